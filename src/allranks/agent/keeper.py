@@ -1,0 +1,89 @@
+"""The keeper: the agent's parent, there only so that nothing outlives the agent.
+
+A child subreaper inherits every orphan below it, sessions or not. The keeper is one and forks the
+agent: when the agent dies, however it dies, all that is left below is the keeper's to end. When the
+keeper itself is killed, the kernel sends the agent SIGKILL, and what then belongs to init is found
+by the engine (its own job control, or the marker every process of a gang carries).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def keep() -> int | None:
+    """Fork the agent and return None in it; in the keeper, its exit code once all is ended."""
+    become_subreaper()
+    parent = os.getpid()
+    agent = os.fork()
+    if agent == 0:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        become_subreaper()
+        if os.getppid() != parent:
+            os._exit(1)  # the keeper died before the line above took effect
+        return None
+    # An engine signals the process it started: hand it on.
+    signal.signal(signal.SIGTERM, lambda number, _: _send(agent, number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        pid, status = os.wait()
+        if pid == agent:
+            break
+    end_descendants()
+    return os.waitstatus_to_exitcode(status) & 0xFF
+
+
+def become_subreaper() -> None:
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_descendants() -> None:
+    """SIGKILL and reap everything below this process, until nothing is."""
+    while has_children():
+        for pid in _below(os.getpid()):
+            _send(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.wait()
+
+
+def has_children() -> bool:
+    """Whether any process is below this one; those that ended are reaped by the way."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+            if found is None:
+                return True
+    return False
+
+
+def _below(root: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                # The command's name, in parentheses, may itself hold blanks and parentheses.
+                after = file.read().rpartition(b")")[2].split()
+                parents.setdefault(int(after[1]), []).append(int(name))
+    found, look = [], [root]
+    while look:
+        children = parents.get(look.pop(), [])
+        found += children
+        look += children
+    return found
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))

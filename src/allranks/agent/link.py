@@ -1,0 +1,163 @@
+"""The agent's side of the wire: one thread listens for orders, one sends what there is to send.
+
+Neither ever gives up: a server that is away is asked again, the outbox and the log files keep what
+it has not got. How long is too long is the main thread's to decide (``silent_for``).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from allranks.agent.inbox import Inbox
+from allranks.agent.outbox import Outbox
+from allranks.client import Client
+from allranks.errors import AllranksError, NotFound, Unauthorized
+
+# How often the logs are looked at while ranks run, how long between calls to a server that is
+# away, and the most bytes of a log in one request.
+LOOK = 0.1
+AGAIN = 0.5
+PIECE = 1 << 20
+
+
+class Tail:
+    """A rank's output file, and how much of it the server has."""
+
+    def __init__(self, attempt: int, rank: int, path: Path) -> None:
+        self.attempt, self.rank, self.path = attempt, rank, path
+        self.sent = 0
+
+    def rest(self) -> bytes:
+        with self.path.open("rb") as file:
+            file.seek(self.sent)
+            return file.read(PIECE)
+
+
+class Link:
+    """The connection to the server. ``attempt`` is the one the agent is in or was last sent to."""
+
+    def __init__(self, url: str, token: str, node: int, outbox: Outbox, inbox: Inbox) -> None:
+        self.attempt = 1
+        self._base = f"/agent/v1/{node}"
+        self._url, self._token = url, token
+        self._outbox, self._inbox = outbox, inbox
+        self._tails: list[Tail] = []
+        self._heard = time.monotonic()
+        self._over = False
+        self._news = threading.Event()
+        self._empty = threading.Condition()
+
+    def hello(self, patience: float) -> dict[str, Any] | None:
+        """The task and the clocks; None when the server wants this agent to leave, or nobody has
+        answered for ``patience`` seconds."""
+        client = Client(self._url, self._token)
+        while self.silent_for() < patience:
+            try:
+                found: dict[str, Any] = client.json("POST", f"{self._base}/hello", {})
+            except (Unauthorized, NotFound):
+                return None
+            except AllranksError:
+                time.sleep(AGAIN)
+            else:
+                client.close()
+                self.attempt = found["attempt"]
+                return found
+        return None
+
+    def start(self) -> None:
+        self._heard = time.monotonic()
+        for each in (self._listen, self._ship):
+            threading.Thread(target=each, daemon=True).start()
+
+    def silent_for(self) -> float:
+        """Seconds since the server last answered."""
+        return time.monotonic() - self._heard
+
+    def follow(self, tail: Tail) -> None:
+        self._tails.append(tail)
+
+    def news(self) -> None:
+        """There is something in the outbox: send it now."""
+        self._news.set()
+
+    def flush(self, patience: float) -> bool:
+        """Wait until the server has everything; False when it was away for ``patience`` seconds."""
+        self._news.set()
+        with self._empty:
+            while not self._is_empty():
+                self._empty.wait(0.05)
+                if self.silent_for() > patience:
+                    return False
+        return True
+
+    def code(self, digest: str) -> Iterator[bytes]:
+        """The snapshot in pieces; raises AllranksError."""
+        return Client(self._url, self._token).download(f"{self._base}/code/{digest}")
+
+    def _listen(self) -> None:
+        client, known = Client(self._url, self._token), ""
+        while not self._over:
+            try:
+                path = f"{self._base}/orders?attempt={self.attempt}&known={known}"
+                order = client.json("GET", path)
+            except (Unauthorized, NotFound):
+                order = {"do": "leave", "id": "refused"}
+            except AllranksError:
+                known = ""
+                time.sleep(AGAIN)
+                continue
+            self._heard = time.monotonic()
+            if order["id"] == known:
+                continue
+            known = order["id"]
+            if order["do"] == "prepare":
+                # Set here: the very next question must already be about the new attempt.
+                self.attempt = order["attempt"]
+            self._inbox.put(order)
+            if order["id"] == "refused":
+                return
+
+    def _ship(self) -> None:
+        client = Client(self._url, self._token)
+        while not self._over:
+            self._news.wait(LOOK)
+            self._news.clear()
+            try:
+                self._send_events(client)
+                while self._send_logs(client):
+                    self._send_events(client)
+            except (Unauthorized, NotFound):
+                return
+            except AllranksError:
+                time.sleep(AGAIN)
+            with self._empty:
+                self._empty.notify_all()
+
+    def _send_events(self, client: Client) -> None:
+        events = self._outbox.kept()
+        if events:
+            said = client.json(
+                "POST", f"{self._base}/events", [event._asdict() for event in events]
+            )
+            self._heard = time.monotonic()
+            self._outbox.acknowledged(said["acknowledged"])
+
+    def _send_logs(self, client: Client) -> bool:
+        """Send a piece of each log that has grown; whether there may be more at once."""
+        more = False
+        for tail in self._tails:
+            piece = tail.rest()
+            if piece:
+                path = f"{self._base}/logs/{tail.attempt}/{tail.rank}?offset={tail.sent}"
+                tail.sent = json.loads(client.call("PUT", path, piece).body)["size"]
+                self._heard = time.monotonic()
+                more = more or len(piece) == PIECE
+        return more
+
+    def _is_empty(self) -> bool:
+        return not self._outbox.kept() and all(not tail.rest() for tail in self._tails)

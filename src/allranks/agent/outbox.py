@@ -1,0 +1,64 @@
+"""What the agent has to say, on disk until the server has it.
+
+Numbered from 1 and appended to a file, so that nothing said is lost with the agent: a server that
+shares the disk reads the file of one that died. Sending twice is harmless, the number tells.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from allranks.events import Event, Kind
+
+NAME = "outbox.jsonl"
+
+
+class Outbox:
+    def __init__(self, folder: Path, launch: int, node: int) -> None:
+        self._file = (folder / NAME).open("a", buffering=1)
+        self._launch, self._node = launch, node
+        self._said = 0
+        self._kept: list[Event] = []
+        self._lock = threading.Lock()
+
+    def say(self, kind: Kind, attempt: int, *, rank: int | None = None, **data: Any) -> None:
+        with self._lock:
+            self._said += 1
+            event = Event(
+                kind, time.time(), self._launch, attempt, self._node, rank, self._said, data
+            )
+            self._file.write(json.dumps(event._asdict()) + "\n")
+            self._kept.append(event)
+
+    def kept(self) -> list[Event]:
+        """What the server has not acknowledged yet, in order."""
+        with self._lock:
+            return list(self._kept)
+
+    def acknowledged(self, seq: int) -> None:
+        with self._lock:
+            self._kept = [event for event in self._kept if event.seq > seq]
+
+
+def load(data: dict[str, Any]) -> Event:
+    """The event of one line of an outbox, or of a request."""
+    return Event(**{**data, "kind": Kind(data["kind"])})
+
+
+def read(folder: Path) -> list[Event]:
+    """All that the agent of that folder said; a torn last line was never said."""
+    try:
+        lines = (folder / NAME).read_text().split("\n")
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(load(json.loads(line)))
+        except (ValueError, TypeError, KeyError):
+            continue
+    return found

@@ -1,0 +1,53 @@
+"""Free ports for the ranks of a node, held until the ranks are about to start."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+from allranks.errors import EngineError
+
+
+def hold(count: int) -> list[socket.socket]:
+    """``count`` sockets, each bound to a port that is free on every address of this machine.
+
+    Outside the range the kernel takes for outgoing connections: between our letting go of one and
+    the rank's taking it (importing torch takes seconds), no passing connection can be on it.
+    Raises EngineError when none can be had.
+    """
+    found: list[socket.socket] = []
+    low, high = _range()
+    # Not seeded by anything a user's script seeds: this is another process.
+    for port in random.sample(range(low, high), k=min(512, high - low)):
+        if len(found) == count:
+            return found
+        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            held.bind(("", port))
+            found.append(held)
+        except OSError:
+            held.close()
+    if len(found) == count:
+        return found
+    raise EngineError(
+        f"no {count} free ports between {low} and {high} on this node",
+        hint="see what listens there: ss -ltn",
+    )
+
+
+def numbers(held: list[socket.socket]) -> tuple[int, ...]:
+    return tuple(each.getsockname()[1] for each in held)
+
+
+def release(held: list[socket.socket]) -> None:
+    for each in held:
+        each.close()
+    held.clear()
+
+
+def _range() -> tuple[int, int]:
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = (int(word) for word in file.read().split())
+    if first > 12000:
+        return 10000, first
+    return (last + 1, 65536) if last < 64000 else (first, last)

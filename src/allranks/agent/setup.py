@@ -1,0 +1,118 @@
+"""Preparing a node for an attempt: a fresh working folder with the code, inputs, outputs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks.errors import AllranksError, NotFound
+from allranks.plan.plan import InputTask, OutputTask, Task
+
+# These two folders of the working folder are the job's, wherever they really lie.
+COLLECTED = ("outputs", "logs")
+
+
+class Work(NamedTuple):
+    """A prepared working folder, and a value for each ``inputs.x``, ``outputs.y`` and ``name``."""
+
+    folder: Path
+    paths: dict[str, str]
+    began: float
+
+
+def prepare(task: Task, folder: Path, code: Iterable[bytes] | None, began: float) -> Work:
+    """Make the attempt's ``folder`` ready. Raises AllranksError or OSError with what is missing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    work = Path(task.in_place) if task.in_place else folder / "work"
+    if task.in_place and not work.is_dir():
+        raise NotFound("this node does not have the folder", where=task.in_place)
+    work.mkdir(exist_ok=True)
+    if code is not None:
+        _unpack(code, work)
+    _collected(task, work)
+    paths = {"name": task.job}
+    for each in task.inputs:
+        paths[f"inputs.{each.name}"] = _input(each, folder)
+    for output in task.outputs:
+        paths[f"outputs.{output.name}"] = _output(output)
+    return Work(work, paths, began)
+
+
+def collect(task: Task, work: Work) -> None:
+    """Take what an in-place job wrote to ``./outputs`` and ``./logs`` into its record."""
+    if not task.in_place:
+        return  # they are links into the record
+    for name in COLLECTED:
+        for path in (work.folder / name).rglob("*"):
+            if path.is_file() and path.stat().st_mtime >= work.began:
+                goal = Path(task.record, "artifacts", name, path.relative_to(work.folder / name))
+                goal.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, goal)
+
+
+def _unpack(code: Iterable[bytes], work: Path) -> None:
+    import tarfile  # lazy: 10 ms, and a job without code needs none
+
+    with tarfile.open(fileobj=_Reader(code), mode="r|") as archive:
+        archive.extractall(work, filter="data")
+
+
+class _Reader:
+    """The pieces of a download as the file that ``tarfile`` wants to read."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces, self._rest = iter(pieces), b""
+
+    def read(self, size: int) -> bytes:
+        while len(self._rest) < size:
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            self._rest += piece
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+
+def _collected(task: Task, work: Path) -> None:
+    for name in COLLECTED:
+        kept, here = Path(task.record, "artifacts", name), work / name
+        try:
+            kept.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise AllranksError(
+                f"the job's record cannot be written from this node: {error.strerror}",
+                where=str(kept),
+                hint="node and server have to share that folder in this version",
+            ) from error
+        if task.in_place:
+            here.mkdir(exist_ok=True)
+        else:
+            here.symlink_to(kept)
+
+
+def _input(each: InputTask, folder: Path) -> str:
+    if each.text is not None:
+        return each.text
+    source = Path(each.source or "")
+    if not os.access(source, os.R_OK):
+        said = "is not there" if not source.exists() else "cannot be read"
+        raise NotFound(f"the input {each.name} {said} on this node", where=str(source))
+    if each.mode != "download":
+        return str(source)
+    copy = folder / "inputs" / each.name / source.name
+    if source.is_dir():
+        shutil.copytree(source, copy)
+    else:
+        copy.parent.mkdir(parents=True)
+        shutil.copy2(source, copy)
+    return str(copy)
+
+
+def _output(output: OutputTask) -> str:
+    path = Path(output.path)
+    (path.parent if output.is_file else path).mkdir(parents=True, exist_ok=True)
+    return output.path

@@ -1,0 +1,49 @@
+"""Every command: its module, and the line that `--help` shows. Only names, so that it costs nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """``function`` of ``module`` does it; ``<function>_options`` says what it takes."""
+
+    module: str
+    function: str
+    help: str
+    plain: bool = False
+
+
+_JOB, _SERVER = "allranks.cli.job", "allranks.cli.server"
+
+COMMANDS: dict[str, Command] = {
+    "run": Command(
+        "allranks.cli.run", "run", "submit a command as a job, follow it, exit as it does"
+    ),
+    "doctor": Command(
+        "allranks.cli.doctor", "doctor", "look for what would keep jobs from running"
+    ),
+    "job create": Command("allranks.cli.create", "create", "submit the job of a YAML file"),
+    "job validate": Command("allranks.cli.create", "validate", "check a YAML file, submit nothing"),
+    "job list": Command(_JOB, "list_jobs", "the newest jobs and how they fare"),
+    "job show": Command(_JOB, "show_job", "everything about a job"),
+    "job stream": Command("allranks.cli.logs", "stream", "follow a job's output to its end"),
+    "job logs": Command("allranks.cli.logs", "logs", "what the ranks have printed"),
+    "job cancel": Command(_JOB, "cancel", "end a job"),
+    "job wait": Command(_JOB, "wait", "return once a job has ended, as it did"),
+    "job download": Command("allranks.cli.logs", "fetch", "fetch a job's outputs and logs"),
+    "job events": Command(_JOB, "events", "what happened to a job, in order"),
+    "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
+    "server start": Command(_SERVER, "start", "start this home's server in the background"),
+    "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
+    "server status": Command(_SERVER, "status", "which server runs, where"),
+    "server run": Command(_SERVER, "run", "serve in the foreground"),
+}
+
+
+def groups() -> list[str]:
+    return list(dict.fromkeys(name.split()[0] for name in COMMANDS if " " in name))
+
+
+def in_group(group: str) -> list[tuple[str, Command]]:
+    return [(name, command) for name, command in COMMANDS.items() if name.startswith(group + " ")]

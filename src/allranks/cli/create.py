@@ -1,0 +1,106 @@
+"""`allranks job create` and `job validate`: jobs from YAML files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from allranks.cli import show
+from allranks.cli.main import complain
+from allranks.cli.run import after_submit
+from allranks.errors import AllranksError, Problem, SpecError
+from allranks.sdk import finding
+from allranks.sdk.submission import prepare, send
+from allranks.spec import load
+from allranks.spec.job import CommandJob
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _file_options(parser)
+    add("--name", help="the job's name, instead of the file's")
+    add("--stream", action="store_true", help="follow the job, exit with its code")
+    add("--dry-run", action="store_true", help="print the plan, start nothing")
+    add("--in-place", action="store_true", help="run in the code's folder itself, copy nothing")
+    add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
+
+
+def create(options: argparse.Namespace) -> int:
+    """Submit the job of a file, and follow it when asked to."""
+    name = [f"name={options.name}"] if options.name else []
+    job, base = _read(options.file, [*options.set, *name])
+    spec = job.to_dict()
+    if options.dry_run:
+        from allranks.cli.dry_run import dry_run  # lazy: imports the server's half
+
+        return dry_run(spec, base, in_place=options.in_place, json=options.json)
+    note = (
+        (lambda sentence: None)
+        if options.quiet
+        else (lambda sentence: show.talk(f"note: {sentence}"))
+    )
+    submission, snapshot = prepare(spec, base, in_place=options.in_place, note=note)
+    made = send(finding.connect(), submission, snapshot)
+    return after_submit(
+        made,
+        detach=not options.stream,
+        json=options.json,
+        quiet=options.quiet,
+        cancel=options.cancel_on_interrupt,
+    )
+
+
+def validate_options(parser: argparse.ArgumentParser) -> None:
+    _file_options(parser)
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Say whether the file can be submitted: exit 0, or 2 with everything that is wrong."""
+    from allranks import settings  # lazy: only validating plans without a server
+    from allranks.server.app import engines  # lazy: as above
+    from allranks.server.submit import Submission, plan  # lazy: as above
+
+    error: AllranksError | None = None
+    try:
+        job, base = _read(options.file, options.set)
+        submission, _ = prepare(job.to_dict(), base)
+        home = settings.home()
+        plan(Submission.load(submission), home, engines(home))
+    except AllranksError as caught:
+        error = caught
+    if options.json:
+        show.as_json({"valid": error is None, "errors": [p._asdict() for p in _problems(error)]})
+    elif error is not None:
+        complain(error)
+    elif not options.quiet:
+        print(f"{options.file} is valid")
+    return 0 if error is None else 2
+
+
+def _problems(error: AllranksError | None) -> list[Problem]:
+    if error is None:
+        return []
+    if isinstance(error, SpecError):
+        return list(error.problems)
+    return [Problem(error.message, error.where, hint=error.hint)]
+
+
+def _file_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--file", required=True, metavar="FILE", help="the job's YAML; - is stdin"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="set a key, e.g. inputs.lr=0.1",
+    )
+
+
+def _read(file: str, overrides: list[str]) -> tuple[CommandJob, Path]:
+    """The job, and the folder its paths are relative to."""
+    if file == "-":
+        return load.loads(sys.stdin.read(), overrides, file="stdin"), Path.cwd()
+    return load.load(file, overrides), Path(file).absolute().parent

@@ -1,0 +1,90 @@
+"""`--dry-run`: the plan, as data and as people read it; nothing is started, not even a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks import settings
+from allranks.cli import show
+from allranks.masking import masked
+from allranks.plan import distributions
+from allranks.plan.plan import Place, Plan, Task, pack
+from allranks.sdk.submission import prepare
+from allranks.server.app import engines
+from allranks.server.submit import Submission, plan
+from allranks.spec.expressions import fill_shell
+
+
+def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json: bool) -> int:
+    """Print what would happen. Raises what submitting would raise."""
+    submission, _ = prepare(spec, base, in_place=in_place)
+    home = settings.home()
+    found = engines(home)
+    made = plan(Submission.load(submission), home, found)
+    text = found[made.engine].render(made.gang)
+    shown = _shown(made, text)
+    if json:
+        show.as_json(shown)
+    else:
+        _print(shown)
+    return 0
+
+
+def _shown(made: Plan, text: str) -> dict[str, Any]:
+    task = made.task
+    places = [
+        Place(f"<address of node {node}>", f"<host of node {node}>", _ports(task, node))
+        for node in range(task.nodes)
+    ]
+    # The placeholders stand where the nodes' own words will: nothing else differs from a real run.
+    paths = {"name": task.job}
+    paths |= {f"inputs.{each.name}": each.text or each.source or "" for each in task.inputs}
+    paths |= {f"outputs.{each.name}": each.path for each in task.outputs}
+    files = {name for name in paths if name.startswith("outputs.")}
+    files |= {f"inputs.{each.name}" for each in task.inputs if each.text is None}
+    command = fill_shell(task.command, paths, files)
+    return {
+        "name": task.job,
+        "digest": made.digest,
+        "engine": made.engine,
+        "rendered": text,
+        "gang": {**pack(made.gang), "env": {}},
+        "rules": pack(made.rules),
+        "task": {**pack(task), "base": dict(task.base), "variables": masked(task.variables)},
+        "ranks": [
+            {
+                "rank": rank.rank,
+                "node": rank.node,
+                "local_rank": rank.local,
+                "role": rank.role,
+                "address_source": f"told by node {rank.node}'s agent when it is ready",
+                "argv": ["/bin/bash", "-c", command],
+                "environment": distributions.environment(task, rank, places, paths)
+                | masked(task.variables),
+            }
+            for rank in distributions.ranks(task)
+        ],
+    }
+
+
+def _ports(task: Task, node: int) -> Any:
+    count = distributions.ports_needed(task, node)
+    return tuple(f"<free port {n} of node {node}>" for n in range(count))
+
+
+def _print(shown: Mapping[str, Any]) -> None:
+    gang, task = shown["gang"], shown["task"]
+    print(f"job        {shown['name']}  (plan {shown['digest'][:12]})")
+    print(f"engine     {shown['engine']}: {shown['rendered']}")
+    needs = {name: gang[name] for name in ("gpus", "cpus", "memory") if gang[name]}
+    print(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
+    code = task["in_place"] or (f"snapshot {task['code'][:12]}" if task["code"] else "none")
+    print(f"code       {code}")
+    for rank in shown["ranks"]:
+        print(f"\nrank {rank['rank']}  node {rank['node']}  {rank['role']}")
+        print(f"  address  {rank['address_source']}")
+        print(f"  argv     {rank['argv']}")
+        for name, value in sorted(rank["environment"].items()):
+            print(f"  {name}={value}")

@@ -1,0 +1,193 @@
+"""`allranks job …`: looking at jobs, ending them, waiting for them."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from allranks.cli import show
+from allranks.cli.follow import exit_code, verdict
+from allranks.errors import AllranksError
+from allranks.sdk import finding
+
+
+def path(name: str, rest: str = "") -> str:
+    """The address of a job; a name with anything odd in it stays one word of it."""
+    return f"/api/v1/jobs/{quote(name, safe='')}{rest}"
+
+
+def _name_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+
+
+def list_jobs_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--status", metavar="S", help="only those, e.g. Running")
+    parser.add_argument("--experiment", metavar="E", help="only those of this experiment")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (50)")
+
+
+def list_jobs(options: argparse.Namespace) -> int:
+    query = {"status": options.status, "experiment": options.experiment, "limit": options.limit}
+    asked = urlencode({key: value for key, value in query.items() if value is not None})
+    jobs = finding.connect().json("GET", f"/api/v1/jobs?{asked}")
+    if options.json:
+        show.as_json(jobs)
+        return 0
+    if not jobs:
+        show.talk("no jobs yet; `allranks run -- echo hello` makes one")
+        return 0
+    rows = [
+        (job["name"], job["status"], job["experiment_name"], _size(job), _age(job), _took(job))
+        for job in jobs
+    ]
+    show.columns(("NAME", "STATUS", "EXPERIMENT", "RANKS", "AGE", "TOOK"), rows)
+    return 0
+
+
+def show_job_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+
+
+def show_job(options: argparse.Namespace) -> int:
+    job = finding.connect().json("GET", path(options.name))
+    if options.json:
+        show.as_json(job)
+        return 0
+    reason = f" ({job['status_reason']})" if job["status_reason"] and not job["ended_at"] else ""
+    lines = [
+        ("name", job["name"]),
+        ("status", job["status"] + reason),
+        ("experiment", job["experiment_name"]),
+        ("compute", job["compute"]),
+        ("command", job["command"]),
+        ("size", f"{job['nodes']} nodes, {job['processes']} ranks, {job['distribution']}"),
+        ("attempts", str(job["attempts"])),
+        ("created", job["created_at"]),
+        ("started", job["started_at"] or "-"),
+        ("ended", job["ended_at"] or "-"),
+        ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
+        ("folder", job["folder"]),
+    ]
+    for name, value in lines:
+        print(f"{name:<11} {value}")
+    if job["error"]:
+        error = job["error"]
+        print(f"{'error':<11} {error['reason']} (blame: {error['blame']}): {error['message']}")
+        if error["hint"]:
+            print(f"{'hint':<11} {error['hint']}")
+    return 0
+
+
+def events_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+
+
+def events(options: argparse.Namespace) -> int:
+    found = finding.connect().json("GET", path(options.name, "/events"))
+    if options.json:
+        show.as_json(found)
+        return 0
+    rows = [
+        (
+            event["at"][11:23],
+            f"{event['launch']}.{event['attempt']}",
+            "" if event["node"] is None else str(event["node"]),
+            "" if event["rank"] is None else str(event["rank"]),
+            event["kind"],
+            ", ".join(f"{key}={_brief(value)}" for key, value in event["data"].items()),
+        )
+        for event in found
+    ]
+    show.columns(("TIME", "ATTEMPT", "NODE", "RANK", "EVENT", ""), rows)
+    return 0
+
+
+def cancel_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+
+
+def cancel(options: argparse.Namespace) -> int:
+    job = finding.connect().json("POST", path(options.name, "/cancel"))
+    if options.json:
+        show.as_json(job)
+    elif not options.quiet:
+        ended = job["ended_at"] is not None
+        said = f"had already ended: {job['status']}" if ended else "is being canceled"
+        show.talk(f"{job['name']} {said}")
+    return 0
+
+
+def wait_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long")
+
+
+def wait(options: argparse.Namespace) -> int:
+    """Exit 0 when it completed, with its own code when it failed, 124 when the time is up."""
+    until = None if options.timeout is None else time.monotonic() + options.timeout
+    finding.connect().json("GET", path(options.name))
+    while True:
+        left = 20.0 if until is None else max(0.0, min(20.0, until - time.monotonic()))
+        job = _waited(options.name, left)
+        if job["ended_at"] is not None:
+            break
+        if until is not None and time.monotonic() >= until:
+            show.talk(f"{job['name']} is still {job['status']} after {options.timeout:g} s")
+            if options.json:
+                show.as_json(job)
+            return 124
+    if options.json:
+        show.as_json(job)
+        return exit_code(job)
+    return verdict(job, quiet=options.quiet)
+
+
+def _waited(name: str, seconds: float) -> dict[str, Any]:
+    """One wait; a server that goes away in the middle is looked for, and asked, again."""
+    for attempt in range(3):
+        try:
+            found: dict[str, Any] = finding.connect().json(
+                "GET", path(name, f"/wait?timeout={seconds}")
+            )
+            return found
+        except AllranksError:
+            if attempt == 2:
+                raise
+            time.sleep(0.2)
+    raise AssertionError
+
+
+def restart_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+
+
+def restart(options: argparse.Namespace) -> int:
+    job = finding.connect().json("POST", path(options.name, "/restart"))
+    show.as_json(job) if options.json else print(job["name"])
+    if not options.json and not options.quiet:
+        show.talk(f"follow it: allranks job stream {job['name']}")
+    return 0
+
+
+def _size(job: dict[str, Any]) -> str:
+    return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
+
+
+def _age(job: dict[str, Any]) -> str:
+    born = datetime.fromisoformat(job["created_at"])
+    return show.seconds((datetime.now(UTC) - born).total_seconds())
+
+
+def _took(job: dict[str, Any]) -> str:
+    if not job["started_at"]:
+        return "-"
+    end = datetime.fromisoformat(job["ended_at"]) if job["ended_at"] else datetime.now(UTC)
+    return show.seconds((end - datetime.fromisoformat(job["started_at"])).total_seconds())
+
+
+def _brief(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:59] + "…"

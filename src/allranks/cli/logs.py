@@ -1,0 +1,168 @@
+"""`allranks job stream`, `logs` and `download`: what ranks printed, and what they left."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from allranks.cli import show
+from allranks.cli.follow import Printer, follow, verdict
+from allranks.cli.job import path
+from allranks.errors import NotFound, UsageError
+from allranks.sdk import finding
+from allranks.sdk.download import download
+from allranks.sdk.following import Following
+
+NEWEST = -1
+
+
+def stream_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--rank", action="append", type=int, metavar="R", help="only this rank")
+    parser.add_argument(
+        "--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines"
+    )
+
+
+def stream(options: argparse.Namespace) -> int:
+    """Everything every rank printed, from the start to the job's end; exit as the job does."""
+    job = finding.connect().json("GET", path(options.name))
+    _check_ranks(job, options.rank)
+    try:
+        ended = follow(
+            job["name"],
+            nodes=job["nodes"],
+            ranks=options.rank,
+            quiet=options.quiet,
+            json=options.json,
+            prefixed=options.prefix,
+        )
+    except KeyboardInterrupt:
+        show.talk(f"\n{job['name']} goes on without you")
+        return 130
+    if options.json:
+        show.as_json(ended)
+    return verdict(ended, quiet=options.quiet)
+
+
+def logs_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME")
+    add("--rank", action="append", type=int, metavar="R", help="only this rank")
+    add("--node", action="append", type=int, metavar="N", help="only this node's ranks")
+    add("--attempt", type=int, metavar="A", help="that attempt (the newest)")
+    add("--follow", action="store_true", help="go on until the job has ended")
+    add("--tail", type=int, metavar="K", help="the last K lines of each rank")
+    add("--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines")
+
+
+def logs(options: argparse.Namespace) -> int:
+    """What the ranks printed in one attempt, rank by rank."""
+    job = finding.connect().json("GET", path(options.name))
+    ranks = _ranks(job, options)
+    if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
+        raise NotFound(
+            f"{job['name']} has no attempt {options.attempt}", hint=f"it has 1 to {job['attempts']}"
+        )
+    wanted = {"ranks": ranks, "attempts": [options.attempt or NEWEST], "follow": options.follow}
+    following = Following(finding.connect, job["name"], wanted=wanted)
+    printer = Printer(job["nodes"], prefixed=False if options.json else options.prefix)
+    if options.json:
+        show.as_json(_collected(following))
+    elif options.tail is not None and not options.follow:
+        for piece in _tails(following, options.tail):
+            printer.put(piece)
+    else:
+        for piece in _whole(following) if not options.follow else following.pieces():
+            printer.put(piece)
+    printer.end()
+    return 0
+
+
+def fetch_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME")
+    add("--output-name", metavar="O", help="only this named output")
+    add("--all", action="store_true", help="artifacts, named outputs and the logs of all attempts")
+    add("-p", "--download-path", default=".", metavar="DIR", help="where to (.)")
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Fetch a job's things; prints the files written."""
+    if options.output_name and options.all:
+        raise UsageError("--output-name and --all exclude each other", hint="choose one")
+    line = show.StatusLine(options.quiet)
+    written = download(
+        finding.connect(),
+        options.name,
+        Path(options.download_path),
+        output=options.output_name,
+        everything=options.all,
+        progress=lambda name, size: line.say(f"{name}  {size >> 10} kB"),
+    )
+    line.clear()
+    if options.json:
+        show.as_json([str(file) for file in written])
+    else:
+        for file in written:
+            print(file)
+        if not written and not options.quiet:
+            show.talk(f"{options.name} has left nothing to download so far")
+    return 0
+
+
+def _ranks(job: dict[str, Any], options: argparse.Namespace) -> list[int] | None:
+    _check_ranks(job, options.rank)
+    if options.node is None:
+        ranks: list[int] | None = options.rank
+        return ranks
+    found = [each["rank"] for each in job["ranks"] if each["node"] in options.node]
+    if not found:
+        raise NotFound(
+            f"{job['name']} has no node {options.node[0]}", hint=f"0 to {job['nodes'] - 1}"
+        )
+    return [rank for rank in found if options.rank is None or rank in options.rank]
+
+
+def _check_ranks(job: dict[str, Any], ranks: list[int] | None) -> None:
+    for rank in ranks or ():
+        if not 0 <= rank < job["processes"]:
+            raise NotFound(
+                f"{job['name']} has no rank {rank}", hint=f"it has 0 to {job['processes'] - 1}"
+            )
+
+
+def _by_rank(following: Following) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for piece in following.pieces():
+        found[piece["rank"]].append(piece)
+    return dict(sorted(found.items()))
+
+
+def _whole(following: Following) -> list[dict[str, Any]]:
+    """Rank by rank: pieces of several ranks come interleaved as the server reads them."""
+    return [piece for pieces in _by_rank(following).values() for piece in pieces]
+
+
+def _tails(following: Following, most: int) -> list[dict[str, Any]]:
+    found = []
+    for pieces in _by_rank(following).values():
+        lines = "".join(piece["log"] for piece in pieces).splitlines(keepends=True)
+        found.append({**pieces[-1], "log": "".join(lines[len(lines) - most :] if most else [])})
+    return found
+
+
+def _collected(following: Following) -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": rank,
+            "node": pieces[0]["node"],
+            "attempt": pieces[0]["attempt"],
+            "log": "".join(piece["log"] for piece in pieces)
+            .encode(errors="surrogateescape")
+            .decode(errors="replace"),
+        }
+        for rank, pieces in _by_rank(following).items()
+    ]

@@ -1,0 +1,126 @@
+"""`allranks`: find the command, run it, say what went wrong.
+
+A command's module is imported when it is chosen, and its parser built then: `allranks --help` and
+`allranks run` are typed all day and must not pay for the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from allranks import __version__
+from allranks.cli.commands import COMMANDS, Command, groups, in_group
+from allranks.errors import AllranksError, SpecError, UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors that say where and how to mend, as all of ours do."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit code. Nothing that goes wrong here is a stack trace."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    try:
+        return _run(words)
+    except AllranksError as error:
+        complain(error, as_json)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has left (`| head`): no reason to complain, nor to be told again
+        # when Python flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def complain(error: AllranksError, as_json: bool = False) -> None:
+    """One sentence, where, then the hint; on stdout as JSON when that was asked for."""
+    if as_json:
+        import json  # lazy: only here
+
+        print(json.dumps(error.body()))
+        return
+    if isinstance(error, SpecError):
+        for problem in error.problems:
+            _complain(problem.located(error.file), problem.hint)
+        return
+    _complain(str(error), error.hint)
+
+
+def _complain(sentence: str, hint: str | None) -> None:
+    bold, red, cyan, off = (
+        ("\033[1m", "\033[31m", "\033[36m", "\033[0m") if _colours() else ("",) * 4
+    )
+    print(f"{bold}{red}error{off}{bold}:{off} {sentence}", file=sys.stderr)
+    if hint:
+        print(f"\n{bold}{cyan}hint{off}{bold}:{off} {hint}", file=sys.stderr)
+
+
+def _colours() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ
+
+
+def _run(words: list[str]) -> int:
+    if words[:1] == ["--version"]:
+        print(f"allranks {__version__}")
+        return 0
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if words[0] in groups():
+        if len(words) == 1 or words[1] in ("-h", "--help"):
+            print(_group_help(words[0]))
+            return 0
+        name, rest = f"{words[0]} {words[1]}", words[2:]
+    else:
+        name, rest = words[0], words[1:]
+    command = COMMANDS.get(name)
+    if command is None:
+        raise UsageError(f"there is no command `allranks {name}`", hint=_nearest(name))
+    module: Any = importlib.import_module(command.module)
+    parser = Parser(prog=f"allranks {name}", description=command.help, allow_abbrev=False)
+    getattr(module, f"{command.function}_options")(parser)
+    if not command.plain:
+        parser.add_argument("--json", action="store_true", help="machine-readable, on stdout")
+        parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no hints")
+    execute = getattr(module, command.function)
+    return int(execute(parser.parse_args(rest)))
+
+
+def _nearest(name: str) -> str:
+    import difflib  # lazy: only when a command was misspelt
+
+    near = difflib.get_close_matches(name, COMMANDS, 1, 0.5)
+    return f"did you mean `allranks {near[0]}`?" if near else "`allranks --help` lists them"
+
+
+def _overview() -> str:
+    lines = ["usage: allranks COMMAND …", "", "Run distributed training scripts, unmodified.", ""]
+    lines += _lines([(name, c) for name, c in COMMANDS.items() if " " not in name])
+    for group in groups():
+        lines += ["", *_lines(in_group(group))]
+    lines += ["", "`allranks COMMAND --help` tells more. `allranks --version` shows the version."]
+    return "\n".join(lines)
+
+
+def _group_help(group: str) -> str:
+    return "\n".join([f"usage: allranks {group} COMMAND …", "", *_lines(in_group(group))])
+
+
+def _lines(commands: list[tuple[str, Command]]) -> list[str]:
+    return [f"  {name:<18}{command.help}" for name, command in commands]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

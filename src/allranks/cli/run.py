@@ -1,0 +1,238 @@
+"""`allranks run`: one line, one job."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+from allranks.cli import show
+from allranks.cli.follow import follow, verdict
+from allranks.cli.overrides import override
+from allranks.errors import UsageError
+from allranks.sdk import finding
+from allranks.sdk.environment import asked_for
+from allranks.sdk.submission import prepare, send
+
+_MODES = ("ro_mount", "download", "direct")
+
+
+def run_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    parser.usage = "allranks run [OPTIONS] -- COMMAND…"
+    add("-n", "--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
+    add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks on each node (1)")
+    add("--gpus", type=int, default=0, metavar="G", help="GPUs of each node (0)")
+    add(
+        "-d",
+        "--distribution",
+        metavar="TYPE",
+        help="pytorch, tensorflow or none (pytorch when N·P > 1)",
+    )
+    add("--workers", type=int, metavar="W", help="tensorflow: workers (one a node)")
+    add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
+    add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
+    add("--in-place", action="store_true", help="run in that folder itself, copy nothing")
+    add("-c", "--compute", metavar="NAME", help="where to run (this machine)")
+    add("-e", "--environment", metavar="SPEC", help="the Python environment (current)")
+    add(
+        "-i",
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=PATH[:MODE]",
+        help="an input; ${{inputs.NAME}} in COMMAND stands for it",
+    )
+    add(
+        "-o",
+        "--output",
+        action="append",
+        default=[],
+        metavar="NAME[=PATH]",
+        help="an output folder; ${{outputs.NAME}} stands for it",
+    )
+    add(
+        "--env",
+        action="append",
+        default=[],
+        metavar="KEY[=VALUE]",
+        help="a variable for the ranks; without a value, yours",
+    )
+    add("--env-all", action="store_true", help="all your variables, but for what looks secret")
+    add("--name", help="the job's name (made up)")
+    add("--display-name", metavar="TEXT")
+    add("--experiment", metavar="NAME", help="the experiment it belongs to (the code's folder)")
+    add("--tag", action="append", default=[], metavar="K=V")
+    add(
+        "--max-attempts",
+        type=int,
+        metavar="A",
+        help="start again after a failure, A attempts in all (1)",
+    )
+    add("--timeout", type=float, metavar="SECONDS", help="end it after so long")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="set any key of the job's YAML",
+    )
+    add("--rank", action="append", type=int, metavar="R", help="print only this rank's output")
+    add("--detach", action="store_true", help="submit and return")
+    add("--dry-run", action="store_true", help="print the plan, start nothing")
+    add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
+    add(
+        "--prefix",
+        action=argparse.BooleanOptionalAction,
+        help="rank names before lines (on a terminal)",
+    )
+    add("command", nargs=argparse.REMAINDER, metavar="COMMAND", help=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Submit, follow, and exit with the job's code."""
+    spec = override(spec_of(options), options.set)
+    base = Path.cwd()
+    note = (
+        (lambda sentence: None)
+        if options.quiet
+        else (lambda sentence: show.talk(f"note: {sentence}"))
+    )
+    if options.dry_run:
+        from allranks.cli.dry_run import dry_run  # lazy: compiling imports the models
+
+        return dry_run(spec, base, in_place=options.in_place, json=options.json)
+    submission, snapshot = prepare(spec, base, in_place=options.in_place, note=note)
+    job = send(finding.connect(), submission, snapshot)
+    return after_submit(
+        job,
+        detach=options.detach,
+        json=options.json,
+        quiet=options.quiet,
+        ranks=options.rank,
+        cancel=options.cancel_on_interrupt,
+        prefixed=options.prefix,
+    )
+
+
+def after_submit(
+    job: dict[str, Any],
+    *,
+    detach: bool,
+    json: bool,
+    quiet: bool,
+    ranks: list[int] | None = None,
+    cancel: bool = False,
+    prefixed: bool | None = None,
+) -> int:
+    """Say what was made; follow it unless told to leave it alone."""
+    name = job["name"]
+    if detach:
+        show.as_json(job) if json else print(name)
+        if not json and not quiet:
+            show.talk(f"follow it: allranks job stream {name}")
+        return 0
+    if not quiet:
+        nodes, processes = job["nodes"], job["processes"]
+        size = f"{nodes} node{'s' * (nodes > 1)}, {processes} rank{'s' * (processes > 1)}"
+        show.talk(f"{name}: {size}")
+    while True:
+        try:
+            ended = follow(
+                name, nodes=job["nodes"], ranks=ranks, quiet=quiet, json=json, prefixed=prefixed
+            )
+        except KeyboardInterrupt:
+            if not cancel:
+                show.talk(
+                    f"\n{name} goes on without you\n\nhint: allranks job stream {name} to follow, "
+                    f"allranks job cancel {name} to end it"
+                )
+                return 130
+            cancel = False
+            show.talk(f"\ncanceling {name}; Ctrl-C again leaves it to that")
+            finding.connect().json("POST", f"/api/v1/jobs/{name}/cancel")
+            continue
+        code = verdict(ended, quiet=quiet)
+        if json:
+            show.as_json(ended)
+        return code
+
+
+def spec_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The job's YAML, as a dictionary, of what was typed."""
+    words = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not words:
+        raise UsageError(
+            "there is no command to run", where="COMMAND", hint="allranks run -- python train.py"
+        )
+    spec: dict[str, Any] = {
+        "command": _joined(words),
+        "code": options.code,
+        "resources": {"instance_count": options.nodes},
+        "inputs": dict(_input(each) for each in options.input),
+        "outputs": dict(_output(each) for each in options.output),
+        "environment_variables": asked_for(options.env, options.env_all),
+        "tags": dict(_pair(each, "--tag") for each in options.tag),
+        "limits": {"timeout": options.timeout} if options.timeout is not None else None,
+        "retry": {"max_attempts": options.max_attempts}
+        if options.max_attempts is not None
+        else None,
+        "name": options.name,
+        "display_name": options.display_name,
+        "experiment_name": options.experiment,
+        "compute": options.compute,
+        "environment": options.environment,
+        "distribution": _distribution(options),
+    }
+    if options.gpus:
+        spec["resources"]["gpus_per_instance"] = options.gpus
+    return {key: value for key, value in spec.items() if value not in (None, {})}
+
+
+def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
+    kind = options.distribution
+    if kind is None:
+        kind = "pytorch" if options.nodes * options.procs_per_node > 1 else "none"
+    kind = kind.lower()
+    if kind == "none":
+        if options.procs_per_node == 1:
+            return None
+        return {"type": "none", "process_count_per_instance": options.procs_per_node}
+    if kind != "tensorflow":
+        return {"type": kind, "process_count_per_instance": options.procs_per_node}
+    counts = {"worker_count": options.workers, "parameter_server_count": options.parameter_servers}
+    return {"type": kind, **{name: count for name, count in counts.items() if count is not None}}
+
+
+def _joined(words: list[str]) -> str:
+    """The words as a shell would quote them; `${{…}}` in them stays to be substituted."""
+    return " ".join(word if _is_reference(word) else shlex.quote(word) for word in words)
+
+
+def _is_reference(word: str) -> bool:
+    return word.startswith("${{") and word.endswith("}}") and word.count("${{") == 1
+
+
+def _input(text: str) -> tuple[str, Any]:
+    name, value = _pair(text, "-i/--input")
+    head, colon, mode = value.rpartition(":")
+    if not (colon and mode in _MODES):
+        head, mode = value, "ro_mount"
+    path = Path(head).expanduser()
+    kind = "uri_file" if path.is_file() else "uri_folder"
+    return name, {"type": kind, "path": head, "mode": mode}
+
+
+def _output(text: str) -> tuple[str, Any]:
+    name, given, path = text.partition("=")
+    return name, {"path": path} if given else {"type": "uri_folder"}
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, given, value = text.partition("=")
+    if not given or not name:
+        raise UsageError(
+            f"{text!r} is not NAME=VALUE", where=option, hint=f"e.g. {option} name=value"
+        )
+    return name, value

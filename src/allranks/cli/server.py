@@ -1,0 +1,121 @@
+"""`allranks server …`: the home's server, for those who want to see it."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from typing import Any
+
+from allranks import settings
+from allranks.cli import show
+from allranks.errors import AllranksError, ServerError
+from allranks.sdk import finding
+from allranks.settings import Home
+
+# How long the jobs of this machine get to end, and then the server itself.
+_JOBS, _SERVER = 40.0, 10.0
+
+
+def start_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="its port (the home's own, kept for good)"
+    )
+
+
+def start(options: argparse.Namespace) -> int:
+    home = settings.home()
+    was = finding.look(home).alive
+    found = finding.start_server(home, options.port)
+    if options.json:
+        show.as_json(_status(home, found))
+    elif not options.quiet:
+        show.talk(
+            f"the server {'already runs' if was else 'runs'} at {found.url} (pid {found.pid})"
+        )
+    return 0
+
+
+def status_options(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit 0 when it runs, 1 when it does not."
+
+
+def status(options: argparse.Namespace) -> int:
+    home = settings.home()
+    found = finding.look(home)
+    if options.json:
+        show.as_json(_status(home, found))
+    elif found.alive:
+        print(
+            f"running   pid {found.pid}, {found.url}, allranks {found.version}\nhome      {home.root}"
+        )
+    else:
+        print(f"stopped   the next command that needs it starts it\nhome      {home.root}")
+    return 0 if found.alive else 1
+
+
+def stop_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="end jobs on clusters too")
+
+
+def stop(options: argparse.Namespace) -> int:
+    """End the server, after the jobs of this machine; no process of theirs stays."""
+    home = settings.home()
+    found = finding.look(home)
+    if not found.alive:
+        _ended(options, home, found, "no server was running")
+        return 0
+    canceled = _end_jobs(options, home)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        finding.end(home, number)
+        if finding.wait_gone(home, _SERVER):
+            what = f" and {len(canceled)} job{'s' * (len(canceled) != 1)}" if canceled else ""
+            _ended(options, home, finding.look(home), f"ended the server{what}")
+            return 0
+    raise ServerError("the server does not end", where=str(home.root), hint=f"see {home.log}")
+
+
+def run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, metavar="N", help="its port (the home's own)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve in the foreground until Ctrl-C."""
+    from allranks.server.__main__ import serve  # lazy: the whole server
+
+    home = settings.home()
+    if not options.quiet:
+        show.talk(f"serving {home.root}; Ctrl-C ends it, running jobs go on")
+    serve(home, options.port)
+    return 0
+
+
+def _end_jobs(options: argparse.Namespace, home: Home) -> list[str]:
+    """Cancel what runs here and wait until it has ended; a deaf server is no reason to stay."""
+    try:
+        client = finding.connect(start=False)
+        canceled: list[str] = client.json("POST", "/api/v1/server/stop")["canceled"]
+        line = show.StatusLine(options.quiet)
+        for name in canceled:
+            line.say(f"waiting for {name} to end")
+            client.json("GET", f"/api/v1/jobs/{name}/wait?timeout={_JOBS}")
+        line.clear()
+        return canceled
+    except AllranksError:
+        return []
+
+
+def _ended(options: argparse.Namespace, home: Home, found: finding.Running, said: str) -> None:
+    if options.json:
+        show.as_json(_status(home, found))
+    elif not options.quiet:
+        show.talk(said)
+
+
+def _status(home: Home, found: finding.Running) -> dict[str, Any]:
+    return {
+        "pid": found.pid if found.alive else None,
+        "url": found.url if found.alive else None,
+        "version": found.version if found.alive else None,
+        "home": str(home.root),
+        "running": found.alive,
+    }

@@ -1,0 +1,66 @@
+"""What the commands put on a screen: columns, times, a status line. Data to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+_COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)
+
+
+def as_json(data: Any) -> None:
+    print(json.dumps(data, indent=2))
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table as wide as it has to be: whole words, for people and for `grep`."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+def talk(text: str = "") -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def seconds(count: float) -> str:
+    if count < 60:
+        return f"{count:.1f} s"
+    minutes, rest = divmod(round(count), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def coloured(stream: Any = sys.stdout) -> bool:
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def prefix(rank: int, node: int, nodes: int) -> str:
+    """What stands before a rank's lines on a terminal; a colour for each rank."""
+    name = f"rank {rank}" if nodes == 1 else f"node {node} rank {rank}"
+    return f"\033[{_COLOURS[rank % len(_COLOURS)]}m{name} |\033[0m "
+
+
+class StatusLine:
+    """One line on a terminal's stderr that is overwritten; nothing at all anywhere else."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._on = not quiet and sys.stderr.isatty()
+        self._shown = False
+
+    def say(self, text: str) -> None:
+        if self._on:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
+            sys.stderr.write(f"\r\033[2m{text[: max(10, width - 1)]}\033[0m\033[K")
+            sys.stderr.flush()
+            self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+            self._shown = False

@@ -1,0 +1,219 @@
+"""HTTP as the CLI and the agents speak it: one connection, JSON, streams; errors come back whole.
+
+Written on a bare socket because both start once a job: importing ``http.client`` takes 45 ms
+here (all of it the e-mail parser), longer than everything else the agent imports. It speaks only
+what our own server does: HTTP/1.1, Content-Length or chunked bodies, no redirects.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from io import BufferedReader
+from typing import Any, BinaryIO, NamedTuple
+
+from allranks import __version__
+from allranks.errors import ServerError, Unreachable, UsageError, from_body
+
+VERSION_HEADER = "x-allranks-version"
+
+
+Body = bytes | BinaryIO | None
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Client:
+    """A connection to the server at ``url``, opened when first needed and again when it broke.
+
+    Not for several threads at once. Every call raises Unreachable when nothing answers, and the
+    server's own error, as the exception it was there, when it refuses.
+    """
+
+    def __init__(self, url: str, token: str = "", *, timeout: float = 30.0) -> None:
+        scheme, _, rest = url.partition("://")
+        host, _, port = rest.rstrip("/").rpartition(":")
+        if scheme != "http" or not host or not port.isdigit():
+            raise UsageError(
+                f"{url!r} is not the URL of a server", hint="e.g. http://127.0.0.1:7070"
+            )
+        self.url = url
+        self._address = (host.strip("[]"), int(port))
+        self._host = f"{host}:{port}"
+        self._token = token
+        self._timeout = timeout
+        self._socket: socket.socket | None = None
+        self._file: BufferedReader | None = None
+
+    def json(self, method: str, path: str, data: Any = None) -> Any:
+        """Call with a JSON body; the JSON that came back."""
+        body = None if data is None else json.dumps(data).encode()
+        return json.loads(self.call(method, path, body).body or b"null")
+
+    def call(
+        self, method: str, path: str, body: Body = None, *, timeout: float | None = None
+    ) -> Reply:
+        """One request and its whole reply; a ``body`` that is a file is sent from its start."""
+        reply, file = self._open(method, path, body, timeout)
+        try:
+            content = b"".join(_body(reply, file))
+        except (OSError, ValueError) as error:
+            self.close()
+            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+        if reply.headers.get("connection", "").lower() == "close":
+            self.close()
+        return _checked(reply._replace(body=content))
+
+    def stream(
+        self, method: str, path: str, data: Any = None, *, timeout: float = 60.0
+    ) -> Iterator[bytes]:
+        """The lines of a reply as they come; raises Unreachable when it breaks off early."""
+        body = None if data is None else json.dumps(data).encode()
+        reply, file = self._open(method, path, body, timeout)
+        if reply.status >= 400:
+            _checked(reply._replace(body=b"".join(_body(reply, file))))
+        try:
+            yield from _lines(_body(reply, file))
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+        finally:
+            self.close()
+
+    def download(self, path: str, *, timeout: float = 60.0) -> Iterator[bytes]:
+        """The body of a GET in pieces."""
+        reply, file = self._open("GET", path, None, timeout)
+        if reply.status >= 400:
+            _checked(reply._replace(body=b"".join(_body(reply, file))))
+        try:
+            yield from _body(reply, file)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+
+    def reach(self) -> None:
+        """Open the connection; raises Unreachable when nobody listens there."""
+        try:
+            socket.create_connection(self._address, self._timeout).close()
+        except OSError as error:
+            raise Unreachable(f"no server answers at {self.url}: {_said(error)}") from None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = self._file = None
+
+    def _open(
+        self, method: str, path: str, body: Body, timeout: float | None
+    ) -> tuple[Reply, BufferedReader]:
+        """Send, and read up to the body. A kept connection that the server closed is opened anew:
+        nothing was answered on it, and every call of ours may be made twice."""
+        while True:
+            fresh = self._socket is None
+            try:
+                return self._exchange(method, path, body, timeout or self._timeout)
+            except (OSError, ValueError) as error:
+                self.close()
+                if fresh or isinstance(error, TimeoutError):
+                    raise Unreachable(
+                        f"no server answers at {self.url}: {_said(error)}",
+                        hint="`allranks server status` tells more",
+                    ) from None
+
+    def _exchange(
+        self, method: str, path: str, body: Body, timeout: float
+    ) -> tuple[Reply, BufferedReader]:
+        if self._socket is None or self._file is None:
+            self._socket = socket.create_connection(self._address, timeout)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._file = self._socket.makefile("rb")
+        self._socket.settimeout(timeout)
+        size = _size(body)
+        head = (
+            f"{method} {path} HTTP/1.1\r\nhost: {self._host}\r\n"
+            f"authorization: Bearer {self._token}\r\n{VERSION_HEADER}: {__version__}\r\n"
+            f"content-length: {size}\r\ncontent-type: application/json\r\n\r\n"
+        )
+        if body is None or isinstance(body, bytes):
+            self._socket.sendall(head.encode("latin-1") + (body or b""))
+        else:
+            self._socket.sendall(head.encode("latin-1"))
+            self._socket.sendfile(body)
+        return _head(self._file), self._file
+
+
+def _size(body: Body) -> int:
+    if body is None or isinstance(body, bytes):
+        return len(body or b"")
+    size = body.seek(0, 2)
+    body.seek(0)
+    return size
+
+
+def _said(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def _head(file: BufferedReader) -> Reply:
+    line = file.readline(65536)
+    if not line:
+        raise ConnectionResetError("the server closed the connection")
+    parts = line.split(None, 2)
+    if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
+        raise ValueError("what answers there does not speak HTTP")
+    headers = {}
+    while (line := file.readline(65536)) not in (b"\r\n", b"\n", b""):
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.strip().lower()] = value.strip()
+    return Reply(int(parts[1]), headers, b"")
+
+
+def _body(reply: Reply, file: BufferedReader) -> Iterator[bytes]:
+    if reply.headers.get("transfer-encoding", "").lower() == "chunked":
+        while size := int(file.readline(1024) or b"x", 16):
+            yield _exactly(file, size)
+            file.readline()
+        file.readline()
+        return
+    left = int(reply.headers.get("content-length", "0"))
+    while left:
+        piece = _exactly(file, min(left, 1 << 20))
+        left -= len(piece)
+        yield piece
+
+
+def _exactly(file: BufferedReader, size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise ConnectionResetError("the server closed the connection")
+    return data
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+def _checked(reply: Reply) -> Reply:
+    if reply.status < 400:
+        return reply
+    try:
+        body: Mapping[str, Any] = json.loads(reply.body)
+    except ValueError:
+        body = {}
+    if "error" not in body:
+        raise ServerError(
+            f"the server answered {reply.status} and no reason",
+            hint="is it an allranks server? `allranks server status` tells",
+        )
+    raise from_body(body)

@@ -1,0 +1,285 @@
+"""The local engine: nodes are agents on this machine, each with a loopback address of its own.
+
+It keeps one folder a gang, so that a new server finds what an old one started, and one lock a node:
+opened and locked here, inherited by the agent, held until its last process is dead. That is how
+``poll`` knows, whoever's child the agent is by now, and with no process id to be confused about.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks.engines.base import MARKER, Handle, Seen
+from allranks.engines.sweep import sweep
+from allranks.errors import EngineError, Refused
+from allranks.plan.plan import Gang, pack
+from allranks.states import GangState
+
+# Node 0 is 127.0.0.2: nothing that wrongly falls back to localhost meets a node by accident.
+FIRST_ADDRESS = 2
+
+
+class Capacity(NamedTuple):
+    """What this machine has to give; memory in bytes."""
+
+    nodes: int = 64
+    gpus: int = 0
+    cpus: float = 1.0
+    memory: int = 0
+
+    def minus(self, other: Capacity) -> Capacity:
+        return Capacity(*(max(0, a - b) for a, b in zip(self, other, strict=True)))
+
+    def short_of(self, need: Capacity) -> list[str]:
+        """What ``need`` asks beyond this, in words; empty when it fits."""
+        words = ("nodes", "GPUs", "CPUs", "bytes of memory")
+        return [
+            f"{asked:g} {word} ({has:g} {'is' if has == 1 else 'are'} there)"
+            for word, has, asked in zip(words, self, need, strict=True)
+            if asked > has
+        ]
+
+
+def this_machine() -> Capacity:
+    """What the kernel says this machine has."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    gpus = [n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()]
+    return Capacity(gpus=len(gpus), cpus=len(os.sched_getaffinity(0)), memory=memory)
+
+
+def need(gang: Gang) -> Capacity:
+    """What the whole gang takes. CPUs and memory count only when it names them."""
+    n = gang.nodes
+    return Capacity(n, n * gang.gpus, n * (gang.cpus or 0), n * (gang.memory or 0))
+
+
+class _Gang:
+    """A gang of ours: its folder, and once started the GPUs it holds and the agents."""
+
+    def __init__(self, gang: Gang, folder: Path, arrived: float, gpus: list[int] | None) -> None:
+        self.gang, self.folder, self.arrived = gang, folder, arrived
+        self.gpus = gpus
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def started(self) -> bool:
+        return self.gpus is not None
+
+    def dead_nodes(self) -> list[int]:
+        for child in self.children:
+            child.poll()
+        return [n for n in range(self.gang.nodes) if not _held(self.folder / f"node-{n}.lock")]
+
+
+class LocalEngine:
+    """Agents as processes of this machine. ``folder`` is the engine's own, ``nodes`` where agents
+    work. One engine a home: the server's lock sees to it."""
+
+    name = "local"
+
+    def __init__(self, folder: Path, nodes: Path, capacity: Capacity | None = None) -> None:
+        self._folder, self._nodes = folder, nodes
+        self._capacity = capacity or this_machine()
+        self._known: dict[str, _Gang] | None = None
+
+    @property
+    def _gangs(self) -> dict[str, _Gang]:
+        """The gangs of this home; read from disk when first asked for, so that an engine made only
+        to plan with touches nothing."""
+        if self._known is None:
+            self._known = {}
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for each in sorted(self._folder.iterdir()):
+                self._remember(each)
+        return self._known
+
+    def admit(self, gang: Gang) -> None:
+        if gang.options:
+            raise Refused(
+                f"{self.name} has no option {sorted(gang.options)[0]!r}",
+                where=f"resources.properties.{self.name}",
+                hint="it has `cpus` and `memory`, per node",
+            )
+        short = self._capacity.short_of(need(gang))
+        if short:
+            raise Refused(
+                f"the job can never run on this machine: it needs {', '.join(short)}",
+                where="resources",
+                hint="ask for less: fewer nodes, GPUs, CPUs or less memory a node",
+            )
+
+    def render(self, gang: Gang) -> str:
+        words = [json.dumps(word) if " " in word else word for word in gang.argv]
+        return f"{gang.nodes} × {' '.join(words)}"
+
+    def submit(self, gang: Gang) -> Handle:
+        if gang.key not in self._gangs:
+            self.admit(gang)
+            folder = self._folder / gang.key
+            folder.mkdir(exist_ok=True)
+            found = _Gang(gang, folder, time.time(), None)
+            _write(folder / "gang.json", {"gang": pack(gang), "arrived": found.arrived})
+            self._gangs[gang.key] = found
+        self._start_what_fits()
+        return Handle(gang.key, gang.key)
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
+        self._start_what_fits()
+        return {handle.key: self._seen(handle.key) for handle in handles}
+
+    def stop(self, handle: Handle) -> None:
+        gang = self._gangs.pop(handle.key, None)
+        sweep(handle.key)
+        if gang is not None:
+            for child in gang.children:
+                child.wait()
+        shutil.rmtree(self._folder / handle.key, ignore_errors=True)
+
+    def _seen(self, key: str) -> Seen:
+        gang = self._gangs.get(key)
+        if gang is None:
+            return Seen(GangState.GONE, "it is not there")
+        if not gang.started:
+            return Seen(GangState.QUEUED, self._waits_for(gang))
+        dead = gang.dead_nodes()
+        if len(dead) == gang.gang.nodes:
+            return Seen(GangState.GONE, _last_words(gang.folder))
+        return Seen(GangState.UP, lost=tuple(dead))
+
+    def _free(self) -> Capacity:
+        free = self._capacity
+        for gang in self._gangs.values():
+            if gang.started and len(gang.dead_nodes()) < gang.gang.nodes:
+                free = free.minus(need(gang.gang))
+        return free
+
+    def _start_what_fits(self) -> None:
+        """Start waiting gangs in the order they came. What an earlier one waits for is kept for
+        it: a stream of small jobs cannot starve a large one."""
+        waiting = [gang for gang in self._gangs.values() if not gang.started]
+        if not waiting:
+            return
+        free = self._free()
+        for gang in sorted(waiting, key=lambda each: each.arrived):
+            if not free.short_of(need(gang.gang)):
+                self._start(gang)
+            free = free.minus(need(gang.gang))
+
+    def _waits_for(self, gang: _Gang) -> str:
+        free = self._free()
+        for other in self._gangs.values():
+            if not other.started and other.arrived < gang.arrived:
+                free = free.minus(need(other.gang))
+        return f"waits for {' and '.join(free.short_of(need(gang.gang))) or 'its turn'}"
+
+    def _start(self, gang: _Gang) -> None:
+        each = gang.gang.gpus
+        taken = {g for other in self._gangs.values() if other.started for g in self._holds(other)}
+        free = [gpu for gpu in range(self._capacity.gpus) if gpu not in taken]
+        gpus = free[: each * gang.gang.nodes]
+        # Written before the first agent runs: a server that dies here finds a started gang, and
+        # starts the agents that have no lock file yet.
+        _write(
+            gang.folder / "gang.json",
+            {"gang": pack(gang.gang), "arrived": gang.arrived, "gpus": gpus},
+        )
+        gang.gpus = gpus
+        self._start_agents(gang)
+
+    def _start_agents(self, gang: _Gang) -> None:
+        each = gang.gang.gpus
+        for node in range(gang.gang.nodes):
+            if not (gang.folder / f"node-{node}.lock").exists():
+                self._start_agent(gang, node, (gang.gpus or [])[node * each : (node + 1) * each])
+
+    def _holds(self, gang: _Gang) -> list[int]:
+        return gang.gpus or [] if len(gang.dead_nodes()) < gang.gang.nodes else []
+
+    def _start_agent(self, gang: _Gang, node: int, gpus: Sequence[int]) -> None:
+        folder = self._nodes / gang.gang.key / str(node)
+        folder.mkdir(parents=True, exist_ok=True)
+        cpus = gang.gang.cpus or self._capacity.cpus / gang.gang.nodes
+        env = {
+            **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+            **gang.gang.env,
+            MARKER: gang.gang.key,
+            "ALLRANKS_AGENT_NODE": str(node),
+            "ALLRANKS_AGENT_DIR": str(folder),
+            "ALLRANKS_AGENT_ADDRESS": f"127.0.0.{FIRST_ADDRESS + node}",
+            "ALLRANKS_AGENT_CPUS": str(max(1, int(cpus))),
+            "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in gpus),
+        }
+        lock = os.open(gang.folder / f"node-{node}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        log = os.open(
+            gang.folder / f"node-{node}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            child = subprocess.Popen(
+                gang.gang.argv,
+                cwd=folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[lock],
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EngineError(f"an agent could not be started: {error.strerror}") from error
+        finally:
+            os.close(lock)
+            os.close(log)
+        gang.children.append(child)
+
+    def _remember(self, folder: Path) -> None:
+        try:
+            data = json.loads((folder / "gang.json").read_text())
+        except (OSError, ValueError):
+            # Died before it was written: it was never started, and will be submitted again.
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        gang = Gang(**{**data["gang"], "argv": tuple(data["gang"]["argv"])})
+        found = _Gang(gang, folder, data["arrived"], data.get("gpus"))
+        self._gangs[gang.key] = found
+        if found.started:
+            self._start_agents(found)
+
+
+def _held(lock: Path) -> bool:
+    try:
+        file = os.open(lock, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+
+
+def _write(path: Path, data: Mapping[str, object]) -> None:
+    beside = path.with_suffix(".new")
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(data, file)
+    beside.replace(path)
+
+
+def _last_words(folder: Path) -> str:
+    """The last line any agent printed: they are silent unless something is badly wrong."""
+    for log in sorted(folder.glob("node-*.log")):
+        lines = log.read_text(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        if said:
+            return said[-1]
+    return "its agents are gone"

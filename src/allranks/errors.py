@@ -1,0 +1,158 @@
+"""Everything allranks can tell a person went wrong.
+
+    AllranksError            one sentence, where it is, how to mend it
+    ├── UsageError           a wrong command line or API call                     exit 2
+    ├── SpecError            a job that cannot be run as written (1…n problems)   exit 2
+    ├── NotFound             no such job, file, rank, …                           exit 2
+    │   └── MissingCode      the snapshot has to be sent first                    (mended by doors)
+    ├── Conflict             the name is taken, the state forbids it              exit 2
+    ├── Unsupported          in the contract, not built yet in this version       exit 2
+    ├── Unauthorized         a token that does not match                          exit 2
+    ├── ServerError          the server is missing, another version, or broken    exit 2
+    │   └── Unreachable      nothing answers at its address                       exit 2
+    └── EngineError          an engine could not do what it was asked             exit 1
+        └── Refused          it never will: the gang cannot fit, ever             exit 2
+
+``kind`` travels over HTTP; ``from_body`` makes the same exception again on the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Problem(NamedTuple):
+    """One thing wrong with a job: ``where`` is the key (``inputs.lr``), ``line`` counts from 1."""
+
+    message: str
+    where: str | None = None
+    line: int | None = None
+    hint: str | None = None
+
+    def located(self, file: str | None = None) -> str:
+        """The sentence with its place before it: ``job.yml:4: limits.timeout: …``."""
+        place = file or ""
+        if self.line is not None:
+            place = f"{place or 'line'}:{self.line}" if place else f"line {self.line}"
+        return ": ".join(part for part in (place, self.where, self.message) if part)
+
+
+class AllranksError(Exception):
+    """The root. ``message`` is one sentence; ``where`` a file, key, node or rank; ``hint`` the mend."""
+
+    kind = "error"
+    http = 500
+    exit_code = 2
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+    def body(self) -> dict[str, Any]:
+        """The error as JSON, for ``--json`` and for HTTP."""
+        return {
+            "error": self.kind,
+            "message": self.message,
+            "where": self.where,
+            "hint": self.hint,
+        }
+
+
+class UsageError(AllranksError):
+    kind, http = "usage", 400
+
+
+class NotFound(AllranksError):
+    kind, http = "not_found", 404
+
+
+class MissingCode(NotFound):
+    kind = "missing_code"
+
+
+class Conflict(AllranksError):
+    kind, http = "conflict", 409
+
+
+class Unsupported(AllranksError):
+    kind, http = "unsupported", 422
+
+
+class Unauthorized(AllranksError):
+    kind, http = "unauthorized", 401
+
+
+class ServerError(AllranksError):
+    kind, http = "server", 503
+
+
+class Unreachable(ServerError):
+    kind = "unreachable"
+
+
+class EngineError(AllranksError):
+    kind, http, exit_code = "engine", 502, 1
+
+
+class Refused(EngineError):
+    kind, http, exit_code = "refused", 422, 2
+
+
+class SpecError(AllranksError):
+    """A job that cannot be run as written; ``problems`` holds every one that was found."""
+
+    kind, http = "spec", 422
+
+    def __init__(self, problems: Sequence[Problem] | Problem, *, file: str | None = None) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        self.file = file
+        first = self.problems[0]
+        super().__init__(first.message, where=first.where, hint=first.hint)
+        self.line = first.line
+
+    def __str__(self) -> str:
+        return "\n".join(problem.located(self.file) for problem in self.problems)
+
+    def body(self) -> dict[str, Any]:
+        return {
+            **super().body(),
+            "line": self.line,
+            "file": self.file,
+            "problems": [problem._asdict() for problem in self.problems],
+        }
+
+
+_KINDS: Mapping[str, type[AllranksError]] = {
+    cls.kind: cls
+    for cls in (
+        AllranksError,
+        UsageError,
+        NotFound,
+        MissingCode,
+        Conflict,
+        Unsupported,
+        Unauthorized,
+        ServerError,
+        Unreachable,
+        EngineError,
+        Refused,
+    )
+}
+
+
+def from_body(body: Mapping[str, Any]) -> AllranksError:
+    """The exception that ``body()`` described, on the other side of HTTP."""
+    if body.get("error") == SpecError.kind and body.get("problems"):
+        return SpecError([Problem(**p) for p in body["problems"]], file=body.get("file"))
+    cls = _KINDS.get(str(body.get("error")), AllranksError)
+    return cls(
+        str(body.get("message", "the server gave no reason")),
+        where=body.get("where"),
+        hint=body.get("hint"),
+    )

@@ -1,0 +1,63 @@
+"""What can happen to a job. Events are append-only; the job record is a fold over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Kind(StrEnum):
+    """Every kind of event. The first block is the server's to say, the second the agents'."""
+
+    CREATED = "created"
+    SUBMITTED = "submitted"
+    REFUSED = "refused"
+    SEEN = "seen"
+    GO = "go"
+    CLOSING = "closing"
+    STOPPING = "stopping"
+    REGROUPED = "regrouped"
+    RELAUNCHED = "relaunched"
+    FINISHED = "finished"
+    CANCEL_ASKED = "cancel_asked"
+    LOST = "lost"
+
+    HELLO = "hello"
+    READY = "ready"
+    STARTED = "started"
+    RANK_ENDED = "rank_ended"
+    WORKED = "worked"
+    ENDED = "ended"
+    DRAINED = "drained"
+    BYE = "bye"
+    NOTE = "note"
+
+
+FROM_AGENTS = frozenset(
+    {
+        Kind.HELLO,
+        Kind.READY,
+        Kind.STARTED,
+        Kind.RANK_ENDED,
+        Kind.WORKED,
+        Kind.ENDED,
+        Kind.DRAINED,
+        Kind.BYE,
+        Kind.NOTE,
+    }
+)
+
+
+class Event(NamedTuple):
+    """One thing that happened. ``at`` is seconds since the epoch on the clock of who says it;
+    ``seq`` numbers one agent's events from 1, and is 0 for the server's own."""
+
+    kind: Kind
+    at: float
+    launch: int = 1
+    attempt: int = 1
+    node: int | None = None
+    rank: int | None = None
+    seq: int = 0
+    data: Mapping[str, Any] = {}

@@ -1,0 +1,154 @@
+"""Spec to plan: pure. What cannot run in this version is refused here, by key, before anything is made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from allranks.errors import Problem, SpecError
+from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task, pack
+from allranks.spec.job import CommandJob
+from allranks.spec.values import Input, Output
+
+BUILT = ("none", "pytorch", "tensorflow")
+
+
+class Context(NamedTuple):
+    """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
+    its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from."""
+
+    name: str
+    record: str
+    argv: tuple[str, ...]
+    engine: str
+    base: Mapping[str, str] = {}
+    code: str | None = None
+    in_place: str | None = None
+    experiment: str = "Default"
+
+
+def compile(spec: CommandJob, context: Context) -> Plan:
+    """The plan of a job. The same spec and context always give the same plan and digest.
+
+    Raises SpecError for what the contract knows and this version cannot do yet.
+    """
+    _refuse_unbuilt(spec)
+    resources = spec.resources
+    nodes = resources.instance_count
+    distribution = spec.distribution
+    kind = "none" if distribution is None else str(distribution.type)
+    options = dict((resources.properties or {}).get(context.engine) or {})
+    gang = Gang(
+        key=f"{context.name}.1",
+        nodes=nodes,
+        argv=context.argv,
+        gpus=resources.gpus_per_instance,
+        cpus=_number(options.pop("cpus", None), f"resources.properties.{context.engine}.cpus"),
+        memory=_bytes(options.pop("memory", None), f"resources.properties.{context.engine}.memory"),
+        options=options,
+    )
+    task = Task(
+        job=context.name,
+        experiment=spec.experiment_name or context.experiment,
+        command=spec.command,
+        nodes=nodes,
+        procs=getattr(distribution, "process_count_per_instance", 1) or 1,
+        gpus=resources.gpus_per_instance,
+        distribution=kind,
+        parameter_servers=getattr(distribution, "parameter_server_count", 0) or 0,
+        base=dict(context.base),
+        variables=dict(spec.environment_variables),
+        code=context.code,
+        in_place=context.in_place,
+        inputs=tuple(_input(name, value) for name, value in spec.inputs.items()),
+        outputs=tuple(_output(name, value, context) for name, value in spec.outputs.items()),
+        record=context.record,
+        timeout=spec.limits.timeout,
+    )
+    retry = spec.retry
+    rules = Rules(nodes, retry.max_attempts, tuple(str(on) for on in retry.on), spec.limits.timeout)
+    plan = Plan(gang, task, rules, context.engine)
+    text = json.dumps(pack(plan), sort_keys=True)
+    return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _refuse_unbuilt(spec: CommandJob) -> None:
+    problems = []
+    kind = None if spec.distribution is None else str(spec.distribution.type)
+    if kind is not None and kind not in BUILT:
+        problems.append(_unbuilt("distribution.type", f"the distribution {kind!r}"))
+    if spec.environment not in (None, "current", "azureml:current@latest"):
+        problems.append(
+            Problem(
+                "environments other than `current` are not built yet in this version",
+                "environment",
+                hint="activate the environment you want and use `current` (--set environment=current)",
+            )
+        )
+    for key in ("metrics", "state", "warm", "hang_timeout"):
+        if getattr(spec, key):
+            problems.append(_unbuilt(key, f"`{key}`"))
+    if problems:
+        raise SpecError(problems)
+
+
+def _unbuilt(where: str, what: str) -> Problem:
+    return Problem(f"{what} is not built yet in this version", where, hint="leave it out for now")
+
+
+def _input(name: str, value: Any) -> InputTask:
+    if not isinstance(value, Input):
+        return InputTask(name, text=str(value))
+    return InputTask(name, source=_local(value.path, f"inputs.{name}.path"), mode=str(value.mode))
+
+
+def _output(name: str, value: Output | None, context: Context) -> OutputTask:
+    is_file = value is not None and str(value.type) == "uri_file"
+    if value is not None and value.path:
+        return OutputTask(name, _local(value.path, f"outputs.{name}.path"), is_file)
+    folder = f"{context.record}/named-outputs/{name}"
+    return OutputTask(name, f"{folder}/{name}" if is_file else folder, is_file)
+
+
+def _local(path: str, where: str) -> str:
+    """A path on this machine's disk; every other kind of URI waits for its own issue."""
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    if not path.startswith("/"):
+        raise SpecError(
+            Problem(
+                f"{path!r} is not a path on this machine; URIs are not built yet in this version",
+                where,
+                hint="download it and give its local path",
+            )
+        )
+    return path
+
+
+def _number(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise SpecError(Problem(f"{value!r} is not a positive number", where, hint="e.g. 2 or 0.5"))
+    return number
+
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def _bytes(value: Any, where: str) -> int | None:
+    if value is None:
+        return None
+    text = str(value).strip().lower().removesuffix("b").removesuffix("i")
+    unit = text[-1:] if text[-1:].isalpha() else ""
+    if unit not in _UNITS:
+        raise SpecError(
+            Problem(f"{value!r} is not an amount of memory", where, hint="e.g. 4g, 512m")
+        )
+    return int((_number(text.removesuffix(unit), where) or 0) * _UNITS[unit])

@@ -1,0 +1,190 @@
+"""The fold: the job after an event. Old launches, old attempts and written-off nodes are not heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.plan.plan import Place
+from allranks.plan.policy import Job, Node, Then
+from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, NodeState, Reason
+
+# After a lost gang the next is submitted at once, then 1, 2, 4 … seconds later, a minute at most.
+BACK_OFF = 60.0
+
+
+def fold(job: Job, event: Event) -> Job:
+    """The job after the event; the same job when the event says nothing to it any more."""
+    if job.status in TERMINAL or event.launch != job.launch:
+        return job
+    if event.kind in FROM_AGENTS:
+        return _preparing(_heard(job, event))
+    return _preparing(_SAID[event.kind](job, event))
+
+
+def _preparing(job: Job) -> Job:
+    """A hello makes it so, whichever came first to the record: the hello or the engine's word."""
+    if job.status not in (JobStatus.QUEUED, JobStatus.PROVISIONING):
+        return job
+    if all(n.state in (NodeState.ABSENT, NodeState.LOST) for n in job.nodes):
+        return job
+    return job._replace(status=JobStatus.PREPARING)
+
+
+def _heard(job: Job, event: Event) -> Job:
+    assert event.node is not None
+    node = job.nodes[event.node]
+    if node.state is NodeState.LOST or (event.seq and event.seq <= node.seq):
+        return job
+    node = node._replace(seq=max(node.seq, event.seq))
+    if event.kind is Kind.BYE:
+        node = node._replace(state=NodeState.EXITED, left=True)
+    elif event.attempt == job.attempt:
+        node = _node_after(node, event)
+    # Agents of one gang start together: the first hello starts the clock for the others'.
+    return _with(job, event.node, node)._replace(up_at=job.up_at or event.at)
+
+
+def _node_after(node: Node, event: Event) -> Node:
+    data = event.data
+    node = node._replace(attempt=event.attempt)
+    if event.kind is Kind.HELLO:
+        return node._replace(state=NodeState.SETUP) if node.reason is None else node
+    if event.kind is Kind.READY:
+        return node._replace(state=NodeState.READY, place=Place.load(data))
+    if event.kind is Kind.STARTED:
+        return node._replace(state=NodeState.RUNNING)
+    if event.kind is Kind.WORKED:
+        return node._replace(worked=True)
+    if event.kind is Kind.ENDED:
+        return node._replace(
+            state=NodeState.DRAINING,
+            reason=Reason(data["reason"]),
+            at=data.get("failed_at") or event.at,
+            rank=event.rank,
+            code=data.get("code"),
+            message=data.get("message", ""),
+        )
+    if event.kind is Kind.DRAINED:
+        return node._replace(state=NodeState.EXITED)
+    return node
+
+
+def _with(job: Job, index: int, node: Node) -> Job:
+    return job._replace(nodes=(*job.nodes[:index], node, *job.nodes[index + 1 :]))
+
+
+def _submitted(job: Job, event: Event) -> Job:
+    if job.status is not JobStatus.NOT_STARTED:
+        return job
+    return job._replace(status=JobStatus.QUEUED, submitted_at=event.at)
+
+
+def _refused(job: Job, event: Event) -> Job:
+    """The engine will never run it. Nothing was started, so the gang is as good as gone."""
+    return job._replace(
+        gang=GangState.GONE,
+        message=event.data["message"],
+        submitted_at=event.at,
+        stopped_at=event.at,
+    )
+
+
+def _seen(job: Job, event: Event) -> Job:
+    state = GangState(event.data["state"])
+    if job.gang is GangState.GONE or state is GangState.UNKNOWN:
+        return job
+    job = job._replace(gang=state, why=event.data.get("why", ""))
+    if state is GangState.UP:
+        job = job._replace(up_at=job.up_at or event.at)
+    if job.status is JobStatus.QUEUED and state in (GangState.PROVISIONING, GangState.UP):
+        job = job._replace(status=JobStatus.PROVISIONING)
+    if job.status is JobStatus.PROVISIONING and state is GangState.QUEUED:
+        job = job._replace(status=JobStatus.QUEUED)
+    return job
+
+
+def _go(job: Job, event: Event) -> Job:
+    return job._replace(status=JobStatus.RUNNING, started_at=job.started_at or event.at)
+
+
+def _closing(job: Job, event: Event) -> Job:
+    then = Then(event.data["purpose"], Reason(event.data["reason"]))
+    # A changed purpose starts the clock again: agents that were to wait are now to leave.
+    return job._replace(status=JobStatus.FINALIZING, then=then, closing_at=event.at)
+
+
+def _stopping(job: Job, event: Event) -> Job:
+    return job._replace(stopped_at=event.at)
+
+
+def _spent(job: Job) -> dict[str, Any]:
+    assert job.then is not None
+    by_user = VERDICTS[job.then.reason].blame is Blame.USER
+    return {
+        "attempt": job.attempt + 1,
+        "failures": job.failures + by_user,
+        "losses": job.losses + (not by_user),
+        "then": None,
+        "closing_at": None,
+        "message": "",
+    }
+
+
+def _regrouped(job: Job, event: Event) -> Job:
+    """The same agents, the next attempt: their seq goes on, all else starts again."""
+    nodes = tuple(Node(state=NodeState.SETUP, seq=n.seq) for n in job.nodes)
+    return job._replace(**_spent(job), status=JobStatus.PREPARING, nodes=nodes)
+
+
+def _relaunched(job: Job, event: Event) -> Job:
+    spent = _spent(job)
+    wait = 0.0 if spent["losses"] <= 1 else min(BACK_OFF, 2.0 ** (spent["losses"] - 2))
+    return job._replace(
+        **spent,
+        status=JobStatus.NOT_STARTED,
+        launch=job.launch + 1,
+        nodes=(Node(),) * len(job.nodes),
+        gang=GangState.ABSENT,
+        why="",
+        submitted_at=None,
+        up_at=None,
+        stopped_at=None,
+        not_before=event.at + wait,
+    )
+
+
+def _finished(job: Job, event: Event) -> Job:
+    return job._replace(status=JobStatus(event.data["status"]))
+
+
+def _cancel_asked(job: Job, event: Event) -> Job:
+    return job._replace(canceled=True)
+
+
+def _lost(job: Job, event: Event) -> Job:
+    assert event.node is not None
+    node = job.nodes[event.node]
+    if node.left or node.state is NodeState.LOST:
+        return job
+    node = node._replace(state=NodeState.LOST, message=event.data.get("why", ""))
+    if node.reason is None:
+        node = node._replace(at=event.at)
+    return _with(job, event.node, node)
+
+
+_SAID: dict[Kind, Callable[[Job, Event], Job]] = {
+    Kind.CREATED: lambda job, event: job,
+    Kind.SUBMITTED: _submitted,
+    Kind.REFUSED: _refused,
+    Kind.SEEN: _seen,
+    Kind.GO: _go,
+    Kind.CLOSING: _closing,
+    Kind.STOPPING: _stopping,
+    Kind.REGROUPED: _regrouped,
+    Kind.RELAUNCHED: _relaunched,
+    Kind.FINISHED: _finished,
+    Kind.CANCEL_ASKED: _cancel_asked,
+    Kind.LOST: _lost,
+}

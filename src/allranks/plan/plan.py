@@ -1,0 +1,119 @@
+"""The plan: what will happen, wholly resolved, as data.
+
+A ``Gang`` is all an engine ever learns of a job. A ``Task`` is all an agent learns; it is one for
+the job, and what differs between nodes and ranks is computed from it by ``distributions``, on the
+agent and for ``--dry-run`` by the same function. (Agents import this: NamedTuples, because
+importing ``dataclasses`` takes longer than all the rest of an agent's own code.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Gang(NamedTuple):
+    """N agents to start, all or none. ``gpus``, ``cpus`` and ``memory`` (bytes) are per node;
+    None means "not named". ``env`` holds secrets: it never goes on a command line."""
+
+    key: str
+    nodes: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = {}
+    gpus: int = 0
+    cpus: float | None = None
+    memory: int | None = None
+    options: Mapping[str, Any] = {}
+
+
+class InputTask(NamedTuple):
+    """An input: a literal (``text``) or a path on the node's disk (``source``)."""
+
+    name: str
+    text: str | None = None
+    source: str | None = None
+    mode: str = "ro_mount"
+
+
+class OutputTask(NamedTuple):
+    """An output folder or file that exists, or whose parent does, before ranks start."""
+
+    name: str
+    path: str
+    is_file: bool = False
+
+
+class Task(NamedTuple):
+    """What every node of a job does. Times in seconds.
+
+    ``command`` still holds its ``${{…}}``: only a node knows where its inputs lie. ``base`` is the
+    clean environment a rank starts from, ``variables`` the user's own, which win over ours.
+    ``record`` is the job's folder on a disk the node shares with the server.
+    """
+
+    job: str
+    experiment: str
+    command: str
+    nodes: int = 1
+    procs: int = 1
+    gpus: int = 0
+    distribution: str = "none"
+    parameter_servers: int = 0
+    base: Mapping[str, str] = {}
+    variables: Mapping[str, str] = {}
+    code: str | None = None
+    in_place: str | None = None
+    inputs: tuple[InputTask, ...] = ()
+    outputs: tuple[OutputTask, ...] = ()
+    record: str = ""
+    timeout: float | None = None
+
+    @staticmethod
+    def load(data: Mapping[str, Any]) -> Task:
+        """The task that ``pack`` made into JSON."""
+        fields = dict(data)
+        fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
+        fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
+        return Task(**fields)
+
+
+class Rules(NamedTuple):
+    """What ``decide`` may do with a job: how many nodes, how often and after what to start again."""
+
+    nodes: int = 1
+    max_attempts: int = 1
+    on: tuple[str, ...] = ("node_lost", "preempted", "hang", "user")
+    timeout: float | None = None
+
+
+class Plan(NamedTuple):
+    """All of it. ``digest`` names the content: equal plans have equal digests."""
+
+    gang: Gang
+    task: Task
+    rules: Rules
+    engine: str
+    digest: str = ""
+
+
+class Place(NamedTuple):
+    """Where a node turned out to be, told by its agent when it is ready."""
+
+    address: str
+    host: str
+    ports: tuple[int, ...] = ()
+
+    @staticmethod
+    def load(data: Mapping[str, Any]) -> Place:
+        return Place(data["address"], data["host"], tuple(data["ports"]))
+
+
+def pack(value: Any) -> Any:
+    """Plain JSON data of plan types, enums and containers, as deep as they go."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: pack(each) for name, each in zip(value._fields, value, strict=True)}
+    if isinstance(value, Mapping):
+        return {str(key): pack(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [pack(each) for each in value]
+    return str(value) if isinstance(value, str) else value

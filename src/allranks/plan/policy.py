@@ -1,0 +1,285 @@
+"""The job as a state machine: ``fold`` what happened, ``decide`` what next, ``order`` each agent.
+
+All pure: no clock, no I/O. ``decide`` is called again after each step was applied and yields the
+next, so that a server that dies anywhere between does the same step again, and twice equals once.
+docs/design/state-machine.md has the drawing; tests/plan/model.py enumerates every interleaving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from allranks.events import Event, Kind
+from allranks.plan.plan import Place, Rules
+from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, NodeState, Reason
+
+# Losses of nodes do not eat the user's attempts, but a cluster that loses every gang has to stop
+# somewhere.
+LOSS_LIMIT = 10
+# How long an engine gets to act on `stop`, or agents on an order past its grace, before the next go.
+STOP_AGAIN = 5.0
+SLACK = 20.0
+
+
+class Node(NamedTuple):
+    """A node in the current attempt. ``reason`` is set once its ranks have ended; ``worked`` once
+    its workers are done while parameter servers may still run; ``left`` once its agent said bye."""
+
+    state: NodeState = NodeState.ABSENT
+    attempt: int = 0
+    seq: int = 0
+    place: Place | None = None
+    worked: bool = False
+    left: bool = False
+    reason: Reason | None = None
+    at: float = 0.0
+    rank: int | None = None
+    code: int | None = None
+    message: str = ""
+
+
+class Then(NamedTuple):
+    """What Finalizing is for: ``finish``, ``relaunch`` or ``regroup``, and the reason it began."""
+
+    purpose: str
+    reason: Reason
+
+
+class Job(NamedTuple):
+    """The fold of a job's events: all that ``decide`` looks at. Times are seconds since the epoch."""
+
+    nodes: tuple[Node, ...]
+    status: JobStatus = JobStatus.NOT_STARTED
+    launch: int = 1
+    attempt: int = 1
+    then: Then | None = None
+    canceled: bool = False
+    gang: GangState = GangState.ABSENT
+    why: str = ""
+    failures: int = 0
+    losses: int = 0
+    submitted_at: float | None = None
+    started_at: float | None = None
+    up_at: float | None = None
+    closing_at: float | None = None
+    stopped_at: float | None = None
+    not_before: float = 0.0
+    message: str = ""
+
+
+class Failure(NamedTuple):
+    """The first cause: the earliest failure by time, on whichever node."""
+
+    reason: Reason
+    node: int | None = None
+    rank: int | None = None
+    code: int | None = None
+    message: str = ""
+
+
+class Step(NamedTuple):
+    """One thing to do: the ``effect`` on the engine (``submit``, ``stop`` or none), then record
+    ``event`` with ``data``."""
+
+    event: Kind
+    effect: str = ""
+    data: Mapping[str, Any] = {}
+    node: int | None = None
+
+
+class Clock(NamedTuple):
+    """What ``decide`` may know of time: now, who has not been heard of, and the limits in force."""
+
+    now: float
+    silent: frozenset[int] = frozenset()
+    hello: float = 120.0
+    grace: float = 10.0
+    drain: float = 30.0
+
+
+def new(nodes: int) -> Job:
+    return Job(nodes=(Node(),) * nodes)
+
+
+def load(data: Mapping[str, Any]) -> Job:
+    """The job that ``pack`` made into JSON."""
+    fields = dict(data)
+    fields["nodes"] = tuple(_load_node(each) for each in data["nodes"])
+    fields["status"] = JobStatus(data["status"])
+    fields["gang"] = GangState(data["gang"])
+    if data["then"] is not None:
+        fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
+    return Job(**fields)
+
+
+def _load_node(data: Mapping[str, Any]) -> Node:
+    fields = dict(data)
+    fields["state"] = NodeState(data["state"])
+    fields["reason"] = Reason(data["reason"]) if data["reason"] else None
+    fields["place"] = Place.load(data["place"]) if data["place"] else None
+    return Node(**fields)
+
+
+# ---------------------------------------------------------------- decide
+
+
+def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
+    """The next step, or None when there is nothing to do until something happens."""
+    if job.status in TERMINAL:
+        return None
+    lost = _newly_lost(job, clock)
+    if lost is not None:
+        return lost
+    if job.status is JobStatus.FINALIZING:
+        return _finalize(job, rules, clock)
+    if job.status is not JobStatus.NOT_STARTED and all(n.worked or _done(n) for n in job.nodes):
+        return _close("finish", Reason.DONE)
+    if job.canceled:
+        return _close("finish", Reason.CANCELED)
+    cause = failure(job)
+    if cause is not None:
+        return _after(job, rules, cause.reason)
+    if job.started_at is not None and rules.timeout is not None:
+        if clock.now >= job.started_at + rules.timeout:
+            return _close("finish", Reason.TIME_LIMIT)
+    if job.status is JobStatus.NOT_STARTED:
+        return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
+    if job.status is JobStatus.PREPARING and all(n.state is NodeState.READY for n in job.nodes):
+        return Step(Kind.GO)
+    return None
+
+
+def _newly_lost(job: Job, clock: Clock) -> Step | None:
+    for index, node in enumerate(job.nodes):
+        if node.state is NodeState.LOST or node.left:
+            continue
+        if node.state is NodeState.ABSENT:
+            late = job.up_at is not None and clock.now >= job.up_at + clock.hello
+            if late and job.status is not JobStatus.FINALIZING:
+                return Step(Kind.LOST, node=index, data={"why": "its agent never said hello"})
+        elif index in clock.silent:
+            return Step(Kind.LOST, node=index, data={"why": "nothing was heard from it any more"})
+    return None
+
+
+def _after(job: Job, rules: Rules, reason: Reason) -> Step:
+    """What follows a failure: the same nodes again, new ones, or the end."""
+    if not _again(job, rules, reason):
+        return _close("finish", reason)
+    return _close("regroup" if VERDICTS[reason].blame is Blame.USER else "relaunch", reason)
+
+
+def _again(job: Job, rules: Rules, reason: Reason) -> bool:
+    verdict = VERDICTS[reason]
+    if rules.max_attempts == 1 or verdict.retry is None or verdict.retry not in rules.on:
+        return False
+    if verdict.blame is Blame.USER:
+        return job.failures + 1 < rules.max_attempts
+    return job.losses < LOSS_LIMIT
+
+
+def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
+    then = job.then
+    assert then is not None and job.closing_at is not None
+    overdue = clock.now >= job.closing_at + clock.grace + SLACK
+    if job.canceled and then.purpose != "finish":
+        return _close("finish", Reason.CANCELED)
+    if then.purpose == "regroup":
+        if job.gang is GangState.GONE or overdue or any(_is_out(n) for n in job.nodes):
+            return _close("relaunch", then.reason)
+        if all(n.state is NodeState.EXITED for n in job.nodes):
+            return Step(Kind.REGROUPED)
+        return None
+    if all(n.left for n in job.nodes) or (
+        job.gang is GangState.GONE and job.stopped_at is not None
+    ):
+        return Step(Kind.RELAUNCHED if then.purpose == "relaunch" else Kind.FINISHED)
+    if job.gang is not GangState.GONE and any(_worth_waiting(n, overdue) for n in job.nodes):
+        return None
+    if job.stopped_at is not None and clock.now < job.stopped_at + STOP_AGAIN:
+        return None
+    return Step(Kind.STOPPING, "stop")
+
+
+def _is_out(node: Node) -> bool:
+    return node.left or node.state in (NodeState.LOST, NodeState.ABSENT)
+
+
+def _worth_waiting(node: Node, overdue: bool) -> bool:
+    """An agent that still answers is left to stop its ranks, hand in what it has, and leave.
+
+    One that drains is waited for as long as it is heard of: it may have gigabytes to hand in.
+    """
+    if _is_out(node):
+        return False
+    return node.state is NodeState.DRAINING or not overdue
+
+
+def _close(purpose: str, reason: Reason) -> Step:
+    return Step(Kind.CLOSING, data={"purpose": purpose, "reason": reason})
+
+
+def _done(node: Node) -> bool:
+    return node.reason is Reason.DONE
+
+
+def failure(job: Job) -> Failure | None:
+    """The first cause of what went wrong in this attempt, or None. PEER_FAILED never is one.
+
+    An agent's own word on a failure beats the engine's: a gang is also GONE after a crash.
+    """
+    told = [
+        (node.at, index, node)
+        for index, node in enumerate(job.nodes)
+        if node.reason not in (None, Reason.DONE, Reason.PEER_FAILED, Reason.NODE_LOST)
+    ]
+    if told:
+        _, index, node = min(told, key=lambda each: each[:2])
+        assert node.reason is not None
+        return Failure(node.reason, index, node.rank, node.code, node.message)
+    for index, node in enumerate(job.nodes):
+        if node.state is NodeState.LOST and not (_done(node) or node.worked):
+            return Failure(Reason.NODE_LOST, index, message=node.message)
+    if job.gang is GangState.GONE:
+        reason = Reason.NODE_LOST if not job.message else Reason.GANG_REFUSED
+        return Failure(reason, message=job.message or job.why)
+    return None
+
+
+def outcome(job: Job) -> Failure:
+    """How the job ended, once it is to finish: the first cause, or why it was asked to end."""
+    assert job.then is not None
+    if job.then.reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT):
+        return Failure(job.then.reason)
+    return failure(job) or Failure(job.then.reason)
+
+
+# ---------------------------------------------------------------- order
+
+
+def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
+    """What the agent of ``node`` should do now, given which launch and attempt it is in."""
+    if launch != job.launch or job.status in TERMINAL or job.nodes[node].state is NodeState.LOST:
+        return {"do": "leave"}
+    state = job.nodes[node].state
+    if job.status is JobStatus.FINALIZING:
+        assert job.then is not None
+        again = job.then.purpose == "regroup"
+        if attempt < job.attempt:
+            return {"do": "prepare", "attempt": job.attempt} if again else {"do": "leave"}
+        if state is NodeState.EXITED:
+            return {"do": "wait"} if again else {"do": "leave"}
+        return {"do": "stop", "why": _told(job.then.reason)}
+    if attempt < job.attempt:
+        return {"do": "prepare", "attempt": job.attempt}
+    if job.status is JobStatus.RUNNING and state in (NodeState.READY, NodeState.RUNNING):
+        return {"do": "go", "places": [n.place for n in job.nodes], "started": job.started_at}
+    return {"do": "wait"}
+
+
+def _told(reason: Reason) -> Reason:
+    """What a node that did not fail itself is to give as its own reason."""
+    if reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT):
+        return reason
+    return Reason.PEER_FAILED

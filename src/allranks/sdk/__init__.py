@@ -1,0 +1,34 @@
+"""The Python door: build a job, submit it, watch it. Shaped as Azure ML's MLClient is.
+
+from allranks import Client, command, PyTorchDistribution
+
+job = command(command="python train.py", code="src", instance_count=3,
+              distribution=PyTorchDistribution())
+client = Client()
+made = client.jobs.create_or_update(job)
+client.jobs.stream(made.name)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allranks.sdk.client import Client as Client
+    from allranks.sdk.jobs import command as command
+    from allranks.sdk.jobs import load_job as load_job
+
+# The CLI imports its neighbours in this package at every start: they must not bring the models.
+_HOMES = {
+    "Client": "allranks.sdk.client",
+    "command": "allranks.sdk.jobs",
+    "load_job": "allranks.sdk.jobs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'allranks.sdk' has no attribute {name!r}")
+    import importlib  # lazy: see above
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

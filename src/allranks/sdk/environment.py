@@ -1,0 +1,77 @@
+"""`current`: the Python the submitter has in front, and what its activation set, for the ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+
+from allranks.errors import UsageError
+from allranks.masking import looks_secret
+
+# The clean base: who and where one is. Nothing else of the submitter's shell leaks in.
+_BASE = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PATH")
+_ACTIVATION = (
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+)
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Of the CLI itself, or of the shell it runs in: never a job's business.
+_OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
+
+
+def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment ranks start from, with the chosen Python's folder first on PATH."""
+    found = {name: environ[name] for name in (*_BASE, *_ACTIVATION) if environ.get(name)}
+    for name in environ:
+        if name.lower() in _PROXIES or name.startswith("CONDA_"):
+            found[name] = environ[name]
+    path = found.get("PATH") or _SYSTEM_PATH
+    front = _bin(environ, path)
+    parts = [part for part in path.split(":") if part]
+    if front and parts[:1] != [front]:
+        parts = [front, *(part for part in parts if part != front)]
+    found["PATH"] = ":".join(parts)
+    return found
+
+
+def asked_for(
+    wanted: Sequence[str], everything: bool, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The variables of `--env KEY=VALUE`, `--env KEY` and `--env-all`.
+
+    Raises UsageError for a KEY that is not set here.
+    """
+    found = {}
+    if everything:
+        found = {
+            name: value
+            for name, value in environ.items()
+            if not looks_secret(name) and not _OURS.match(name)
+        }
+    for each in wanted:
+        name, given, value = each.partition("=")
+        if not given:
+            if name not in environ:
+                raise UsageError(
+                    f"{name} is not set here", where="--env", hint=f"give it: --env {name}=VALUE"
+                )
+            value = environ[name]
+        found[name] = value
+    return found
+
+
+def _bin(environ: Mapping[str, str], path: str) -> str | None:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        prefix = environ.get(name)
+        if prefix and os.path.exists(os.path.join(prefix, "bin", "python")):
+            return os.path.join(prefix, "bin")
+    found = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    return os.path.dirname(found) if found else None

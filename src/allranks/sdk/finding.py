@@ -1,0 +1,191 @@
+"""Find the server, or start one: never two for one home."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, NamedTuple
+
+from allranks import __version__, settings
+from allranks.client import Client
+from allranks.errors import ServerError, Unreachable, from_body
+from allranks.settings import Home
+
+# How long a server may take to answer after it was started, or to end after it was told to.
+_START = 30.0
+
+
+class Running(NamedTuple):
+    """What a home's server.json says of the server that last ran, and whether it still does."""
+
+    pid: int | None
+    url: str | None
+    version: str | None
+    alive: bool
+
+
+def connect(*, start: bool = True) -> Client:
+    """A client of the server that ALLRANKS_SERVER names, else of the home's own, which is started
+    when it is not running and ``start`` allows.
+
+    Raises ServerError when it is of another version, cannot be started or does not answer.
+    """
+    named = os.environ.get("ALLRANKS_SERVER", "").strip()
+    if named:
+        return Client(named, os.environ.get("ALLRANKS_TOKEN", "").strip() or _token_or_none())
+    home = settings.home()
+    found = look(home)
+    if found.alive and found.url is not None and _answers(found.url):
+        return _client(home, found)
+    if not start:
+        raise Unreachable(
+            "no server is running for this home",
+            where=str(home.root),
+            hint="`allranks server start` starts one; so does every command that needs it",
+        )
+    return _client(home, start_server(home))
+
+
+def look(home: Home) -> Running:
+    """The server of a home, without a word to it."""
+    try:
+        data: dict[str, Any] = json.loads(home.server.read_text())
+    except (OSError, ValueError):
+        data = {}
+    alive = _locked(home)
+    return Running(data.get("pid"), data.get("url"), data.get("version"), alive)
+
+
+def start_server(home: Home, port: int | None = None) -> Running:
+    """Start the home's server and wait until it listens; one that is starting is waited for."""
+    if not _locked(home):
+        _spawn(home, port)
+    until = time.monotonic() + _START
+    while time.monotonic() < until:
+        found = look(home)
+        if found.alive and found.url is not None and _answers(found.url):
+            return found
+        time.sleep(0.02)
+    raise ServerError(
+        "a server of this home runs but does not answer",
+        where=str(home.root),
+        hint=f"`allranks server stop` ends it; what it said is in {home.log}",
+    )
+
+
+def wait_gone(home: Home, seconds: float) -> bool:
+    """Whether the home's server is gone within so many seconds."""
+    until = time.monotonic() + seconds
+    while _locked(home):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def end(home: Home, number: signal.Signals) -> None:
+    """Signal a server that does not answer; it is known by the lock it holds."""
+    found = look(home)
+    if found.alive and found.pid is not None:
+        os.kill(found.pid, number)
+
+
+def _spawn(home: Home, port: int | None) -> None:
+    read, write = os.pipe()
+    argv = [sys.executable, "-P", "-m", "allranks.server", "--ready-fd", str(write)]
+    if port is not None:
+        argv += ["--port", str(port)]
+    try:
+        log = _open_log(home)
+        subprocess.Popen(
+            argv,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[write],
+            start_new_session=True,
+        )
+    finally:
+        os.close(write)
+    with open(read) as answer:
+        said = answer.read()
+    body = json.loads(said) if said else {}
+    if "error" in body and body["error"] != "conflict":
+        raise from_body(body)
+    if not said:
+        raise ServerError(
+            "the server could not be started",
+            where=str(home.root),
+            hint=f"what it said is in {home.log}",
+        )
+
+
+def _open_log(home: Home) -> Any:
+    try:
+        home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open(home.log, "ab")
+    except OSError as error:
+        raise ServerError(
+            f"the home cannot be used: {(error.strerror or str(error)).lower()}",
+            where=str(home.root),
+            hint="set ALLRANKS_HOME to a folder that you may write, on a disk with room",
+        ) from error
+
+
+def _client(home: Home, found: Running) -> Client:
+    if found.version != __version__:
+        raise ServerError(
+            f"the server of this home is allranks {found.version}, this command is {__version__}",
+            where=str(home.root),
+            hint="`allranks server stop` ends it (and its local jobs); the next command starts "
+            "one of this version",
+        )
+    assert found.url is not None
+    return Client(found.url, os.environ.get("ALLRANKS_TOKEN", "").strip() or _token(home))
+
+
+def _token(home: Home) -> str:
+    try:
+        return home.token.read_text().strip()
+    except OSError as error:
+        raise ServerError(
+            f"the token cannot be read: {(error.strerror or str(error)).lower()}",
+            where=str(home.token),
+            hint="only the user who owns the home may use its server",
+        ) from error
+
+
+def _token_or_none() -> str:
+    home = settings.home()
+    return home.token.read_text().strip() if os.access(home.token, os.R_OK) else ""
+
+
+def _answers(url: str) -> bool:
+    client = Client(url, timeout=5.0)
+    try:
+        client.reach()
+    except Unreachable:
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def _locked(home: Home) -> bool:
+    try:
+        file = os.open(home.lock, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)

@@ -1,0 +1,65 @@
+"""Following a job to its end, whatever becomes of the server in between."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from allranks.client import Client
+from allranks.errors import Unreachable
+
+# A server that was killed is started again by us, as by any command; one on another machine is
+# waited for this long.
+_PATIENCE = 60.0
+
+
+class Following:
+    """A viewer of one job. ``job`` is the newest that is known of it."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        name: str,
+        *,
+        wanted: Mapping[str, Any] | None = None,
+        changed: Callable[[dict[str, Any]], None] = lambda job: None,
+    ) -> None:
+        self.job: dict[str, Any] = {}
+        self._connect, self._name = connect, name
+        self._wanted, self._changed = dict(wanted or {}), changed
+        self._positions: dict[str, int] = {}
+
+    def pieces(self) -> Iterator[dict[str, Any]]:
+        """Pieces of output, each once and in order per rank, until the job has ended."""
+        away_since: float | None = None
+        while True:
+            try:
+                client = self._connect()
+                for piece in self._one_connection(client):
+                    away_since = None
+                    yield piece
+                return
+            except Unreachable:
+                away_since = away_since or time.monotonic()
+                if time.monotonic() - away_since > _PATIENCE:
+                    raise
+                time.sleep(0.2)
+
+    def _one_connection(self, client: Client) -> Iterator[dict[str, Any]]:
+        wanted = {**self._wanted, "positions": self._positions}
+        ended = False
+        for line in client.stream("POST", f"/api/v1/jobs/{self._name}/stream", wanted):
+            if not line:
+                continue
+            told = json.loads(line)
+            if "job" in told:
+                self.job = told["job"]
+                ended = "folder" in self.job  # the last one is told in full
+                self._changed(self.job)
+                continue
+            self._positions[f"{told['attempt']}/{told['rank']}"] = told["offset"]
+            yield told
+        if not ended:
+            raise Unreachable(f"the server at {client.url} broke off")

@@ -1,0 +1,120 @@
+"""From what a user wrote to what the server is sent: the same for YAML, SDK and the command line.
+
+The paths a user wrote are the submitter's: they are made absolute and looked at here. Works on
+plain dictionaries, so that `allranks run` need not import the models; the server holds every job
+against them anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.client import Client
+from allranks.errors import MissingCode, Problem, SpecError
+from allranks.sdk.environment import current
+from allranks.snapshot import Snapshot, take
+
+_ADJECTIVES = (
+    "amber brave bright calm clever cosmic crisp dapper eager fancy gentle golden happy honest jolly "
+    "keen kind lively lucky mellow merry nimble noble polite proud quick quiet sharp shiny sunny witty"
+).split()
+_NOUNS = (
+    "acorn anchor apple arrow badger beacon berry bridge candle canyon cedar clover comet coral crane "
+    "falcon feather forest harbor island lantern maple meadow otter pebble pepper river rocket sail "
+    "sparrow tulip willow"
+).split()
+_ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
+
+
+def made_up_name() -> str:
+    """A name like ``calm_otter_7x2k9q``: one can say it, and it is nobody else's."""
+    dice = os.urandom(10)
+    tail = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in dice[2:])
+    return f"{_ADJECTIVES[dice[0] % len(_ADJECTIVES)]}_{_NOUNS[dice[1] % len(_NOUNS)]}_{tail}"
+
+
+def prepare(
+    spec: Mapping[str, Any],
+    base: Path,
+    *,
+    in_place: bool = False,
+    note: Callable[[str], None] = lambda sentence: None,
+) -> tuple[dict[str, Any], Snapshot | None]:
+    """The submission of a job whose relative paths are relative to ``base``, and its snapshot.
+
+    Raises SpecError for a file that is not there, by key. ``note`` hears what a person should know.
+    """
+    spec = dict(spec)
+    spec.setdefault("name", made_up_name())
+    code = _absolute(spec["code"], base) if spec.get("code") is not None else None
+    folder = (code if code.is_dir() else code.parent) if code is not None else base
+    spec.setdefault("experiment_name", folder.resolve().name or "Default")
+    if "inputs" in spec:
+        spec["inputs"] = {
+            name: _input(name, value, base) for name, value in (spec["inputs"] or {}).items()
+        }
+    if "outputs" in spec:
+        spec["outputs"] = {
+            name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
+        }
+    submission: dict[str, Any] = {"spec": spec, "base": current()}
+    if code is None:
+        return submission, None
+    spec["code"] = str(code)
+    if in_place:
+        submission["in_place"] = str(folder.resolve())
+        return submission, None
+    snapshot = take(code)
+    for sentence in snapshot.notes:
+        note(sentence)
+    if snapshot.files == 0:
+        return submission, None
+    submission["code"] = snapshot.digest
+    return submission, snapshot
+
+
+def send(
+    client: Client, submission: Mapping[str, Any], snapshot: Snapshot | None
+) -> dict[str, Any]:
+    """Submit, with the code when the server has not got it; the job as the server shows it."""
+    while True:
+        try:
+            made: dict[str, Any] = client.json("POST", "/api/v1/jobs", submission)
+            return made
+        except MissingCode:
+            if snapshot is None:
+                raise
+            client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.file, timeout=600.0)
+
+
+def _input(name: str, value: Any, base: Path) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
+        return value
+    where, path = f"inputs.{name}.path", value["path"]
+    if _is_uri(path):
+        return value
+    found = _absolute(path, base)
+    if not found.exists():
+        raise SpecError(
+            Problem(f"there is no {str(found)!r}", where, hint="paths are relative to the job file")
+        )
+    return {**value, "path": str(found)}
+
+
+def _output(value: Any, base: Path) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
+        return value
+    path = value["path"]
+    return value if _is_uri(path) else {**value, "path": str(_absolute(path, base))}
+
+
+def _is_uri(path: str) -> bool:
+    head, colon, _ = path.partition(":")
+    return bool(colon) and "/" not in head
+
+
+def _absolute(path: str | os.PathLike[str], base: Path) -> Path:
+    return Path(os.path.abspath(base / Path(path).expanduser()))

@@ -1,0 +1,162 @@
+"""The server process: `python -m allranks.server`. One a home, on one port, for good."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from allranks import __version__, settings
+from allranks.errors import AllranksError, Conflict, ServerError
+from allranks.settings import Home
+
+
+def main() -> int:
+    options = _options()
+    home = settings.home()
+    try:
+        serve(home, options.port, options.ready_fd)
+    except AllranksError as error:
+        _tell(options.ready_fd, error.body())
+        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> None:
+    """Serve the home until asked to end; raises AllranksError when it cannot begin."""
+    make_home(home)
+    lock = _lock(home)
+    listening = _listen(home, port)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    # Imported here, after the port is bound: a command that waits for this server is already
+    # in its backlog while the second of imports goes on.
+    import uvicorn  # lazy: see above
+
+    from allranks.server.app import create_app  # lazy: see above
+
+    server: uvicorn.Server
+
+    def quit() -> None:
+        server.should_exit = True
+
+    app = create_app(home, settings.clocks(), url, quit)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    _write(home, listening)
+    _tell(ready_fd, {"url": url})
+    server.run(sockets=[listening])
+    lock.close()
+
+
+def make_home(home: Home) -> None:
+    """The home's folder, for its owner only; raises ServerError when it cannot be used."""
+    try:
+        home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (home.jobs, home.nodes, home.blobs, home.engines):
+            each.mkdir(exist_ok=True)
+        if not os.access(home.root, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise ServerError(
+            f"the home cannot be used: {(error.strerror or str(error)).lower()}",
+            where=str(home.root),
+            hint="set ALLRANKS_HOME to a folder that you may write, on a disk with room",
+        ) from error
+
+
+def _lock(home: Home) -> Any:
+    file = open(home.lock, "a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise Conflict(
+            "a server of this home is already running",
+            where=str(home.root),
+            hint="`allranks server status` shows it, `allranks server stop` ends it",
+        ) from None
+    return file
+
+
+def _listen(home: Home, port: int | None) -> socket.socket:
+    """A home keeps its port: living agents know it by no other name."""
+    kept = _kept_port(home)
+    asked = port if port is not None else kept
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        if asked is None:
+            _bind_free(listening)
+        else:
+            listening.bind(("127.0.0.1", asked))
+    except (OSError, OverflowError) as error:
+        raise ServerError(
+            f"port {asked} cannot be listened on: {getattr(error, 'strerror', None) or error}",
+            where=str(home.server) if asked == kept else "--port",
+            hint="end the program that holds it (`ss -ltnp` names it), or move the home to another "
+            "port: allranks server start --port N (running jobs would not find it)",
+        ) from error
+    listening.listen(512)
+    return listening
+
+
+def _bind_free(listening: socket.socket) -> None:
+    from allranks.agent import ports  # lazy: only a home's very first server
+
+    held = ports.hold(1)
+    (number,) = ports.numbers(held)
+    ports.release(held)
+    listening.bind(("127.0.0.1", number))
+
+
+def _kept_port(home: Home) -> int | None:
+    try:
+        return int(json.loads(home.server.read_text())["port"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(home: Home, listening: socket.socket) -> None:
+    port = listening.getsockname()[1]
+    text = json.dumps(
+        {
+            "pid": os.getpid(),
+            "port": port,
+            "url": f"http://127.0.0.1:{port}",
+            "version": __version__,
+        }
+    )
+    beside = Path(f"{home.server}.new")
+    beside.write_text(text)
+    beside.replace(home.server)
+
+
+def _tell(ready_fd: int | None, data: dict[str, Any]) -> None:
+    """Tell the command that started us how it went, once."""
+    if ready_fd is not None:
+        with open(ready_fd, "w") as file:
+            json.dump(data, file)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m allranks.server")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--ready-fd", type=int)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sys.exit(main())

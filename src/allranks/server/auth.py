@@ -1,0 +1,65 @@
+"""Who may speak: people by the home's token, agents by one good for their job's launch only."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from typing import NamedTuple
+
+from allranks.errors import Unauthorized
+from allranks.settings import Home
+
+
+class Speaker(NamedTuple):
+    """An agent's job and launch, as its token says."""
+
+    job: str
+    launch: int
+
+
+class Auth:
+    """The home's one secret: people show it, agents' tokens are signed with it."""
+
+    def __init__(self, home: Home) -> None:
+        self._secret = _read_or_make(home)
+
+    def person(self, header: str | None) -> None:
+        """Raises Unauthorized unless the header carries the home's token."""
+        if not hmac.compare_digest(_bearer(header).encode(), self._secret.encode()):
+            raise Unauthorized(
+                "the token does not match this server's",
+                hint="set ALLRANKS_TOKEN to the token in the server's ALLRANKS_HOME/token",
+            )
+
+    def agent_token(self, job: str, launch: int) -> str:
+        return f"{launch}:{job}:{self._sign(job, launch)}"
+
+    def agent(self, header: str | None) -> Speaker:
+        """Who the agent is; raises Unauthorized."""
+        launch, _, rest = _bearer(header).partition(":")
+        job, _, signed = rest.partition(":")
+        number = int(launch) if launch.isdigit() and len(launch) < 9 else 0
+        if not hmac.compare_digest(signed.encode(), self._sign(job, number).encode()):
+            raise Unauthorized("this token was not made by this server", hint="leave")
+        return Speaker(job, number)
+
+    def _sign(self, job: str, launch: int) -> str:
+        text = f"agent\0{job}\0{launch}".encode()
+        return hmac.new(self._secret.encode(), text, hashlib.sha256).hexdigest()
+
+
+def _bearer(header: str | None) -> str:
+    return (header or "").removeprefix("Bearer ").strip()
+
+
+def _read_or_make(home: Home) -> str:
+    if home.token.exists():
+        found = home.token.read_text().strip()
+        if found:
+            return found
+    made = secrets.token_urlsafe(32)
+    with open(os.open(home.token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(made + "\n")
+    return made

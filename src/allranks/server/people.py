@@ -1,0 +1,156 @@
+"""Routes for people: the CLI, the SDK and the web page."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+
+from allranks import __version__
+from allranks.errors import Conflict, NotFound
+from allranks.events import Event, Kind
+from allranks.server import shown
+from allranks.server.services import Services, services
+from allranks.server.streams import follow, until_ended
+from allranks.server.submit import Submission, again, submit
+from allranks.states import TERMINAL
+
+
+def person(request: Request) -> None:
+    services(request).auth.person(request.headers.get("authorization"))
+
+
+With = Annotated[Services, Depends(services)]
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(person)])
+
+
+@router.get("/server")
+def server(with_: With) -> dict[str, Any]:
+    """Which server this is."""
+    return {
+        "pid": os.getpid(),
+        "version": __version__,
+        "home": str(with_.home.root),
+        "live_jobs": len(with_.records.live()),
+    }
+
+
+@router.post("/server/stop")
+def stop(with_: With) -> dict[str, Any]:
+    """Cancel the jobs of this machine; the caller ends the server once they have ended."""
+    names = [row.name for row in with_.records.live()]
+    for name in names:
+        _cancel(with_, name)
+    return {"canceled": names}
+
+
+@router.post("/server/quit")
+def quit(with_: With) -> None:
+    """End the server; agents that run go on, and tell the next one."""
+    with_.quit()
+
+
+@router.post("/jobs", status_code=201)
+def create(data: Annotated[Any, Body()], with_: With) -> dict[str, Any]:
+    """Submit a job. Refused ones (400, 409, 422) leave nothing behind."""
+    return shown.job(submit(Submission.load(data), with_), with_.home)
+
+
+@router.get("/jobs")
+def list_jobs(
+    with_: With, status: str | None = None, experiment: str | None = None, limit: int = 50
+) -> list[dict[str, Any]]:
+    """The newest first."""
+    return [
+        shown.brief(row)
+        for row in with_.records.find(status=status, experiment=experiment, limit=limit)
+    ]
+
+
+@router.get("/jobs/{name}")
+def show(name: str, with_: With) -> dict[str, Any]:
+    return shown.job(with_.records.get(name), with_.home)
+
+
+@router.get("/jobs/{name}/events")
+def events(name: str, with_: With, after: int = 0) -> list[dict[str, Any]]:
+    with_.records.get(name)
+    return [shown.event(told) for told in with_.records.events(name, after)]
+
+
+@router.post("/jobs/{name}/cancel")
+def cancel(name: str, with_: With) -> dict[str, Any]:
+    """Ask for the end of a job; it is Canceled once nothing of it runs. Twice is once."""
+    _cancel(with_, name)
+    return shown.job(with_.records.get(name), with_.home)
+
+
+@router.post("/jobs/{name}/restart", status_code=201)
+def restart(name: str, with_: With) -> dict[str, Any]:
+    """Run an ended job again, as a new one."""
+    row = with_.records.get(name)
+    if row.record.status not in TERMINAL:
+        raise Conflict(
+            f"{name} is {row.record.status} and has not ended",
+            hint=f"cancel it first: allranks job cancel {name}",
+        )
+    return shown.job(again(row, with_), with_.home)
+
+
+@router.get("/jobs/{name}/wait")
+async def wait(name: str, with_: With, timeout: float = 20.0) -> dict[str, Any]:
+    """The job, once it has ended or ``timeout`` seconds (at most 60) have passed."""
+    return shown.job(await until_ended(with_, name, min(timeout, 60.0)), with_.home)
+
+
+@router.post("/jobs/{name}/stream")
+def stream(name: str, with_: With, data: Annotated[dict[str, Any], Body()]) -> Response:
+    """Lines of JSON: what ranks print and how the job fares, from ``positions`` on, to its end."""
+    with_.records.get(name)
+    lines: AsyncIterator[bytes] = follow(with_, name, data)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+@router.get("/jobs/{name}/files")
+def files(name: str, with_: With) -> list[dict[str, Any]]:
+    """Everything in the job's record that can be downloaded."""
+    with_.records.get(name)
+    root = with_.home.jobs / name
+    return [
+        {"path": str(path.relative_to(root)), "size": path.stat().st_size}
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    ]
+
+
+@router.get("/jobs/{name}/files/{path:path}")
+def file(name: str, path: str, with_: With) -> Response:
+    with_.records.get(name)
+    root = (with_.home.jobs / name).resolve()
+    found = Path(root, path).resolve()
+    if not found.is_relative_to(root) or not found.is_file():
+        raise NotFound(f"the job has no file {path!r}", hint=f"allranks job show {name}")
+    return FileResponse(found)
+
+
+@router.put("/blobs/{digest}", status_code=204)
+async def blob(digest: str, with_: With, request: Request) -> None:
+    """Store a blob under the hash of its content."""
+    with with_.blobs.receive(digest) as take:
+        async for piece in request.stream():
+            take(piece)
+
+
+def _cancel(with_: Services, name: str) -> None:
+    row = with_.records.get(name)
+    if row.record.status in TERMINAL or row.record.canceled:
+        return
+    record = row.record
+    asked = Event(Kind.CANCEL_ASKED, time.time(), record.launch, record.attempt)
+    with_.records.hear(name, [asked])
+    with_.loop.wake(name)

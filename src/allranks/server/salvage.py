@@ -1,0 +1,36 @@
+"""What a dead agent left on this disk: its outbox and the output of its ranks, taken into the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from allranks.agent import outbox
+from allranks.plan.distributions import log_name, ranks_of, world
+from allranks.settings import Home
+from allranks.store.logs import Logs
+from allranks.store.records import JobRow, Records
+
+
+def salvage(home: Home, records: Records, row: JobRow, node: int) -> None:
+    """Take in what ``node`` said and its ranks wrote and the record has not got. Twice is once."""
+    folder = home.nodes / f"{row.name}.{row.record.launch}" / str(node)
+    logs = Logs(home.jobs / row.name)
+    for attempt in range(1, row.record.attempt + 1):
+        for rank in ranks_of(row.plan.task, node):
+            name = log_name(rank.rank, world(row.plan.task))
+            _take_in(folder / f"attempt-{attempt}" / f"rank-{rank.rank}.log", logs, attempt, name)
+    said = outbox.read(folder)
+    if said:
+        records.hear(row.name, said)
+
+
+def _take_in(source: Path, logs: Logs, attempt: int, name: str) -> None:
+    try:
+        file = source.open("rb")
+    except FileNotFoundError:
+        return
+    size = logs.append(attempt, name, 0, b"")
+    with file:
+        file.seek(size)
+        while piece := file.read(1 << 20):
+            size = logs.append(attempt, name, size, piece)

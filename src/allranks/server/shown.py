@@ -1,0 +1,103 @@
+"""A job as the API and ``--json`` show it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from allranks.masking import masked
+from allranks.plan.distributions import log_name, ranks, world
+from allranks.plan.plan import pack
+from allranks.settings import Home
+from allranks.store.records import JobRow, Told
+
+
+def job(row: JobRow, home: Home) -> dict[str, Any]:
+    """Everything there is to know, times in ISO 8601 with their zone."""
+    spec, record, task = row.spec, row.record, row.plan.task
+    return {
+        "name": row.name,
+        "type": "command",
+        "status": str(record.status),
+        "status_reason": record.why or None,
+        "display_name": spec.get("display_name") or row.name,
+        "description": spec.get("description"),
+        "experiment_name": row.experiment,
+        "tags": spec.get("tags") or {},
+        "compute": spec.get("compute") or row.plan.engine,
+        "command": task.command,
+        "distribution": task.distribution,
+        "nodes": task.nodes,
+        "processes": world(task),
+        "attempts": record.attempt,
+        "launches": record.launch,
+        "exit_code": row.exit_code,
+        "error": row.error,
+        "created_at": when(row.created_at),
+        "started_at": when(row.started_at),
+        "ended_at": when(row.ended_at),
+        "folder": str(home.jobs / row.name),
+        "ranks": [
+            {"rank": rank.rank, "node": rank.node, "role": rank.role} for rank in ranks(task)
+        ],
+        "node_states": [
+            {"node": index, "state": str(node.state), "address": node.place and node.place.address}
+            for index, node in enumerate(record.nodes)
+        ],
+        "spec": _shown_spec(spec),
+    }
+
+
+def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
+    variables = spec.get("environment_variables")
+    if not variables:
+        return spec
+    return {**spec, "environment_variables": masked(variables)}
+
+
+def brief(row: JobRow) -> dict[str, Any]:
+    """One line of a list."""
+    return {
+        "name": row.name,
+        "status": str(row.record.status),
+        "type": "command",
+        "experiment_name": row.experiment,
+        "display_name": row.spec.get("display_name") or row.name,
+        "compute": row.spec.get("compute") or row.plan.engine,
+        "nodes": row.plan.task.nodes,
+        "processes": world(row.plan.task),
+        "attempts": row.record.attempt,
+        "exit_code": row.exit_code,
+        "error": row.error,
+        "created_at": when(row.created_at),
+        "started_at": when(row.started_at),
+        "ended_at": when(row.ended_at),
+    }
+
+
+def event(told: Told) -> dict[str, Any]:
+    said = told.event
+    return {
+        "id": told.id,
+        "at": when(said.at),
+        "kind": str(said.kind),
+        "launch": said.launch,
+        "attempt": said.attempt,
+        "node": said.node,
+        "rank": said.rank,
+        "data": pack(said.data),
+    }
+
+
+def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
+    """(attempt, rank, node, file) of every rank of every attempt so far."""
+    task = row.plan.task
+    return [
+        (attempt, rank.rank, rank.node, log_name(rank.rank, world(task)))
+        for attempt in range(1, row.record.attempt + 1)
+        for rank in ranks(task)
+    ]
+
+
+def when(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

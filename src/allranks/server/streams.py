@@ -1,0 +1,101 @@
+"""Following a job: its ranks' output and its states as they come, for any number of viewers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from allranks.server import shown
+from allranks.server.services import Services
+from allranks.states import TERMINAL
+from allranks.store.logs import Logs
+from allranks.store.records import JobRow
+
+# The longest a viewer hears nothing: it then gets an empty line and knows the server lives.
+BEAT = 5.0
+
+
+async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIterator[bytes]:
+    """Lines of JSON. ``{"log": text, "attempt", "rank", "node", "offset"}`` carries output, bytes
+    that are not UTF-8 as lone surrogates; ``{"job": …}`` comes at each change and as the last.
+
+    ``positions`` ({"1/0": 4096}: attempt/rank, bytes) says where the viewer left off, ``ranks``
+    which to show, ``attempts`` likewise (-1: the newest). With ``follow`` false it ends with what there is.
+    """
+    positions = {str(key): int(value) for key, value in (wanted.get("positions") or {}).items()}
+    ranks, attempts = wanted.get("ranks"), wanted.get("attempts")
+    told = ""
+    while True:
+        count = with_.bell.count(name)
+        row = await run_in_threadpool(with_.records.get, name)
+        ended = row.record.status in TERMINAL
+        news = _news(row)
+        if news != told and not ended:
+            yield _line({"job": shown.brief(row) | {"status_reason": row.record.why or None}})
+            told = news
+        while pieces := await run_in_threadpool(_read, with_, row, positions, ranks, attempts):
+            for piece in pieces:
+                yield _line(piece)
+        if ended or not wanted.get("follow", True):
+            yield _line({"job": shown.job(row, with_.home)})
+            return
+        await with_.bell.wait(name, count, BEAT)
+        if with_.bell.count(name) == count:
+            yield b"\n"
+
+
+async def until_ended(with_: Services, name: str, timeout: float) -> JobRow:
+    """The job once it has ended, or as it is after ``timeout`` seconds."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout
+    while True:
+        count = with_.bell.count(name)
+        row = await run_in_threadpool(with_.records.get, name)
+        left = until - loop.time()
+        if row.record.status in TERMINAL or left <= 0:
+            return row
+        await with_.bell.wait(name, count, left)
+
+
+def _read(
+    with_: Services,
+    row: JobRow,
+    positions: dict[str, int],
+    ranks: list[int] | None,
+    attempts: list[int] | None,
+) -> list[dict[str, Any]]:
+    """The next piece of each rank's output; moves ``positions`` on."""
+    logs, found = Logs(with_.home.jobs / row.name), []
+    for attempt, rank, node, file in shown.log_files(row):
+        newest = attempt - row.record.attempt - 1  # -1 is the newest, -2 the one before
+        if ranks is not None and rank not in ranks:
+            continue
+        if attempts is not None and attempt not in attempts and newest not in attempts:
+            continue
+        key = f"{attempt}/{rank}"
+        offset = positions.get(key, 0)
+        data = logs.read(attempt, file, offset)
+        if data:
+            positions[key] = offset + len(data)
+            found.append(
+                {
+                    "log": data.decode(errors="surrogateescape"),
+                    "attempt": attempt,
+                    "rank": rank,
+                    "node": node,
+                    "offset": positions[key],
+                }
+            )
+    return found
+
+
+def _news(row: JobRow) -> str:
+    return f"{row.record.status} {row.record.why} {row.record.attempt}"
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    return json.dumps(data).encode() + b"\n"

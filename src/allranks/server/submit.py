@@ -1,0 +1,104 @@
+"""A job comes in: checked against the one model, compiled, admitted by its engine, recorded."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from allranks.engines.base import Engine
+from allranks.errors import MissingCode, NotFound, Problem, SpecError
+from allranks.plan.compile import Context, compile
+from allranks.plan.plan import Plan
+from allranks.server.services import Services
+from allranks.settings import Home
+from allranks.spec.job import CommandJob, parse
+from allranks.store.records import JobRow
+
+AGENT = (sys.executable, "-P", "-m", "allranks.agent")
+
+
+class Submission(NamedTuple):
+    """What a door sends: the spec with absolute paths, the code's digest or folder, and the
+    environment the submitter had in front."""
+
+    spec: Mapping[str, Any]
+    code: str | None = None
+    in_place: str | None = None
+    base: Mapping[str, str] = {}
+
+    @staticmethod
+    def load(data: Any) -> Submission:
+        if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
+            raise SpecError(Problem("a submission is {spec, code, in_place, base}"))
+        known = {name: data[name] for name in Submission._fields if name in data}
+        return Submission(**known)
+
+
+def plan(submission: Submission, home: Home, engines: Mapping[str, Engine]) -> Plan:
+    """The plan of a submission. Pure but for the engine's count of what it has.
+
+    Raises SpecError for what cannot be run, Refused for what never fits.
+    """
+    spec = parse(submission.spec)
+    if spec.name is None:
+        raise SpecError(Problem("a job needs a name", "name", hint="the doors make one up"))
+    engine = _engine(spec, engines)
+    made = compile(
+        spec,
+        Context(
+            name=spec.name,
+            record=str(home.jobs / spec.name),
+            argv=AGENT,
+            engine=engine.name,
+            base=submission.base,
+            code=submission.code,
+            in_place=submission.in_place,
+        ),
+    )
+    engine.admit(made.gang)
+    return made
+
+
+def submit(submission: Submission, services: Services) -> JobRow:
+    """Record the job and set it going. Nothing is left behind when it is refused."""
+    made = plan(submission, services.home, services.engines)
+    if submission.code is not None and not services.blobs.has(submission.code):
+        raise MissingCode("the server does not have this code yet", hint="send it first")
+    row = services.records.create(dict(submission.spec), made)
+    services.loop.wake(row.name)
+    return row
+
+
+def again(row: JobRow, services: Services) -> JobRow:
+    """The same job once more, under the next free name: an ended job itself is never changed."""
+    task = row.plan.task
+    base = re.sub(r"-r\d+$", "", row.name)
+    number = 2
+    while _exists(services, f"{base}-r{number}"):
+        number += 1
+    spec = {**row.spec, "name": f"{base}-r{number}"}
+    return submit(Submission(spec, task.code, task.in_place, task.base), services)
+
+
+def _exists(services: Services, name: str) -> bool:
+    try:
+        services.records.get(name)
+    except NotFound:
+        return False
+    return True
+
+
+def _engine(spec: CommandJob, engines: Mapping[str, Engine]) -> Engine:
+    name = (spec.compute or next(iter(engines))).removeprefix("azureml:")
+    if name not in engines:
+        raise SpecError(
+            Problem(
+                f"there is no compute named {name!r}",
+                "compute",
+                hint=f"this version has: {', '.join(engines)}; choose it with --compute, or "
+                "`--set compute=…` for a file",
+            )
+        )
+    return engines[name]

@@ -1,0 +1,99 @@
+"""Where a home keeps its things, and the clocks everything runs by.
+
+A home is one folder: database, blobs, records, the port, the token. Two homes never meet.
+The clocks are seconds; each can be set by ``ALLRANKS_<NAME>`` so that tests run at a small clock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks.errors import UsageError
+
+
+class Home(NamedTuple):
+    """The folder ``ALLRANKS_HOME`` and the fixed places inside it."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        return self.root / "allranks.db"
+
+    @property
+    def blobs(self) -> Path:
+        return self.root / "blobs"
+
+    @property
+    def jobs(self) -> Path:
+        return self.root / "jobs"
+
+    @property
+    def nodes(self) -> Path:
+        """Working folders of agents on this disk, one per gang; short-lived."""
+        return self.root / "nodes"
+
+    @property
+    def engines(self) -> Path:
+        return self.root / "engines"
+
+    @property
+    def token(self) -> Path:
+        return self.root / "token"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "server.lock"
+
+    @property
+    def server(self) -> Path:
+        """``{"pid", "port", "version", "url"}`` of the server that last ran here."""
+        return self.root / "server.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "server.log"
+
+
+class Clocks(NamedTuple):
+    """Seconds. ``lease``: an agent unheard of for so long is lost. ``patience``: how long an agent
+    that has nothing left to run waits for a server before it leaves. ``grace``: between SIGTERM and
+    SIGKILL on cancel, preemption and time limit; ``peer_grace`` when another rank has failed."""
+
+    tick: float = 0.5
+    lease: float = 10.0
+    patience: float = 120.0
+    grace: float = 10.0
+    peer_grace: float = 0.5
+    hello: float = 120.0
+    drain: float = 30.0
+
+
+def home(environ: Mapping[str, str] = os.environ) -> Home:
+    """The home that ``ALLRANKS_HOME`` names (default ``~/.allranks``); not created here."""
+    named = environ.get("ALLRANKS_HOME", "").strip()
+    return Home(Path(named or "~/.allranks").expanduser().absolute())
+
+
+def clocks(environ: Mapping[str, str] = os.environ) -> Clocks:
+    """The clocks, with ``ALLRANKS_LEASE=2`` and the like taken over."""
+    found: dict[str, float] = {}
+    for name in Clocks._fields:
+        key = f"ALLRANKS_{name.upper()}"
+        text = environ.get(key)
+        if text is None:
+            continue
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = -1.0
+        if found[name] <= 0:
+            raise UsageError(
+                f"{text!r} is not a positive number of seconds",
+                where=key,
+                hint=f"unset {key}, or give a number such as {Clocks._field_defaults[name]}",
+            )
+    return Clocks(**found)

@@ -1,0 +1,226 @@
+"""The job as its user wrote it: Azure ML v2's commandJob, and a few keys of ours.
+
+``parse`` is the one door: YAML, the SDK and the one-line CLI all come through it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+)
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.expressions import references, unknown
+from allranks.spec.problems import nearest, placed, problems
+from allranks.spec.scalars import (
+    EmptyableText,
+    Free,
+    Identifier,
+    Module,
+    Name,
+    Seconds,
+    Text,
+    Texts,
+    Variable,
+    Wrong,
+)
+from allranks.spec.values import (
+    Build,
+    Distribution,
+    Environment,
+    Input,
+    Limits,
+    Output,
+    Part,
+    QueueSettings,
+    Resources,
+    Retry,
+    TensorFlowDistribution,
+    snake,
+)
+
+
+def _form(value: object) -> str:
+    return "object" if isinstance(value, Mapping | BaseModel) else "literal"
+
+
+def _empty_if_none(value: object) -> object:
+    return {} if value is None else value
+
+
+def _one_group(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise Wrong(
+            f"is not a regular expression: {error}", "put it in 'single quotes': YAML keeps those"
+        ) from None
+    if groups != 1:
+        raise Wrong(
+            f"must have one group around the number, and has {groups}",
+            r"as in 'loss: ([0-9.]+)'; a group that only groups is `(?:…)`",
+        )
+    return pattern
+
+
+Literal_ = bool | int | Annotated[float, Field(allow_inf_nan=False)] | str
+AnyInput = Annotated[
+    Annotated[Input, Tag("object")] | Annotated[Literal_, Tag("literal")], Discriminator(_form)
+]
+AnyEnvironment = Annotated[
+    Annotated[Environment, Tag("object")] | Annotated[Text, Tag("literal")], Discriminator(_form)
+]
+AnyOutput = Annotated[Output, BeforeValidator(_empty_if_none)]
+
+
+class CommandJob(Part):
+    """One command on ``resources.instance_count`` nodes. Made by ``parse``."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    type: Annotated[Literal["command"], BeforeValidator(snake)] = "command"
+    name: Name | None = None
+    display_name: Text | None = None
+    description: Text | None = None
+    experiment_name: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    command: Annotated[Text, Field(min_length=1)]
+    code: Text | None = None
+    environment: AnyEnvironment | None = None
+    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
+    compute: Text | None = None
+    resources: Resources = Resources()
+    distribution: Distribution | None = None
+    limits: Limits = Limits()
+    inputs: dict[Identifier, AnyInput] = Field(default_factory=dict)
+    outputs: dict[Identifier, AnyOutput] = Field(default_factory=dict)
+    services: Free | None = None
+    identity: Free | None = None
+    queue_settings: QueueSettings = QueueSettings()
+    metrics: dict[Text, Annotated[Text, AfterValidator(_one_group)]] = Field(default_factory=dict)
+    state: Name | None = None
+    warm: tuple[Module, ...] = ()
+    retry: Retry = Retry()
+    hang_timeout: Seconds | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        data: Mapping[str, Any],
+        lines: Mapping[str, int] | None = None,
+        file: str | None = None,
+    ) -> CommandJob:
+        """The job in ``data``; ``lines`` says where each dotted key stood in ``file``.
+
+        Raises one SpecError with everything that is wrong.
+        """
+        lines = lines or {}
+        _refuse_other_types(data, lines, file)
+        # A section left empty in YAML (`tags:`) is a section not given.
+        given = {k: v for k, v in data.items() if v is not None}
+        try:
+            job = cls.model_validate(given)
+        except ValidationError as error:
+            found = problems(error, given, _MODELS)
+            raise SpecError([placed(p, lines) for p in found], file=file) from None
+        if crossed := [placed(problem, lines) for problem in _crossed(job)]:
+            raise SpecError(crossed, file=file)
+        return job
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON without what is default; ``parse`` makes the same job of it again."""
+        data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        if self.distribution is not None:
+            data["distribution"] = {"type": self.distribution.type, **data["distribution"]}
+        return data
+
+
+def parse(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> CommandJob:
+    """The job in ``data``: see ``CommandJob.parse``."""
+    return CommandJob.parse(data, lines, file)
+
+
+# Which keys are known at which place; `*` is a name of the user's.
+_MODELS: Mapping[str, type[BaseModel]] = {
+    "": CommandJob,
+    "inputs.*": Input,
+    "outputs.*": Output,
+    "environment": Environment,
+    "environment.build": Build,
+    "resources": Resources,
+    "limits": Limits,
+    "retry": Retry,
+    "queue_settings": QueueSettings,
+}
+_TYPES = ("command", "sweep", "pipeline")
+_SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
+
+
+def _refuse_other_types(
+    data: Mapping[str, Any], lines: Mapping[str, int], file: str | None
+) -> None:
+    where = "$schema" if data.get("type") is None else "type"
+    kind = snake(data.get(where) or "command")
+    if where == "$schema":
+        matched = _SCHEMA.search(str(kind).replace("_", ""))
+        kind = matched[1].lower() if matched else "command"
+    if kind == "command":
+        return
+    if kind in _TYPES:
+        message = f"{kind} jobs are not built yet"
+        hint = "this version runs command jobs: submit each step or trial as one"
+    else:
+        message = f"`{kind}` is not a type of job"
+        hint = nearest(str(kind), _TYPES) or "the types are `command`, `sweep` and `pipeline`"
+    raise SpecError(placed(Problem(message, where=where, hint=hint), lines), file=file)
+
+
+def _crossed(job: CommandJob) -> Iterator[Problem]:
+    """What no single key can know: references to other keys, counts that must agree."""
+    known = {"name", *(f"inputs.{n}" for n in job.inputs), *(f"outputs.{n}" for n in job.outputs)}
+    yield from _unknown(job.command, known, "command")
+    for name, value in job.environment_variables.items():
+        yield from _unknown(value, known, f"environment_variables.{name}")
+    for name, output in job.outputs.items():
+        yield from _unknown(
+            output.path or "", {"name", "default_datastore"}, f"outputs.{name}.path"
+        )
+    nodes, distribution = job.resources.instance_count, job.distribution
+    if isinstance(distribution, TensorFlowDistribution):
+        workers = distribution.worker_count
+        if workers not in (None, nodes):
+            yield Problem(
+                f"there are {workers} workers for {nodes} instances: each instance hosts one",
+                where="distribution.worker_count",
+                hint=f"leave it out, or set `resources.instance_count: {workers}`",
+            )
+
+
+def _unknown(text: str, known: set[str], where: str) -> Iterator[Problem]:
+    try:
+        always, all_of_them = references(text, optional=False), references(text)
+    except SpecError as error:
+        yield from (problem._replace(where=where) for problem in error.problems)
+        return
+    for name in dict.fromkeys(all_of_them):
+        if name in known or (name.startswith("inputs.") and name not in always):
+            continue
+        family = name.partition(".")[0]
+        problem = unknown(name, known, where=where)
+        if family in ("search_space", "parent"):
+            owner = "sweep" if family == "search_space" else "pipeline"
+            hint = f"`{family}` exists only inside a {owner} job: use `inputs` here"
+            problem = problem._replace(hint=hint)
+        yield problem

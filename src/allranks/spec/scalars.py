@@ -1,0 +1,130 @@
+"""Text where a job wants text, whatever YAML took the plain word for.
+
+``version: 1.10`` and ``FLAG: true`` are a number and a truth value to YAML; where the contract
+says text they become text again, as they were written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+
+class Whole(int):
+    """An int that remembers how it was written: ``007``."""
+
+    written: str
+
+
+class Real(float):
+    """A float that remembers how it was written: ``1.10``."""
+
+    written: str
+
+
+class Wrong(ValueError):
+    """What a value breaks, in one sentence, and how to mend it."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def _text(value: object) -> object:
+    if isinstance(value, Whole | Real):
+        return value.written
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return value
+
+
+def _text_or_empty(value: object) -> object:
+    return "" if value is None else _text(value)
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise Wrong("must not hold a NUL byte", "no command line or variable can carry one")
+    return value
+
+
+def _counted(value: object) -> object:
+    if isinstance(value, bool):
+        raise Wrong(f"must be a number, not `{str(value).lower()}`", "write it in digits")
+    return _bare(value)
+
+
+def matching(pattern: str, message: str, hint: str) -> Callable[[str], str]:
+    """A check that the whole text matches; ``message`` completes "`name` must …"."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise Wrong(message, hint)
+        return value
+
+    return check
+
+
+Text = Annotated[str, BeforeValidator(_text), AfterValidator(_no_nul)]
+EmptyableText = Annotated[str, BeforeValidator(_text_or_empty), AfterValidator(_no_nul)]
+Texts = dict[Text, EmptyableText]
+Integer = Annotated[int, BeforeValidator(_counted)]
+Count = Annotated[Integer, Field(ge=1)]
+Seconds = Annotated[float, BeforeValidator(_counted), Field(gt=0, allow_inf_nan=False)]
+
+
+def _bare(value: Any) -> Any:
+    """The same tree without the memory of how its numbers were written."""
+    if isinstance(value, dict):
+        return {key: _bare(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_bare(item) for item in value]
+    if isinstance(value, Whole):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+Free = Annotated[dict[Text, Any], BeforeValidator(_bare)]
+Name = Annotated[
+    Text,
+    AfterValidator(
+        matching(
+            r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}",
+            "must be 1 to 255 of letters, digits, `-`, `_` and `.`, a letter or digit first",
+            "names become folders and parts of URLs: put anything else in `display_name`",
+        )
+    ),
+]
+Identifier = Annotated[
+    Text,
+    AfterValidator(
+        matching(
+            r"[A-Za-z_][A-Za-z0-9_]*",
+            "must be a letter or `_`, then letters, digits and `_`",
+            "it becomes part of a variable's name inside the job",
+        )
+    ),
+]
+Variable = Annotated[
+    Text,
+    AfterValidator(
+        matching(r"[^=]+", "must not be empty or hold `=`", "write `NAME: value`, one to a line")
+    ),
+]
+Module = Annotated[
+    Text,
+    AfterValidator(
+        matching(
+            r"[^\W\d]\w*(\.[^\W\d]\w*)*",
+            "must be the name of a Python module",
+            "as `import` takes it: `torch.distributed`",
+        )
+    ),
+]

@@ -1,0 +1,201 @@
+"""The parts of a job: inputs, outputs, distributions, environment, resources, limits.
+
+Names and defaults are Azure ML v2's. All are frozen; an unknown key is an error, but for
+``distribution``, where Azure's own example sends one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from allranks.spec.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def snake(value: object) -> object:
+    """``PyTorch``, ``UriFolder`` and ``ro-mount`` as the schema writes them."""
+    if not isinstance(value, str):
+        return value
+    snaked = _WORD_START.sub("_", value.strip()).replace("-", "_").lower()
+    return _JOINED.get(snaked, snaked)
+
+
+# Names whose capitals are not word starts, and words people write together.
+_JOINED = {
+    "py_torch": "pytorch",
+    "tensor_flow": "tensorflow",
+    "deep_speed": "deepspeed",
+    "ml_table": "mltable",
+    "mlflowmodel": "mlflow_model",
+    "ml_flow_model": "mlflow_model",
+    "custommodel": "custom_model",
+    "urifile": "uri_file",
+    "urifolder": "uri_folder",
+    "romount": "ro_mount",
+    "rwmount": "rw_mount",
+    "readonlymount": "ro_mount",
+    "read_only_mount": "ro_mount",
+    "readwritemount": "rw_mount",
+    "read_write_mount": "rw_mount",
+    "nodelost": "node_lost",
+}
+
+_Snake = BeforeValidator(snake)
+AssetType = Annotated[
+    Literal["uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model"], _Snake
+]
+InputMode = Annotated[Literal["ro_mount", "download", "direct"], _Snake]
+OutputMode = Annotated[Literal["rw_mount", "upload", "direct"], _Snake]
+JobTier = Annotated[Literal["spot", "basic", "standard", "premium"], _Snake]
+Priority = Annotated[Literal["low", "medium", "high"], _Snake]
+Cause = Annotated[Literal["node_lost", "preempted", "hang", "user"], _Snake]
+
+
+class Part(BaseModel):
+    """What every part of a job is: frozen, and with no key that is not in the contract."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Input(Part):
+    """Data given to a job; ``path`` is as written, relative ones not yet resolved."""
+
+    type: AssetType = "uri_folder"
+    path: Annotated[Text, Field(min_length=1)]
+    mode: InputMode = "ro_mount"
+
+
+class Output(Part):
+    """Data a job leaves; without ``path`` it goes to the job's own place."""
+
+    type: AssetType = "uri_folder"
+    path: Text | None = None
+    mode: OutputMode = "rw_mount"
+    name: Text | None = None
+    version: Text | None = None
+
+
+class _Distribution(Part):
+    model_config = ConfigDict(extra="allow")
+
+
+class _PerNode(_Distribution):
+    process_count_per_instance: Count = 1
+
+
+class PyTorchDistribution(_PerNode):
+    type: Literal["pytorch"] = "pytorch"
+
+
+class MpiDistribution(_PerNode):
+    type: Literal["mpi"] = "mpi"
+
+
+class DeepSpeedDistribution(_PerNode):
+    type: Literal["deepspeed"] = "deepspeed"
+
+
+class HorovodDistribution(_PerNode):
+    type: Literal["horovod"] = "horovod"
+
+
+class JaxDistribution(_PerNode):
+    type: Literal["jax"] = "jax"
+
+
+class TensorFlowDistribution(_Distribution):
+    """``worker_count`` None: one worker per instance. Parameter servers stand beside workers."""
+
+    type: Literal["tensorflow"] = "tensorflow"
+    worker_count: Count | None = None
+    parameter_server_count: Annotated[Integer, Field(ge=0)] = 0
+
+
+class RayDistribution(_Distribution):
+    """A Ray cluster over the job's nodes; the command runs on its head."""
+
+    type: Literal["ray"] = "ray"
+    port: Annotated[Integer, Field(ge=1, le=65535)] | None = None
+
+
+def _typed(value: object) -> object:
+    """The mapping with its ``type`` in the schema's spelling, ready to be told apart by it."""
+    if isinstance(value, dict) and "type" in value:
+        return {**value, "type": snake(value["type"])}
+    return value
+
+
+Distribution = Annotated[
+    PyTorchDistribution
+    | TensorFlowDistribution
+    | MpiDistribution
+    | DeepSpeedDistribution
+    | HorovodDistribution
+    | JaxDistribution
+    | RayDistribution,
+    Field(discriminator="type"),
+    BeforeValidator(_typed),
+]
+
+
+class Build(Part):
+    """An image to be built: the folder with its Dockerfile."""
+
+    path: Text
+    dockerfile_path: Text | None = None
+
+
+class Environment(Part):
+    """An environment written out in the job, instead of a reference to a registered one."""
+
+    name: Text | None = None
+    version: Text | None = None
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    image: Text | None = None
+    conda_file: Text | Free | None = None
+    build: Build | None = None
+    pip: tuple[Text, ...] = ()
+    requirements: Text | None = None
+    python: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_image(self) -> Environment:
+        if self.image and self.build:
+            raise Wrong("`image` and `build` exclude each other", "keep one of the two")
+        return self
+
+
+class Resources(Part):
+    """What a job asks of its compute; ``properties.<engine>`` holds an engine's own options."""
+
+    instance_count: Count = 1
+    instance_type: Text | None = None
+    max_instance_count: Count | None = None
+    shm_size: Text | None = None
+    docker_args: Text | tuple[Text, ...] | None = None
+    locations: tuple[Text, ...] = ()
+    properties: Free = Field(default_factory=dict)
+    gpus_per_instance: Annotated[Integer, Field(ge=0)] = 0
+
+
+class Limits(Part):
+    """``timeout`` in seconds, for one job with all its attempts."""
+
+    timeout: Seconds | None = None
+
+
+class Retry(Part):
+    """How often a job may start, and after which causes it may start again."""
+
+    max_attempts: Count = 1
+    on: tuple[Cause, ...] = ("node_lost", "preempted", "hang", "user")
+
+
+class QueueSettings(Part):
+    job_tier: JobTier | None = None
+    priority: Priority | None = None

@@ -1,0 +1,155 @@
+"""The closed sets: what a job and a node can be, why an attempt ended, and all that follows.
+
+Nothing here is looked up by ``if``: outcome, blame, restart class, sentence and hint of a
+``Reason`` come from one total table, which a test holds complete.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class JobStatus(StrEnum):
+    """Where a job is; Azure ML's words, shown everywhere as they are here."""
+
+    NOT_STARTED = "NotStarted"
+    QUEUED = "Queued"
+    PROVISIONING = "Provisioning"
+    PREPARING = "Preparing"
+    RUNNING = "Running"
+    FINALIZING = "Finalizing"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    CANCELED = "Canceled"
+
+
+TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELED})
+
+
+class NodeState(StrEnum):
+    """Where a node is in the current attempt. Agents say all of these but LOST, the server's own."""
+
+    ABSENT = "ABSENT"
+    SETUP = "SETUP"
+    READY = "READY"
+    RUNNING = "RUNNING"
+    DRAINING = "DRAINING"
+    EXITED = "EXITED"
+    LOST = "LOST"
+
+
+class GangState(StrEnum):
+    """What an engine last said of a gang. ABSENT: never submitted in this launch."""
+
+    ABSENT = "absent"
+    QUEUED = "queued"
+    PROVISIONING = "provisioning"
+    UP = "up"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class Blame(StrEnum):
+    NOBODY = "nobody"
+    USER = "user"
+    INFRASTRUCTURE = "infrastructure"
+    PLATFORM = "platform"
+
+
+class Reason(StrEnum):
+    """Why a node's attempt, and with the earliest of them a job, ended."""
+
+    DONE = "DONE"
+    RANK_EXITED = "RANK_EXITED"
+    RANK_KILLED = "RANK_KILLED"
+    SETUP_FAILED = "SETUP_FAILED"
+    PEER_FAILED = "PEER_FAILED"
+    NODE_LOST = "NODE_LOST"
+    PREEMPTED = "PREEMPTED"
+    GANG_REFUSED = "GANG_REFUSED"
+    TIME_LIMIT = "TIME_LIMIT"
+    CANCELED = "CANCELED"
+    PLATFORM_ERROR = "PLATFORM_ERROR"
+
+
+class Verdict(NamedTuple):
+    """All that follows from a reason; ``retry`` names the key of ``retry.on`` that covers it."""
+
+    outcome: JobStatus
+    blame: Blame
+    retry: str | None
+    sentence: str
+    hint: str
+
+
+VERDICTS: dict[Reason, Verdict] = {
+    Reason.DONE: Verdict(
+        JobStatus.COMPLETED, Blame.NOBODY, None, "every rank ended with exit code 0", ""
+    ),
+    Reason.RANK_EXITED: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        "user",
+        "a rank ended with an exit code other than 0",
+        "the last lines of its log are above; all of it: allranks job logs {job} --rank {rank}",
+    ),
+    Reason.RANK_KILLED: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        "user",
+        "a rank was ended by a signal",
+        "SIGKILL from nowhere is most often the kernel's out-of-memory killer (see dmesg); "
+        "the rank's log: allranks job logs {job} --rank {rank}",
+    ),
+    Reason.SETUP_FAILED: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        "user",
+        "a node could not prepare the job",
+        "mend what the sentence names and submit again: allranks job restart {job}",
+    ),
+    Reason.PEER_FAILED: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        "user",
+        "the node was stopped because another one failed first",
+        "look at the first failure: allranks job events {job}",
+    ),
+    Reason.NODE_LOST: Verdict(
+        JobStatus.FAILED,
+        Blame.INFRASTRUCTURE,
+        "node_lost",
+        "a node was lost",
+        "run it with --max-attempts 2 or more to start again by itself on such a loss",
+    ),
+    Reason.PREEMPTED: Verdict(
+        JobStatus.FAILED,
+        Blame.INFRASTRUCTURE,
+        "preempted",
+        "the nodes were taken away for other work",
+        "run it with --max-attempts 2 or more to start again by itself after a preemption",
+    ),
+    Reason.GANG_REFUSED: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        None,
+        "the compute refused the job",
+        "ask for fewer nodes, GPUs, CPUs or less memory, or name another --compute",
+    ),
+    Reason.TIME_LIMIT: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        None,
+        "the job ran longer than limits.timeout",
+        "raise limits.timeout (--timeout SECONDS)",
+    ),
+    Reason.CANCELED: Verdict(JobStatus.CANCELED, Blame.NOBODY, None, "the job was canceled", ""),
+    Reason.PLATFORM_ERROR: Verdict(
+        JobStatus.FAILED,
+        Blame.PLATFORM,
+        None,
+        "allranks itself failed on a node",
+        "this is a defect of allranks: please report it with `allranks job events {job} --json`",
+    ),
+}

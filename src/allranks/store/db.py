@@ -1,0 +1,148 @@
+"""The database: tables, and everything that is only so for one kind of database.
+
+No other module knows that SQLite exists.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Engine,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    inspect,
+    text,
+)
+from sqlalchemy.exc import DBAPIError
+
+from allranks.errors import ServerError
+
+# The newest migration. A fresh database is made from the tables below and stamped with it, because
+# importing Alembic takes longer than all the rest of making one; a test holds both ways equal.
+HEAD = "0001"
+
+metadata = MetaData()
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column("experiment", String(255), nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("live", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("lease_owner", String(64)),
+    Column("lease_until", Float),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("exit_code", Integer),
+    Column("spec", JSON, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("record", JSON, nullable=False),
+    Column("error", JSON),
+    Index("jobs_live", "live"),
+    Index("jobs_status", "status"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("job_id", ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("launch", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("node", Integer),
+    Column("rank", Integer),
+    Column("seq", Integer, nullable=False),
+    Column("data", JSON, nullable=False),
+    Index("events_job", "job_id", "id"),
+)
+
+versions = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
+
+
+def open_database(path: Path) -> Engine:
+    """The database in that file, made or brought up to date when it has to be.
+
+    Raises ServerError when it cannot be opened, is damaged, or belongs to a newer allranks.
+    """
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    try:
+        _bring_up_to_date(engine)
+    except (DBAPIError, sqlite3.Error) as error:
+        raise database_error(error, path) from error
+    return engine
+
+
+def database_error(error: Exception, path: Path) -> ServerError:
+    """The sentence for what a database driver said."""
+    said = str(getattr(error, "orig", None) or error)
+    hint = "look at the file's permissions, and whether another program holds it"
+    if "full" in said:
+        hint = "make room on that disk: nothing was lost, and the server goes on by itself"
+    elif "malformed" in said or "not a database" in said:
+        hint = "restore it from a backup, or move it away to begin a new record"
+    return ServerError(f"the database cannot be used: {said}", where=str(path), hint=hint)
+
+
+def _on_connect(connection: Any, _: Any) -> None:
+    # The driver's own transaction handling begins too late to be IMMEDIATE: we begin ourselves.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _on_begin(connection: Any) -> None:
+    # A transaction that reads first and then writes would fail with "database is locked" instead
+    # of waiting, if another wrote in between. IMMEDIATE takes the one writer's place at once.
+    read_only = connection.get_execution_options().get("read_only", False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _bring_up_to_date(engine: Engine) -> None:
+    if not inspect(engine).has_table("alembic_version"):
+        with engine.begin() as connection:
+            metadata.create_all(connection)
+            connection.execute(versions.insert().values(version_num=HEAD))
+        return
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+    if found != HEAD:
+        _migrate(engine, found)
+
+
+def _migrate(engine: Engine, found: str) -> None:
+    from alembic.util.exc import CommandError  # lazy: 0.3 s, and only after an upgrade
+
+    from allranks.store import migrations  # lazy: imports Alembic
+
+    try:
+        migrations.upgrade(engine)
+    except CommandError as error:
+        raise ServerError(
+            f"the database is of version {found}, which this allranks does not know",
+            where=str(engine.url.database),
+            hint="use the newer allranks that wrote it, or another ALLRANKS_HOME",
+        ) from error

@@ -1,0 +1,226 @@
+"""Jobs and their events as rows: every change is events appended and folded, in one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, Row, and_, func, or_, select, update
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from allranks.errors import Conflict, NotFound
+from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.plan import policy
+from allranks.plan.fold import fold
+from allranks.plan.plan import Gang, Plan, Rules, Task, pack
+from allranks.plan.policy import Job
+from allranks.states import TERMINAL
+from allranks.store.db import events as _events
+from allranks.store.db import jobs as _jobs
+
+
+class JobRow(NamedTuple):
+    """A job as stored. ``record`` is the fold of its events; ``version`` counts its changes."""
+
+    id: int
+    name: str
+    experiment: str
+    version: int
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    exit_code: int | None
+    spec: dict[str, Any]
+    plan: Plan
+    record: Job
+    error: dict[str, Any] | None
+
+
+class Told(NamedTuple):
+    """An event with its number in the record."""
+
+    id: int
+    event: Event
+
+
+class Records:
+    """The record of one database. Safe to use from several threads, and by several servers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = engine.execution_options(read_only=True)
+
+    def create(self, spec: dict[str, Any], plan: Plan) -> JobRow:
+        """A new job, NotStarted. Raises Conflict when the name is taken."""
+        now = time.time()
+        record = policy.new(plan.gang.nodes)
+        values = {
+            "name": plan.task.job,
+            "experiment": plan.task.experiment,
+            "status": str(record.status),
+            "live": 1,
+            "version": 0,
+            "created_at": now,
+            "spec": spec,
+            "plan": pack(plan),
+            "record": pack(record),
+        }
+        created = Event(Kind.CREATED, now, data={"digest": plan.digest})
+        with self._engine.begin() as connection:
+            try:
+                found = connection.execute(_jobs.insert().values(**values).returning(_jobs.c.id))
+            except IntegrityError:
+                raise Conflict(
+                    f"a job named {plan.task.job!r} already exists",
+                    where="name",
+                    hint="give it another name, or none: one is made up",
+                ) from None
+            job_id = found.scalar_one()
+            _insert(connection, job_id, [created])
+        return self.get(plan.task.job)
+
+    def get(self, name: str) -> JobRow:
+        """The job of that name; raises NotFound."""
+        with self._reading.connect() as connection:
+            row = connection.execute(select(_jobs).where(_jobs.c.name == name)).first()
+        if row is None:
+            raise NotFound(
+                f"there is no job named {name!r}", hint="`allranks job list` shows those there are"
+            )
+        return _job_row(row)
+
+    def find(
+        self, *, status: str | None = None, experiment: str | None = None, limit: int = 50
+    ) -> list[JobRow]:
+        """The newest jobs first."""
+        query = select(_jobs).order_by(_jobs.c.id.desc()).limit(limit)
+        if status is not None:
+            query = query.where(func.lower(_jobs.c.status) == status.lower())
+        if experiment is not None:
+            query = query.where(_jobs.c.experiment == experiment)
+        with self._reading.connect() as connection:
+            return [_job_row(row) for row in connection.execute(query)]
+
+    def live(self) -> list[JobRow]:
+        """The jobs that have not ended, oldest first."""
+        query = select(_jobs).where(_jobs.c.live == 1).order_by(_jobs.c.id)
+        with self._reading.connect() as connection:
+            return [_job_row(row) for row in connection.execute(query)]
+
+    def events(self, name: str, after: int = 0) -> list[Told]:
+        """The job's events in the order they were recorded, those numbered over ``after``."""
+        query = (
+            select(_events)
+            .join(_jobs, _jobs.c.id == _events.c.job_id)
+            .where(_jobs.c.name == name, _events.c.id > after)
+            .order_by(_events.c.id)
+        )
+        with self._reading.connect() as connection:
+            return [Told(row.id, _event(row)) for row in connection.execute(query)]
+
+    def claim(self, job_id: int, owner: str, seconds: float) -> JobRow | None:
+        """Lease the job to ``owner``; None when another holds it."""
+        now = time.time()
+        free = or_(_jobs.c.lease_until.is_(None), _jobs.c.lease_until < now)
+        mine = _jobs.c.lease_owner == owner
+        claimed = (
+            update(_jobs)
+            .where(_jobs.c.id == job_id, or_(free, mine))
+            .values(lease_owner=owner, lease_until=now + seconds)
+            .returning(_jobs)
+        )
+        with self._engine.begin() as connection:
+            row = connection.execute(claimed).first()
+        return None if row is None else _job_row(row)
+
+    def apply(
+        self, row: JobRow, owner: str, happened: Sequence[Event], **columns: Any
+    ) -> JobRow | None:
+        """Append events decided upon ``row``, and let go of the lease.
+
+        None when the job changed since, or the lease is no longer ours: decide again. The effect
+        that was done is done; doing it twice is doing it once.
+        """
+        ours = and_(
+            _jobs.c.id == row.id, _jobs.c.version == row.version, _jobs.c.lease_owner == owner
+        )
+        with self._engine.begin() as connection:
+            current = connection.execute(select(_jobs).where(ours).with_for_update()).first()
+            if current is None:
+                return None
+            job = row.record
+            for event in happened:
+                job = fold(job, event)
+            _insert(connection, row.id, happened)
+            return _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
+
+    def hear(self, name: str, happened: Sequence[Event]) -> JobRow:
+        """Append what agents or people say. What is old, or said twice, changes nothing."""
+        with self._engine.begin() as connection:
+            found = connection.execute(
+                select(_jobs).where(_jobs.c.name == name).with_for_update()
+            ).one()
+            row = _job_row(found)
+            job, news = row.record, []
+            for event in happened:
+                after = fold(job, event)
+                if after is not job or event.kind not in FROM_AGENTS:
+                    news.append(event)
+                job = after
+            if not news:
+                return row
+            _insert(connection, row.id, news)
+            return _save(connection, row, job)
+
+    def release(self, job_id: int, owner: str) -> None:
+        ours = and_(_jobs.c.id == job_id, _jobs.c.lease_owner == owner)
+        with self._engine.begin() as connection:
+            connection.execute(update(_jobs).where(ours).values(lease_owner=None, lease_until=None))
+
+
+def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobRow:
+    columns |= {"version": row.version + 1, "record": pack(job), "status": str(job.status)}
+    if job.started_at is not None:
+        columns["started_at"] = job.started_at
+    if job.status in TERMINAL:
+        columns["live"] = 0
+    saved = update(_jobs).where(_jobs.c.id == row.id).values(**columns).returning(_jobs)
+    return _job_row(connection.execute(saved).one())
+
+
+def _insert(connection: Connection, job_id: int, happened: Sequence[Event]) -> None:
+    rows = [{**event._asdict(), "kind": str(event.kind), "job_id": job_id} for event in happened]
+    if rows:
+        connection.execute(_events.insert(), [{**row, "data": pack(row["data"])} for row in rows])
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(
+        Kind(row.kind), row.at, row.launch, row.attempt, row.node, row.rank, row.seq, row.data
+    )
+
+
+def _job_row(row: Row[Any]) -> JobRow:
+    plan = row.plan
+    return JobRow(
+        id=row.id,
+        name=row.name,
+        experiment=row.experiment,
+        version=row.version,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+        spec=row.spec,
+        plan=Plan(
+            Gang(**{**plan["gang"], "argv": tuple(plan["gang"]["argv"])}),
+            Task.load(plan["task"]),
+            Rules(**{**plan["rules"], "on": tuple(plan["rules"]["on"])}),
+            plan["engine"],
+            plan["digest"],
+        ),
+        record=policy.load(row.record),
+        error=row.error,
+    )

@@ -1,0 +1,230 @@
+"""./demo and ./check where something is missing: one clear line, a hint, and not zero.
+
+A copy of the scripts runs with a PATH that holds a few named tools only, and, where the set-up is
+not the point, with a stand-in for Python whose `-m venv` gives a .venv in which pip, the data and
+the job are pretended.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS = "awk basename bash cat chmod cp date df dirname env grep id ln mkdir readlink sed sha256sum"
+TOOLS += " sh tail tee"
+
+# Stands for .venv/bin/python: notes what it was asked, and does what FAKE_* say.
+FAKE_VENV_PYTHON = """#!/bin/sh
+echo "$*" >>asked
+case "$*" in
+    "-c import sys, pip"*) exit 0 ;;
+    "-m pip"*) exit 0 ;;
+    "-m $FAKE_BROKEN_TOOL"*) echo "$FAKE_BROKEN_TOOL is not happy"; exit 1 ;;
+    "-m "* | *.py\\ * | *lint-imports) exit 0 ;;
+esac
+exec "{real}" "$@"
+"""
+
+# Stands for .venv/bin/allranks.
+FAKE_ALLRANKS = """#!/bin/sh
+case "$1 $2" in
+    "run "*) exit "$FAKE_RUN_CODE" ;;
+    "job show") echo '{"status": "Completed"}' ;;
+    "job download")
+        mkdir -p "$5/artifacts/outputs"
+        echo "$FAKE_METRICS" >"$5/artifacts/outputs/metrics.json" ;;
+esac
+"""
+
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+    "-m venv"*) mkdir -p .venv/bin && cp "{fakes}"/* .venv/bin/ ;;
+    *ensurepip*) exit {ensurepip} ;;
+    *) exec "{real}" "$@" ;;
+esac
+"""
+
+
+def executable(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+class Checkout:
+    """A copy of the scripts in a folder with a blank and a quote in its name."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.root = tmp_path / "all ranks' copy"
+        self.bin = tmp_path / "bin"
+        self.bin.mkdir()
+        for tool in TOOLS.split():
+            (self.bin / tool).symlink_to(shutil.which(tool) or tool)
+        (self.root / "scripts").mkdir(parents=True)
+        for name in ("demo", "check", "scripts/venv.sh", "pyproject.toml"):
+            shutil.copy(ROOT / name, self.root / name)
+        self.env = {
+            "PATH": str(self.bin),
+            "HOME": str(tmp_path),
+            "PIP_NO_INDEX": "1",  # a mistake here must not download anything
+            "PIP_CONFIG_FILE": os.devnull,
+            "FAKE_RUN_CODE": "0",
+            "FAKE_METRICS": json.dumps({"accuracy": 0.97}),
+            "FAKE_BROKEN_TOOL": "none",
+        }
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [str(self.root / words[0]), *words[1:]]
+        return subprocess.run(
+            command, env=self.env, cwd="/", text=True, capture_output=True, timeout=60
+        )
+
+    def pretend_python(self, *, ensurepip: int = 0) -> None:
+        fakes = self.bin.parent / "fakes"
+        fakes.mkdir()
+        executable(fakes / "python", FAKE_VENV_PYTHON.format(real=sys.executable))
+        executable(fakes / "allranks", FAKE_ALLRANKS)
+        text = FAKE_PYTHON.format(fakes=fakes, ensurepip=ensurepip, real=sys.executable)
+        executable(self.bin / "python3", text)
+
+    def asked(self) -> list[str]:
+        return (self.root / "asked").read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def refusal(result: "subprocess.CompletedProcess[str]") -> str:
+    """The one line of a refusal; its hint stands below it and nothing else."""
+    assert result.returncode == 1, result
+    what, hint = result.stderr.splitlines()
+    assert hint.startswith("hint: ")
+    return what
+
+
+@pytest.mark.parametrize("script", ["demo", "check"])
+def test_no_python(checkout: Checkout, script: str) -> None:
+    what = refusal(checkout.run(script))
+    assert what == f"{script}: Python 3.11 or newer is needed, and no Python was found"
+
+
+@pytest.mark.parametrize("script", ["demo", "check"])
+def test_an_old_python_is_named(checkout: Checkout, script: str) -> None:
+    executable(
+        checkout.bin / "python3", '#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2 || exit 1\n'
+    )
+    what = refusal(checkout.run(script))
+    assert what == f"{script}: Python 3.11 or newer is needed, and Python 3.9.2 was found"
+
+
+def test_a_python_that_was_asked_for_and_does_not_start(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["ALLRANKS_PYTHON"] = "/nowhere/python"
+    what = refusal(checkout.run("demo"))
+    assert what == "demo: ALLRANKS_PYTHON=/nowhere/python is not a Python 3.11 or newer"
+
+
+def test_no_venv_module(checkout: Checkout) -> None:
+    checkout.pretend_python(ensurepip=1)
+    result = checkout.run("demo")
+    assert refusal(result).endswith("has no venv module")
+    assert "apt-get install python3-venv" in result.stderr
+
+
+def test_a_full_disk(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    row = "/dev/x 9999999 9999 {free} 99% /"
+    (checkout.bin / "df").unlink()
+    executable(checkout.bin / "df", f"#!/bin/sh\necho Header\necho '{row.format(free=2097152)}'\n")
+    what = refusal(checkout.run("demo"))
+    assert what == f"demo: only 2048 MiB are free in {checkout.root}, and 3 GiB are needed"
+    assert not (checkout.root / ".venv").exists()
+
+
+@pytest.mark.slow
+def test_no_network(checkout: Checkout) -> None:
+    """With the real Python, venv and pip: the last word of pip is in the line."""
+    checkout.env["ALLRANKS_PYTHON"] = sys.executable
+    what = refusal(checkout.run("demo"))
+    assert "pip could not install torch: ERROR: No matching distribution" in what
+    # And again, from the half-made .venv.
+    assert "pip could not install torch" in refusal(checkout.run("demo"))
+
+
+def test_the_demo_says_where_everything_is(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    result = checkout.run("demo")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "Validation accuracy 0.9700" in result.stdout
+    for kept in ("user_logs/", "outputs/metrics.json", "outputs/model.pt"):
+        assert f"/artifacts/{kept}\n" in result.stdout
+
+
+def test_a_second_run_does_not_ask_pip_until_pyproject_changes(checkout: Checkout) -> None:
+    checkout.pretend_python()
+
+    def asks_pip() -> bool:
+        (checkout.root / "asked").unlink(missing_ok=True)
+        assert checkout.run("demo").returncode == 0
+        return any(line.startswith("-m pip") for line in checkout.asked())
+
+    assert asks_pip()
+    assert not asks_pip()
+    with (checkout.root / "pyproject.toml").open("a") as file:
+        file.write("\n# another dependency\n")
+    assert asks_pip()
+
+
+def test_a_poor_accuracy_is_a_failure(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["FAKE_METRICS"] = json.dumps({"accuracy": 0.9499})
+    assert "validation accuracy is 0.9499" in refusal(checkout.run("demo"))
+
+
+def test_metrics_that_cannot_be_read_are_a_failure(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["FAKE_METRICS"] = "<html>"
+    result = checkout.run("demo")
+    assert result.returncode == 1
+    assert "demo: the job kept no readable metrics.json" in result.stderr
+
+
+def test_a_failed_job_is_a_failure(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["FAKE_RUN_CODE"] = "37"
+    assert "ended with exit code 37" in refusal(checkout.run("demo"))
+
+
+@pytest.mark.parametrize("flags", [[], ["--fast"]])
+def test_check_passes_when_all_steps_pass(checkout: Checkout, flags: list[str]) -> None:
+    checkout.pretend_python()
+    result = checkout.run("check", *flags)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1].startswith("check: all 5 steps passed in ")
+    assert any("torch" in line for line in checkout.asked() if "-m pip" in line) == (not flags)
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "pytest"])
+def test_check_fails_with_a_step_and_runs_the_others(checkout: Checkout, tool: str) -> None:
+    checkout.pretend_python()
+    checkout.env["FAKE_BROKEN_TOOL"] = tool
+    result = checkout.run("check", "--fast")
+    step = {"ruff": "format, lint", "mypy": "types", "pytest": "tests"}[tool]
+    assert refusal(result).endswith(f" s: {step}")
+    assert f"{tool} is not happy" in result.stdout
+    assert any(line.startswith("-m pytest") for line in checkout.asked())
+
+
+@pytest.mark.parametrize("script", ["demo", "check"])
+def test_help_and_unknown_words(checkout: Checkout, script: str) -> None:
+    helped = checkout.run(script, "--help")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert helped.stdout.startswith(f"usage: ./{script}")
+    assert checkout.run(script, "--fats").returncode == 2
