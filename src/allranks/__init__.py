@@ -37,7 +37,7 @@ _HOMES = {
     "TensorFlowDistribution": "allranks.spec.values",
 }
 
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 
 class AllranksError(Exception):
-    """The root. ``message`` is one sentence; ``where`` a file, key, node or rank; ``hint`` the mend."""
+    """The root: ``message`` a sentence, ``where`` a file, key, node or rank, ``hint`` the mend."""
 
     kind = "error"
     http = 500

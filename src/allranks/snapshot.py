@@ -74,7 +74,7 @@ def _tar(found: list[_Entry], size: int) -> BinaryIO:
     if size > _IN_MEMORY:
         import tempfile  # lazy: 15 ms, and few snapshots are so large
 
-        file = tempfile.TemporaryFile()  # type: ignore[assignment]
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (handed on)
     # Owners and other bits than "executable" would make the same code a different snapshot.
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for entry in found:

@@ -28,7 +28,7 @@ TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELED}
 
 
 class NodeState(StrEnum):
-    """Where a node is in the current attempt. Agents say all of these but LOST, the server's own."""
+    """Where a node is in the current attempt. Agents say all but LOST, which is the server's."""
 
     ABSENT = "ABSENT"
     SETUP = "SETUP"

@@ -1,4 +1,4 @@
-"""What an engine starts on each node: `python -P -m allranks.agent`, told the rest by environment."""
+"""What engines start on each node, `python -P -m allranks.agent`, told by environment."""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.plan import InputTask, OutputTask, Task
@@ -57,24 +58,28 @@ def collect(task: Task, work: Work) -> None:
 def _unpack(code: Iterable[bytes], work: Path) -> None:
     import tarfile  # lazy: 10 ms, and a job without code needs none
 
-    with tarfile.open(fileobj=_Reader(code), mode="r|") as archive:
+    with (
+        io.BufferedReader(_Download(code), 1 << 20) as file,
+        tarfile.open(fileobj=file, mode="r|") as archive,
+    ):
         archive.extractall(work, filter="data")
 
 
-class _Reader:
-    """The pieces of a download as the file that ``tarfile`` wants to read."""
+class _Download(io.RawIOBase):
+    """The pieces of a download as a file that can be read."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces, self._rest = iter(pieces), b""
+        self._pieces, self._rest = iter(pieces), memoryview(b"")
 
-    def read(self, size: int) -> bytes:
-        while len(self._rest) < size:
-            piece = next(self._pieces, b"")
-            if not piece:
-                break
-            self._rest += piece
-        data, self._rest = self._rest[:size], self._rest[size:]
-        return data
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
 
 def _collected(task: Task, work: Path) -> None:

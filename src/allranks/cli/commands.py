@@ -1,4 +1,4 @@
-"""Every command: its module, and the line that `--help` shows. Only names, so that it costs nothing."""
+"""Every command: its module and the line `--help` shows; only names, so that it costs nothing."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def status(options: argparse.Namespace) -> int:
         show.as_json(_status(home, found))
     elif found.alive:
         print(
-            f"running   pid {found.pid}, {found.url}, allranks {found.version}\nhome      {home.root}"
+            f"running   pid {found.pid}, {found.url}, allranks {found.version}\n"
+            f"home      {home.root}"
         )
     else:
         print(f"stopped   the next command that needs it starts it\nhome      {home.root}")

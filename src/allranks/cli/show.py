@@ -1,4 +1,4 @@
-"""What the commands put on a screen: columns, times, a status line. Data to stdout, talk to stderr."""
+"""What commands put on a screen: columns, times, a status line. Data to stdout, talk to stderr."""
 
 from __future__ import annotations
 

@@ -36,7 +36,12 @@ class Capacity(NamedTuple):
     memory: int = 0
 
     def minus(self, other: Capacity) -> Capacity:
-        return Capacity(*(max(0, a - b) for a, b in zip(self, other, strict=True)))
+        return Capacity(
+            max(0, self.nodes - other.nodes),
+            max(0, self.gpus - other.gpus),
+            max(0, self.cpus - other.cpus),
+            max(0, self.memory - other.memory),
+        )
 
     def short_of(self, need: Capacity) -> list[str]:
         """What ``need`` asks beyond this, in words; empty when it fits."""

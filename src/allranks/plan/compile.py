@@ -1,4 +1,4 @@
-"""Spec to plan: pure. What cannot run in this version is refused here, by key, before anything is made."""
+"""Spec to plan: pure. What this version cannot run is refused here, by key."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
             Problem(
                 "environments other than `current` are not built yet in this version",
                 "environment",
-                hint="activate the environment you want and use `current` (--set environment=current)",
+                hint="activate the one you want and use `current`: --set environment=current",
             )
         )
     for key in ("metrics", "state", "warm", "hang_timeout"):

@@ -19,7 +19,7 @@ class Rank(NamedTuple):
     node: int
     local: int
     role: str = "worker"
-    index: int = 0
+    task_index: int = 0
     service: bool = False
 
 
@@ -30,7 +30,7 @@ def ranks(task: Task) -> list[Rank]:
     worker's number depends on how many there are.
     """
     found = [
-        Rank(node * task.procs + local, node, local, index=node * task.procs + local)
+        Rank(node * task.procs + local, node, local, task_index=node * task.procs + local)
         for node in range(task.nodes)
         for local in range(task.procs)
     ]
@@ -55,7 +55,7 @@ def ports_needed(task: Task, node: int) -> int:
 def environment(
     task: Task, rank: Rank, places: Sequence[Place], paths: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the platform sets for one rank; ``paths`` has a value for each ``inputs.x``/``outputs.y``.
+    """What the platform sets for a rank; ``paths`` has values for ``inputs.x`` and ``outputs.y``.
 
     The user's own variables are not in it: they are laid over it and win.
     """
@@ -120,12 +120,12 @@ def _tensorflow(task: Task, rank: Rank, places: Sequence[Place]) -> dict[str, st
         )
     config = {
         "cluster": cluster,
-        "task": {"type": rank.role, "index": rank.index},
+        "task": {"type": rank.role, "index": rank.task_index},
         "environment": "cloud",
     }
     return {
         "TF_CONFIG": json.dumps(config),
-        "AZ_BATCHAI_TASK_INDEX": str(rank.index),
+        "AZ_BATCHAI_TASK_INDEX": str(rank.task_index),
         "AZ_BATCHAI_TASK_TYPE": rank.role,
     }
 

@@ -78,7 +78,7 @@ class Task(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What ``decide`` may do with a job: how many nodes, how often and after what to start again."""
+    """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat."""
 
     nodes: int = 1
     max_attempts: int = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from allranks.events import Event, Kind
+from allranks.events import Kind
 from allranks.plan.plan import Place, Rules
 from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, NodeState, Reason
 

@@ -20,10 +20,10 @@ def download(
     everything: bool = False,
     progress: Callable[[str, int], None] = lambda path, size: None,
 ) -> list[Path]:
-    """Fetch ``artifacts/…`` (``outputs``, ``logs`` and ``user_logs`` of the last attempt), one named
+    """Fetch ``artifacts/`` (``outputs``, ``logs``, and ``user_logs`` of the last attempt), one named
     ``output``, or ``everything``; the files written. A file is whole or not there.
 
-    Raises NotFound for an output the job has not got, ServerError when the folder cannot be written.
+    Raises NotFound for an output the job has not got, ServerError where one may not write.
     """
     job = client.json("GET", f"/api/v1/jobs/{name}")
     goals = []

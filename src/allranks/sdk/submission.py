@@ -17,15 +17,18 @@ from allranks.errors import MissingCode, Problem, SpecError
 from allranks.sdk.environment import current
 from allranks.snapshot import Snapshot, take
 
+# fmt: off
 _ADJECTIVES = (
-    "amber brave bright calm clever cosmic crisp dapper eager fancy gentle golden happy honest jolly "
-    "keen kind lively lucky mellow merry nimble noble polite proud quick quiet sharp shiny sunny witty"
-).split()
+    "amber", "brave", "bright", "calm", "clever", "crisp", "eager", "gentle", "golden", "happy",
+    "jolly", "keen", "kind", "lively", "lucky", "mellow", "merry", "nimble", "noble", "polite",
+    "proud", "quick", "quiet", "sharp", "sunny", "witty",
+)
 _NOUNS = (
-    "acorn anchor apple arrow badger beacon berry bridge candle canyon cedar clover comet coral crane "
-    "falcon feather forest harbor island lantern maple meadow otter pebble pepper river rocket sail "
-    "sparrow tulip willow"
-).split()
+    "acorn", "anchor", "apple", "arrow", "badger", "beacon", "bridge", "candle", "cedar", "clover",
+    "comet", "coral", "crane", "falcon", "feather", "harbor", "island", "lantern", "maple",
+    "meadow", "otter", "pebble", "pepper", "river", "rocket", "sparrow", "tulip", "willow",
+)
+# fmt: on
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 
 

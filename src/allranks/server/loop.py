@@ -144,12 +144,13 @@ class Loop:
         """Record what an engine says, after what the dead left on this disk: their word wins."""
         job, now = row.record, time.time()
         happened = []
-        if seen.state is GangState.GONE and job.gang is GangState.ABSENT and not job.stopped_at:
-            if now < (job.submitted_at or now) + SETTLE:
-                return
+        never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
+        if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
+            return
         dead = range(len(job.nodes)) if seen.state is GangState.GONE else seen.lost
-        dead = [node for node in dead if _is_alive(job.nodes[node])]
         for node in dead:
+            if not _is_alive(job.nodes[node]):
+                continue
             salvage(self._home, self._records, row, node)
             if seen.state is not GangState.GONE:
                 data = {"why": "its agent is dead"}

@@ -1,4 +1,4 @@
-"""What a dead agent left on this disk: its outbox and the output of its ranks, taken into the record."""
+"""What a dead agent left on this disk, its outbox and its ranks' output, goes into the record."""
 
 from __future__ import annotations
 

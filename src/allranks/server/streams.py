@@ -24,7 +24,8 @@ async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIte
     that are not UTF-8 as lone surrogates; ``{"job": …}`` comes at each change and as the last.
 
     ``positions`` ({"1/0": 4096}: attempt/rank, bytes) says where the viewer left off, ``ranks``
-    which to show, ``attempts`` likewise (-1: the newest). With ``follow`` false it ends with what there is.
+    which to show, ``attempts`` likewise (-1: the newest). With ``follow`` false it ends with what
+    there is.
     """
     positions = {str(key): int(value) for key, value in (wanted.get("positions") or {}).items()}
     ranks, attempts = wanted.get("ranks"), wanted.get("attempts")

@@ -87,6 +87,12 @@ class _PerNode(_Distribution):
     process_count_per_instance: Count = 1
 
 
+class NoDistribution(_PerNode):
+    """So many copies of the command on each node, told nothing of one another."""
+
+    type: Literal["none"] = "none"
+
+
 class PyTorchDistribution(_PerNode):
     type: Literal["pytorch"] = "pytorch"
 
@@ -130,7 +136,8 @@ def _typed(value: object) -> object:
 
 
 Distribution = Annotated[
-    PyTorchDistribution
+    NoDistribution
+    | PyTorchDistribution
     | TensorFlowDistribution
     | MpiDistribution
     | DeepSpeedDistribution
