@@ -1,30 +1,12 @@
-"""Fixtures for every test: a home of its own with a hostile name, and the real CLI in it."""
+"""Fixtures for every test: homes with hostile names, and the real command line in them."""
 
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-CLI = "import sys; from allranks.cli.main import main; sys.exit(main())"
-
-Allranks = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def processes_of(home: Path) -> list[psutil.Process]:
-    """Every other process that names ``home`` in its environment or on its command line."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = [*process.cmdline(), *process.environ().values()]
-        except psutil.Error:  # gone meanwhile, or not ours to read
-            continue
-        if process.pid != os.getpid() and any(str(home) in word for word in words):
-            found.append(process)
-    return found
+from tests.support import Allranks, command_line, environment, leave_nothing
 
 
 @pytest.fixture
@@ -33,34 +15,35 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "ho'me x"
     for name in [name for name in os.environ if name.startswith("ALLRANKS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("ALLRANKS_HOME", str(path))
-    # The environment `current` of the tests' jobs is the one that runs the tests.
-    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    for name, value in environment(path).items():
+        monkeypatch.setenv(name, value)
     yield path
-    if (path / "server.json").exists():
-        subprocess.run(
-            [sys.executable, "-c", CLI, "server", "stop"],
-            env={**os.environ, "ALLRANKS_HOME": str(path)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=60,
-        )
-    _, left = psutil.wait_procs(processes_of(path), timeout=5)
-    told = [str(process) for process in left]
-    for process in left:
-        process.kill()
-    assert not told, "processes of the home are still running after the test"
+    leave_nothing(path)
 
 
 @pytest.fixture
-def allranks(home: Path) -> Allranks:
-    """Run the command line as a user does; keywords go to ``subprocess.run``."""
+def code(tmp_path: Path) -> Path:
+    """An empty folder to run from, of a hostile name."""
+    path = tmp_path / "co de; echo 'x"
+    path.mkdir()
+    return path
 
-    def run(*words: str | Path, **options: object) -> "subprocess.CompletedProcess[str]":
-        given = {"stdin": subprocess.DEVNULL} if "input" not in options else {}
-        return subprocess.run(
-            [sys.executable, "-c", CLI, *map(str, words)],
-            **{"capture_output": True, "text": True, "timeout": 60, **given, **options},
-        )
 
-    return run
+@pytest.fixture
+def allranks(home: Path, code: Path) -> Allranks:
+    """The command line in a home of the test's own, run from ``code``."""
+    return command_line(home, code)
+
+
+@pytest.fixture(scope="session")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One home with a server that is running, for the tests that do not mind one another."""
+    path = tmp_path_factory.mktemp("shared") / "h'ome $(x)"
+    yield path
+    leave_nothing(path)
+
+
+@pytest.fixture
+def shared(shared_home: Path, code: Path) -> Allranks:
+    """The command line in the shared home, run from ``code``."""
+    return command_line(shared_home, code)

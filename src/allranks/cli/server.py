@@ -14,6 +14,8 @@ from allranks.settings import Home
 
 # How long the jobs of this machine get to end, and then the server itself.
 _JOBS, _SERVER = 40.0, 10.0
+# How long a server may take to show that it can be spoken to at all.
+_ANSWER = 3.0
 
 
 def start_options(parser: argparse.ArgumentParser) -> None:
@@ -94,11 +96,12 @@ def _end_jobs(options: argparse.Namespace, home: Home) -> list[str]:
     """Cancel what runs here and wait until it has ended; a deaf server is no reason to stay."""
     try:
         client = finding.connect(start=False)
+        client.call("GET", "/api/v1/server", timeout=_ANSWER)
         canceled: list[str] = client.json("POST", "/api/v1/server/stop")["canceled"]
         line = show.StatusLine(options.quiet)
         for name in canceled:
             line.say(f"waiting for {name} to end")
-            client.json("GET", f"/api/v1/jobs/{name}/wait?timeout={_JOBS}")
+            client.call("GET", f"/api/v1/jobs/{name}/wait?timeout={_JOBS}", timeout=_JOBS + 5)
         line.clear()
         return canceled
     except AllranksError:

@@ -1,0 +1,1 @@
+"""What allranks claims, measured beside its peers in the same run: ``python -m bench --help``."""

@@ -1,0 +1,77 @@
+"""``python -m bench NAME``: one benchmark, or all; a table on stdout, JSON in bench/results."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import burst, launch, lines, train, weight
+from bench.report import Result
+
+
+class Bench(NamedTuple):
+    options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], Result]
+    what: str
+
+
+BENCHES = {
+    "launch": Bench(launch.options, launch.run, "three trivial ranks, end to end, beside peers"),
+    "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
+    "lines": Bench(lines.options, lines.run, "long output while the server is killed"),
+    "train": Bench(train.options, train.run, "training throughput against ranks started by hand"),
+    "weight": Bench(weight.options, weight.run, "start-up time, memory, imports"),
+}
+
+
+def main() -> int:
+    given = _parser().parse_args()
+    names = list(BENCHES) if given.bench == "all" else [given.bench]
+    wrong = False
+    for name in names:
+        print(f"== {name}", flush=True)
+        try:
+            result = BENCHES[name].run(given)
+        except RuntimeError as error:
+            print(f"WRONG: {error}", flush=True)
+            wrong = True
+            continue
+        print(result.show())
+        print(f"raw samples: {result.write(given.json)}\n", flush=True)
+        wrong = wrong or bool(result.wrong)
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="What allranks claims, measured beside its peers in the same run.",
+        epilog="Exit 1 when something went wrong: lost output, a process left. "
+        "A missed bar is told, no more.",
+    )
+    doors = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
+    for name, bench in BENCHES.items():
+        door = doors.add_parser(name, help=bench.what)
+        bench.options(door)
+        door.add_argument("--json", type=Path, metavar="FILE", help="where the raw samples go")
+        _torch_options(door)
+    door = doors.add_parser("all", help="one after the other")
+    for bench in BENCHES.values():
+        bench.options(door)
+    door.set_defaults(json=None)
+    _torch_options(door)
+    return parser
+
+
+def _torch_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--torch-python", metavar="PATH", help="a Python that has torch (the current one)"
+    )
+    parser.add_argument("--no-torch", action="store_true", help="leave out what needs torch")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""`allranks run`, as a user types it: real server, real agents, real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import CLI, environment, until
+
+
+def sh(script: str) -> list[str]:
+    return ["--", "bash", "-c", script]
+
+
+def test_one_rank_prints_what_it_prints(shared):
+    done = shared("run", "--", "echo", "hello  world; $(touch x)", "*", "ü")
+    assert (done.returncode, done.stdout) == (0, "hello  world; $(touch x) * ü\n")
+
+
+def test_each_rank_finds_torchs_variables(shared):
+    names = (
+        "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK MASTER_ADDR PET_NNODES"
+    )
+    done = shared(
+        "run", "-n", 2, "-p", 2, *sh(f"for n in {names}; do printf '%s ' ${{!n}}; done; echo")
+    )
+    lines = sorted(line.split() for line in done.stdout.splitlines())
+    assert lines == [
+        [str(rank), "4", str(rank % 2), "2", str(rank // 2), str(rank // 2), "127.0.0.2", "2"]
+        for rank in range(4)
+    ]
+
+
+def test_the_port_of_rank_0_is_free_for_it(shared):
+    bind = (
+        "import os,socket; s=socket.socket(); "
+        "s.bind((os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))); print('bound')"
+    )
+    done = shared("run", "-p", 1, "-d", "pytorch", "--", "python", "-c", bind)
+    assert done.stdout == "bound\n", done.stderr
+
+
+def test_tensorflow_gets_a_cluster_and_its_servers_are_ended(shared):
+    script = 'echo "$TF_CONFIG"; test $AZ_BATCHAI_TASK_TYPE = worker || sleep 300'
+    done = shared("run", "-n", 2, "-d", "tensorflow", "--parameter-servers", 1, *sh(script))
+    assert done.returncode == 0, done.stderr
+    configs = [json.loads(line) for line in done.stdout.splitlines()]
+    cluster = configs[0]["cluster"]
+    assert all(config["cluster"] == cluster for config in configs)
+    assert [len(cluster["worker"]), len(cluster["ps"])] == [2, 1]
+    assert {address.split(":")[0] for address in cluster["worker"]} == {"127.0.0.2", "127.0.0.3"}
+    tasks = sorted((c["task"]["type"], c["task"]["index"]) for c in configs)
+    assert tasks == [("ps", 0), ("worker", 0), ("worker", 1)]
+
+
+def test_nothing_leaks_in_from_the_shell(shared):
+    env = {"LEAK": "1", "PASSED": "a b", "MY_TOKEN": "s3cret"}
+    words = ["run", "--env", "PASSED", "--env", "GIVEN=x=y", *sh("env")]
+    done = shared(*words, env=env)
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert "LEAK" not in found
+    assert (found["PASSED"], found["GIVEN"]) == ("a b", "x=y")
+    everything = shared("run", "--env-all", *sh("env"), env=env).stdout
+    assert "LEAK=1" in everything
+    assert "s3cret" not in everything
+
+
+def test_a_users_own_value_wins(shared):
+    done = shared("run", "--env", "RANK=17", "-d", "pytorch", *sh("echo $RANK"))
+    assert done.stdout == "17\n"
+
+
+def test_the_first_failure_is_the_one_reported(shared):
+    script = "if [ $RANK = 1 ]; then echo boom >&2; exit 7; fi; sleep 60"
+    began = time.monotonic()
+    done = shared("run", "-n", 3, "--name", "boom", *sh(script))
+    assert time.monotonic() - began < 30
+    assert done.returncode == 7
+    assert "error: rank 1 on node 1 exited with code 7: boom" in done.stderr
+    assert "hint: " in done.stderr
+    error = json.loads(shared("job", "show", "boom", "--json").stdout)["error"]
+    assert (error["reason"], error["blame"]) == ("RANK_EXITED", "user")
+    assert (error["node"], error["rank"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "exit_code", "reason"),
+    [
+        ("kill -9 $$", 137, "RANK_KILLED"),
+        ("kill -SEGV $$", 139, "RANK_KILLED"),
+        ("bash -c 'kill -9 $$'; exit $?", 137, "RANK_KILLED"),
+        ("exit 3", 3, "RANK_EXITED"),
+        ("nosuchprogram", 127, "RANK_EXITED"),
+    ],
+)
+def test_the_exit_code_is_the_jobs_own(shared, script, exit_code, reason):
+    done = shared("run", "--json", *sh(script))
+    job = json.loads(done.stdout)
+    assert (done.returncode, job["exit_code"], job["error"]["reason"]) == (
+        exit_code,
+        exit_code,
+        reason,
+    )
+    assert job["status"] == "Failed"
+
+
+def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared):
+    script = "echo attempt $ALLRANKS_ATTEMPT; test $ALLRANKS_ATTEMPT = 2"
+    done = shared("run", "-n", 2, "--max-attempts", 2, "--name", "again", *sh(script))
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["attempt 1"] * 2 + ["attempt 2"] * 2
+    job = json.loads(shared("job", "show", "again", "--json").stdout)
+    assert (job["attempts"], job["launches"]) == (2, 1)
+    assert shared("job", "logs", "again", "--attempt", 1, "--rank", 0).stdout == "attempt 1\n"
+    assert shared("job", "logs", "again", "--rank", 1).stdout == "attempt 2\n"
+
+
+def test_inputs_outputs_and_the_jobs_own_folders(shared, code):
+    (code / "data.txt").write_text("42")
+    (code / "outputs").mkdir()
+    (code / "outputs" / "old.txt").write_text("stale")
+    script = (
+        'cp "$1" "$2/copy"; cp "$1" outputs/here; echo log > logs/l; ls outputs; '
+        'echo "$AZURE_ML_INPUT_data" "$AZURE_ML_OUTPUT_model"'
+    )
+    done = shared(
+        *("run", "--name", "io", "-i", "data=data.txt", "-o", "model"),
+        *("--", "bash", "-c", script, "x", "${{inputs.data}}", "${{outputs.model}}"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "here"
+    assert done.stdout.splitlines()[1].startswith(str(code / "data.txt"))
+    assert "left out of the code: outputs/" in done.stderr
+    shared("job", "download", "io", "--all", "-p", "got")
+    got = code / "got"
+    assert (got / "artifacts" / "outputs" / "here").read_text() == "42"
+    assert (got / "artifacts" / "logs" / "l").read_text() == "log\n"
+    assert (got / "named-outputs" / "model" / "copy").read_text() == "42"
+    assert (got / "artifacts" / "user_logs" / "std_log.txt").read_text() == done.stdout
+
+
+def test_a_downloaded_input_is_a_copy(shared, code):
+    (code / "d").mkdir()
+    (code / "d" / "f").write_text("kept")
+    script = 'echo changed > "$1/f"; cat "$1/f"'
+    done = shared("run", "-i", "d=d:download", "--", "bash", "-c", script, "x", "${{inputs.d}}")
+    assert done.stdout == "changed\n", done.stderr
+    assert (code / "d" / "f").read_text() == "kept"
+
+
+def test_the_code_travels_as_it_is_now_but_for_what_is_ignored(shared, code):
+    (code / "pkg").mkdir()
+    (code / "pkg" / "a b.py").write_text("print('code')")
+    (code / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (code / "run.sh").chmod(0o755)
+    (code / "big.bin").write_text("x")
+    (code / ".gitignore").write_text("*.bin\n")
+    (code / "link").symlink_to("run.sh")
+    done = shared("run", *sh("find . | sort; ./link; python 'pkg/a b.py'"))
+    assert done.returncode == 0, done.stderr
+    assert "big.bin" not in done.stdout
+    assert done.stdout.endswith("ran\ncode\n")
+    written = shared("run", *sh("echo new > pkg/new; pwd")).stdout.strip()
+    assert not (code / "pkg" / "new").exists()
+    assert written != str(code)
+
+
+def test_in_place_runs_where_it_is_and_still_collects(shared, code):
+    done = shared("run", "--in-place", "--name", "inplace", *sh("pwd; echo 1 > outputs/o"))
+    assert done.stdout.strip() == str(code)
+    assert (code / "outputs" / "o").read_text() == "1\n"
+    shared("job", "download", "inplace", "-p", "got")
+    assert (code / "got" / "artifacts" / "outputs" / "o").read_text() == "1\n"
+
+
+def test_what_ranks_leave_behind_ends_with_the_job(shared):
+    script = "(setsid sleep 4711 &); (setsid env -i sleep 4712 &); sleep 0.2; echo done"
+    assert shared("run", "--name", "litter", *sh(script)).stdout == "done\n"
+    listed = subprocess.run(["pgrep", "-f", "^sleep 471[12]"], capture_output=True, text=True)
+    assert listed.stdout == ""
+
+
+def test_detach_cancel_and_wait(shared):
+    made = json.loads(shared("run", "--detach", "--json", "-n", 2, "--", "sleep", "100").stdout)
+    name = made["name"]
+    until(lambda: json.loads(shared("job", "show", name, "--json").stdout)["status"] == "Running")
+    assert shared("job", "wait", name, "--timeout", "0.1").returncode == 124
+    assert shared("job", "cancel", name).returncode == 0
+    done = shared("job", "wait", name, "--json")
+    job = json.loads(done.stdout)
+    assert (done.returncode, job["status"], job["error"]["reason"]) == (1, "Canceled", "CANCELED")
+    assert shared("job", "cancel", name).returncode == 0, "twice is once"
+
+
+def test_the_time_limit_ends_it(shared):
+    done = shared("run", "--timeout", 0.5, "--json", "--", "sleep", "100")
+    assert json.loads(done.stdout)["error"]["reason"] == "TIME_LIMIT"
+    assert done.returncode == 1
+
+
+def test_ctrl_c_leaves_the_job_running(shared_home, shared, code):
+    argv = [
+        sys.executable,
+        "-c",
+        CLI,
+        "run",
+        "--name",
+        "goes-on",
+        "--",
+        "bash",
+        "-c",
+        "echo up; sleep 60",
+    ]
+    process = subprocess.Popen(
+        argv,
+        env=environment(shared_home),
+        cwd=code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "hint: allranks job stream goes-on" in told
+    assert json.loads(shared("job", "show", "goes-on", "--json").stdout)["status"] == "Running"
+    shared("job", "cancel", "goes-on")
+
+
+def test_ctrl_c_cancels_when_asked_to(shared_home, code):
+    argv = [sys.executable, "-c", CLI, "run", "--cancel-on-interrupt", *sh("echo up; sleep 60")]
+    process = subprocess.Popen(
+        argv,
+        env=environment(shared_home),
+        cwd=code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "Canceled" in told
+
+
+def test_a_dry_run_starts_nothing_and_tells_all(allranks, home, code):
+    done = allranks(
+        "run", "-n", 2, "--dry-run", "--json", "--env", "API_KEY=x", "--", "python", "t.py"
+    )
+    plan = json.loads(done.stdout)
+    assert [rank["node"] for rank in plan["ranks"]] == [0, 1]
+    assert plan["ranks"][1]["argv"] == ["/bin/bash", "-c", "python t.py"]
+    assert plan["ranks"][1]["environment"]["RANK"] == "1"
+    assert "node 0" in plan["ranks"][1]["environment"]["MASTER_ADDR"]
+    assert plan["ranks"][0]["environment"]["API_KEY"] == "********"
+    assert "x" not in plan["task"]["variables"].values()
+    assert not home.exists()
+    assert "rank 1  node 1" in allranks("run", "-n", 2, "--dry-run", "--", "true").stdout
+
+
+def test_bytes_that_are_no_text_come_through(shared):
+    done = shared("run", *sh(r"printf 'a\xff\xfeb\n\xc3'; printf '\xa9\n'"), text=False)
+    assert done.stdout == b"a\xff\xfeb\n\xc3\xa9\n"
+
+
+def test_a_line_without_an_end_gets_one(shared):
+    assert shared("run", "--", "printf", "no end").stdout == "no end\n"
+
+
+def test_json_alone_on_stdout(shared):
+    done = shared("run", "--json", "--", "echo", "hi")
+    assert json.loads(done.stdout)["status"] == "Completed"
+    assert "hi\n" in done.stderr
+
+
+def test_names_that_end_up_in_paths_are_held_to_safe_letters(shared):
+    for name in ("../x", "a b", "x;y", "$(id)", "", "ü", "x\ny", "-x"):
+        done = shared("run", f"--name={name}", "--", "true")
+        assert done.returncode == 2, name
+        assert "name" in done.stderr
+        assert "hint: " in done.stderr
+
+
+def test_a_name_is_used_once(shared):
+    assert shared("run", "--name", "once", "--", "true").returncode == 0
+    done = shared("run", "--name", "once", "--", "true")
+    assert done.returncode == 2
+    assert "already exists" in done.stderr
+
+
+def test_hostile_paths_and_values_are_data(shared, code):
+    folder = Path(code, "in put'; touch pwned $(touch pwned) `touch pwned`\nü")
+    folder.mkdir()
+    (folder / "f").write_text("safe")
+    done = shared(
+        *("run", "-i", f"d={folder}", "--", "bash", "-c", 'cat "$1/f"; ls', "x", "${{inputs.d}}")
+    )
+    assert (
+        done.stdout
+        == "safe" + "in put'; touch pwned $(touch pwned) `touch pwned`\nü\nlogs\noutputs\n"
+        or (done.stdout.startswith("safe") and "\npwned" not in done.stdout)
+    ), done.stderr
+    assert not os.path.exists(code / "pwned")

@@ -1,0 +1,592 @@
+"""Every interleaving of the real ``decide``, ``fold`` and ``order`` with a dishonest world.
+
+A state is a job record and a world: what the engine really did, what each agent really does, what
+each has said that the server has not heard. From every state every possible next thing is tried,
+good and bad; ``explore`` checks the promises of docs/design/state-machine.md in each of them.
+
+Time is abstract: a limit may run out at any moment, times in the record are kept only as far as
+their order decides (the first failure). Equal nodes are interchangeable: states are sorted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain, combinations
+from typing import Any, NamedTuple
+
+from allranks.events import Event, Kind
+from allranks.plan import fold as fold_module
+from allranks.plan import policy
+from allranks.plan.plan import Place, Rules
+from allranks.plan.policy import Clock, Job, Node, Step
+from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, NodeState, Reason
+
+FOREVER = 1e9
+PLACE = Place("10.0.0.1", "host", (7000,))
+TOLD = {"address": PLACE.address, "host": PLACE.host, "ports": PLACE.ports}
+RUNS = ("run", "serve")
+ALIVE = ("setup", "gate", "run", "serve", "drain", "exited")
+
+
+class Say(NamedTuple):
+    """An event an agent has put in its outbox; ``attempt`` counts back from the job's."""
+
+    kind: Kind
+    attempt: int
+    reason: Reason | None = None
+    at: int = 0
+
+
+class Agent(NamedTuple):
+    """What a node really does. ``off`` → setup → gate → run (→ serve) → drain → exited → bye, or
+    dead. ``order`` is what it fetched and has not looked at; ``lag`` how far its attempt is behind
+    the job's; ``cut``: it can reach nobody, nor be reached; ``ghost``: it was cut off when its gang
+    was ended, and lives on."""
+
+    phase: str = "off"
+    lag: int = 0
+    cut: bool = False
+    ghost: bool = False
+    order: tuple[str, Any] | None = None
+    outbox: tuple[Say, ...] = ()
+
+
+class World(NamedTuple):
+    """``gang`` of the current launch: none, queued, up, gone. ``late``: a submit that a dead
+    server left in flight. ``zombie``: processes of a launch that is over, not heard from yet."""
+
+    agents: tuple[Agent, ...]
+    gang: str = "none"
+    late: bool = False
+    zombie: bool = False
+
+
+State = tuple[Job, World]
+
+
+class Edge(NamedTuple):
+    """``fair``: needs no bad luck and nobody's help. ``server``: the server and engine alone."""
+
+    label: str
+    state: State
+    fair: bool = True
+    server: bool = False
+
+
+class Broken(AssertionError):
+    """A promise that does not hold, with the way that leads there."""
+
+
+@dataclass
+class Model:
+    """What is explored, and which faults the world has in store."""
+
+    nodes: int = 2
+    rules: Rules = Rules(nodes=2, max_attempts=2)
+    services: bool = False
+    cuts: bool = True
+    twice: bool = True
+    decide: Callable[[Job, Rules, Clock], Step | None] = policy.decide
+    fold: Callable[[Job, Event], Job] = fold_module.fold
+    order: Callable[[Job, int, int, int], dict[str, Any]] = policy.order
+    next_attempt: str = "any newer order"
+    _steps: dict[Job, list[tuple[str, Step, bool]]] = field(default_factory=dict)
+    _same: dict[Job, Job] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ one state
+
+    def start(self) -> State:
+        return self.tidy(policy.new(self.nodes), World((Agent(),) * self.nodes))
+
+    def tidy(self, job: Job, world: World) -> State:
+        """The one representative of all states that differ only in times, numbers and names."""
+        told = {n.at for n in job.nodes if n.reason or n.left or n.state is NodeState.LOST}
+        told |= {s.at for a in world.agents for s in a.outbox if s.at}
+        rank = {at: i + 1 for i, at in enumerate(sorted(told))}
+        pairs = []
+        for node, agent in zip(job.nodes, world.agents, strict=True):
+            node = node._replace(
+                at=rank[node.at] if node.at in rank and (node.reason or node.state is NodeState.LOST or node.left) else 0.0,
+                seq=min(node.seq, len(agent.outbox)),
+                message="",
+                code=None,
+            )
+            agent = agent._replace(
+                outbox=tuple(s._replace(at=rank[s.at]) if s.at else s for s in agent.outbox)
+            )
+            if agent.phase in ("dead", "bye"):
+                agent = Agent(agent.phase, outbox=agent.outbox)
+            pairs.append((node, agent))
+        pairs.sort(key=_by_name) if self.nodes > 1 else None
+        job = job._replace(
+            nodes=tuple(node for node, _ in pairs),
+            why="",
+            launch=1,
+            attempt=1,
+            submitted_at=None if job.submitted_at is None else 0.0,
+            started_at=None if job.started_at is None else 0.0,
+            up_at=None if job.up_at is None else 0.0,
+            closing_at=None if job.closing_at is None else 0.0,
+            stopped_at=None if job.stopped_at is None else 0.0,
+            not_before=0.0,
+        )
+        job = job._replace(nodes=tuple(n._replace(attempt=n.attempt and 1) for n in job.nodes))
+        job = self._same.setdefault(job, job)
+        return job, world._replace(agents=tuple(agent for _, agent in pairs))
+
+    # ------------------------------------------------------------ all that can happen next
+
+    def edges(self, state: State) -> Iterator[Edge]:
+        job, world = state
+        if job.status in TERMINAL:
+            yield from self._after_the_end(job, world)
+            return
+        yield from self._decided(job, world)
+        yield from self._engine(job, world)
+        if not job.canceled:
+            asked = self.fold(job, Event(Kind.CANCEL_ASKED, 0.0, job.launch, job.attempt))
+            yield Edge("user: cancel", self.tidy(asked, world), fair=False)
+        for index in range(self.nodes):
+            yield from self._agent(job, world, index)
+        if world.late:
+            yield from self._late(job, world)
+        if world.zombie:
+            told = self.order(job, 0, job.launch - 1, 1)["do"]
+            check(told == "leave", "an agent of an old launch is told to leave", state, told)
+            yield Edge("zombie: leaves", (job, world._replace(zombie=False)))
+
+    def clocks(self, job: Job, world: World) -> Iterator[tuple[str, Rules, Clock, bool]]:
+        """Every combination of limits that may have run out, and whether bad luck is needed."""
+        can = [f"silent {i}" for i in range(self.nodes) if job.nodes[i].state is not NodeState.ABSENT]
+        can.append("grace") if job.status is JobStatus.FINALIZING else can.append("hello")
+        can.append("again") if job.stopped_at is not None else None
+        can.append("timeout") if job.started_at is not None else None
+        for due in chain.from_iterable(combinations(can, n) for n in range(len(can) + 1)):
+            silent = frozenset(i for i in range(self.nodes) if f"silent {i}" in due)
+            clock = Clock(
+                now=policy.STOP_AGAIN if "again" in due else 0.0,
+                silent=silent,
+                hello=-FOREVER if "hello" in due else FOREVER,
+                grace=-FOREVER if "grace" in due else FOREVER,
+            )
+            rules = self.rules._replace(timeout=-1.0 if "timeout" in due else FOREVER)
+            fair = "timeout" not in due and all(_silent(world.agents[i]) for i in silent)
+            if "hello" in due:
+                absent = [i for i, n in enumerate(job.nodes) if n.state is NodeState.ABSENT]
+                fair = fair and any(_silent(world.agents[i]) for i in absent)
+            yield " ".join(due), rules, clock, fair
+
+    def _decided(self, job: Job, world: World) -> Iterator[Edge]:
+        done = set()
+        for due, rules, clock, fair in self.clocks(job, world):
+            step = self.decide(job, rules, clock)
+            if step is None:
+                continue
+            same = (step.event, step.effect, step.node, tuple(step.data.items()), fair)
+            if same in done:
+                continue
+            done.add(same)
+            label = f"decide: {step.event} {dict(step.data)} [{due}]"
+            for how, after in self._take(job, world, step):
+                # A lease that runs out is no help to a server whose agents are all gone.
+                server = fair and how != "crash"
+                yield Edge(f"{label} {how}", after, fair and how != "crash", server)
+
+    def _take(self, job: Job, world: World, step: Step) -> Iterator[tuple[str, State]]:
+        """The effect, then the record; or only the effect, when the server dies in between or the
+        record has changed meanwhile."""
+        if step.effect == "submit":
+            check(not job.canceled, "nothing is submitted after a cancel", (job, world))
+            if world.gang == "none" and not world.late:
+                message = {"message": "too many nodes"}
+                yield "refused", self._write(job, world, Event(Kind.REFUSED, 0.0, data=message))
+                yield "crash, in flight", self.tidy(job, world._replace(late=True))
+            took = world._replace(gang="queued" if world.gang == "none" else world.gang)
+            yield "crash", self.tidy(job, took)
+            yield "done", self._write(job, took, Event(step.event, 0.0))
+        elif step.effect == "stop":
+            stopped = self._gone(world)
+            yield "crash", self.tidy(job, stopped)
+            yield "slow", self._write(job, world, Event(step.event, 0.0))
+            yield "done", self._write(job, stopped, Event(step.event, 0.0))
+        else:
+            data = dict(step.data)
+            if step.event is Kind.FINISHED:
+                data = {"status": self._finished(job, world)}
+            self._allowed(job, world, step)
+            event = Event(step.event, self._now(job, world), node=step.node, data=data)
+            yield "done", self._write(job, world, event)
+
+    def _write(self, job: Job, world: World, event: Event) -> State:
+        after = self.fold(job, event._replace(launch=job.launch, attempt=job.attempt))
+        if after.attempt > job.attempt:
+            check(not job.canceled, "no attempt after a cancel", (job, world))
+            self._counted(job, after, world)
+        if after.launch > job.launch:
+            ghosts = any(a.ghost and a.phase in ALIVE for a in world.agents)
+            world = World(
+                (Agent(),) * self.nodes, late=False, zombie=world.zombie or ghosts or world.late
+            )
+        elif after.attempt > job.attempt:
+            agents = tuple(
+                a._replace(
+                    lag=a.lag + 1, outbox=tuple(s._replace(attempt=s.attempt + 1) for s in a.outbox)
+                )
+                for a in world.agents
+            )
+            world = world._replace(agents=agents)
+        return self.tidy(after, world)
+
+    def _engine(self, job: Job, world: World) -> Iterator[Edge]:
+        agents = world.agents
+        if world.gang == "queued":
+            yield Edge("engine: starts", self.tidy(job, world._replace(gang="up")))
+            yield Edge("engine: drops", self.tidy(job, world._replace(gang="gone")), fair=False)
+        if world.gang == "up":
+            over = all(a.phase in ("dead", "bye") for a in agents)
+            yield Edge("engine: takes away", self.tidy(job, self._gone(world)), over, over)
+        if job.status is JobStatus.NOT_STARTED or job.gang is GangState.GONE:
+            return
+        # The poll. No answer is no event. A gang that is not there yet may be taken for gone.
+        state = {"queued": GangState.QUEUED, "up": GangState.UP}.get(world.gang, GangState.GONE)
+        if state is not job.gang:
+            seen = Event(Kind.SEEN, 0.0, job.launch, job.attempt, data={"state": state, "why": ""})
+            yield Edge(f"seen: {state}", self.tidy(self.fold(job, seen), world), server=True)
+        if state is GangState.UP:
+            for i, agent in enumerate(agents):
+                node = job.nodes[i]
+                if agent.phase == "dead" and not node.left and node.state is not NodeState.LOST:
+                    event = Event(Kind.LOST, self._now(job, world), node=i, data={"why": "dead"})
+                    yield Edge(f"seen: {i} dead", self._write(job, world, event), server=True)
+                    yield from self._salvaged(job, world, i)
+        if state is GangState.GONE:
+            for i in range(self.nodes):
+                yield from self._salvaged(job, world, i)
+
+    def _salvaged(self, job: Job, world: World, i: int) -> Iterator[Edge]:
+        """What a dead agent had not sent is found on a shared disk."""
+        if world.agents[i].outbox and world.agents[i].phase in ("dead", "bye"):
+            after = self._heard(job, i, world.agents[i])
+            told = self.tidy(after, self._put(world, i, outbox=()))
+            yield Edge(f"salvage {i}", told, fair=False)
+
+    def _late(self, job: Job, world: World) -> Iterator[Edge]:
+        landed = world._replace(late=False)
+        if world.gang == "none" and job.gang is not GangState.GONE:
+            yield Edge("late submit lands", self.tidy(job, landed._replace(gang="queued")))
+        else:
+            yield Edge("late submit lands: zombie", (job, landed._replace(zombie=True)))
+        yield Edge("late submit never lands", self.tidy(job, landed))
+
+    # ------------------------------------------------------------ agents, as agent/main.py is
+
+    def _agent(self, job: Job, world: World, i: int) -> Iterator[Edge]:
+        agent = world.agents[i]
+        phase = agent.phase
+        if phase == "off":
+            if world.gang == "up":
+                yield from self._hello(job, world, i)
+            return
+        name = f"agent {i}:"
+        if phase in ALIVE:
+            dead = self._put(world, i, phase="dead", cut=False, order=None, lag=0)
+            yield Edge(f"{name} dies", self.tidy(job, dead), fair=False)
+            if self.cuts and not agent.cut:
+                yield Edge(f"{name} cut off", self.tidy(job, self._put(world, i, cut=True)), False)
+        if agent.cut:
+            yield Edge(f"{name} heals", self.tidy(job, self._put(world, i, cut=False)))
+            if phase in ("gate", "exited", "drain"):
+                bye = self._say(job, world, i, "bye", Say(Kind.BYE, agent.lag))
+                left = self._put(bye, i, phase="dead", cut=False, order=None, lag=0)
+                yield Edge(f"{name} out of patience", self.tidy(job, left), fair=False)
+        elif agent.outbox:
+            heard = self._heard(job, i, agent)
+            yield Edge(f"{name} is heard", self.tidy(heard, self._put(world, i, outbox=())))
+            if self.twice and heard is not job:
+                again = self._heard(heard, i, agent)
+                check(again == heard, "said twice is said once", (job, world), again)
+                yield Edge(f"{name} is heard, unacknowledged", self.tidy(heard, world), fair=False)
+        yield from self._acts(job, world, i)
+        if not agent.cut and phase in ("gate", "run", "serve", "exited"):
+            told = self._asks(job, i, agent)
+            if told != agent.order and told[0] != "wait":
+                yield Edge(f"{name} fetches {told}", (job, self._put(world, i, order=told)))
+
+    def _asks(self, job: Job, i: int, agent: Agent) -> tuple[str, Any]:
+        told = self.order(job, i, job.launch, job.attempt - agent.lag)
+        return told["do"], told.get("why", None)
+
+    def _hello(self, job: Job, world: World, i: int) -> Iterator[Edge]:
+        if job.nodes[i].state is NodeState.LOST:
+            yield Edge(f"agent {i}: refused", self.tidy(job, self._put(world, i, phase="dead")))
+            return
+        agent = Agent("setup", outbox=(Say(Kind.HELLO, 0),))
+        yield Edge(f"agent {i}: hello", self.tidy(job, self._put(world, i, **agent._asdict())))
+        dead = self._put(world, i, phase="dead")
+        yield Edge(f"agent {i}: never comes up", self.tidy(job, dead), fair=False)
+
+    def _acts(self, job: Job, world: World, i: int) -> Iterator[Edge]:
+        agent, name = world.agents[i], f"agent {i}:"
+        phase, order = agent.phase, agent.order
+        lag, now = agent.lag, self._now(job, world)
+
+        def ended(reason: Reason, label: str, fair: bool = True) -> Edge:
+            say = Say(Kind.ENDED, lag, reason, now)
+            return Edge(f"{name} {label}", self.tidy(job, self._say(job, world, i, "drain", say)), fair)
+
+        def goes(to: str, kind: Kind, label: str) -> Edge:
+            said = self._say(job, world, i, to, Say(kind, lag))
+            return Edge(f"{name} {label}", self.tidy(job, said))
+
+        if phase == "setup":
+            yield goes("gate", Kind.READY, "is ready")
+            yield ended(Reason.SETUP_FAILED, "cannot prepare", fair=False)
+        if phase in ("gate", *RUNS):
+            yield ended(Reason.PREEMPTED, "is preempted", fair=False)
+            if order and order[0] == "stop":
+                yield ended(Reason(order[1]), f"stops, {order[1]}")
+            if order and order[0] == "leave":
+                yield goes("bye", Kind.BYE, "leaves")
+        if phase == "gate" and order and order[0] == "go":
+            yield goes("run", Kind.STARTED, "goes")
+        if phase == "run":
+            yield ended(Reason.RANK_EXITED, "fails", fair=False)
+            if self.services:
+                yield goes("serve", Kind.WORKED, "worked")
+            else:
+                yield ended(Reason.DONE, "is done")
+        if phase == "serve":
+            yield ended(Reason.RANK_EXITED, "fails to serve", fair=False)
+        if phase == "drain" and not agent.outbox and not agent.cut:
+            yield goes("exited", Kind.DRAINED, "drained")
+        if phase == "exited" and order and order[0] == "leave":
+            yield goes("bye", Kind.BYE, "leaves")
+        if phase == "exited" and order and order[0] == "prepare":
+            again = self._put(world, i, phase="setup", order=None, lag=0)
+            yield Edge(f"{name} prepares again", self.tidy(job, again))
+
+    def _say(self, job: Job, world: World, i: int, phase: str, say: Say) -> World:
+        # An order that was fetched is overtaken by what the agent does, but never `go` by silence.
+        outbox = (*world.agents[i].outbox, say)
+        return self._put(world, i, phase=phase, order=None, outbox=outbox)
+
+    def _heard(self, job: Job, i: int, agent: Agent) -> Job:
+        for number, say in enumerate(agent.outbox, 1):
+            data: dict[str, Any] = dict(TOLD) if say.kind is Kind.READY else {}
+            if say.kind is Kind.ENDED:
+                data = {"reason": say.reason, "failed_at": say.at}
+            job = self.fold(
+                job,
+                Event(
+                    say.kind, say.at or self._now(job, None), job.launch, job.attempt - say.attempt,
+                    i, seq=number, data=data,
+                ),
+            )
+        return job
+
+    def _put(self, world: World, i: int, **changes: Any) -> World:
+        agents = world.agents
+        changed = agents[i]._replace(**changes)
+        return world._replace(agents=(*agents[:i], changed, *agents[i + 1 :]))
+
+    def _gone(self, world: World) -> World:
+        """Every process is dead but those the engine cannot reach either."""
+        agents = tuple(
+            a._replace(ghost=a.ghost or a.phase in ALIVE)
+            if a.cut or a.ghost or a.phase in ("dead", "bye")
+            else a._replace(phase="dead", order=None, lag=0)
+            for a in world.agents
+        )
+        return world._replace(gang="none" if world.gang == "none" else "gone", agents=agents)
+
+    def _now(self, job: Job, world: World | None) -> int:
+        told = [int(n.at) for n in job.nodes]
+        told += [s.at for a in (world.agents if world else ()) for s in a.outbox]
+        return max(told) + 1
+
+    # ------------------------------------------------------------ promises
+
+    def _allowed(self, job: Job, world: World, step: Step) -> None:
+        state = (job, world)
+        if step.event is Kind.GO:
+            ready = all(
+                n.state is NodeState.READY and n.attempt == job.attempt and not n.left
+                for n in job.nodes
+            )
+            check(ready, "GO only to a full gang, all ready in this attempt", state)
+            check(not job.canceled, "no GO after a cancel", state)
+        if step.event in (Kind.FINISHED, Kind.RELAUNCHED):
+            left = all(n.left for n in job.nodes)
+            check(left or world.gang in ("none", "gone"), "the end waits for GONE or BYE", state)
+            for agent in world.agents:
+                alive = agent.phase in ALIVE and not (agent.cut or agent.ghost)
+                check(not alive, "nothing of a launch outlives it", state)
+        if step.event is Kind.REGROUPED:
+            here = all(n.state is NodeState.EXITED and not n.left for n in job.nodes)
+            check(here and job.gang is not GangState.GONE, "a regroup needs all its nodes", state)
+            runs = any(a.phase in RUNS for a in world.agents)
+            check(not runs, "a regroup waits for the ranks", state)
+
+    def _counted(self, job: Job, after: Job, world: World) -> None:
+        state = (job, world)
+        failed = [n.reason for n in job.nodes if n.reason and VERDICTS[n.reason].blame is Blame.USER]
+        check(after.failures < self.rules.max_attempts, "max_attempts holds", state)
+        check(after.losses <= policy.LOSS_LIMIT, "losses have a limit", state)
+        eaten = after.failures - job.failures
+        check(eaten + after.losses - job.losses == 1, "an attempt is counted once", state)
+        check(not eaten or bool(failed), "a loss does not eat the user's attempts", state)
+
+    def _finished(self, job: Job, world: World) -> JobStatus:
+        state, cause = (job, world), policy.outcome(job)
+        status = VERDICTS[cause.reason].outcome
+        if status is JobStatus.COMPLETED:
+            worked = all(n.worked or n.reason is Reason.DONE for n in job.nodes)
+            check(worked, "Completed only when every worker is done", state)
+        if status is JobStatus.FAILED and cause.reason is not Reason.TIME_LIMIT:
+            check(cause.reason is not Reason.PEER_FAILED, "the cause is never PEER_FAILED", state)
+            first = earliest(job)
+            if first is not None:
+                check(cause.reason is first, f"the cause is the earliest, {first}", state, cause)
+            again = VERDICTS[cause.reason].retry == "user"
+            used = job.failures + 1 >= self.rules.max_attempts
+            check(not again or used, "no attempt of the user's is withheld", state)
+        return status
+
+    def inspect(self, state: State) -> None:
+        """What must hold in every state."""
+        job, world = state
+        runs = {a.lag for a in world.agents if a.phase in RUNS and not (a.cut or a.ghost)}
+        check(len(runs) <= 1, "ranks of two attempts never run at once", state)
+        live = job.status not in TERMINAL | {JobStatus.FINALIZING, JobStatus.NOT_STARTED}
+        if live and all(n.worked or n.reason is Reason.DONE for n in job.nodes):
+            step = self.decide(job, self.rules, Clock(now=0.0, hello=FOREVER, grace=FOREVER))
+            done = step is not None and step.data.get("reason") is Reason.DONE
+            check(done, "all nodes done is Completed, whatever else is told", state, step)
+
+    def _after_the_end(self, job: Job, world: World) -> Iterator[Edge]:
+        state = (job, world)
+        kinds = [Event(Kind.CANCEL_ASKED, 0.0), Event(Kind.SEEN, 0.0, data={"state": "up"})]
+        for event in (*kinds, Event(Kind.LOST, 0.0, node=0), Event(Kind.CLOSING, 0.0)):
+            check(self.fold(job, event) is job, "terminal is never left", state, event)
+        for i, agent in enumerate(world.agents):
+            check(self._heard(job, i, agent) is job, "terminal is never left", state)
+            told = self.order(job, i, job.launch, job.attempt - agent.lag)
+            check(told["do"] == "leave", "who comes after the end is told to leave", state, told)
+        check(self.decide(job, self.rules, Clock(now=FOREVER)) is None, "the end is the end", state)
+        yield from ()
+
+
+def earliest(job: Job) -> Reason | None:
+    """The first thing that went wrong, worked out in another way than ``failure`` does."""
+    found = []
+    for node in job.nodes:
+        if node.reason not in (None, Reason.DONE, Reason.PEER_FAILED):
+            found.append((node.at, node.reason))
+        elif node.state is NodeState.LOST and node.reason is None:
+            found.append((node.at, Reason.NODE_LOST))
+        elif node.left and node.reason is None:
+            found.append((node.at, Reason.NODE_LOST))
+    assert len({at for at, _ in found}) == len(found), found
+    return min(found)[1] if found else None
+
+
+@cache
+def _name(value: Node | Agent) -> str:
+    return repr(value)
+
+
+def _by_name(pair: tuple[Node, Agent]) -> tuple[str, str]:
+    return _name(pair[0]), _name(pair[1])
+
+
+def _silent(agent: Agent) -> bool:
+    return agent.cut or agent.phase in ("dead", "bye")
+
+
+def check(holds: bool, promise: str, state: State, *more: Any) -> None:
+    if not holds:
+        raise Broken(promise, *more, state)
+
+
+# ---------------------------------------------------------------- the search
+
+
+class Found(NamedTuple):
+    states: int
+    edges: int
+    endings: int
+
+
+def explore(model: Model, most: int = 2_000_000) -> Found:
+    """Visit every state; raises Broken with the shortest way to the first broken promise."""
+    start = model.start()
+    number = {start: 0}
+    states = [start]
+    came: list[tuple[int, str]] = [(0, "start")]
+    back_fair: list[list[int]] = [[]]
+    back_server: list[list[int]] = [[]]
+    edges = 0
+    queue = deque([0])
+    while queue:
+        here = queue.popleft()
+        state = states[here]
+        try:
+            model.inspect(state)
+            for edge in model.edges(state):
+                edges += 1
+                there = number.get(edge.state)
+                if there is None:
+                    there = number[edge.state] = len(states)
+                    assert there < most, "the state space is larger than it should be"
+                    states.append(edge.state)
+                    came.append((here, edge.label))
+                    back_fair.append([])
+                    back_server.append([])
+                    queue.append(there)
+                if edge.fair:
+                    back_fair[there].append(here)
+                if edge.server:
+                    back_server[there].append(here)
+        except Broken as broken:
+            raise Broken(*broken.args, "\n".join(_way(came, here))) from None
+    ends = [i for i, (job, _) in enumerate(states) if job.status in TERMINAL]
+    _all_reach(states, came, ends, back_fair, lambda job, world: True, "no state is stuck")
+    _all_reach(states, came, ends, back_server, _is_over, "with all dead the server ends it alone")
+    return Found(len(states), edges, len(ends))
+
+
+def _is_over(job: Job, world: World) -> bool:
+    dead = all(a.phase in ("dead", "bye") or (a.phase == "off") for a in world.agents)
+    submitted = job.status is not JobStatus.NOT_STARTED
+    return dead and world.gang in ("none", "gone") and not world.late and submitted
+
+
+def _all_reach(
+    states: list[State],
+    came: list[tuple[int, str]],
+    ends: list[int],
+    back: list[list[int]],
+    which: Callable[[Job, World], bool],
+    promise: str,
+) -> None:
+    good = set(ends)
+    queue = deque(ends)
+    while queue:
+        for before in back[queue.popleft()]:
+            if before not in good:
+                good.add(before)
+                queue.append(before)
+    for i, (job, world) in enumerate(states):
+        if which(job, world) and i not in good:
+            raise Broken(promise, (job, world), "\n".join(_way(came, i)))
+
+
+def _way(came: list[tuple[int, str]], to: int) -> list[str]:
+    steps = []
+    while to:
+        to, label = came[to]
+        steps.append(label)
+    return steps[::-1]

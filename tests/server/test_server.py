@@ -1,0 +1,210 @@
+"""The home's server: found or started, never twice, and what is said when it cannot be had."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import psutil
+import pytest
+
+from allranks.agent import ports
+from tests.support import processes_of, until
+
+
+def told(home: Path) -> dict:
+    return json.loads((home / "server.json").read_text())
+
+
+def kill(home: Path) -> None:
+    process = psutil.Process(told(home)["pid"])
+    process.kill()
+    process.wait(10)
+
+
+def test_the_first_command_starts_it_and_later_ones_find_it(allranks, home):
+    assert allranks("server", "status").returncode == 1
+    assert allranks("run", "--", "true").returncode == 0
+    status = json.loads(allranks("server", "status", "--json").stdout)
+    assert (status["home"], status["url"]) == (str(home), told(home)["url"])
+    assert status["pid"] == told(home)["pid"]
+    assert allranks("job", "list").returncode == 0
+    assert told(home)["pid"] == status["pid"]
+    assert stat.S_IMODE((home / "token").stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_many_commands_at_once_start_one_server(allranks, home):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: allranks("job", "list", "--json"), range(4)))
+    assert [each.returncode for each in done] == [0] * 4, [each.stderr for each in done]
+    servers = [p for p in processes_of(home) if "allranks.server" in " ".join(p.cmdline())]
+    assert len(servers) == 1
+
+
+def test_a_killed_server_is_replaced_on_the_same_port(allranks, home):
+    allranks("server", "start")
+    before = told(home)
+    kill(home)
+    assert allranks("server", "status").returncode == 1
+    assert allranks("job", "list").returncode == 0
+    assert told(home)["port"] == before["port"]
+    assert told(home)["pid"] != before["pid"]
+
+
+def test_a_job_does_not_notice_that_the_server_was_killed(allranks, home):
+    script = "for i in $(seq 200); do echo $RANK $i; sleep 0.01; done"
+    name = allranks("run", "--detach", "-n", 2, "--", "bash", "-c", script).stdout.strip()
+    until(lambda: allranks("job", "logs", name).stdout)
+    kill(home)
+    done = allranks("job", "stream", name)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        mine = [line for line in done.stdout.splitlines() if line.startswith(f"{rank} ")]
+        assert mine == [f"{rank} {i}" for i in range(1, 201)]
+        assert allranks("job", "logs", name, "--rank", rank).stdout.splitlines() == mine
+    assert json.loads(allranks("job", "show", name, "--json").stdout)["attempts"] == 1
+
+
+def test_a_viewer_outlives_the_server_it_watches(allranks, home):
+    """`run` itself starts the server again, and prints each line once."""
+    script = "for i in $(seq 300); do echo $i; sleep 0.01; done; kill -9 $1"
+    allranks("server", "start")
+    done = allranks("run", "--", "bash", "-c", script, "x", told(home)["pid"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(i) for i in range(1, 301)]
+
+
+def test_agents_without_a_server_finish_and_leave_their_word_on_disk(allranks, home):
+    clock = {"ALLRANKS_PATIENCE": "1.5"}
+    script = "sleep 0.7; echo the end of $RANK"
+    words = ("run", "--detach", "-n", 2, "--", "bash", "-c", script)
+    name = allranks(*words, env=clock).stdout.strip()
+    until(lambda: "started" in allranks("job", "events", name).stdout)
+    kill(home)
+    until(lambda: not processes_of(home))
+    assert (home / "nodes" / f"{name}.1" / "0" / "outbox.jsonl").exists()
+    done = allranks("job", "wait", name)
+    assert done.returncode == 0, done.stderr
+    logs = [allranks("job", "logs", name, "--rank", rank).stdout for rank in (0, 1)]
+    assert logs == ["the end of 0\n", "the end of 1\n"]
+    assert not list((home / "nodes").iterdir()), "nothing stays on the disk"
+
+
+def test_agents_that_wait_for_the_gate_leave_too_when_nobody_opens_it(allranks, home):
+    clock = {"ALLRANKS_PATIENCE": "1"}
+    allranks("run", "--detach", "--", "true", env=clock)
+    kill(home)
+    until(lambda: not processes_of(home))
+
+
+def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
+    name = allranks("run", "--detach", "-n", 2, "--", "sleep", "300").stdout.strip()
+    until(lambda: "started" in allranks("job", "events", name).stdout)
+    done = allranks("server", "stop")
+    assert "ended the server and 1 job" in done.stderr
+    assert processes_of(home) == []
+    assert json.loads(allranks("job", "show", name, "--json").stdout)["status"] == "Canceled"
+    assert allranks("server", "stop").returncode == 0
+
+
+def test_stop_of_a_server_that_hangs(allranks, home):
+    allranks("server", "start")
+    os.kill(told(home)["pid"], signal.SIGSTOP)
+    found = psutil.Process(told(home)["pid"])
+    assert allranks("server", "stop").returncode == 0
+    until(lambda: not found.is_running() or found.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_the_port_is_in_use(allranks, home):
+    allranks("server", "start")
+    allranks("server", "stop")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", told(home)["port"]))
+        other.listen()
+        done = allranks("job", "list")
+        assert done.returncode == 2
+        assert f"port {told(home)['port']}" in done.stderr
+        assert "hint: " in done.stderr
+        held = ports.hold(1)
+        (free,) = ports.numbers(held)
+        ports.release(held)
+        assert allranks("server", "start", "--port", free).returncode == 0
+    assert told(home)["port"] == free
+
+
+def test_a_home_that_cannot_be_used(allranks, home):
+    home.parent.mkdir(exist_ok=True)
+    home.write_text("a file")
+    for words in (["job", "list"], ["run", "--", "true"], ["server", "start"]):
+        done = allranks(*words)
+        assert done.returncode == 2
+        assert "the home cannot be used" in done.stderr
+        assert str(home) in done.stderr
+        assert "hint: set ALLRANKS_HOME" in done.stderr
+    home.unlink()
+
+
+def test_a_server_of_another_version(allranks, home):
+    allranks("server", "start")
+    found = told(home)
+    (home / "server.json").write_text(json.dumps({**found, "version": "0.0.9"}))
+    done = allranks("job", "list")
+    assert done.returncode == 2
+    assert "0.0.9" in done.stderr
+    assert "hint: `allranks server stop`" in done.stderr
+    assert allranks("server", "stop").returncode == 0
+    assert allranks("job", "list").returncode == 0
+
+
+def test_a_token_that_does_not_match(allranks, home):
+    allranks("server", "start")
+    done = allranks("job", "list", env={"ALLRANKS_TOKEN": "wrong"})
+    assert done.returncode == 2
+    assert "the token does not match" in done.stderr
+    assert "hint: set ALLRANKS_TOKEN" in done.stderr
+
+
+def test_no_server_at_the_named_address(allranks):
+    done = allranks("job", "list", env={"ALLRANKS_SERVER": "http://127.0.0.1:1"})
+    assert done.returncode == 2
+    assert "no server answers at http://127.0.0.1:1" in done.stderr
+    done = allranks("job", "list", env={"ALLRANKS_SERVER": "nonsense"})
+    assert "'nonsense' is not the URL of a server" in done.stderr
+
+
+def test_a_named_server_is_used(allranks, home, tmp_path):
+    allranks("server", "start")
+    token = (home / "token").read_text().strip()
+    env = {"ALLRANKS_SERVER": told(home)["url"], "ALLRANKS_TOKEN": token}
+    env["ALLRANKS_HOME"] = str(tmp_path / "elsewhere")
+    assert allranks("job", "list", env=env).returncode == 0
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_damaged_database(allranks, home):
+    home.mkdir(parents=True)
+    (home / "allranks.db").write_text("this is no database at all, and long enough to be looked at")
+    done = allranks("job", "list")
+    assert done.returncode == 2
+    assert "the database cannot be used" in done.stderr
+    assert "allranks.db" in done.stderr
+
+
+def test_two_homes_never_meet(allranks, home, tmp_path):
+    assert allranks("run", "--name", "here", "--", "true").returncode == 0
+    other = {"ALLRANKS_HOME": str(tmp_path / "other")}
+    try:
+        assert allranks("job", "show", "here", env=other).returncode == 2
+    finally:
+        allranks("server", "stop", env=other)
+
+
+@pytest.mark.parametrize("clock", ["ALLRANKS_LEASE", "ALLRANKS_GRACE"])
+def test_a_clock_that_is_no_number(allranks, clock):
+    done = allranks("server", "start", env={clock: "soon"})
+    assert done.returncode == 2
+    assert clock in done.stderr

@@ -1,0 +1,67 @@
+"""What several tests need: the real command line, whose processes are whose, waiting for a fact."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+CLI = "import sys; from allranks.cli.main import main; sys.exit(main())"
+
+Allranks = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Every other process that names ``home`` in its environment or on its command line."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), *process.environ().values()]
+        except psutil.Error:  # gone meanwhile, or not ours to read
+            continue
+        if process.pid != os.getpid() and any(str(home) in word for word in words):
+            found.append(process)
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a user with that home, and nothing else of ours."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ALLRANKS_")}
+    # The environment `current` of the tests' jobs is the one that runs the tests.
+    return {**clean, "ALLRANKS_HOME": str(home), "VIRTUAL_ENV": sys.prefix}
+
+
+def command_line(home: Path, folder: Path) -> Allranks:
+    """Run the command line as a user does; ``env`` adds variables, other keywords go to ``run``."""
+
+    def run(*words: object, **options: Any) -> "subprocess.CompletedProcess[str]":
+        given = {"stdin": subprocess.DEVNULL} if "input" not in options else {}
+        given |= {"capture_output": True, "text": True, "timeout": 60, "cwd": folder}
+        env = environment(home) | options.pop("env", {})
+        argv = [sys.executable, "-c", CLI, *map(str, words)]
+        return subprocess.run(argv, env=env, **{**given, **options})
+
+    return run
+
+
+def leave_nothing(home: Path) -> None:
+    """Stop the home's server and hold that no process of it is left."""
+    if (home / "server.json").exists():
+        command_line(home, home)("server", "stop")
+    _, left = psutil.wait_procs(processes_of(home), timeout=5)
+    told = [str(process) for process in left]
+    for process in left:
+        process.kill()
+    assert not told, "processes of the home are still running after the test"
+
+
+def until(fact: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return as soon as ``fact`` is true; fail when it does not come."""
+    end = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < end, f"waited {seconds} s in vain"
+        time.sleep(0.02)
