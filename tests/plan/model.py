@@ -109,7 +109,9 @@ class Model:
         pairs = []
         for node, agent in zip(job.nodes, world.agents, strict=True):
             node = node._replace(
-                at=rank[node.at] if node.at in rank and (node.reason or node.state is NodeState.LOST or node.left) else 0.0,
+                at=rank[node.at]
+                if node.at in rank and (node.reason or node.state is NodeState.LOST or node.left)
+                else 0.0,
                 seq=min(node.seq, len(agent.outbox)),
                 message="",
                 code=None,
@@ -160,7 +162,9 @@ class Model:
 
     def clocks(self, job: Job, world: World) -> Iterator[tuple[str, Rules, Clock, bool]]:
         """Every combination of limits that may have run out, and whether bad luck is needed."""
-        can = [f"silent {i}" for i in range(self.nodes) if job.nodes[i].state is not NodeState.ABSENT]
+        can = [
+            f"silent {i}" for i in range(self.nodes) if job.nodes[i].state is not NodeState.ABSENT
+        ]
         can.append("grace") if job.status is JobStatus.FINALIZING else can.append("hello")
         can.append("again") if job.stopped_at is not None else None
         can.append("timeout") if job.started_at is not None else None
@@ -335,7 +339,9 @@ class Model:
 
         def ended(reason: Reason, label: str, fair: bool = True) -> Edge:
             say = Say(Kind.ENDED, lag, reason, now)
-            return Edge(f"{name} {label}", self.tidy(job, self._say(job, world, i, "drain", say)), fair)
+            return Edge(
+                f"{name} {label}", self.tidy(job, self._say(job, world, i, "drain", say)), fair
+            )
 
         def goes(to: str, kind: Kind, label: str) -> Edge:
             said = self._say(job, world, i, to, Say(kind, lag))
@@ -381,8 +387,13 @@ class Model:
             job = self.fold(
                 job,
                 Event(
-                    say.kind, say.at or self._now(job, None), job.launch, job.attempt - say.attempt,
-                    i, seq=number, data=data,
+                    say.kind,
+                    say.at or self._now(job, None),
+                    job.launch,
+                    job.attempt - say.attempt,
+                    i,
+                    seq=number,
+                    data=data,
                 ),
             )
         return job
@@ -432,7 +443,9 @@ class Model:
 
     def _counted(self, job: Job, after: Job, world: World) -> None:
         state = (job, world)
-        failed = [n.reason for n in job.nodes if n.reason and VERDICTS[n.reason].blame is Blame.USER]
+        failed = [
+            n.reason for n in job.nodes if n.reason and VERDICTS[n.reason].blame is Blame.USER
+        ]
         check(after.failures < self.rules.max_attempts, "max_attempts holds", state)
         check(after.losses <= policy.LOSS_LIMIT, "losses have a limit", state)
         eaten = after.failures - job.failures
@@ -450,7 +463,7 @@ class Model:
             first = earliest(job)
             if first is not None:
                 check(cause.reason is first, f"the cause is the earliest, {first}", state, cause)
-            again = VERDICTS[cause.reason].retry == "user"
+            again = job.then is not None and VERDICTS[job.then.reason].retry == "user"
             used = job.failures + 1 >= self.rules.max_attempts
             check(not again or used, "no attempt of the user's is withheld", state)
         return status

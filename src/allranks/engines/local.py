@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,10 @@ from allranks.states import GangState
 
 # Node 0 is 127.0.0.2: nothing that wrongly falls back to localhost meets a node by accident.
 FIRST_ADDRESS = 2
+
+# The agents that are children of this process, by gang: kept to be reaped. Not the engine's own,
+# because an engine may be dropped while they run: they outlive it on purpose.
+_CHILDREN: dict[str, list[subprocess.Popen[bytes]]] = defaultdict(list)
 
 
 class Capacity(NamedTuple):
@@ -72,14 +77,13 @@ class _Gang:
     def __init__(self, gang: Gang, folder: Path, arrived: float, gpus: list[int] | None) -> None:
         self.gang, self.folder, self.arrived = gang, folder, arrived
         self.gpus = gpus
-        self.children: list[subprocess.Popen[bytes]] = []
 
     @property
     def started(self) -> bool:
         return self.gpus is not None
 
     def dead_nodes(self) -> list[int]:
-        for child in self.children:
+        for child in _CHILDREN[self.gang.key]:
             child.poll()
         return [n for n in range(self.gang.nodes) if not _held(self.folder / f"node-{n}.lock")]
 
@@ -141,11 +145,10 @@ class LocalEngine:
         return {handle.key: self._seen(handle.key) for handle in handles}
 
     def stop(self, handle: Handle) -> None:
-        gang = self._gangs.pop(handle.key, None)
+        self._gangs.pop(handle.key, None)
         sweep(handle.key)
-        if gang is not None:
-            for child in gang.children:
-                child.wait()
+        for child in _CHILDREN.pop(handle.key, ()):
+            child.wait()
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
 
     def _seen(self, key: str) -> Seen:
@@ -243,7 +246,7 @@ class LocalEngine:
         finally:
             os.close(lock)
             os.close(log)
-        gang.children.append(child)
+        _CHILDREN[gang.gang.key].append(child)
 
     def _remember(self, folder: Path) -> None:
         try:

@@ -1,0 +1,181 @@
+"""The local engine's own: what it counts, whom it lets wait, what it finds after a crash."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from allranks.engines.base import MARKER, Handle
+from allranks.engines.local import Capacity, LocalEngine
+from allranks.engines.sweep import marked, sweep
+from allranks.errors import EngineError, Refused
+from allranks.plan.plan import Gang
+from allranks.states import GangState
+from tests.support import until
+
+MACHINE = Capacity(nodes=4, gpus=2, cpus=2.0, memory=1 << 30)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
+    made = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
+    yield made
+    for folder in (tmp_path / "engine").glob("*"):
+        made.stop(Handle(folder.name))
+
+
+def gang(name: str, script: str = "import time; time.sleep(60)", nodes: int = 1, **needs) -> Gang:
+    key = f"{os.getpid()}-{name}.1"
+    return Gang(key, nodes, (sys.executable, "-c", script), {MARKER: key}, **needs)
+
+
+def environ(pid: int) -> str:
+    return Path(f"/proc/{pid}/environ").read_text()
+
+
+def seen(engine: LocalEngine, one: Gang):
+    return engine.poll([Handle(one.key)])[one.key]
+
+
+@pytest.mark.parametrize(
+    ("needs", "word"),
+    [
+        ({"nodes": 5}, "5 nodes"),
+        ({"gpus": 3}, "3 GPUs"),
+        ({"nodes": 2, "gpus": 2}, "4 GPUs"),
+        ({"cpus": 2.5}, "2.5 CPUs"),
+        ({"memory": 1 << 31}, "bytes of memory"),
+    ],
+)
+def test_never_fits(engine, needs, word):
+    with pytest.raises(Refused, match=word):
+        engine.admit(gang("big", **needs))
+
+
+def test_an_option_it_does_not_have_is_refused_by_name(engine):
+    with pytest.raises(Refused, match="partition"):
+        engine.admit(gang("o", options={"partition": "x"}))
+
+
+def test_gpus_are_counted_and_given_to_one_gang_each(engine, tmp_path):
+    first, second = gang("a", gpus=1), gang("b", gpus=1)
+    third = gang("c", gpus=2)
+    for each in (first, second, third):
+        engine.submit(each)
+    assert [seen(engine, each).state for each in (first, second, third)] == [
+        GangState.UP,
+        GangState.UP,
+        GangState.QUEUED,
+    ]
+    assert "waits for 2 GPUs (0 are there)" in seen(engine, third).why
+    env = [environ(marked(each.key)[0]) for each in (first, second)]
+    assert ["CUDA_VISIBLE_DEVICES=0" in env[0], "CUDA_VISIBLE_DEVICES=1" in env[1]] == [True, True]
+    engine.stop(Handle(first.key))
+    engine.stop(Handle(second.key))
+    assert seen(engine, third).state is GangState.UP
+
+
+def test_gangs_that_name_no_cpus_share_them(engine):
+    several = [gang(f"s{i}") for i in range(4)]
+    for each in several:
+        engine.submit(each)
+    assert all(seen(engine, each).state is GangState.UP for each in several)
+    late = gang("late")
+    engine.submit(late)
+    assert seen(engine, late).state is GangState.QUEUED, "there are only four nodes"
+
+
+def test_a_large_gang_is_not_starved_by_small_ones(engine):
+    running = gang("running", cpus=1)
+    large, small = gang("large", cpus=2), gang("small", cpus=1)
+    free = gang("free")
+    for each in (running, large, small, free):
+        engine.submit(each)
+    assert seen(engine, large).state is GangState.QUEUED
+    assert seen(engine, small).state is GangState.QUEUED, "the free CPU is kept for the large one"
+    assert seen(engine, free).state is GangState.UP, "what it does not ask for it does not wait for"
+    engine.stop(Handle(running.key))
+    assert seen(engine, large).state is GangState.UP
+
+
+def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):
+    pair = gang("pair", nodes=2)
+    engine.submit(pair)
+    environs = [environ(pid) for pid in marked(pair.key)]
+    for node in range(2):
+        mine = [env for env in environs if f"ALLRANKS_AGENT_NODE={node}\0" in env]
+        assert len(mine) == 1
+        assert f"ALLRANKS_AGENT_ADDRESS=127.0.0.{2 + node}\0" in mine[0]
+        assert "ALLRANKS_AGENT_CPUS=1\0" in mine[0]
+
+
+def test_a_dead_node_is_told_and_then_the_whole_gang(engine):
+    pair = gang("dying", nodes=2)
+    engine.submit(pair)
+    first, second = sorted(marked(pair.key))
+    os.kill(first, signal.SIGKILL)
+    until(lambda: len(seen(engine, pair).lost) == 1)
+    assert seen(engine, pair).state is GangState.UP
+    os.kill(second, signal.SIGKILL)
+    until(lambda: seen(engine, pair).state is GangState.GONE)
+
+
+def test_the_last_words_of_an_agent_that_could_not_start(engine):
+    broken = gang("broken", "raise SystemExit('no module named allranks')")
+    engine.submit(broken)
+    until(lambda: seen(engine, broken).state is GangState.GONE)
+    assert seen(engine, broken).why == "no module named allranks"
+
+
+def test_an_agent_that_is_not_there(engine):
+    with pytest.raises(EngineError, match="could not be started"):
+        engine.submit(gang("nowhere")._replace(argv=("/no/such/python",)))
+
+
+def test_agents_a_dead_server_did_not_get_to_are_started_by_the_next(engine, tmp_path):
+    """It had written that the gang starts, and died before the second agent."""
+    pair = gang("half", nodes=2)
+    engine.submit(pair)
+    (tmp_path / "engine" / pair.key / "node-1.lock").unlink()
+    sweep_one = [p for p in marked(pair.key) if "AGENT_NODE=1\0" in environ(p)]
+    os.kill(sweep_one[0], signal.SIGKILL)
+    successor = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
+    assert seen(successor, pair).state is GangState.UP
+    until(lambda: len(marked(pair.key)) == 2)
+    assert seen(successor, pair).lost == ()
+
+
+def test_a_gang_that_was_not_wholly_written_was_never_there(tmp_path):
+    (tmp_path / "engine" / "torn.1").mkdir(parents=True)
+    (tmp_path / "engine" / "torn.1" / "gang.json").write_text('{"gang": ')
+    engine = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
+    assert engine.poll([Handle("torn.1")])["torn.1"].state is GangState.GONE
+    assert not (tmp_path / "engine" / "torn.1").exists()
+
+
+def test_a_queue_survives_the_server(engine, tmp_path):
+    first, second = gang("q1", gpus=2), gang("q2", gpus=2)
+    engine.submit(first)
+    engine.submit(second)
+    successor = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
+    assert seen(successor, second).state is GangState.QUEUED
+    successor.stop(Handle(first.key))
+    assert seen(successor, second).state is GangState.UP
+    written = json.loads((tmp_path / "engine" / second.key / "gang.json").read_text())
+    assert written["gpus"] == [0, 1]
+
+
+def test_the_sweep_finds_what_moved_away(tmp_path):
+    key = f"swept-{os.getpid()}.1"
+    subprocess.run(
+        ["bash", "-c", "setsid sleep 100 & setsid bash -c 'setsid sleep 100 & exec sleep 100' &"],
+        env={**os.environ, MARKER: key},
+    )
+    until(lambda: len(marked(key)) == 3)
+    sweep(key)
+    assert marked(key) == []
