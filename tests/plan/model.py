@@ -56,12 +56,11 @@ class Agent(NamedTuple):
 
 class World(NamedTuple):
     """``gang`` of the current launch: none, queued, up, gone. ``late``: a submit that a dead
-    server left in flight. ``zombie``: processes of a launch that is over, not heard from yet."""
+    server left in flight."""
 
     agents: tuple[Agent, ...]
     gang: str = "none"
     late: bool = False
-    zombie: bool = False
 
 
 State = tuple[Job, World]
@@ -89,12 +88,17 @@ class Model:
     services: bool = False
     cuts: bool = True
     twice: bool = True
+    crashes: bool = True
+    salvage: bool = True
+    timeout: bool = True
+    backlog: int = 9
     decide: Callable[[Job, Rules, Clock], Step | None] = policy.decide
-    fold: Callable[[Job, Event], Job] = fold_module.fold
+    folds: Callable[[Job, Event], Job] = fold_module.fold
     order: Callable[[Job, int, int, int], dict[str, Any]] = policy.order
-    next_attempt: str = "any newer order"
-    _steps: dict[Job, list[tuple[str, Step, bool]]] = field(default_factory=dict)
-    _same: dict[Job, Job] = field(default_factory=dict)
+    _steps: dict[Any, list[tuple[str, Step, bool]]] = field(default_factory=dict)
+
+    def fold(self, job: Job, event: Event) -> Job:
+        return self.folds(job, event)
 
     # ------------------------------------------------------------ one state
 
@@ -103,40 +107,24 @@ class Model:
 
     def tidy(self, job: Job, world: World) -> State:
         """The one representative of all states that differ only in times, numbers and names."""
-        told = {n.at for n in job.nodes if n.reason or n.left or n.state is NodeState.LOST}
-        told |= {s.at for a in world.agents for s in a.outbox if s.at}
-        rank = {at: i + 1 for i, at in enumerate(sorted(told))}
-        pairs = []
-        for node, agent in zip(job.nodes, world.agents, strict=True):
-            node = node._replace(
-                at=rank[node.at]
-                if node.at in rank and (node.reason or node.state is NodeState.LOST or node.left)
-                else 0.0,
-                seq=min(node.seq, len(agent.outbox)),
-                message="",
-                code=None,
-            )
-            agent = agent._replace(
-                outbox=tuple(s._replace(at=rank[s.at]) if s.at else s for s in agent.outbox)
-            )
-            if agent.phase in ("dead", "bye"):
-                agent = Agent(agent.phase, outbox=agent.outbox)
-            pairs.append((node, agent))
-        pairs.sort(key=_by_name) if self.nodes > 1 else None
+        told = {n.at for n in job.nodes} | {s.at for a in world.agents for s in a.outbox}
+        order = tuple(sorted(told - {0}))
+        pairs = [_tidy(n, a, order) for n, a in zip(job.nodes, world.agents, strict=True)]
+        if self.nodes > 1:
+            pairs.sort(key=_by_name)
+        closing = job.status is JobStatus.FINALIZING
         job = job._replace(
             nodes=tuple(node for node, _ in pairs),
             why="",
             launch=1,
             attempt=1,
-            submitted_at=None if job.submitted_at is None else 0.0,
-            started_at=None if job.started_at is None else 0.0,
-            up_at=None if job.up_at is None else 0.0,
-            closing_at=None if job.closing_at is None else 0.0,
+            submitted_at=None,
+            started_at=None if job.started_at is None or not self.timeout else 0.0,
+            up_at=None if job.up_at is None or closing else 0.0,
+            closing_at=0.0 if closing else None,
             stopped_at=None if job.stopped_at is None else 0.0,
             not_before=0.0,
         )
-        job = job._replace(nodes=tuple(n._replace(attempt=n.attempt and 1) for n in job.nodes))
-        job = self._same.setdefault(job, job)
         return job, world._replace(agents=tuple(agent for _, agent in pairs))
 
     # ------------------------------------------------------------ all that can happen next
@@ -155,10 +143,7 @@ class Model:
             yield from self._agent(job, world, index)
         if world.late:
             yield from self._late(job, world)
-        if world.zombie:
-            told = self.order(job, 0, job.launch - 1, 1)["do"]
-            check(told == "leave", "an agent of an old launch is told to leave", state, told)
-            yield Edge("zombie: leaves", (job, world._replace(zombie=False)))
+        self._fenced(job, world)
 
     def clocks(self, job: Job, world: World) -> Iterator[tuple[str, Rules, Clock, bool]]:
         """Every combination of limits that may have run out, and whether bad luck is needed."""
@@ -167,7 +152,7 @@ class Model:
         ]
         can.append("grace") if job.status is JobStatus.FINALIZING else can.append("hello")
         can.append("again") if job.stopped_at is not None else None
-        can.append("timeout") if job.started_at is not None else None
+        can.append("timeout") if job.started_at is not None and self.timeout else None
         for due in chain.from_iterable(combinations(can, n) for n in range(len(can) + 1)):
             silent = frozenset(i for i in range(self.nodes) if f"silent {i}" in due)
             clock = Clock(
@@ -184,37 +169,43 @@ class Model:
             yield " ".join(due), rules, clock, fair
 
     def _decided(self, job: Job, world: World) -> Iterator[Edge]:
-        done = set()
+        key = (job, tuple(_silent(agent) for agent in world.agents))
+        if key not in self._steps:
+            self._steps[key] = list(self._all_decided(job, world))
+        for label, step, fair in self._steps[key]:
+            for how, after in self._take(job, world, step):
+                good = fair and not how.startswith("crash")
+                yield Edge(f"{label} {how}", after, good, good)
+
+    def _all_decided(self, job: Job, world: World) -> Iterator[tuple[str, Step, bool]]:
+        found: dict[Any, tuple[str, Step, bool]] = {}
         for due, rules, clock, fair in self.clocks(job, world):
             step = self.decide(job, rules, clock)
             if step is None:
                 continue
-            same = (step.event, step.effect, step.node, tuple(step.data.items()), fair)
-            if same in done:
-                continue
-            done.add(same)
-            label = f"decide: {step.event} {dict(step.data)} [{due}]"
-            for how, after in self._take(job, world, step):
-                # A lease that runs out is no help to a server whose agents are all gone.
-                server = fair and how != "crash"
-                yield Edge(f"{label} {how}", after, fair and how != "crash", server)
+            same = (step.event, step.effect, step.node, tuple(step.data.items()))
+            if same not in found or (fair and not found[same][2]):
+                found[same] = (f"decide: {step.event} {dict(step.data)} [{due}]", step, fair)
+        yield from found.values()
 
     def _take(self, job: Job, world: World, step: Step) -> Iterator[tuple[str, State]]:
         """The effect, then the record; or only the effect, when the server dies in between or the
         record has changed meanwhile."""
         if step.effect == "submit":
             check(not job.canceled, "nothing is submitted after a cancel", (job, world))
-            if world.gang == "none" and not world.late:
+            if world.gang == "none" and not world.late and self.crashes:
                 message = {"message": "too many nodes"}
                 yield "refused", self._write(job, world, Event(Kind.REFUSED, 0.0, data=message))
                 yield "crash, in flight", self.tidy(job, world._replace(late=True))
             took = world._replace(gang="queued" if world.gang == "none" else world.gang)
-            yield "crash", self.tidy(job, took)
+            if self.crashes:
+                yield "crash", self.tidy(job, took)
             yield "done", self._write(job, took, Event(step.event, 0.0))
         elif step.effect == "stop":
             stopped = self._gone(world)
-            yield "crash", self.tidy(job, stopped)
-            yield "slow", self._write(job, world, Event(step.event, 0.0))
+            if self.crashes:
+                yield "crash", self.tidy(job, stopped)
+                yield "slow", self._write(job, world, Event(step.event, 0.0))
             yield "done", self._write(job, stopped, Event(step.event, 0.0))
         else:
             data = dict(step.data)
@@ -230,10 +221,8 @@ class Model:
             check(not job.canceled, "no attempt after a cancel", (job, world))
             self._counted(job, after, world)
         if after.launch > job.launch:
-            ghosts = any(a.ghost and a.phase in ALIVE for a in world.agents)
-            world = World(
-                (Agent(),) * self.nodes, late=False, zombie=world.zombie or ghosts or world.late
-            )
+            # What is late or could not be reached lives on, fenced from now: see `_fenced`.
+            world = World((Agent(),) * self.nodes)
         elif after.attempt > job.attempt:
             agents = tuple(
                 a._replace(
@@ -272,6 +261,8 @@ class Model:
 
     def _salvaged(self, job: Job, world: World, i: int) -> Iterator[Edge]:
         """What a dead agent had not sent is found on a shared disk."""
+        if not self.salvage:
+            return
         if world.agents[i].outbox and world.agents[i].phase in ("dead", "bye"):
             after = self._heard(job, i, world.agents[i])
             told = self.tidy(after, self._put(world, i, outbox=()))
@@ -282,7 +273,7 @@ class Model:
         if world.gang == "none" and job.gang is not GangState.GONE:
             yield Edge("late submit lands", self.tidy(job, landed._replace(gang="queued")))
         else:
-            yield Edge("late submit lands: zombie", (job, landed._replace(zombie=True)))
+            yield Edge("late submit lands: fenced", (job, landed))
         yield Edge("late submit never lands", self.tidy(job, landed))
 
     # ------------------------------------------------------------ agents, as agent/main.py is
@@ -296,7 +287,7 @@ class Model:
             return
         name = f"agent {i}:"
         if phase in ALIVE:
-            dead = self._put(world, i, phase="dead", cut=False, order=None, lag=0)
+            dead = self._dead(world, i)
             yield Edge(f"{name} dies", self.tidy(job, dead), fair=False)
             if self.cuts and not agent.cut:
                 yield Edge(f"{name} cut off", self.tidy(job, self._put(world, i, cut=True)), False)
@@ -304,8 +295,13 @@ class Model:
             yield Edge(f"{name} heals", self.tidy(job, self._put(world, i, cut=False)))
             if phase in ("gate", "exited", "drain"):
                 bye = self._say(job, world, i, "bye", Say(Kind.BYE, agent.lag))
-                left = self._put(bye, i, phase="dead", cut=False, order=None, lag=0)
-                yield Edge(f"{name} out of patience", self.tidy(job, left), fair=False)
+                # Its last word gets through in the end, is found on its disk, or is lost.
+                told = self._heard(job, i, bye.agents[i])
+                for after in (
+                    self.tidy(told, self._put(bye, i, phase="dead", outbox=())),
+                    self.tidy(job, self._dead(bye, i)),
+                ):
+                    yield Edge(f"{name} out of patience", after, fair=False)
         elif agent.outbox:
             heard = self._heard(job, i, agent)
             yield Edge(f"{name} is heard", self.tidy(heard, self._put(world, i, outbox=())))
@@ -313,7 +309,8 @@ class Model:
                 again = self._heard(heard, i, agent)
                 check(again == heard, "said twice is said once", (job, world), again)
                 yield Edge(f"{name} is heard, unacknowledged", self.tidy(heard, world), fair=False)
-        yield from self._acts(job, world, i)
+        if len(agent.outbox) < self.backlog:
+            yield from self._acts(job, world, i)
         if not agent.cut and phase in ("gate", "run", "serve", "exited"):
             told = self._asks(job, i, agent)
             if told != agent.order and told[0] != "wait":
@@ -398,6 +395,10 @@ class Model:
             )
         return job
 
+    def _dead(self, world: World, i: int) -> World:
+        """What it said and had not sent is on its disk, for who can read that."""
+        return self._put(world, i, phase="dead", **({} if self.salvage else {"outbox": ()}))
+
     def _put(self, world: World, i: int, **changes: Any) -> World:
         agents = world.agents
         changed = agents[i]._replace(**changes)
@@ -408,7 +409,7 @@ class Model:
         agents = tuple(
             a._replace(ghost=a.ghost or a.phase in ALIVE)
             if a.cut or a.ghost or a.phase in ("dead", "bye")
-            else a._replace(phase="dead", order=None, lag=0)
+            else Agent("dead", outbox=a.outbox if self.salvage else ())
             for a in world.agents
         )
         return world._replace(gang="none" if world.gang == "none" else "gone", agents=agents)
@@ -440,6 +441,19 @@ class Model:
             check(here and job.gang is not GangState.GONE, "a regroup needs all its nodes", state)
             runs = any(a.phase in RUNS for a in world.agents)
             check(not runs, "a regroup waits for the ranks", state)
+
+    def _fenced(self, job: Job, world: World) -> None:
+        """Agents of another launch, and those written off, are told to leave and not heard."""
+        state = (job, world)
+        told = self.order(job, 0, job.launch - 1, 1)["do"]
+        check(told == "leave", "an agent of an old launch is told to leave", state, told)
+        for kind in (Kind.READY, Kind.BYE):
+            said = Event(kind, 0.0, job.launch - 1, job.attempt, 0, seq=99, data=TOLD)
+            check(self.fold(job, said) is job, "an old launch is not heard", state)
+        for i, node in enumerate(job.nodes):
+            if node.state is NodeState.LOST:
+                told = self.order(job, i, job.launch, job.attempt)["do"]
+                check(told == "leave", "a node written off is told to leave", state, told)
 
     def _counted(self, job: Job, after: Job, world: World) -> None:
         state = (job, world)
@@ -504,6 +518,21 @@ def earliest(job: Job) -> Reason | None:
             found.append((node.at, Reason.NODE_LOST))
     assert len({at for at, _ in found}) == len(found), found
     return min(found)[1] if found else None
+
+
+@cache
+def _tidy(node: Node, agent: Agent, order: tuple[float, ...]) -> tuple[Node, Agent]:
+    rank = {at: float(i) for i, at in enumerate((0, *order))}
+    node = node._replace(
+        at=rank[node.at],
+        seq=min(node.seq, len(agent.outbox)),
+        place=None,
+        attempt=node.attempt and 1,
+    )
+    if agent.phase in ("dead", "bye"):
+        agent = Agent(agent.phase, outbox=agent.outbox)
+    outbox = tuple(s._replace(at=int(rank[s.at]), attempt=min(s.attempt, 1)) for s in agent.outbox)
+    return node, agent._replace(outbox=outbox, lag=min(agent.lag, 1))
 
 
 @cache

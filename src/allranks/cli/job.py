@@ -6,17 +6,13 @@ import argparse
 import time
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from allranks.cli import show
 from allranks.cli.follow import exit_code, verdict
 from allranks.errors import AllranksError
 from allranks.sdk import finding
-
-
-def path(name: str, rest: str = "") -> str:
-    """The address of a job; a name with anything odd in it stays one word of it."""
-    return f"/api/v1/jobs/{quote(name, safe='')}{rest}"
+from allranks.sdk.addresses import job_path
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +48,7 @@ def show_job_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show_job(options: argparse.Namespace) -> int:
-    job = finding.connect().json("GET", path(options.name))
+    job = finding.connect().json("GET", job_path(options.name))
     if options.json:
         show.as_json(job)
         return 0
@@ -86,7 +82,7 @@ def events_options(parser: argparse.ArgumentParser) -> None:
 
 
 def events(options: argparse.Namespace) -> int:
-    found = finding.connect().json("GET", path(options.name, "/events"))
+    found = finding.connect().json("GET", job_path(options.name, "/events"))
     if options.json:
         show.as_json(found)
         return 0
@@ -110,7 +106,7 @@ def cancel_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cancel(options: argparse.Namespace) -> int:
-    job = finding.connect().json("POST", path(options.name, "/cancel"))
+    job = finding.connect().json("POST", job_path(options.name, "/cancel"))
     if options.json:
         show.as_json(job)
     elif not options.quiet:
@@ -128,7 +124,7 @@ def wait_options(parser: argparse.ArgumentParser) -> None:
 def wait(options: argparse.Namespace) -> int:
     """Exit 0 when it completed, with its own code when it failed, 124 when the time is up."""
     until = None if options.timeout is None else time.monotonic() + options.timeout
-    finding.connect().json("GET", path(options.name))
+    finding.connect().json("GET", job_path(options.name))
     while True:
         left = 20.0 if until is None else max(0.0, min(20.0, until - time.monotonic()))
         job = _waited(options.name, left)
@@ -150,7 +146,7 @@ def _waited(name: str, seconds: float) -> dict[str, Any]:
     for attempt in range(3):
         try:
             found: dict[str, Any] = finding.connect().json(
-                "GET", path(name, f"/wait?timeout={seconds}")
+                "GET", job_path(name, f"/wait?timeout={seconds}")
             )
             return found
         except AllranksError:
@@ -165,7 +161,7 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
 
 
 def restart(options: argparse.Namespace) -> int:
-    job = finding.connect().json("POST", path(options.name, "/restart"))
+    job = finding.connect().json("POST", job_path(options.name, "/restart"))
     show.as_json(job) if options.json else print(job["name"])
     if not options.json and not options.quiet:
         show.talk(f"follow it: allranks job stream {job['name']}")

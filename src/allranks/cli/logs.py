@@ -9,9 +9,9 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.follow import Printer, follow, verdict
-from allranks.cli.job import path
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import finding
+from allranks.sdk.addresses import job_path
 from allranks.sdk.download import download
 from allranks.sdk.following import Following
 
@@ -28,7 +28,7 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 
 def stream(options: argparse.Namespace) -> int:
     """Everything every rank printed, from the start to the job's end; exit as the job does."""
-    job = finding.connect().json("GET", path(options.name))
+    job = finding.connect().json("GET", job_path(options.name))
     _check_ranks(job, options.rank)
     try:
         ended = follow(
@@ -60,7 +60,7 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
 
 def logs(options: argparse.Namespace) -> int:
     """What the ranks printed in one attempt, rank by rank."""
-    job = finding.connect().json("GET", path(options.name))
+    job = finding.connect().json("GET", job_path(options.name))
     ranks = _ranks(job, options)
     if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
         raise NotFound(

@@ -101,7 +101,7 @@ def _run(words: list[str]) -> int:
 def _nearest(name: str) -> str:
     import difflib  # lazy: only when a command was misspelt
 
-    near = difflib.get_close_matches(name, COMMANDS, 1, 0.5)
+    near = difflib.get_close_matches(name, [*COMMANDS, *groups()], 1, 0.5)
     return f"did you mean `allranks {near[0]}`?" if near else "`allranks --help` lists them"
 
 

@@ -16,7 +16,12 @@ BACK_OFF = 60.0
 
 def fold(job: Job, event: Event) -> Job:
     """The job after the event; the same job when the event says nothing to it any more."""
-    if job.status in TERMINAL or event.launch != job.launch:
+    if job.status in TERMINAL:
+        return job
+    if event.kind is Kind.CANCEL_ASKED:
+        # The job's, whatever launch it was in when its user last looked.
+        return job._replace(canceled=True)
+    if event.launch != job.launch:
         return job
     if event.kind in FROM_AGENTS:
         return _preparing(_heard(job, event))
@@ -33,13 +38,18 @@ def _preparing(job: Job) -> Job:
 
 
 def _heard(job: Job, event: Event) -> Job:
-    assert event.node is not None
+    if event.node is None or not 0 <= event.node < len(job.nodes):
+        return job
     node = job.nodes[event.node]
-    if node.state is NodeState.LOST or (event.seq and event.seq <= node.seq):
+    over = node.left or node.state is NodeState.LOST
+    if over or (event.seq and event.seq <= node.seq):
         return job
     node = node._replace(seq=max(node.seq, event.seq))
     if event.kind is Kind.BYE:
         node = node._replace(state=NodeState.EXITED, left=True)
+        if node.reason is None:
+            asked = Reason.PEER_FAILED if job.status is JobStatus.FINALIZING else None
+            node = node._replace(reason=asked, at=event.at, message="its agent left")
     elif event.attempt == job.attempt:
         node = _node_after(node, event)
     # Agents of one gang start together: the first hello starts the clock for the others'.
@@ -57,6 +67,8 @@ def _node_after(node: Node, event: Event) -> Node:
         return node._replace(state=NodeState.RUNNING)
     if event.kind is Kind.WORKED:
         return node._replace(worked=True)
+    if event.kind is Kind.ENDED and node.reason not in (None, Reason.DONE):
+        return node._replace(state=NodeState.DRAINING)  # the first failure is the one to tell of
     if event.kind is Kind.ENDED:
         return node._replace(
             state=NodeState.DRAINING,
@@ -101,7 +113,8 @@ def _seen(job: Job, event: Event) -> Job:
     if job.status is JobStatus.QUEUED and state in (GangState.PROVISIONING, GangState.UP):
         job = job._replace(status=JobStatus.PROVISIONING)
     if job.status is JobStatus.PROVISIONING and state is GangState.QUEUED:
-        job = job._replace(status=JobStatus.QUEUED)
+        # Queued anew: what comes up then has its whole time to say hello.
+        job = job._replace(status=JobStatus.QUEUED, up_at=None)
     return job
 
 
@@ -134,11 +147,15 @@ def _spent(job: Job) -> dict[str, Any]:
 
 def _regrouped(job: Job, event: Event) -> Job:
     """The same agents, the next attempt: their seq goes on, all else starts again."""
+    if job.then is None:
+        return job
     nodes = tuple(Node(state=NodeState.SETUP, seq=n.seq) for n in job.nodes)
     return job._replace(**_spent(job), status=JobStatus.PREPARING, nodes=nodes)
 
 
 def _relaunched(job: Job, event: Event) -> Job:
+    if job.then is None:
+        return job
     spent = _spent(job)
     wait = 0.0 if spent["losses"] <= 1 else min(BACK_OFF, 2.0 ** (spent["losses"] - 2))
     return job._replace(
@@ -159,18 +176,16 @@ def _finished(job: Job, event: Event) -> Job:
     return job._replace(status=JobStatus(event.data["status"]))
 
 
-def _cancel_asked(job: Job, event: Event) -> Job:
-    return job._replace(canceled=True)
-
-
 def _lost(job: Job, event: Event) -> Job:
     assert event.node is not None
     node = job.nodes[event.node]
     if node.left or node.state is NodeState.LOST:
         return job
-    node = node._replace(state=NodeState.LOST, message=event.data.get("why", ""))
+    node = node._replace(state=NodeState.LOST)
     if node.reason is None:
-        node = node._replace(at=event.at)
+        # Lost since it was last heard of: what its peers' ranks died of comes after.
+        heard = event.data.get("heard", event.at)
+        node = node._replace(at=heard, message=event.data.get("why", ""))
     return _with(job, event.node, node)
 
 
@@ -185,6 +200,5 @@ _SAID: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.REGROUPED: _regrouped,
     Kind.RELAUNCHED: _relaunched,
     Kind.FINISHED: _finished,
-    Kind.CANCEL_ASKED: _cancel_asked,
     Kind.LOST: _lost,
 }

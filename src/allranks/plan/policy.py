@@ -89,13 +89,17 @@ class Step(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """What ``decide`` may know of time: now, who has not been heard of, and the limits in force."""
+    """What ``decide`` may know of time: now, who has not been heard of, and the limits in force.
+
+    ``since`` is when this server began to listen: nobody is blamed for what it was not there for.
+    """
 
     now: float
     silent: frozenset[int] = frozenset()
     hello: float = 120.0
     grace: float = 10.0
     drain: float = 30.0
+    since: float = 0.0
 
 
 def new(nodes: int) -> Job:
@@ -152,10 +156,10 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
 
 def _newly_lost(job: Job, clock: Clock) -> Step | None:
     for index, node in enumerate(job.nodes):
-        if node.state is NodeState.LOST or node.left:
+        if _is_gone(node):
             continue
         if node.state is NodeState.ABSENT:
-            late = job.up_at is not None and clock.now >= job.up_at + clock.hello
+            late = job.up_at is not None and clock.now >= max(job.up_at, clock.since) + clock.hello
             if late and job.status is not JobStatus.FINALIZING:
                 return Step(Kind.LOST, node=index, data={"why": "its agent never said hello"})
         elif index in clock.silent:
@@ -182,15 +186,11 @@ def _again(job: Job, rules: Rules, reason: Reason) -> bool:
 def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     then = job.then
     assert then is not None and job.closing_at is not None
-    overdue = clock.now >= job.closing_at + clock.grace + SLACK
+    overdue = clock.now >= max(job.closing_at, clock.since) + clock.grace + SLACK
     if job.canceled and then.purpose != "finish":
         return _close("finish", Reason.CANCELED)
     if then.purpose == "regroup":
-        if job.gang is GangState.GONE or overdue or any(_is_out(n) for n in job.nodes):
-            return _close("relaunch", then.reason)
-        if all(n.state is NodeState.EXITED for n in job.nodes):
-            return Step(Kind.REGROUPED)
-        return None
+        return _regroup(job, rules, then.reason, overdue)
     if all(n.left for n in job.nodes) or (
         job.gang is GangState.GONE and job.stopped_at is not None
     ):
@@ -202,8 +202,26 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     return Step(Kind.STOPPING, "stop")
 
 
+def _regroup(job: Job, rules: Rules, reason: Reason, overdue: bool) -> Step | None:
+    """The next attempt in the same launch, once all ranks are gone; in another if it cannot be."""
+    if job.gang is GangState.GONE or any(_is_out(n) for n in job.nodes):
+        # A lost node may have been what failed first: that is no attempt of the user's.
+        cause = failure(job)
+        reason = cause.reason if cause is not None else reason
+        return _close("relaunch" if _again(job, rules, reason) else "finish", reason)
+    if all(n.state is NodeState.EXITED for n in job.nodes):
+        return Step(Kind.REGROUPED)
+    if all(n.state is NodeState.EXITED or _worth_waiting(n, overdue) for n in job.nodes):
+        return None
+    return _close("relaunch", reason)
+
+
+def _is_gone(node: Node) -> bool:
+    return node.left or node.state is NodeState.LOST
+
+
 def _is_out(node: Node) -> bool:
-    return node.left or node.state in (NodeState.LOST, NodeState.ABSENT)
+    return _is_gone(node) or node.state is NodeState.ABSENT
 
 
 def _worth_waiting(node: Node, overdue: bool) -> bool:
@@ -225,26 +243,34 @@ def _done(node: Node) -> bool:
 
 
 def failure(job: Job) -> Failure | None:
-    """The first cause of what went wrong in this attempt, or None. PEER_FAILED never is one.
+    """The first cause of what went wrong in this attempt, or None.
 
-    An agent's own word on a failure beats the engine's: a gang is also GONE after a crash.
+    What happened to a node, told or noticed, beats the engine's word on the gang: it is also GONE
+    after a crash. PEER_FAILED is a cause only where nothing else is known.
     """
-    told = [
-        (node.at, index, node)
+    found = [
+        (node.at, index, _cause(node))
         for index, node in enumerate(job.nodes)
-        if node.reason not in (None, Reason.DONE, Reason.PEER_FAILED, Reason.NODE_LOST)
+        if _cause(node) not in (None, Reason.PEER_FAILED)
     ]
-    if told:
-        _, index, node = min(told, key=lambda each: each[:2])
-        assert node.reason is not None
-        return Failure(node.reason, index, node.rank, node.code, node.message)
-    for index, node in enumerate(job.nodes):
-        if node.state is NodeState.LOST and not (_done(node) or node.worked):
-            return Failure(Reason.NODE_LOST, index, message=node.message)
+    if found:
+        _, index, reason = min(found)
+        node = job.nodes[index]
+        assert reason is not None
+        return Failure(reason, index, node.rank, node.code, node.message)
     if job.gang is GangState.GONE:
         reason = Reason.NODE_LOST if not job.message else Reason.GANG_REFUSED
         return Failure(reason, message=job.message or job.why)
+    if any(_cause(node) for node in job.nodes):
+        return Failure(Reason.PEER_FAILED)
     return None
+
+
+def _cause(node: Node) -> Reason | None:
+    """What went wrong on a node; one that is gone without a word on how it ended is lost."""
+    if node.reason is None:
+        return Reason.NODE_LOST if _is_gone(node) else None
+    return None if node.reason is Reason.DONE else node.reason
 
 
 def outcome(job: Job) -> Failure:
@@ -260,9 +286,9 @@ def outcome(job: Job) -> Failure:
 
 def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
     """What the agent of ``node`` should do now, given which launch and attempt it is in."""
-    if launch != job.launch or job.status in TERMINAL or job.nodes[node].state is NodeState.LOST:
-        return {"do": "leave"}
     state = job.nodes[node].state
+    if launch != job.launch or job.status in TERMINAL or _is_gone(job.nodes[node]):
+        return {"do": "leave"}
     if job.status is JobStatus.FINALIZING:
         assert job.then is not None
         again = job.then.purpose == "regroup"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from allranks.sdk import finding
+from allranks.sdk.addresses import job_path
 from allranks.sdk.download import download
 from allranks.sdk.following import Following
 from allranks.sdk.submission import prepare, send
@@ -50,7 +51,7 @@ class Jobs:
         return Job(send(finding.connect(), submission, snapshot))
 
     def get(self, name: str) -> Job:
-        return Job(finding.connect().json("GET", f"/api/v1/jobs/{name}"))
+        return Job(finding.connect().json("GET", job_path(name)))
 
     def list(self, *, status: str | None = None, limit: int = 50) -> list[Job]:
         """The newest first."""
@@ -58,7 +59,7 @@ class Jobs:
         return [Job(each) for each in finding.connect().json("GET", f"/api/v1/jobs{query}")]
 
     def cancel(self, name: str) -> Job:
-        return Job(finding.connect().json("POST", f"/api/v1/jobs/{name}/cancel"))
+        return Job(finding.connect().json("POST", job_path(name, "/cancel")))
 
     def stream(self, name: str, *, to: TextIO | None = None) -> Job:
         """Write every rank's output to ``to`` (stdout) until the job has ended."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from allranks.client import Client
 from allranks.errors import NotFound, ServerError
+from allranks.sdk.addresses import file_path, job_path
 
 
 def download(
@@ -20,14 +20,14 @@ def download(
     everything: bool = False,
     progress: Callable[[str, int], None] = lambda path, size: None,
 ) -> list[Path]:
-    """Fetch ``artifacts/`` (``outputs``, ``logs``, and ``user_logs`` of the last attempt), one named
+    """Fetch ``artifacts/`` (outputs, logs, and the last attempt's user_logs), one named
     ``output``, or ``everything``; the files written. A file is whole or not there.
 
     Raises NotFound for an output the job has not got, ServerError where one may not write.
     """
-    job = client.json("GET", f"/api/v1/jobs/{name}")
+    job = client.json("GET", job_path(name))
     goals = []
-    for each in client.json("GET", f"/api/v1/jobs/{name}/files"):
+    for each in client.json("GET", job_path(name, "/files")):
         goal = _goal(each["path"], job["attempts"], output, everything)
         if goal is not None:
             goals.append((each, folder / goal))
@@ -57,8 +57,7 @@ def _fetch(client: Client, name: str, each: dict[str, Any], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as file:
-            url = f"/api/v1/jobs/{name}/files/{quote(each['path'], errors='surrogateescape')}"
-            for piece in client.download(url):
+            for piece in client.download(file_path(name, each["path"])):
                 file.write(piece)
         beside.replace(path)
     except OSError as error:

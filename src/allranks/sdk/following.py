@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.client import Client
 from allranks.errors import Unreachable
+from allranks.sdk.addresses import job_path
 
 # A server that was killed is started again by us, as by any command; one on another machine is
 # waited for this long.
@@ -50,7 +51,7 @@ class Following:
     def _one_connection(self, client: Client) -> Iterator[dict[str, Any]]:
         wanted = {**self._wanted, "positions": self._positions}
         ended = False
-        for line in client.stream("POST", f"/api/v1/jobs/{self._name}/stream", wanted):
+        for line in client.stream("POST", job_path(self._name, "/stream"), wanted):
             if not line:
                 continue
             told = json.loads(line)

@@ -12,12 +12,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
 
 from allranks import __version__
 from allranks.client import VERSION_HEADER
 from allranks.engines.base import Engine
 from allranks.engines.local import LocalEngine
-from allranks.errors import AllranksError, ServerError, UsageError
+from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.server import agents, people
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
@@ -79,6 +80,11 @@ def _speak_our_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return reply(UsageError(first["msg"], where=where, hint="see /docs of this server"))
+
+    @app.exception_handler(HTTPException)
+    async def no_route(request: Request, error: HTTPException) -> JSONResponse:
+        said = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint="see /docs")
+        return reply(said, error.status_code)
 
     @app.exception_handler(DBAPIError)
     @app.exception_handler(sqlite3.Error)

@@ -1,0 +1,244 @@
+"""`allranks job …`: jobs from files, looked at, restarted, fetched."""
+
+import json
+
+import pytest
+
+from tests.support import until
+
+YAML = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+command: >-
+  python train.py --data ${{inputs.data}} --lr ${{inputs.lr}} $[[--extra ${{inputs.extra}}]]
+  > ${{outputs.model}}/said && cat ${{outputs.model}}/said
+code: src
+inputs:
+  data:
+    type: uri_folder
+    path: ./in put
+  lr: 0.5
+outputs:
+  model:
+environment_variables:
+  RATE: ${{inputs.lr}}
+environment: azureml:current@latest
+distribution:
+  type: PyTorch
+  process_count_per_instance: 2
+  added_property: kept
+resources:
+  instance_count: 2
+experiment_name: from-file
+display_name: A job
+tags: {a: b}
+"""
+TRAIN = "import os, sys; print(os.environ['RANK'], os.environ['RATE'], sys.argv[1:])"
+
+
+@pytest.fixture
+def job_file(code):
+    (code / "jobs" / "src").mkdir(parents=True)
+    (code / "jobs" / "in put").mkdir()
+    (code / "jobs" / "src" / "train.py").write_text(TRAIN)
+    path = code / "jobs" / "job.yml"
+    path.write_text(YAML.replace("${{outputs.model}}/said", "${{outputs.model}}/$RANK"))
+    return path
+
+
+def test_a_file_of_azures_runs_as_it_is(shared, code, job_file):
+    done = shared("job", "create", "-f", job_file, "--stream")
+    assert done.returncode == 0, done.stderr
+    data = str(code / "jobs" / "in put")
+    assert sorted(done.stdout.splitlines()) == [
+        f"{rank} 0.5 {['--data', data, '--lr', '0.5']}" for rank in range(4)
+    ]
+
+
+def test_create_tells_what_was_made(shared, job_file):
+    done = shared(
+        "job", "create", "-f", job_file, "--json", "--set", "inputs.lr=0.1", "--name", "n1"
+    )
+    job = json.loads(done.stdout)
+    expected = {
+        "name": "n1",
+        "type": "command",
+        "experiment_name": "from-file",
+        "display_name": "A job",
+        "compute": "local",
+        "attempts": 1,
+        "exit_code": None,
+        "error": None,
+        "ended_at": None,
+    }
+    assert {key: job[key] for key in expected} == expected
+    assert {"status", "created_at", "started_at"} <= job.keys()
+    assert shared("job", "wait", "n1").returncode == 0
+    assert " 0.1 " in shared("job", "logs", "n1", "--rank", 3).stdout
+
+
+def test_a_job_from_stdin(shared):
+    done = shared("job", "create", "-f", "-", "--stream", input="command: echo from stdin\n")
+    assert done.stdout == "from stdin\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "where", "hint"),
+    [
+        (
+            "command: x\nresources:\n  instance_cout: 2\n",
+            3,
+            "resources.instance_cout",
+            "instance_count",
+        ),
+        ("command: x\nlimits: {timeout: soon}\n", 2, "limits.timeout", ""),
+        ("code: .\n", None, "command", ""),
+        ("command: echo ${{inputs.lrr}}\ninputs: {lr: 1}\n", 1, "command", "lr"),
+        ("command: x\ninputs:\n  d: {path: ./nosuch}\n", None, "inputs.d.path", ""),
+        ("command: x\ndistribution: {type: mpi}\n", None, "distribution.type", "leave it out"),
+        ("command: x\nenvironment: azureml:sklearn:1\n", None, "environment", "current"),
+        ("command: x\ncompute: azureml:gpu-cluster\n", None, "compute", "local"),
+        ("command: x\nresources: {instance_count: 65}\n", None, "resources", "fewer"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(allranks, code, home, text, line, where, hint):
+    (code / "job.yml").write_text(text)
+    told = json.loads(allranks("job", "validate", "-f", "job.yml", "--json").stdout)
+    (error,) = told["errors"]
+    assert (told["valid"], error["where"]) == (False, where)
+    assert line is None or error["line"] == line
+    assert hint in error["hint"]
+    done = allranks("job", "create", "-f", "job.yml")
+    assert done.returncode == 2
+    assert where in done.stderr
+    assert "hint: " in done.stderr
+    assert not list(home.glob("jobs/*")), "nothing half-made"
+
+
+def test_a_good_file_is_valid(allranks, job_file, home):
+    done = allranks("job", "validate", "-f", job_file, "--json")
+    assert json.loads(done.stdout) == {"valid": True, "errors": []}
+    assert not home.exists()
+
+
+def test_a_file_that_is_not_there(allranks):
+    done = allranks("job", "create", "-f", "nosuch.yml")
+    assert done.returncode == 2
+    assert "nosuch.yml" in done.stderr
+    assert "hint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show",),
+        ("stream",),
+        ("logs",),
+        ("cancel",),
+        ("wait",),
+        ("download",),
+        ("events",),
+        ("restart",),
+    ],
+)
+@pytest.mark.parametrize("name", ["nosuch", "a b/../c;$(id)\n", "ü"])
+def test_an_unknown_job(shared, words, name):
+    done = shared("job", *words, name)
+    assert done.returncode == 2
+    assert "there is no job named" in done.stderr
+    assert "hint: `allranks job list`" in done.stderr
+
+
+def test_list_and_show(shared):
+    shared("run", "--name", "listed", "--experiment", "ex-1", "--", "true")
+    listed = json.loads(shared("job", "list", "--experiment", "ex-1", "--json").stdout)
+    assert [job["name"] for job in listed] == ["listed"]
+    assert json.loads(shared("job", "list", "--experiment", "none", "--json").stdout) == []
+    assert "listed  Completed" in shared("job", "list", "--status", "completed").stdout
+    assert "status      Completed" in shared("job", "show", "listed").stdout
+
+
+def test_events_are_in_order_and_end_with_the_end(shared):
+    shared("run", "--name", "told", "-n", 2, "--", "true")
+    events = json.loads(shared("job", "events", "told", "--json").stdout)
+    kinds = [event["kind"] for event in events]
+    assert kinds[0] == "created"
+    assert kinds[-1] == "finished"
+    for before, after in (("submitted", "go"), ("go", "started"), ("ended", "closing")):
+        assert kinds.index(before) < kinds.index(after)
+    assert kinds.count("ready") == kinds.count("bye") == 2
+    assert [event["id"] for event in events] == sorted(event["id"] for event in events)
+
+
+def test_logs_by_rank_node_attempt_and_tail(shared):
+    script = "for i in 1 2 3; do echo $RANK.$i; done"
+    shared("run", "--name", "loud", "-n", 2, "-p", 2, "--", "bash", "-c", script)
+    assert shared("job", "logs", "loud", "--rank", 2).stdout == "2.1\n2.2\n2.3\n"
+    assert shared("job", "logs", "loud", "--node", 1, "--tail", 1).stdout == "2.3\n3.3\n"
+    assert shared("job", "logs", "loud", "--tail", 0).stdout == ""
+    everything = shared("job", "logs", "loud").stdout.splitlines()
+    assert everything == [f"{rank}.{i}" for rank in range(4) for i in (1, 2, 3)]
+    as_json = json.loads(shared("job", "logs", "loud", "--json").stdout)
+    assert [each["rank"] for each in as_json] == [0, 1, 2, 3]
+    for wrong in (("--rank", 4), ("--node", 2), ("--attempt", 2)):
+        done = shared("job", "logs", "loud", *wrong)
+        assert done.returncode == 2
+        assert "hint: " in done.stderr
+
+
+def test_log_files_are_named_as_azures(shared, code):
+    shared("run", "--name", "eleven", "-p", 11, "-d", "none", "--", "echo", "x")
+    shared("job", "download", "eleven", "-p", "got")
+    names = sorted(p.name for p in (code / "got" / "artifacts" / "user_logs").iterdir())
+    assert names == [f"std_log_process_{n:02}.txt" for n in range(11)]
+
+
+def test_restart_makes_a_new_job_of_the_same(shared):
+    shared("run", "--name", "once-more", "--", "bash", "-c", "echo ran; exit 4")
+    made = shared("job", "restart", "once-more").stdout.strip()
+    assert made == "once-more-r2"
+    assert shared("job", "wait", made).returncode == 4
+    assert shared("job", "logs", made).stdout == "ran\n"
+    assert shared("job", "restart", made).stdout.strip() == "once-more-r3"
+    shared("job", "wait", "once-more-r3")
+
+
+def test_restart_of_one_that_runs_is_refused(shared):
+    shared("run", "--detach", "--name", "busy", "--", "sleep", "60")
+    done = shared("job", "restart", "busy")
+    assert done.returncode == 2
+    assert "hint: cancel it first" in done.stderr
+    shared("job", "cancel", "busy")
+
+
+def test_download_of_an_output_by_name(shared, code):
+    shared(
+        "run",
+        "--name",
+        "outs",
+        "-o",
+        "a",
+        "-o",
+        "b",
+        "--",
+        "bash",
+        "-c",
+        'echo 1 > "$AZURE_ML_OUTPUT_a/f"',
+    )
+    done = shared("job", "download", "outs", "--output-name", "a", "-p", "got")
+    assert done.stdout == "got/named-outputs/a/f\n"
+    wrong = shared("job", "download", "outs", "--output-name", "c")
+    assert wrong.returncode == 2
+    assert "hint: it has: a, b" in wrong.stderr
+
+
+def test_a_job_waits_for_room_with_its_reason_shown(shared):
+    take = ("run", "--detach", "--set", "resources.properties.local.memory=1k", "-n", 64)
+    first = shared(*take, "--", "sleep", "60").stdout.strip()
+    second = shared("run", "--detach", "--", "true").stdout.strip()
+    until(lambda: json.loads(shared("job", "show", second, "--json").stdout)["status_reason"])
+    job = json.loads(shared("job", "show", second, "--json").stdout)
+    assert (job["status"], "waits for" in job["status_reason"]) == ("Queued", True)
+    shared("job", "cancel", second)
+    assert json.loads(shared("job", "wait", second, "--json").stdout)["status"] == "Canceled"
+    shared("job", "cancel", first)
+    shared("job", "wait", first)

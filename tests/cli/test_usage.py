@@ -1,0 +1,116 @@
+"""Wrong command lines, help, and what is typed before anything is set up."""
+
+import subprocess
+import sys
+
+import pytest
+
+from allranks.cli.commands import COMMANDS
+from tests.support import CLI
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "hint"),
+    [
+        (["jobb", "list"], "there is no command `allranks jobb`", "did you mean `allranks job`?"),
+        (
+            ["job", "lst"],
+            "there is no command `allranks job lst`",
+            "did you mean `allranks job list`?",
+        ),
+        (["rum"], "there is no command `allranks rum`", "did you mean `allranks run`?"),
+        (["run"], "there is no command to run", "allranks run -- python train.py"),
+        (["run", "--nodez", "2", "--", "true"], "", "--help"),
+        (["run", "-n", "two", "--", "true"], "invalid int value: 'two'", "--help"),
+        (["run", "-n", "0", "--", "true"], "resources.instance_count", ""),
+        (["run", "-n", "-1", "--", "true"], "resources.instance_count", ""),
+        (["run", "-p", "0", "--", "true"], "process_count_per_instance", ""),
+        (["run", "-d", "pytorhc", "--", "true"], "distribution.type", "pytorch"),
+        (["run", "-i", "x", "--", "true"], "'x' is not NAME=VALUE", "-i"),
+        (["run", "-i", "a b=.", "--", "true"], "inputs.a b", ""),
+        (["run", "--env", "NOT_SET_HERE", "--", "true"], "NOT_SET_HERE is not set here", "--env"),
+        (["run", "--set", "resources", "--", "true"], "", ""),
+        (["run", "--set", "resources.foo=1", "--", "true"], "resources.foo", ""),
+        (["run", "-C", "nosuch", "--", "true"], "there is no such file or folder", "--code"),
+        (["run", "-C", "/", "--", "true"], "the root of the file system", "--code DIR"),
+        (["run", "--timeout", "-1", "--", "true"], "limits.timeout", ""),
+        (["run", "--max-attempts", "0", "--", "true"], "retry.max_attempts", ""),
+        (["job", "create"], "-f", "--help"),
+        (["job", "show"], "NAME", "--help"),
+        (
+            ["job", "download", "x", "--all", "--output-name", "o"],
+            "exclude each other",
+            "choose one",
+        ),
+    ],
+)
+def test_wrong_use(shared, words, sentence, hint):
+    done = shared(*words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert sentence in done.stderr
+    assert "error: " in done.stderr
+    assert "hint: " in done.stderr
+    assert hint in done.stderr.partition("hint: ")[2]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    done = subprocess.run(
+        [sys.executable, "-c", CLI, *name.split(), "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"allranks {name}" in done.stdout
+    if not COMMANDS[name].plain:
+        assert "--json" in done.stdout
+
+
+def test_help_names_every_command():
+    done = subprocess.run([sys.executable, "-c", CLI, "--help"], capture_output=True, text=True)
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_help_and_run_import_little():
+    """What costs a second to import is not on the way of what is typed all day."""
+    heavy = [
+        "pydantic",
+        "fastapi",
+        "sqlalchemy",
+        "uvicorn",
+        "yaml",
+        "alembic",
+        "torch",
+        "ray",
+        "mlflow",
+        "rich",
+        "asyncio",
+    ]
+    script = (
+        "import sys; import allranks.cli.main, allranks.cli.run, allranks.agent.main; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_errors_as_json(shared):
+    done = shared("job", "show", "nosuch", "--json")
+    assert done.returncode == 2
+    assert '"error": "not_found"' in done.stdout
+    assert '"hint"' in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(shared):
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -c '{CLI}' --help | head -1"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+
+
+def test_doctor(shared):
+    done = shared("doctor")
+    assert "allranks" in done.stdout
+    assert "ranks run" in done.stdout
+    assert done.returncode == 0, done.stdout
