@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,8 @@ BENCHES = {
 
 def main() -> int:
     given = _parser().parse_args()
+    # Ended from outside, it still takes its homes down, and what runs in them.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     names = list(BENCHES) if given.bench == "all" else [given.bench]
     wrong = False
     for name in names:

@@ -103,7 +103,7 @@ class Model:
     # ------------------------------------------------------------ one state
 
     def start(self) -> State:
-        return self.tidy(policy.new(self.nodes), World((Agent(),) * self.nodes))
+        return policy.new(self.nodes), World((Agent(),) * self.nodes)
 
     def tidy(self, job: Job, world: World) -> State:
         """The one representative of all states that differ only in times, numbers and names."""
@@ -112,7 +112,14 @@ class Model:
         pairs = [_tidy(n, a, order) for n, a in zip(job.nodes, world.agents, strict=True)]
         if self.nodes > 1:
             pairs.sort(key=_by_name)
+        if job.status in TERMINAL:
+            self._after_the_end(job, world)
+            return policy.new(self.nodes)._replace(status=job.status), self.start()[1]
         closing = job.status is JobStatus.FINALIZING
+        if job.then is not None and job.then.purpose == "finish":
+            # Counts and a cancel say nothing any more.
+            job = job._replace(canceled=True, failures=0, losses=0)
+        hello = closing or all(n.state is not NodeState.ABSENT for n in job.nodes)
         job = job._replace(
             nodes=tuple(node for node, _ in pairs),
             why="",
@@ -120,7 +127,7 @@ class Model:
             attempt=1,
             submitted_at=None,
             started_at=None if job.started_at is None or not self.timeout else 0.0,
-            up_at=None if job.up_at is None or closing else 0.0,
+            up_at=None if job.up_at is None or hello else 0.0,
             closing_at=0.0 if closing else None,
             stopped_at=None if job.stopped_at is None else 0.0,
             not_before=0.0,
@@ -132,7 +139,6 @@ class Model:
     def edges(self, state: State) -> Iterator[Edge]:
         job, world = state
         if job.status in TERMINAL:
-            yield from self._after_the_end(job, world)
             return
         yield from self._decided(job, world)
         yield from self._engine(job, world)
@@ -294,7 +300,9 @@ class Model:
         if agent.cut:
             yield Edge(f"{name} heals", self.tidy(job, self._put(world, i, cut=False)))
             if phase in ("gate", "exited", "drain"):
-                bye = self._say(job, world, i, "bye", Say(Kind.BYE, agent.lag))
+                bye = self._say(
+                    job, world, i, "bye", Say(Kind.BYE, agent.lag, at=self._now(job, world))
+                )
                 # Its last word gets through in the end, is found on its disk, or is lost.
                 told = self._heard(job, i, bye.agents[i])
                 for after in (
@@ -313,8 +321,10 @@ class Model:
             yield from self._acts(job, world, i)
         if not agent.cut and phase in ("gate", "run", "serve", "exited"):
             told = self._asks(job, i, agent)
-            if told != agent.order and told[0] != "wait":
-                yield Edge(f"{name} fetches {told}", (job, self._put(world, i, order=told)))
+            if told[0] == "go" and not agent.order:
+                yield Edge(f"{name} fetches go", self.tidy(job, self._put(world, i, order=told)))
+            elif told[0] not in ("go", "wait") and len(agent.outbox) < self.backlog:
+                yield from self._obeys(job, world, i, *told)
 
     def _asks(self, job: Job, i: int, agent: Agent) -> tuple[str, Any]:
         told = self.order(job, i, job.launch, job.attempt - agent.lag)
@@ -331,7 +341,7 @@ class Model:
 
     def _acts(self, job: Job, world: World, i: int) -> Iterator[Edge]:
         agent, name = world.agents[i], f"agent {i}:"
-        phase, order = agent.phase, agent.order
+        phase = agent.phase
         lag, now = agent.lag, self._now(job, world)
 
         def ended(reason: Reason, label: str, fair: bool = True) -> Edge:
@@ -349,11 +359,7 @@ class Model:
             yield ended(Reason.SETUP_FAILED, "cannot prepare", fair=False)
         if phase in ("gate", *RUNS):
             yield ended(Reason.PREEMPTED, "is preempted", fair=False)
-            if order and order[0] == "stop":
-                yield ended(Reason(order[1]), f"stops, {order[1]}")
-            if order and order[0] == "leave":
-                yield goes("bye", Kind.BYE, "leaves")
-        if phase == "gate" and order and order[0] == "go":
+        if phase == "gate" and agent.order:
             yield goes("run", Kind.STARTED, "goes")
         if phase == "run":
             yield ended(Reason.RANK_EXITED, "fails", fair=False)
@@ -365,9 +371,22 @@ class Model:
             yield ended(Reason.RANK_EXITED, "fails to serve", fair=False)
         if phase == "drain" and not agent.outbox and not agent.cut:
             yield goes("exited", Kind.DRAINED, "drained")
-        if phase == "exited" and order and order[0] == "leave":
-            yield goes("bye", Kind.BYE, "leaves")
-        if phase == "exited" and order and order[0] == "prepare":
+
+    def _obeys(self, job: Job, world: World, i: int, do: str, why: Any) -> Iterator[Edge]:
+        """Orders that stand once given: to fetch one and look at it later is to fetch it later."""
+        agent, name = world.agents[i], f"agent {i}:"
+        at_work = agent.phase in ("gate", *RUNS)
+        if do == "leave":
+            bye = self._say(
+                job, world, i, "bye", Say(Kind.BYE, agent.lag, at=self._now(job, world))
+            )
+            yield Edge(f"{name} leaves", self.tidy(job, bye))
+        elif do == "stop" and at_work:
+            say = Say(Kind.ENDED, agent.lag, Reason(why), self._now(job, world))
+            yield Edge(
+                f"{name} stops, {why}", self.tidy(job, self._say(job, world, i, "drain", say))
+            )
+        elif do == "prepare" and agent.phase == "exited":
             again = self._put(world, i, phase="setup", order=None, lag=0)
             yield Edge(f"{name} prepares again", self.tidy(job, again))
 
@@ -436,6 +455,10 @@ class Model:
             for agent in world.agents:
                 alive = agent.phase in ALIVE and not (agent.cut or agent.ghost)
                 check(not alive, "nothing of a launch outlives it", state)
+        if step.data.get("purpose") == "finish":
+            again = VERDICTS[step.data["reason"]].retry == "user" and "user" in self.rules.on
+            used = job.failures + 1 >= self.rules.max_attempts
+            check(not again or used, "no attempt of the user's is withheld", state)
         if step.event is Kind.REGROUPED:
             here = all(n.state is NodeState.EXITED and not n.left for n in job.nodes)
             check(here and job.gang is not GangState.GONE, "a regroup needs all its nodes", state)
@@ -477,9 +500,6 @@ class Model:
             first = earliest(job)
             if first is not None:
                 check(cause.reason is first, f"the cause is the earliest, {first}", state, cause)
-            again = job.then is not None and VERDICTS[job.then.reason].retry == "user"
-            used = job.failures + 1 >= self.rules.max_attempts
-            check(not again or used, "no attempt of the user's is withheld", state)
         return status
 
     def inspect(self, state: State) -> None:
@@ -493,7 +513,7 @@ class Model:
             done = step is not None and step.data.get("reason") is Reason.DONE
             check(done, "all nodes done is Completed, whatever else is told", state, step)
 
-    def _after_the_end(self, job: Job, world: World) -> Iterator[Edge]:
+    def _after_the_end(self, job: Job, world: World) -> None:
         state = (job, world)
         kinds = [Event(Kind.CANCEL_ASKED, 0.0), Event(Kind.SEEN, 0.0, data={"state": "up"})]
         for event in (*kinds, Event(Kind.LOST, 0.0, node=0), Event(Kind.CLOSING, 0.0)):
@@ -503,7 +523,6 @@ class Model:
             told = self.order(job, i, job.launch, job.attempt - agent.lag)
             check(told["do"] == "leave", "who comes after the end is told to leave", state, told)
         check(self.decide(job, self.rules, Clock(now=FOREVER)) is None, "the end is the end", state)
-        yield from ()
 
 
 def earliest(job: Job) -> Reason | None:
@@ -523,15 +542,21 @@ def earliest(job: Job) -> Reason | None:
 @cache
 def _tidy(node: Node, agent: Agent, order: tuple[float, ...]) -> tuple[Node, Agent]:
     rank = {at: float(i) for i, at in enumerate((0, *order))}
-    node = node._replace(
-        at=rank[node.at],
-        seq=min(node.seq, len(agent.outbox)),
-        place=None,
-        attempt=node.attempt and 1,
-    )
+    if node.left or node.state is NodeState.LOST:
+        # It is not heard any more, so it is all one what it says, and in which attempt.
+        agent = agent._replace(outbox=(), lag=0)
+    if agent.phase == "bye" and not agent.outbox:
+        agent = Agent("dead")
     if agent.phase in ("dead", "bye"):
         agent = Agent(agent.phase, outbox=agent.outbox)
     outbox = tuple(s._replace(at=int(rank[s.at]), attempt=min(s.attempt, 1)) for s in agent.outbox)
+    node = node._replace(
+        at=rank[node.at],
+        seq=min(node.seq, len(outbox)),
+        place=None,
+        message="",
+        attempt=node.attempt and 1,
+    )
     return node, agent._replace(outbox=outbox, lag=min(agent.lag, 1))
 
 
@@ -596,7 +621,9 @@ def explore(model: Model, most: int = 2_000_000) -> Found:
             raise Broken(*broken.args, "\n".join(_way(came, here))) from None
     ends = [i for i, (job, _) in enumerate(states) if job.status in TERMINAL]
     _all_reach(states, came, ends, back_fair, lambda job, world: True, "no state is stuck")
-    _all_reach(states, came, ends, back_server, _is_over, "with all dead the server ends it alone")
+    fresh = [i for i, (job, _) in enumerate(states) if job.status is JobStatus.NOT_STARTED]
+    alone = "with all dead the server ends it alone, or starts anew"
+    _all_reach(states, came, ends + fresh, back_server, _is_over, alone)
     return Found(len(states), edges, len(ends))
 
 

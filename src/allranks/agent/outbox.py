@@ -34,6 +34,9 @@ class Outbox:
             self._file.write(json.dumps(event._asdict()) + "\n")
             self._kept.append(event)
 
+    def close(self) -> None:
+        self._file.close()
+
     def kept(self) -> list[Event]:
         """What the server has not acknowledged yet, in order."""
         with self._lock:

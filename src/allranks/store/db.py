@@ -63,7 +63,7 @@ events = Table(
     "events",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("job_id", ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("job_id", Integer, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
     Column("at", Float, nullable=False),
     Column("kind", String(20), nullable=False),
     Column("launch", Integer, nullable=False),

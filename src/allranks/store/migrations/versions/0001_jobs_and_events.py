@@ -34,7 +34,9 @@ def upgrade() -> None:
     op.create_table(
         "events",
         sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("job_id", sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "job_id", sa.Integer, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False
+        ),
         sa.Column("at", sa.Float, nullable=False),
         sa.Column("kind", sa.String(20), nullable=False),
         sa.Column("launch", sa.Integer, nullable=False),

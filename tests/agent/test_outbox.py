@@ -1,0 +1,31 @@
+from allranks.agent.outbox import Outbox, read
+from allranks.events import Kind
+
+
+def test_what_is_said_is_on_disk_in_order_until_the_server_has_it(tmp_path):
+    outbox = Outbox(tmp_path, launch=2, node=1)
+    outbox.say(Kind.HELLO, 1, pid=7)
+    outbox.say(Kind.ENDED, 1, rank=3, reason="DONE")
+    assert [event.seq for event in outbox.kept()] == [1, 2]
+    outbox.acknowledged(1)
+    outbox.close()
+    assert [event.kind for event in outbox.kept()] == [Kind.ENDED]
+    found = read(tmp_path)
+    assert [(e.seq, e.kind, e.launch, e.node, e.rank) for e in found] == [
+        (1, Kind.HELLO, 2, 1, None),
+        (2, Kind.ENDED, 2, 1, 3),
+    ]
+    assert found[1].data == {"reason": "DONE"}
+
+
+def test_a_torn_line_was_never_said(tmp_path):
+    outbox = Outbox(tmp_path, 1, 0)
+    outbox.say(Kind.HELLO, 1)
+    outbox.close()
+    with (tmp_path / "outbox.jsonl").open("a") as file:
+        file.write('{"kind": "ready", "at": 1.0, "seq"')
+    assert [event.kind for event in read(tmp_path)] == [Kind.HELLO]
+
+
+def test_nothing_was_said(tmp_path):
+    assert read(tmp_path) == []

@@ -1,0 +1,569 @@
+"""What a job does next, case by case: read these as the specification of ``decide``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from allranks.events import Event, Kind
+from allranks.plan import policy
+from allranks.plan.fold import fold
+from allranks.plan.plan import Rules, pack
+from allranks.plan.policy import Clock, Job, Step, decide, failure, load, new, order, outcome
+from allranks.states import VERDICTS, GangState, JobStatus, NodeState, Reason
+
+TWICE = Rules(nodes=2, max_attempts=2)
+ONCE = Rules(nodes=2)
+EARLY = Clock(now=0.0)
+
+
+class Story:
+    """A job of two nodes, told event by event."""
+
+    def __init__(self, rules: Rules = TWICE, nodes: int = 2) -> None:
+        self.rules = rules
+        self.job = new(nodes)
+        self.said = [0] * nodes
+        self.now = 0.0
+
+    def server(self, kind: Kind, node: int | None = None, **data: object) -> Story:
+        job = self.job
+        self.job = fold(job, Event(kind, self.now, job.launch, job.attempt, node, data=data))
+        return self
+
+    def agent(self, node: int, kind: Kind, attempt: int | None = None, **data: object) -> Story:
+        self.said[node] += 1
+        attempt = attempt or self.job.attempt
+        said = Event(kind, self.now, self.job.launch, attempt, node, seq=self.said[node], data=data)
+        self.job = fold(self.job, said)
+        return self
+
+    def both(self, kind: Kind, **data: object) -> Story:
+        for node in range(len(self.job.nodes)):
+            self.agent(node, kind, **data)
+        return self
+
+    def ready(self) -> Story:
+        if self.job.status is JobStatus.NOT_STARTED:
+            self.step()
+            self.server(Kind.SEEN, state="up", why="")
+            self.both(Kind.HELLO)
+        return self.both(Kind.READY, address="10.0.0.1", host="a", ports=[7000])
+
+    def running(self) -> Story:
+        self.ready().step()
+        return self.both(Kind.STARTED)
+
+    def fails(self, node: int, reason: Reason = Reason.RANK_EXITED, **data: object) -> Story:
+        return self.agent(node, Kind.ENDED, reason=reason, **data)
+
+    def drained(self) -> Story:
+        """Those that still run stop as they are told; all hand in what they have."""
+        for node, each in enumerate(self.job.nodes):
+            if each.state is NodeState.ABSENT:
+                continue
+            if each.reason is None and not each.left and each.state is not NodeState.LOST:
+                told = order(self.job, node, self.job.launch, self.job.attempt)
+                self.fails(node, told["why"])
+            self.agent(node, Kind.DRAINED)
+        return self
+
+    def step(self, clock: Clock | None = None) -> Step:
+        """Take the next step, as the loop does."""
+        step = decide(self.job, self.rules, clock or Clock(now=self.now))
+        assert step is not None
+        data = dict(step.data)
+        if step.event is Kind.FINISHED:
+            data = {"status": VERDICTS[outcome(self.job).reason].outcome}
+        self.server(step.event, step.node, **data)
+        return step
+
+    def next(self, **clock: object) -> Step | None:
+        return decide(self.job, self.rules, Clock(**{"now": self.now, **clock}))  # type: ignore[arg-type]
+
+    def ended(self) -> Job:
+        """Agents that leave when they are told to, an engine that answers: to the end, or to the
+        next launch."""
+        launch = self.job.launch
+        while self.job.launch == launch and self.next() is not None:
+            if self.step().effect == "stop":
+                self.server(Kind.SEEN, state="gone", why="")
+            if self.job.status is JobStatus.FINALIZING:
+                self.drained()
+                for node in range(len(self.job.nodes)):
+                    if self.job.nodes[node].state is NodeState.EXITED:
+                        self.agent(node, Kind.BYE)
+        return self.job
+
+    def do(self, node: int) -> str:
+        return str(order(self.job, node, self.job.launch, self.job.attempt)["do"])
+
+
+def closing(purpose: str, reason: Reason) -> Step:
+    return Step(Kind.CLOSING, data={"purpose": purpose, "reason": reason})
+
+
+# ---------------------------------------------------------------- the way through
+
+
+def test_a_new_job_is_submitted():
+    assert Story().next() == Step(Kind.SUBMITTED, "submit")
+
+
+def test_the_words_of_its_way():
+    story, words = Story(), []
+    words.append(story.job.status)
+    story.step()
+    words.append(story.job.status)
+    words.append(story.server(Kind.SEEN, state="up", why="").job.status)
+    words.append(story.both(Kind.HELLO).job.status)
+    story.ready().step()
+    words.append(story.job.status)
+    story.both(Kind.STARTED).both(Kind.ENDED, reason=Reason.DONE).step()
+    words.append(story.job.status)
+    words.append(story.both(Kind.DRAINED).both(Kind.BYE).ended().status)
+    assert words == [
+        "NotStarted",
+        "Queued",
+        "Provisioning",
+        "Preparing",
+        "Running",
+        "Finalizing",
+        "Completed",
+    ]
+
+
+def test_go_waits_for_the_last_node():
+    story = Story()
+    story.step()
+    story.both(Kind.HELLO).agent(0, Kind.READY, address="a", host="a", ports=[1])
+    assert story.next() is None
+    assert story.do(0) == "wait"
+    story.agent(1, Kind.READY, address="b", host="b", ports=[2])
+    assert story.next() == Step(Kind.GO)
+    story.step()
+    assert (story.do(0), story.do(1)) == ("go", "go")
+
+
+def test_a_hello_before_the_engine_says_up_is_a_hello():
+    story = Story()
+    story.step()
+    assert story.agent(0, Kind.HELLO).job.status is JobStatus.PREPARING
+
+
+def test_a_gang_that_goes_back_to_the_queue_has_its_whole_time_again():
+    story = Story()
+    story.step()
+    story.server(Kind.SEEN, state="up", why="").server(Kind.SEEN, state="queued", why="")
+    story.now = 1000.0
+    assert story.job.status is JobStatus.QUEUED
+    assert story.next() is None
+
+
+def test_workers_done_completes_though_parameter_servers_run():
+    story = Story().running().both(Kind.WORKED)
+    assert story.next() == closing("finish", Reason.DONE)
+    story.step()
+    assert order(story.job, 0, 1, 1) == {"do": "stop", "why": Reason.DONE}
+    assert story.ended().status is JobStatus.COMPLETED
+
+
+def test_the_engine_that_reports_a_loss_after_all_are_done_is_not_believed():
+    story = Story().running().both(Kind.ENDED, reason=Reason.DONE)
+    story.server(Kind.SEEN, state="gone", why="node failure").server(Kind.LOST, 0, why="dead")
+    assert story.ended().status is JobStatus.COMPLETED
+
+
+def test_a_node_lost_with_its_parameter_server_is_a_loss_while_others_work():
+    story = Story().running().agent(0, Kind.WORKED).server(Kind.LOST, 0, why="silent")
+    assert story.next() == closing("relaunch", Reason.NODE_LOST)
+
+
+# ---------------------------------------------------------------- again, or not
+
+
+@pytest.mark.parametrize(
+    ("reason", "purpose"),
+    [
+        (Reason.RANK_EXITED, "regroup"),
+        (Reason.RANK_KILLED, "regroup"),
+        (Reason.SETUP_FAILED, "regroup"),
+        (Reason.PREEMPTED, "relaunch"),
+        (Reason.PLATFORM_ERROR, "finish"),
+    ],
+)
+def test_what_follows_a_failure_with_attempts_left(reason: Reason, purpose: str):
+    assert Story().running().fails(1, reason).next() == closing(purpose, reason)
+
+
+@pytest.mark.parametrize("reason", [Reason.RANK_EXITED, Reason.PREEMPTED, Reason.SETUP_FAILED])
+def test_one_attempt_is_no_restart_at_all(reason: Reason):
+    assert Story(ONCE).running().fails(1, reason).next() == closing("finish", reason)
+
+
+def test_one_attempt_is_no_restart_after_a_loss_either():
+    story = Story(ONCE).running().server(Kind.LOST, 0, why="silent")
+    assert story.next() == closing("finish", Reason.NODE_LOST)
+    assert story.ended().status is JobStatus.FAILED
+
+
+def test_a_cause_that_is_not_named_in_retry_ends_the_job():
+    rules = Rules(nodes=2, max_attempts=3, on=("user",))
+    assert Story(rules).running().fails(0, Reason.PREEMPTED).next() == closing(
+        "finish", Reason.PREEMPTED
+    )
+
+
+def test_a_user_failure_regroups_in_the_same_launch():
+    story = Story().running().fails(0)
+    story.step()
+    assert story.do(1) == "stop"
+    assert story.next() is None
+    story.drained()
+    assert story.do(0) == "wait"
+    assert story.step() == Step(Kind.REGROUPED)
+    assert (story.job.launch, story.job.attempt, story.job.failures) == (1, 2, 1)
+    assert order(story.job, 0, 1, 1) == {"do": "prepare", "attempt": 2}
+
+
+def test_after_the_last_attempt_it_fails():
+    story = Story().running().fails(0)
+    story.step()
+    story.drained().step()
+    story.running().fails(1)
+    assert story.next() == closing("finish", Reason.RANK_EXITED)
+    story.step()
+    assert story.ended().status is JobStatus.FAILED
+
+
+def test_losses_do_not_eat_the_users_attempts():
+    story = Story()
+    for launch in range(1, 4):
+        story.now = 1000.0 * launch
+        story.said = [0, 0]
+        story.running().server(Kind.LOST, 0, why="silent").ended()
+        assert (story.job.losses, story.job.failures) == (launch, 0)
+    assert story.job.launch == 4
+
+
+def test_losses_end_somewhere():
+    story = Story()
+    for launch in range(policy.LOSS_LIMIT + 1):
+        story.now = 1000.0 * launch
+        story.said = [0, 0]
+        story.running().server(Kind.LOST, 0, why="silent").ended()
+    assert story.job.status is JobStatus.FAILED
+
+
+def test_the_first_relaunch_is_at_once_and_later_ones_wait_longer():
+    waits = []
+    story = Story()
+    for launch in range(5):
+        story.now = 1000.0 * launch
+        story.said = [0, 0]
+        story.running().server(Kind.LOST, 0, why="silent").ended()
+        waits.append(story.job.not_before - story.now)
+    assert waits == [0.0, 1.0, 2.0, 4.0, 8.0]
+
+
+def test_a_relaunch_is_not_submitted_before_its_time():
+    job = new(2)._replace(not_before=10.0)
+    assert decide(job, TWICE, Clock(now=9.9)) is None
+    assert decide(job, TWICE, Clock(now=10.0)) == Step(Kind.SUBMITTED, "submit")
+
+
+def test_a_preempted_gang_is_launched_anew_once_it_is_gone():
+    story = Story().running().fails(0, Reason.PREEMPTED)
+    story.step()
+    assert story.next() is None  # node 1 is left to stop its ranks
+    story.drained().agent(0, Kind.BYE)
+    assert story.do(1) == "leave"
+    assert story.next() is None
+    story.now = 30.0
+    assert story.step() == Step(Kind.STOPPING, "stop")
+    assert story.next() is None
+    story.server(Kind.SEEN, state="gone", why="")
+    assert story.step() == Step(Kind.RELAUNCHED)
+    assert (story.job.launch, story.job.attempt, story.job.status) == (2, 2, "NotStarted")
+
+
+def test_no_regroup_with_a_lost_node():
+    story = Story().running().fails(0)
+    story.step()
+    story.server(Kind.LOST, 1, why="silent")
+    assert story.next() == closing("relaunch", Reason.RANK_EXITED)
+
+
+def test_no_regroup_with_a_node_that_left():
+    story = Story().running().fails(0)
+    story.step()
+    story.drained().agent(1, Kind.BYE)
+    assert story.next() == closing("relaunch", Reason.RANK_EXITED)
+
+
+def test_a_regroup_nobody_came_to_is_a_relaunch():
+    story = Story().running().fails(0)
+    story.step()
+    assert story.next(now=29.9) is None
+    assert story.next(now=30.0) == closing("relaunch", Reason.RANK_EXITED)
+
+
+def test_a_node_that_hands_in_its_output_is_waited_for():
+    story = Story().running().fails(0)
+    story.step()
+    story.agent(1, Kind.ENDED, reason=Reason.PEER_FAILED)
+    assert story.next(now=1000.0) is None
+    story.both(Kind.DRAINED)
+    assert story.next(now=1000.0) == Step(Kind.REGROUPED)
+
+
+def test_a_server_that_was_away_blames_nobody_for_it():
+    story = Story().running().fails(0)
+    story.step()
+    assert story.next(now=1000.0, since=999.0) is None
+    waiting = Story()
+    waiting.step()
+    waiting.server(Kind.SEEN, state="up", why="")
+    assert waiting.next(now=1000.0, since=999.0) is None
+    lost = waiting.next(now=1200.0, since=999.0)
+    assert lost is not None
+    assert lost.event is Kind.LOST
+
+
+# ---------------------------------------------------------------- refused, late, silent
+
+
+def test_a_refused_job_fails_with_the_engines_words():
+    story = Story()
+    story.server(Kind.REFUSED, message="it needs 99 nodes")
+    assert story.step() == closing("finish", Reason.GANG_REFUSED)
+    assert outcome(story.job).message == "it needs 99 nodes"
+    assert story.ended().status is JobStatus.FAILED
+
+
+def test_the_time_limit():
+    story = Story(Rules(nodes=2, max_attempts=2, timeout=60.0)).running()
+    assert story.next(now=59.9) is None
+    story.now = 60.0
+    assert story.next() == closing("finish", Reason.TIME_LIMIT)
+    story.step()
+    assert order(story.job, 0, 1, 1) == {"do": "stop", "why": Reason.TIME_LIMIT}
+    assert story.ended().status is JobStatus.FAILED
+    assert outcome(story.job).reason is Reason.TIME_LIMIT
+
+
+def test_a_queue_has_no_time_limit():
+    story = Story(Rules(nodes=2, timeout=60.0))
+    story.step()
+    assert story.next(now=1e9) is None
+
+
+def test_who_never_says_hello_is_lost():
+    story = Story()
+    story.step()
+    story.agent(0, Kind.HELLO)
+    assert story.next(now=119.9) is None
+    step = story.next(now=120.0)
+    assert step is not None
+    assert (step.event, step.node) == (Kind.LOST, 1)
+
+
+def test_who_is_silent_is_lost_and_is_told_to_leave():
+    story = Story().running()
+    step = story.step(Clock(now=0.0, silent=frozenset({1})))
+    assert (step.event, step.node) == (Kind.LOST, 1)
+    assert story.do(1) == "leave"
+    assert story.agent(1, Kind.ENDED, reason=Reason.DONE).job.nodes[1].state is NodeState.LOST
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_who_left_without_a_word_is_lost(running: bool):
+    """An agent whose patience ran out while the server was away leaves its BYE on the disk."""
+    story = Story().running() if running else Story().ready()
+    story.agent(1, Kind.BYE)
+    assert story.next() == closing("relaunch", Reason.NODE_LOST)
+
+
+def test_who_left_without_having_prepared_the_next_attempt_is_lost():
+    story = Story().running().fails(0)
+    story.step()
+    story.drained().step()
+    story.agent(1, Kind.BYE, attempt=1)
+    assert story.next() == closing("relaunch", Reason.NODE_LOST)
+
+
+def test_nobody_goes_with_a_node_that_left():
+    story = Story().ready().agent(1, Kind.BYE).agent(1, Kind.READY, address="a", host="a", ports=[])
+    assert story.next() != Step(Kind.GO)
+    assert story.do(1) == "leave"
+
+
+def test_the_engine_is_asked_to_stop_again_if_it_does_not():
+    story = Story().running().server(Kind.LOST, 0, why="silent").server(Kind.LOST, 1, why="silent")
+    story.step()
+    assert story.step() == Step(Kind.STOPPING, "stop")
+    assert story.next(now=4.9) is None
+    assert story.next(now=5.0) == Step(Kind.STOPPING, "stop")
+
+
+def test_an_engine_that_does_not_answer_says_nothing():
+    job = Story().running().job
+    assert fold(job, Event(Kind.SEEN, 0.0, data={"state": "unknown", "why": "?"})) is job
+
+
+def test_gone_is_never_taken_back():
+    story = Story().running().server(Kind.SEEN, state="gone", why="")
+    assert story.server(Kind.SEEN, state="up", why="").job.gang is GangState.GONE
+
+
+# ---------------------------------------------------------------- cancel
+
+
+def canceled(story: Story) -> Story:
+    return story.server(Kind.CANCEL_ASKED)
+
+
+def test_cancel_before_anything():
+    assert canceled(Story()).ended().status is JobStatus.CANCELED
+
+
+def test_cancel_while_queued():
+    story = Story()
+    story.step()
+    canceled(story.server(Kind.SEEN, state="queued", why="Resources"))
+    assert story.next() == closing("finish", Reason.CANCELED)
+    assert story.ended().status is JobStatus.CANCELED
+
+
+def test_cancel_while_preparing():
+    story = canceled(Story().ready())
+    story.step()
+    assert story.do(0) == "stop"
+    assert story.ended().status is JobStatus.CANCELED
+
+
+def test_cancel_while_running_gives_ranks_their_grace():
+    story = canceled(Story().running())
+    story.step()
+    assert order(story.job, 0, 1, 1) == {"do": "stop", "why": Reason.CANCELED}
+    assert story.next(now=29.9) is None
+    assert story.ended().status is JobStatus.CANCELED
+
+
+@pytest.mark.parametrize("reason", [Reason.RANK_EXITED, Reason.PREEMPTED])
+def test_cancel_while_it_is_to_start_again(reason: Reason):
+    story = Story().running().fails(0, reason)
+    story.step()
+    assert canceled(story).next() == closing("finish", Reason.CANCELED)
+    assert story.ended().status is JobStatus.CANCELED
+    assert story.job.attempt == 1
+
+
+def test_cancel_during_back_off():
+    story = Story().running().server(Kind.LOST, 0, why="silent")
+    story.ended()
+    assert canceled(story).ended().status is JobStatus.CANCELED
+
+
+def test_a_cancel_that_crosses_a_relaunch_is_still_a_cancel():
+    story = Story().running().server(Kind.LOST, 0, why="silent")
+    story.ended()
+    assert story.job.launch == 2
+    story.job = fold(story.job, Event(Kind.CANCEL_ASKED, 0.0, launch=1, attempt=1))
+    assert story.job.canceled
+
+
+def test_done_before_the_cancel_was_acted_on_is_done():
+    story = canceled(Story().running().both(Kind.ENDED, reason=Reason.DONE))
+    assert story.ended().status is JobStatus.COMPLETED
+
+
+def test_a_cancel_after_the_end_changes_nothing():
+    job = new(1)._replace(status=JobStatus.FAILED)
+    assert fold(job, Event(Kind.CANCEL_ASKED, 0.0)) is job
+
+
+# ---------------------------------------------------------------- the cause
+
+
+def test_the_earliest_failure_is_the_cause_whichever_is_heard_first():
+    story = Story().running()
+    story.fails(0, failed_at=5.0, code=1, message="broken pipe")
+    story.fails(1, Reason.RANK_KILLED, failed_at=4.0, code=137, message="killed")
+    found = failure(story.job)
+    assert found is not None
+    assert (found.reason, found.node, found.code) == (Reason.RANK_KILLED, 1, 137)
+
+
+def test_who_was_stopped_for_a_peer_is_not_the_cause():
+    story = Story(ONCE).running().fails(1, failed_at=4.0)
+    story.step()
+    assert story.drained().job.nodes[0].reason is Reason.PEER_FAILED
+    assert outcome(story.job).node == 1
+
+
+def test_peer_failed_is_the_cause_only_when_nothing_else_is_known():
+    story = Story(ONCE).running().fails(1, Reason.PEER_FAILED)
+    assert story.next() == closing("finish", Reason.PEER_FAILED)
+
+
+def test_a_node_keeps_its_first_failure():
+    story = Story().running().fails(0, code=3).fails(0, Reason.PLATFORM_ERROR)
+    found = failure(story.job)
+    assert found is not None
+    assert (found.reason, found.code) == (Reason.RANK_EXITED, 3)
+
+
+def test_a_host_that_died_is_the_cause_of_what_its_peers_died_of():
+    """Peers of a dead host fail by themselves long before its lease runs out."""
+    story = Story().running()
+    story.now = 4.0
+    story.fails(1, failed_at=4.0)
+    assert story.step() == closing("regroup", Reason.RANK_EXITED)
+    story.now = 13.0
+    story.server(Kind.LOST, 0, why="silent", heard=3.0)
+    assert story.next() == closing("relaunch", Reason.NODE_LOST)
+    story.ended()
+    assert (story.job.failures, story.job.losses) == (0, 1)
+
+
+def test_a_loss_after_the_failure_is_not_the_cause():
+    story = Story(ONCE).running().fails(1, failed_at=4.0)
+    story.server(Kind.LOST, 0, why="silent", heard=5.0)
+    assert outcome(_finishing(story)).reason is Reason.RANK_EXITED
+
+
+def test_what_a_lost_node_had_said_stays():
+    story = Story(ONCE).running().fails(1, message="rank 1 exited with code 3")
+    story.server(Kind.LOST, 1, why="dead")
+    assert outcome(_finishing(story)).message == "rank 1 exited with code 3"
+
+
+def _finishing(story: Story) -> Job:
+    story.step()
+    return story.job
+
+
+def test_every_reason_has_a_verdict_with_its_words():
+    assert set(VERDICTS) == set(Reason)
+    for reason, verdict in VERDICTS.items():
+        assert verdict.sentence
+        assert verdict.hint or verdict.outcome is not JobStatus.FAILED, reason
+        assert verdict.retry in (None, *Rules().on)
+
+
+# ---------------------------------------------------------------- the record
+
+
+def test_a_job_that_is_packed_and_loaded_is_the_same_job():
+    for story in (Story(), Story().ready(), Story().running().fails(0, code=1, message="x")):
+        assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+    story.step()
+    assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+
+
+def test_events_of_a_node_that_does_not_exist_say_nothing():
+    job = Story().running().job
+    for node in (None, -1, 2):
+        assert fold(job, Event(Kind.BYE, 0.0, node=node, seq=9)) is job
