@@ -102,6 +102,12 @@ class Client:
         except OSError as error:
             raise Unreachable(f"no server answers at {self.url}: {_said(error)}") from None
 
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()

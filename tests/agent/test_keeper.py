@@ -19,7 +19,8 @@ PROGRAM = textwrap.dedent(
     code = keep()
     if code is not None:
         sys.exit(code)
-    subprocess.Popen(["bash", "-c", "setsid env -i sleep 999 & setsid bash -c 'sleep 999 & wait' & wait"])
+    far = "setsid env -i sleep 999 & setsid bash -c 'sleep 999 & wait' & wait"
+    subprocess.Popen(["bash", "-c", far])
     print(os.getpid(), flush=True)
     EXIT
     """

@@ -4,6 +4,7 @@ After each: the job has ended with the true word, every line that was printed is
 order, and no process of the job is left.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -71,10 +72,8 @@ def victims(home: Path, job: str, what: str, dice: random.Random) -> list[int]:
 
 def kill(pids: list[int]) -> None:
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 @pytest.mark.slow

@@ -27,6 +27,9 @@ from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, Nod
 FOREVER = 1e9
 PLACE = Place("10.0.0.1", "host", (7000,))
 TOLD = {"address": PLACE.address, "host": PLACE.host, "ports": PLACE.ports}
+# Endings that no later failure changes.
+SETTLED = (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT)
+TWICE = Rules(nodes=2, max_attempts=2)
 RUNS = ("run", "serve")
 ALIVE = ("setup", "gate", "run", "serve", "drain", "exited")
 
@@ -84,7 +87,7 @@ class Model:
     """What is explored, and which faults the world has in store."""
 
     nodes: int = 2
-    rules: Rules = Rules(nodes=2, max_attempts=2)
+    rules: Rules = TWICE
     services: bool = False
     cuts: bool = True
     twice: bool = True
@@ -107,16 +110,20 @@ class Model:
 
     def tidy(self, job: Job, world: World) -> State:
         """The one representative of all states that differ only in times, numbers and names."""
-        told = {n.at for n in job.nodes} | {s.at for a in world.agents for s in a.outbox}
-        order = tuple(sorted(told - {0}))
-        pairs = [_tidy(n, a, order) for n, a in zip(job.nodes, world.agents, strict=True)]
+        then = job.then
+        settled = then is not None and then.purpose == "finish" and then.reason in SETTLED
+        order: tuple[float, ...] = ()
+        if not settled:
+            told = {n.at for n in job.nodes} | {s.at for a in world.agents for s in a.outbox}
+            order = tuple(sorted(told - {0}))
+        pairs = [_tidy(n, a, order, settled) for n, a in zip(job.nodes, world.agents, strict=True)]
         if self.nodes > 1:
             pairs.sort(key=_by_name)
         if job.status in TERMINAL:
             self._after_the_end(job, world)
             return policy.new(self.nodes)._replace(status=job.status), self.start()[1]
         closing = job.status is JobStatus.FINALIZING
-        if job.then is not None and job.then.purpose == "finish":
+        if then is not None and then.purpose == "finish":
             # Counts and a cancel say nothing any more.
             job = job._replace(canceled=True, failures=0, losses=0)
         hello = closing or all(n.state is not NodeState.ABSENT for n in job.nodes)
@@ -259,7 +266,9 @@ class Model:
                 node = job.nodes[i]
                 if agent.phase == "dead" and not node.left and node.state is not NodeState.LOST:
                     event = Event(Kind.LOST, self._now(job, world), node=i, data={"why": "dead"})
-                    yield Edge(f"seen: {i} dead", self._write(job, world, event), server=True)
+                    # Not every engine can tell: no way out may need it.
+                    told = self._write(job, world, event)
+                    yield Edge(f"seen: {i} dead", told, fair=False, server=True)
                     yield from self._salvaged(job, world, i)
         if state is GangState.GONE:
             for i in range(self.nodes):
@@ -356,7 +365,7 @@ class Model:
 
         if phase == "setup":
             yield goes("gate", Kind.READY, "is ready")
-            yield ended(Reason.SETUP_FAILED, "cannot prepare", fair=False)
+            yield ended(Reason.RANK_EXITED, "cannot prepare", fair=False)
         if phase in ("gate", *RUNS):
             yield ended(Reason.PREEMPTED, "is preempted", fair=False)
         if phase == "gate" and agent.order:
@@ -455,6 +464,9 @@ class Model:
             for agent in world.agents:
                 alive = agent.phase in ALIVE and not (agent.cut or agent.ghost)
                 check(not alive, "nothing of a launch outlives it", state)
+        if step.data.get("reason") is Reason.DONE:
+            worked = all(n.worked or n.reason is Reason.DONE for n in job.nodes)
+            check(worked, "Completed only when every worker is done", state)
         if step.data.get("purpose") == "finish":
             again = VERDICTS[step.data["reason"]].retry == "user" and "user" in self.rules.on
             used = job.failures + 1 >= self.rules.max_attempts
@@ -493,8 +505,8 @@ class Model:
         state, cause = (job, world), policy.outcome(job)
         status = VERDICTS[cause.reason].outcome
         if status is JobStatus.COMPLETED:
-            worked = all(n.worked or n.reason is Reason.DONE for n in job.nodes)
-            check(worked, "Completed only when every worker is done", state)
+            done = job.then is not None and job.then.reason is Reason.DONE
+            check(done, "Completed is decided while all are done, never later", state)
         if status is JobStatus.FAILED and cause.reason is not Reason.TIME_LIMIT:
             check(cause.reason is not Reason.PEER_FAILED, "the cause is never PEER_FAILED", state)
             first = earliest(job)
@@ -531,16 +543,19 @@ def earliest(job: Job) -> Reason | None:
     for node in job.nodes:
         if node.reason not in (None, Reason.DONE, Reason.PEER_FAILED):
             found.append((node.at, node.reason))
-        elif node.state is NodeState.LOST and node.reason is None:
-            found.append((node.at, Reason.NODE_LOST))
-        elif node.left and node.reason is None:
+        elif node.reason is None and (node.left or node.state is NodeState.LOST):
             found.append((node.at, Reason.NODE_LOST))
     assert len({at for at, _ in found}) == len(found), found
     return min(found)[1] if found else None
 
 
 @cache
-def _tidy(node: Node, agent: Agent, order: tuple[float, ...]) -> tuple[Node, Agent]:
+def _tidy(node: Node, agent: Agent, order: tuple[float, ...], settled: bool) -> tuple[Node, Agent]:
+    if settled:
+        # How it ends is decided: what more goes wrong, and when, says nothing.
+        node = node._replace(reason=None, at=0, worked=False)
+        outbox = tuple(s._replace(at=0, reason=s.reason and Reason.DONE) for s in agent.outbox)
+        agent = agent._replace(outbox=outbox)
     rank = {at: float(i) for i, at in enumerate((0, *order))}
     if node.left or node.state is NodeState.LOST:
         # It is not heard any more, so it is all one what it says, and in which attempt.
@@ -550,6 +565,8 @@ def _tidy(node: Node, agent: Agent, order: tuple[float, ...]) -> tuple[Node, Age
     if agent.phase in ("dead", "bye"):
         agent = Agent(agent.phase, outbox=agent.outbox)
     outbox = tuple(s._replace(at=int(rank[s.at]), attempt=min(s.attempt, 1)) for s in agent.outbox)
+    if node.reason is Reason.SETUP_FAILED:
+        node = node._replace(reason=Reason.RANK_EXITED)  # all one to retry
     node = node._replace(
         at=rank[node.at],
         seq=min(node.seq, len(outbox)),

@@ -7,7 +7,14 @@ import json
 import pytest
 
 from allranks.plan import distributions
-from allranks.plan.distributions import environment, log_name, ports_needed, ranks, ranks_of, threads
+from allranks.plan.distributions import (
+    environment,
+    log_name,
+    ports_needed,
+    ranks,
+    ranks_of,
+    threads,
+)
 from allranks.plan.plan import InputTask, OutputTask, Place, Task
 
 PLACES = [Place("10.0.0.1", "alpha", (7000, 7001, 7002)), Place("10.0.0.2", "beta", (8000, 8001))]

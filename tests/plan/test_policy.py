@@ -86,14 +86,16 @@ class Story:
         """Agents that leave when they are told to, an engine that answers: to the end, or to the
         next launch."""
         launch = self.job.launch
-        while self.job.launch == launch and self.next() is not None:
-            if self.step().effect == "stop":
-                self.server(Kind.SEEN, state="gone", why="")
+        while self.job.launch == launch:
             if self.job.status is JobStatus.FINALIZING:
                 self.drained()
                 for node in range(len(self.job.nodes)):
                     if self.job.nodes[node].state is NodeState.EXITED:
                         self.agent(node, Kind.BYE)
+            if self.next() is None:
+                break
+            if self.step().effect == "stop":
+                self.server(Kind.SEEN, state="gone", why="")
         return self.job
 
     def do(self, node: int) -> str:

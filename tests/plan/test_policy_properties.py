@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -90,7 +91,7 @@ def told(job: Job, rules: Rules, story: list[Event | Clock]) -> list[Job]:
 
 
 @given(RULES, STORIES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_is_told_fold_decide_and_order_have_an_answer(
     rules: Rules, story: list[Event | Clock]
 ):
@@ -105,10 +106,10 @@ def test_whatever_is_told_fold_decide_and_order_have_an_answer(
 
 
 @given(RULES, STORIES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
     jobs = told(new(2), rules, story)
-    for before, after in zip(jobs, jobs[1:], strict=False):
+    for before, after in pairwise(jobs):
         if before.status in TERMINAL:
             assert after is before
         if before.canceled:
@@ -119,14 +120,14 @@ def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
 
 
 @given(RULES, STORIES, st.one_of(from_agents(), from_outside()))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_said_twice_is_said_once(rules: Rules, story: list[Event | Clock], event: Event):
     once = fold(told(new(2), rules, story)[-1], event)
     assert fold(once, event) == once
 
 
 @given(RULES, STORIES, st.lists(from_agents(), max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_batch_resent_whole_changes_nothing(
     rules: Rules, story: list[Event | Clock], batch: list[Event]
 ):
@@ -138,7 +139,7 @@ def test_a_batch_resent_whole_changes_nothing(
 
 
 @given(RULES, STORIES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_when_the_world_stops_so_does_decide(rules: Rules, story: list[Event | Clock]):
     """Nothing more is heard, the engine says GONE when asked to stop: the steps come to an end, and
     the job to its own or to one more submission."""
@@ -160,7 +161,7 @@ def test_when_the_world_stops_so_does_decide(rules: Rules, story: list[Event | C
 
 
 @given(RULES, STORIES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_packed_and_loaded_is_the_same(rules: Rules, story: list[Event | Clock]):
     for job in told(new(2), rules, story):
         assert load(json.loads(json.dumps(pack(job)))) == job

@@ -1,4 +1,4 @@
-"""The fold: the job after an event. Old launches, old attempts and written-off nodes are not heard."""
+"""The fold: the job after an event. Old launches, old attempts and lost nodes are not heard."""
 
 from __future__ import annotations
 

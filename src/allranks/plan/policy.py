@@ -17,7 +17,7 @@ from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, Nod
 # Losses of nodes do not eat the user's attempts, but a cluster that loses every gang has to stop
 # somewhere.
 LOSS_LIMIT = 10
-# How long an engine gets to act on `stop`, or agents on an order past its grace, before the next go.
+# How long an engine gets to act on `stop`, and agents on an order past its grace.
 STOP_AGAIN = 5.0
 SLACK = 20.0
 
@@ -47,7 +47,7 @@ class Then(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The fold of a job's events: all that ``decide`` looks at. Times are seconds since the epoch."""
+    """The fold of a job's events: all that ``decide`` looks at. Times: seconds since the epoch."""
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -144,9 +144,9 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
     cause = failure(job)
     if cause is not None:
         return _after(job, rules, cause.reason)
-    if job.started_at is not None and rules.timeout is not None:
-        if clock.now >= job.started_at + rules.timeout:
-            return _close("finish", Reason.TIME_LIMIT)
+    started = clock.now if job.started_at is None else job.started_at
+    if rules.timeout is not None and clock.now >= started + rules.timeout:
+        return _close("finish", Reason.TIME_LIMIT)
     if job.status is JobStatus.NOT_STARTED:
         return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
     if job.status is JobStatus.PREPARING and all(n.state is NodeState.READY for n in job.nodes):
@@ -185,7 +185,8 @@ def _again(job: Job, rules: Rules, reason: Reason) -> bool:
 
 def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     then = job.then
-    assert then is not None and job.closing_at is not None
+    assert then is not None
+    assert job.closing_at is not None
     overdue = clock.now >= max(job.closing_at, clock.since) + clock.grace + SLACK
     if job.canceled and then.purpose != "finish":
         return _close("finish", Reason.CANCELED)

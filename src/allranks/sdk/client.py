@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import urlencode
 
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -48,18 +49,19 @@ class Jobs:
         """Submit a job; relative paths in it are relative to ``base``. An existing name is a
         Conflict: an ended job is never changed."""
         submission, snapshot = prepare(job.to_dict(), Path(base).absolute())
-        return Job(send(finding.connect(), submission, snapshot))
+        with finding.connect() as client:
+            return Job(send(client, submission, snapshot))
 
     def get(self, name: str) -> Job:
-        return Job(finding.connect().json("GET", job_path(name)))
+        return Job(_ask("GET", job_path(name)))
 
     def list(self, *, status: str | None = None, limit: int = 50) -> list[Job]:
         """The newest first."""
-        query = f"?limit={limit}" + (f"&status={status}" if status else "")
-        return [Job(each) for each in finding.connect().json("GET", f"/api/v1/jobs{query}")]
+        query = {"limit": limit} | ({"status": status} if status else {})
+        return [Job(each) for each in _ask("GET", f"/api/v1/jobs?{urlencode(query)}")]
 
     def cancel(self, name: str) -> Job:
-        return Job(finding.connect().json("POST", job_path(name, "/cancel")))
+        return Job(_ask("POST", job_path(name, "/cancel")))
 
     def stream(self, name: str, *, to: TextIO | None = None) -> Job:
         """Write every rank's output to ``to`` (stdout) until the job has ended."""
@@ -78,5 +80,11 @@ class Jobs:
 
     def download(self, name: str, download_path: str | Path = ".", *, all: bool = True) -> Path:
         """Fetch ``artifacts/`` and, with ``all``, ``named-outputs/`` into the folder."""
-        download(finding.connect(), name, Path(download_path), everything=all)
+        with finding.connect() as client:
+            download(client, name, Path(download_path), everything=all)
         return Path(download_path)
+
+
+def _ask(method: str, path: str) -> Any:
+    with finding.connect() as client:
+        return client.json(method, path)

@@ -9,12 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from allranks import __version__, settings
 from allranks.client import Client
 from allranks.errors import ServerError, Unreachable, from_body
 from allranks.settings import Home
+
+# Servers this process has started. They outlive it on purpose; held so that Python, which would
+# warn of a child left behind, knows it too.
+_STARTED: list[subprocess.Popen[bytes]] = []
 
 # How long a server may take to answer after it was started, or to end after it was told to.
 _START = 30.0
@@ -101,16 +105,17 @@ def _spawn(home: Home, port: int | None) -> None:
     if port is not None:
         argv += ["--port", str(port)]
     try:
-        log = _open_log(home)
-        subprocess.Popen(
-            argv,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[write],
-            start_new_session=True,
-        )
+        with _open_log(home) as log:
+            started = subprocess.Popen(
+                argv,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[write],
+                start_new_session=True,
+            )
+        _STARTED.append(started)
     finally:
         os.close(write)
     with open(read) as answer:
@@ -126,7 +131,7 @@ def _spawn(home: Home, port: int | None) -> None:
         )
 
 
-def _open_log(home: Home) -> Any:
+def _open_log(home: Home) -> BinaryIO:
     try:
         home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         return open(home.log, "ab")

@@ -98,6 +98,7 @@ class Loop:
                 if woken and time.monotonic() < self._next_tick:
                     for name in woken:
                         self._look_at(self._records.get(name))
+                    live = True  # as far as we know: the next tick looks
                     continue
                 rows = self._records.live()
                 live = bool(rows)

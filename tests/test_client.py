@@ -1,0 +1,135 @@
+"""The HTTP client against sockets that answer as they are told: well, badly, or not at all."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from allranks.client import Client
+from allranks.errors import NotFound, Problem, ServerError, SpecError, Unreachable, UsageError
+
+
+class Peer:
+    """Answers each connection in turn with fixed bytes, then closes it."""
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.asked: list[bytes] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection:
+                while self.answers:
+                    request = connection.recv(65536)
+                    if not request:
+                        break
+                    self.asked.append(request)
+                    answer = self.answers.pop(0)
+                    connection.sendall(answer.removesuffix(b"CLOSE"))
+                    if answer.endswith(b"CLOSE"):
+                        break
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    made = Peer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(peer: Peer) -> Iterator[Client]:
+    made = Client(peer.url, "t0ken", timeout=5)
+    yield made
+    made.close()
+
+
+def reply(body: bytes, status: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode() + body
+
+
+def test_json_and_the_token(peer, client):
+    peer.answers = [reply(b'{"a": 1}'), reply(b"")]
+    assert client.json("POST", "/x", {"b": 2}) == {"a": 1}
+    assert b"authorization: Bearer t0ken\r\n" in peer.asked[0]
+    assert peer.asked[0].endswith(b'\r\n\r\n{"b": 2}')
+    assert client.json("GET", "/y") is None
+
+
+def test_chunked_bodies_and_lines(peer, client):
+    body = b"4\r\none\n\r\n6\r\ntwo\nth\r\n3\r\nree\r\n0\r\n\r\n"
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    peer.answers = [head + body]
+    assert list(client.stream("GET", "/")) == [b"one", b"two", b"three"]
+
+
+def test_a_stream_that_breaks_off_is_told(peer, client):
+    peer.answers = [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n9\r\ntCLOSE"
+    ]
+    lines = client.stream("GET", "/")
+    assert next(lines) == b"one"
+    with pytest.raises(Unreachable, match="broke off"):
+        next(lines)
+
+
+def test_a_kept_connection_that_went_away_is_opened_anew(peer, client):
+    peer.answers = [reply(b"1") + b"CLOSE", reply(b"2")]
+    assert client.json("GET", "/") == 1
+    assert client.json("GET", "/") == 2
+
+
+def test_errors_are_the_exceptions_they_were(peer, client):
+    problems = SpecError([Problem("wrong", "inputs.x", 3, "mend")], file="job.yml")
+    peer.answers = [
+        reply(json.dumps(problems.body()).encode(), "422 Unprocessable Content"),
+        reply(json.dumps(NotFound("no job", hint="list").body()).encode(), "404 Not Found"),
+        reply(b"<html>", "502 Bad Gateway"),
+    ]
+    with pytest.raises(SpecError) as refused:
+        client.json("GET", "/")
+    assert str(refused.value) == "job.yml:3: inputs.x: wrong"
+    with pytest.raises(NotFound, match="no job") as caught:
+        client.json("GET", "/")
+    assert caught.value.hint == "list"
+    with pytest.raises(ServerError, match="answered 502"):
+        client.json("GET", "/")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\nCLOSE",
+        b"CLOSE",
+        b"HTTP/1.1 abc\r\n\r\nCLOSE",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshortCLOSE",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nCLOSE",
+    ],
+)
+def test_what_does_not_speak_http_is_unreachable(peer, client, answer):
+    peer.answers = [answer]
+    with pytest.raises(Unreachable):
+        client.json("GET", "/")
+
+
+def test_nobody_there():
+    with pytest.raises(Unreachable, match="no server answers"):
+        Client("http://127.0.0.1:1").json("GET", "/")
+
+
+@pytest.mark.parametrize("url", ["", "x", "http://", "https://h:1", "http://h", "http://h:x"])
+def test_what_is_no_url(url):
+    with pytest.raises(UsageError):
+        Client(url)
