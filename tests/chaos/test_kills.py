@@ -38,9 +38,13 @@ def run(chaos_home: Path, tmp_path: Path) -> Allranks:
     return command_line(chaos_home, tmp_path)
 
 
+def of_job(home: Path, job: str) -> list[int]:
+    return marked(f"{job}.1", home / "engines" / "local" / f"{job}.1")
+
+
 def is_agent(pid: int) -> bool:
     try:
-        return "allranks.agent" in psutil.Process(pid).cmdline()
+        return any("allranks.agent" in word for word in psutil.Process(pid).cmdline())
     except psutil.Error:
         return False
 
@@ -56,7 +60,7 @@ def is_child_of(pid: int, parents: list[int]) -> bool:
 def victims(home: Path, job: str, what: str, dice: random.Random) -> list[int]:
     if what == "server":
         return [json.loads((home / "server.json").read_text())["pid"]]
-    everyone = marked(f"{job}.1")
+    everyone = of_job(home, job)
     agents = [pid for pid in everyone if is_agent(pid)]
     keepers = [pid for pid in agents if psutil.Process(pid).ppid() not in agents]
     chosen = {
@@ -89,7 +93,7 @@ def test_kill(run: Allranks, chaos_home: Path, what: str, seed: int) -> None:
     assert killed
     kill(killed)
     job = json.loads(run("job", "wait", name, "--json").stdout)
-    until(lambda: marked(f"{name}.1") == [], seconds=5)
+    until(lambda: of_job(chaos_home, name) == [], seconds=5)
     for rank in range(RANKS):
         printed = run("job", "logs", name, "--rank", rank).stdout.splitlines()
         assert printed == [f"{rank} {i}" for i in range(1, len(printed) + 1)]

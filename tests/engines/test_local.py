@@ -18,6 +18,8 @@ from allranks.plan.plan import Gang
 from allranks.states import GangState
 from tests.support import until
 
+# These gangs' processes carry the marker themselves; none was forked by the nursery.
+NOWHERE = Path("/nowhere")
 MACHINE = Capacity(nodes=4, gpus=2, cpus=2.0, memory=1 << 30)
 
 
@@ -73,7 +75,7 @@ def test_gpus_are_counted_and_given_to_one_gang_each(engine, tmp_path):
         GangState.QUEUED,
     ]
     assert "waits for 2 GPUs (0 are there)" in seen(engine, third).why
-    env = [environ(marked(each.key)[0]) for each in (first, second)]
+    env = [environ(marked(each.key, NOWHERE)[0]) for each in (first, second)]
     assert ["CUDA_VISIBLE_DEVICES=0" in env[0], "CUDA_VISIBLE_DEVICES=1" in env[1]] == [True, True]
     engine.stop(Handle(first.key))
     engine.stop(Handle(second.key))
@@ -106,7 +108,7 @@ def test_a_large_gang_is_not_starved_by_small_ones(engine):
 def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):
     pair = gang("pair", nodes=2)
     engine.submit(pair)
-    environs = [environ(pid) for pid in marked(pair.key)]
+    environs = [environ(pid) for pid in marked(pair.key, NOWHERE)]
     for node in range(2):
         mine = [env for env in environs if f"ALLRANKS_AGENT_NODE={node}\0" in env]
         assert len(mine) == 1
@@ -117,7 +119,7 @@ def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):
 def test_a_dead_node_is_told_and_then_the_whole_gang(engine):
     pair = gang("dying", nodes=2)
     engine.submit(pair)
-    first, second = sorted(marked(pair.key))
+    first, second = sorted(marked(pair.key, NOWHERE))
     os.kill(first, signal.SIGKILL)
     until(lambda: len(seen(engine, pair).lost) == 1)
     assert seen(engine, pair).state is GangState.UP
@@ -142,11 +144,11 @@ def test_agents_a_dead_server_did_not_get_to_are_started_by_the_next(engine, tmp
     pair = gang("half", nodes=2)
     engine.submit(pair)
     (tmp_path / "engine" / pair.key / "node-1.lock").unlink()
-    sweep_one = [p for p in marked(pair.key) if "AGENT_NODE=1\0" in environ(p)]
+    sweep_one = [p for p in marked(pair.key, NOWHERE) if "AGENT_NODE=1\0" in environ(p)]
     os.kill(sweep_one[0], signal.SIGKILL)
     successor = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
     assert seen(successor, pair).state is GangState.UP
-    until(lambda: len(marked(pair.key)) == 2)
+    until(lambda: len(marked(pair.key, NOWHERE)) == 2)
     assert seen(successor, pair).lost == ()
 
 
@@ -176,6 +178,6 @@ def test_the_sweep_finds_what_moved_away(tmp_path):
         ["bash", "-c", "setsid sleep 100 & setsid bash -c 'setsid sleep 100 & exec sleep 100' &"],
         env={**os.environ, MARKER: key},
     )
-    until(lambda: len(marked(key)) == 3)
-    sweep(key)
-    assert marked(key) == []
+    until(lambda: len(marked(key, NOWHERE)) == 3)
+    sweep(key, NOWHERE)
+    assert marked(key, NOWHERE) == []

@@ -13,12 +13,13 @@ import os
 import shutil
 import subprocess
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks.engines import nursery
 from allranks.engines.base import MARKER, Handle, Seen
+from allranks.engines.nursery import Nursery
 from allranks.engines.sweep import sweep
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang, pack
@@ -27,9 +28,9 @@ from allranks.states import GangState
 # Node 0 is 127.0.0.2: nothing that wrongly falls back to localhost meets a node by accident.
 FIRST_ADDRESS = 2
 
-# The agents that are children of this process, by gang: kept to be reaped. Not the engine's own,
-# because an engine may be dropped while they run: they outlive it on purpose.
-_CHILDREN: dict[str, list[subprocess.Popen[bytes]]] = defaultdict(list)
+# Processes started without the nursery, held until they are reaped: an engine may be dropped while
+# they run, and they outlive it on purpose.
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class Capacity(NamedTuple):
@@ -77,14 +78,13 @@ class _Gang:
     def __init__(self, gang: Gang, folder: Path, arrived: float, gpus: list[int] | None) -> None:
         self.gang, self.folder, self.arrived = gang, folder, arrived
         self.gpus = gpus
+        self.pids: list[int] = []
 
     @property
     def started(self) -> bool:
         return self.gpus is not None
 
     def dead_nodes(self) -> list[int]:
-        for child in _CHILDREN[self.gang.key]:
-            child.poll()
         return [n for n in range(self.gang.nodes) if not _held(self.folder / f"node-{n}.lock")]
 
 
@@ -98,6 +98,7 @@ class LocalEngine:
         self._folder, self._nodes = folder, nodes
         self._capacity = capacity or this_machine()
         self._known: dict[str, _Gang] | None = None
+        self._nursery = Nursery()
 
     @property
     def _gangs(self) -> dict[str, _Gang]:
@@ -145,10 +146,16 @@ class LocalEngine:
         return {handle.key: self._seen(handle.key) for handle in handles}
 
     def stop(self, handle: Handle) -> None:
-        self._gangs.pop(handle.key, None)
-        sweep(handle.key)
-        for child in _CHILDREN.pop(handle.key, ()):
-            child.wait()
+        gang = self._gangs.pop(handle.key, None)
+        # A keeper that ended by itself has ended all below it. Of one that was killed, or that
+        # another server started, this is not known: then every process is looked at.
+        codes = [self._code(pid) for pid in gang.pids] if gang is not None else []
+        well = [code for code in codes if code is not None and code >= 0]
+        if gang is None or len(well) < gang.gang.nodes:
+            sweep(handle.key, self._folder / handle.key)
+        for pid in gang.pids if gang is not None else ():
+            self._nursery.forget(pid)
+            _CHILDREN.pop(pid, None)
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
 
     def _seen(self, key: str) -> Seen:
@@ -231,22 +238,35 @@ class LocalEngine:
         )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            child = subprocess.Popen(
-                gang.gang.argv,
-                cwd=folder,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[lock],
-                start_new_session=True,
-            )
+            gang.pids.append(self._start_process(gang.gang.argv, str(folder), env, lock, log))
         except OSError as error:
             raise EngineError(f"an agent could not be started: {error.strerror}") from error
         finally:
             os.close(lock)
             os.close(log)
-        _CHILDREN[gang.gang.key].append(child)
+
+    def _start_process(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], lock: int, log: int
+    ) -> int:
+        """Start it in ``cwd`` with nothing but ``env``, holding ``lock``; its process id."""
+        if tuple(argv) == nursery.ARGV:
+            return self._nursery.fork(env, cwd, lock, log)
+        child = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[lock],
+            start_new_session=True,
+        )
+        _CHILDREN[child.pid] = child
+        return child.pid
+
+    def _code(self, pid: int) -> int | None:
+        child = _CHILDREN.get(pid)
+        return self._nursery.code(pid) if child is None else child.poll()
 
     def _remember(self, folder: Path) -> None:
         try:

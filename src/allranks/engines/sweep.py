@@ -1,7 +1,8 @@
-"""End every process that carries a gang's marker, wherever it moved to in the process tree.
+"""End every process of a gang, wherever it moved to in the process tree.
 
 A rank may put children into sessions of their own, and both its agent and the agent's keeper may
 be killed at once: what is left then belongs to init, and only its environment tells whose it was.
+Agents forked by the nursery show the nursery's environment: them the gang's lock gives away.
 """
 
 from __future__ import annotations
@@ -10,28 +11,41 @@ import contextlib
 import os
 import signal
 import time
+from pathlib import Path
 
 from allranks.engines.base import MARKER
+from allranks.engines.nursery import NURSED
 
 
-def marked(key: str) -> list[int]:
-    """The living processes that carry the marker of that gang. Zombies have no environment."""
-    entry = f"{MARKER}={key}".encode()
+def marked(key: str, folder: Path) -> list[int]:
+    """The living processes of the gang ``key``, whose locks lie in ``folder``."""
+    entry, nursed = f"{MARKER}={key}".encode(), f"{NURSED}=1".encode()
     found = []
     for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            # Ended meanwhile, or another user's: not ours to end.
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                if entry in file.read().split(b"\0"):
-                    found.append(int(name))
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        # Ended meanwhile, or another user's: not ours to end. Zombies have no environment.
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            environ = file.read().split(b"\0")
+            if entry in environ or (nursed in environ and _holds(name, folder)):
+                found.append(int(name))
     return found
 
 
-def sweep(key: str, seconds: float = 5.0) -> None:
+def sweep(key: str, folder: Path, seconds: float = 5.0) -> None:
     """SIGKILL them until none is left: one may have forked while we looked."""
     until = time.monotonic() + seconds
-    while (pids := marked(key)) and time.monotonic() < until:
+    while (pids := marked(key, folder)) and time.monotonic() < until:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
+
+
+def _holds(pid: str, folder: Path) -> bool:
+    prefix = f"{folder}/"
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(prefix):
+                return True
+    return False

@@ -1,15 +1,21 @@
-"""Routes for agents: hello, events, orders, logs, code. Each call is also a sign of life."""
+"""The agents' door: hello, events, orders, logs, code. Each call is also a sign of life.
+
+An application of its own, so that it can one day stand on an address where people's routes do
+not; on plain Starlette, because a burst of jobs is a burst of these calls.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import time
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import NamedTuple
 
-from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import FileResponse
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from allranks.agent.outbox import load
 from allranks.errors import NotFound, Unauthorized, UsageError
@@ -17,90 +23,111 @@ from allranks.events import FROM_AGENTS
 from allranks.plan import policy
 from allranks.plan.distributions import log_name, world
 from allranks.plan.plan import pack
-from allranks.server.auth import Speaker
-from allranks.server.services import Services, services
+from allranks.server.replies import HANDLERS
+from allranks.server.services import Services
 from allranks.states import TERMINAL, NodeState
 from allranks.store.logs import Logs
 
-
-def speaker(node: int, request: Request) -> Speaker:
-    """Who calls, by the token; marked as heard of."""
-    with_ = services(request)
-    said = with_.auth.agent(request.headers.get("authorization"))
-    with_.loop.heard(said.job, said.launch, node)
-    return said
+PREFIX = "/agent/v1"
 
 
-Agent = Annotated[Speaker, Depends(speaker)]
-With = Annotated[Services, Depends(services)]
-router = APIRouter(prefix="/agent/v1/{node}", include_in_schema=False)
+class Agent(NamedTuple):
+    """Who calls: the job and launch its token names, the node it says it is."""
+
+    job: str
+    launch: int
+    node: int
 
 
-@router.post("/hello")
-def hello(node: int, agent: Agent, with_: With) -> dict[str, Any]:
-    row = with_.records.get(agent.job)
+def create_app(services: Services) -> Starlette:
+    routes = [
+        Route(PREFIX + "/{node:int}/hello", hello, methods=["POST"]),
+        Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
+        Route(PREFIX + "/{node:int}/orders", orders),
+        Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
+        Route(PREFIX + "/{node:int}/code/{digest}", code),
+    ]
+    app = Starlette(routes=routes, exception_handlers=HANDLERS)
+    app.state.services = services
+    return app
+
+
+async def hello(request: Request) -> Response:
+    with_, agent = _who(request)
+    row = await run_in_threadpool(with_.records.get, agent.job)
     job = row.record
     over = job.status in TERMINAL or agent.launch != job.launch
-    if over or not 0 <= node < len(job.nodes) or job.nodes[node].state is NodeState.LOST:
+    if over or agent.node >= len(job.nodes) or job.nodes[agent.node].state is NodeState.LOST:
         raise Unauthorized("this launch is over for this node", hint="leave")
-    return {
-        "attempt": job.attempt,
-        "task": pack(row.plan.task),
-        "clocks": with_.clocks._asdict(),
-    }
+    task = pack(row.plan.task)
+    return JSONResponse({"attempt": job.attempt, "task": task, "clocks": with_.clocks._asdict()})
 
 
-@router.post("/events")
-async def events(node: int, agent: Agent, with_: With, request: Request) -> dict[str, Any]:
-    said = [load(each) for each in await request.json()]
+async def events(request: Request) -> Response:
+    with_, agent = _who(request)
+    said = [load(each) for each in json.loads(await request.body())]
     for event in said:
-        mine = event.node == node and event.launch == agent.launch and event.seq > 0
+        mine = event.node == agent.node and event.launch == agent.launch and event.seq > 0
         if not mine or event.kind not in FROM_AGENTS:
             raise UsageError(f"a {event.kind} event that is not this agent's to tell")
     if said:
         await run_in_threadpool(with_.records.hear, agent.job, said)
         with_.loop.wake(agent.job)
-    return {"acknowledged": max((event.seq for event in said), default=0)}
+    return JSONResponse({"acknowledged": max((event.seq for event in said), default=0)})
 
 
-@router.get("/orders")
-async def orders(
-    node: int, agent: Agent, with_: With, attempt: int, known: str = ""
-) -> dict[str, Any]:
+async def orders(request: Request) -> Response:
     """What to do now; held back while it is what the agent knows, a third of a lease at most."""
+    with_, agent = _who(request)
+    attempt = int(request.query_params["attempt"])
+    known = request.query_params.get("known", "")
     until = time.monotonic() + with_.clocks.lease / 3
     while True:
         count = with_.bell.count(agent.job)
-        row = await run_in_threadpool(with_.records.get, agent.job)
-        if not 0 <= node < len(row.record.nodes):
-            raise NotFound(f"the job has no node {node}")
-        order = {"attempt": attempt, **policy.order(row.record, node, agent.launch, attempt)}
+        row = with_.records.latest(agent.job)
+        if row is None:
+            row = await run_in_threadpool(with_.records.get, agent.job)
+        if agent.node >= len(row.record.nodes):
+            raise NotFound(f"the job has no node {agent.node}")
+        order = {
+            "attempt": attempt,
+            **policy.order(row.record, agent.node, agent.launch, attempt),
+        }
         order["id"] = f"{order['do']}.{order['attempt']}.{order.get('why', '')}"
         left = until - time.monotonic()
         if order["id"] != known or left <= 0:
-            return {**pack(order), "id": order["id"]}
+            return JSONResponse(pack(order))
         await with_.bell.wait(agent.job, count, left)
 
 
-@router.put("/logs/{attempt}/{rank}")
-async def logs(
-    node: int, attempt: int, rank: int, offset: int, agent: Agent, with_: With, request: Request
-) -> dict[str, int]:
+async def logs(request: Request) -> Response:
+    with_, agent = _who(request)
+    attempt, rank = request.path_params["attempt"], request.path_params["rank"]
+    offset = int(request.query_params["offset"])
     data = await request.body()
-    size = await asyncio.to_thread(_append, with_, agent.job, attempt, rank, offset, data)
+    size = await run_in_threadpool(_append, with_, agent.job, attempt, rank, offset, data)
     with_.bell.ring(agent.job)
-    return {"size": size}
+    return JSONResponse({"size": size})
 
 
-@router.get("/code/{digest}")
-def code(digest: str, agent: Agent, with_: With) -> Response:
-    return FileResponse(with_.blobs.open(digest))
+async def code(request: Request) -> Response:
+    with_, _ = _who(request)
+    return FileResponse(with_.blobs.open(request.path_params["digest"]))
+
+
+def _who(request: Request) -> tuple[Services, Agent]:
+    """The agent, by its token; marked as heard of. Raises Unauthorized."""
+    with_: Services = request.app.state.services
+    said = with_.auth.agent(request.headers.get("authorization"))
+    agent = Agent(said.job, said.launch, request.path_params["node"])
+    with_.loop.heard(*agent)
+    return with_, agent
 
 
 def _append(with_: Services, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
     processes = _world(with_, job)
-    if not 0 <= rank < processes or attempt < 1 or offset < 0:
-        raise NotFound(f"the job has no rank {rank}")
+    if rank >= processes or attempt < 1 or offset < 0:
+        raise NotFound(f"the job has no rank {rank} in attempt {attempt}")
     return Logs(with_.home.jobs / job).append(attempt, log_name(rank, processes), offset, data)
 
 

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DBAPIError
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI
 
 from allranks import __version__
-from allranks.client import VERSION_HEADER
 from allranks.engines.base import Engine
 from allranks.engines.local import LocalEngine
-from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.server import agents, people
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
 from allranks.server.loop import Loop
+from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
 from allranks.settings import Clocks, Home
 from allranks.store.blobs import Blobs
-from allranks.store.db import database_error, open_database
+from allranks.store.db import open_database
 from allranks.store.records import Records
+
+App = Callable[..., Any]
 
 
 def engines(home: Home) -> Mapping[str, Engine]:
@@ -42,12 +38,13 @@ def create_app(
     url: str,
     quit: Callable[[], None],
     with_engines: Mapping[str, Engine] | None = None,
-) -> FastAPI:
-    """The server's application; its loop runs from the app's start to its end."""
+) -> App:
+    """The server's application: people's routes and the agents' door. Its loop runs with it."""
     records = Records(open_database(home.database))
     found = with_engines or engines(home)
     auth, bell = Auth(home), Bell()
     loop = Loop(home, records, found, auth, bell, clocks, url)
+    services = Services(home, clocks, records, Blobs(home.blobs), found, auth, bell, loop, quit)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -56,45 +53,15 @@ def create_app(
         yield
         loop.stop()
 
-    app = FastAPI(title="allranks", version=__version__, lifespan=lifespan)
-    app.state.services = Services(
-        home, clocks, records, Blobs(home.blobs), found, auth, bell, loop, quit
+    for_people = FastAPI(
+        title="allranks", version=__version__, lifespan=lifespan, exception_handlers=HANDLERS
     )
-    app.include_router(people.router)
-    app.include_router(agents.router)
-    _speak_our_errors(app)
+    for_people.state.services = services
+    for_people.include_router(people.router)
+    for_agents = agents.create_app(services)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        of_agents = scope["type"] == "http" and scope["path"].startswith(agents.PREFIX)
+        await (for_agents if of_agents else for_people)(scope, receive, send)
+
     return app
-
-
-def _speak_our_errors(app: FastAPI) -> None:
-    def reply(error: AllranksError, status: int | None = None) -> JSONResponse:
-        headers = {VERSION_HEADER: __version__}
-        return JSONResponse(error.body(), status or error.http, headers=headers)
-
-    @app.exception_handler(AllranksError)
-    async def ours(_: Request, error: AllranksError) -> JSONResponse:
-        return reply(error)
-
-    @app.exception_handler(RequestValidationError)
-    async def wrong_request(_: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return reply(UsageError(first["msg"], where=where, hint="see /docs of this server"))
-
-    @app.exception_handler(HTTPException)
-    async def no_route(request: Request, error: HTTPException) -> JSONResponse:
-        said = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint="see /docs")
-        return reply(said, error.status_code)
-
-    @app.exception_handler(DBAPIError)
-    @app.exception_handler(sqlite3.Error)
-    async def database(request: Request, error: Exception) -> JSONResponse:
-        return reply(database_error(error, request.app.state.services.home.database))
-
-    @app.exception_handler(OSError)
-    async def system(_: Request, error: OSError) -> JSONResponse:
-        hint = "look at the server's log: server.log in its home"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "make room on the disk of the server's home: what waits is sent again"
-        said = f"the server could not do it: {error.strerror or error}"
-        return reply(ServerError(said, where=error.filename, hint=hint), 507)

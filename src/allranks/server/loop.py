@@ -68,6 +68,7 @@ class Loop:
         self._last: dict[Heard, float] = {}
         self._born = time.monotonic()
         self._next_tick = 0.0
+        self._ended: list[JobRow] = []
         self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
 
     def start(self) -> None:
@@ -93,6 +94,7 @@ class Loop:
         while True:
             woken = self._wait(self._clocks.tick if live else None)
             if woken is None:
+                self._clean()
                 return
             try:
                 if woken and time.monotonic() < self._next_tick:
@@ -100,6 +102,7 @@ class Loop:
                         self._look_at(self._records.get(name))
                     live = True  # as far as we know: the next tick looks
                     continue
+                self._clean()
                 rows = self._records.live()
                 live = bool(rows)
                 self._next_tick = time.monotonic() + self._clocks.tick
@@ -168,15 +171,15 @@ class Loop:
             step = policy.decide(row.record, row.plan.rules, self._clock(row))
             if step is None:
                 return
-            claimed = self._records.claim(row.id, self._owner, LEASE)
-            if claimed is None:
+            # Only an effect needs a lease around it; what is only recorded is held by its version.
+            if step.effect and self._records.claim(row.id, self._owner, LEASE) is None:
                 return
-            if claimed.version != row.version:
-                self._records.release(row.id, self._owner)
-            elif not self._take(claimed, step):
+            if not self._take(row, step):
                 self._records.release(row.id, self._owner)
                 return
-            row = self._records.get(row.name)
+            before, row = row, self._records.get(row.name)
+            if row.version == before.version:
+                return  # another holds it: the next tick looks again
 
     def _take(self, row: JobRow, step: Step) -> bool:
         """Do the step's effect, then record it; False when the effect has to wait."""
@@ -195,7 +198,7 @@ class Loop:
         saved = self._records.apply(row, self._owner, [event], **columns)
         self._bell.ring(row.name)
         if saved is not None and event.kind in (Kind.FINISHED, Kind.RELAUNCHED):
-            self._clean(row)
+            self._ended.append(row)
         return True
 
     def _do(self, row: JobRow, step: Step) -> Event:
@@ -225,12 +228,15 @@ class Loop:
         }
         return row.plan.gang._replace(key=_key(row), env=env)
 
-    def _clean(self, row: JobRow) -> None:
-        """After the end of a launch: nothing of it stays at the engine or on this disk."""
-        self._engines[row.plan.engine].stop(Handle(_key(row)))
-        shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
-        for node in range(len(row.record.nodes)):
-            self._last.pop(Heard(row.name, row.record.launch, node), None)
+    def _clean(self) -> None:
+        """After the end of a launch nothing of it stays, at the engine or on this disk. Done at
+        the next tick: agents that have just said bye are then gone by themselves."""
+        for row in self._ended:
+            self._engines[row.plan.engine].stop(Handle(_key(row)))
+            shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
+            for node in range(len(row.record.nodes)):
+                self._last.pop(Heard(row.name, row.record.launch, node), None)
+        self._ended.clear()
 
     def _clock(self, row: JobRow) -> policy.Clock:
         now, clocks = time.monotonic(), self._clocks

@@ -16,6 +16,7 @@ from allranks.settings import Home
 from allranks.spec.job import CommandJob, parse
 from allranks.store.records import JobRow
 
+# -P: the folder an agent works in is the user's, and no place to import from.
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -51,6 +52,8 @@ class Records:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading = engine.execution_options(read_only=True)
+        self._latest: dict[str, JobRow] = {}
+        self._lock = threading.Lock()
 
     def create(self, spec: dict[str, Any], plan: Plan) -> JobRow:
         """A new job, NotStarted. Raises Conflict when the name is taken."""
@@ -81,15 +84,23 @@ class Records:
             _insert(connection, job_id, [created])
         return self.get(plan.task.job)
 
+    def latest(self, name: str) -> JobRow | None:
+        """A live job as this process last wrote it, without asking the database: for those who
+        look again and again while they wait."""
+        return self._latest.get(name)
+
     def get(self, name: str) -> JobRow:
         """The job of that name; raises NotFound."""
+        latest = self._latest.get(name)
+        if latest is not None:
+            return latest
         with self._reading.connect() as connection:
             row = connection.execute(select(_jobs).where(_jobs.c.name == name)).first()
         if row is None:
             raise NotFound(
                 f"there is no job named {name!r}", hint="`allranks job list` shows those there are"
             )
-        return _job_row(row)
+        return self._keep(_job_row(row))
 
     def find(
         self, *, status: str | None = None, experiment: str | None = None, limit: int = 50
@@ -138,13 +149,15 @@ class Records:
     def apply(
         self, row: JobRow, owner: str, happened: Sequence[Event], **columns: Any
     ) -> JobRow | None:
-        """Append events decided upon ``row``, and let go of the lease.
+        """Append events decided upon ``row``, and let go of the lease if ``owner`` holds it.
 
-        None when the job changed since, or the lease is no longer ours: decide again. The effect
-        that was done is done; doing it twice is doing it once.
+        None when the job changed since, or another holds its lease: decide again. The effect that
+        was done is done; doing it twice is doing it once.
         """
         ours = and_(
-            _jobs.c.id == row.id, _jobs.c.version == row.version, _jobs.c.lease_owner == owner
+            _jobs.c.id == row.id,
+            _jobs.c.version == row.version,
+            or_(_jobs.c.lease_owner.is_(None), _jobs.c.lease_owner == owner),
         )
         with self._engine.begin() as connection:
             current = connection.execute(select(_jobs).where(ours).with_for_update()).first()
@@ -154,7 +167,8 @@ class Records:
             for event in happened:
                 job = fold(job, event)
             _insert(connection, row.id, happened)
-            return _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
+            saved = _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
+        return self._keep(saved)
 
     def hear(self, name: str, happened: Sequence[Event]) -> JobRow:
         """Append what agents or people say. What is old, or said twice, changes nothing."""
@@ -172,7 +186,19 @@ class Records:
             if not news:
                 return row
             _insert(connection, row.id, news)
-            return _save(connection, row, job)
+            saved = _save(connection, row, job)
+        return self._keep(saved)
+
+    def _keep(self, row: JobRow) -> JobRow:
+        """Remember the newest of a live job. A database has one server: its home's lock sees to
+        it; one that several share must ask it instead."""
+        with self._lock:
+            known = self._latest.get(row.name)
+            if row.record.status in TERMINAL:
+                self._latest.pop(row.name, None)
+            elif known is None or known.version < row.version:
+                self._latest[row.name] = row
+        return row
 
     def release(self, job_id: int, owner: str) -> None:
         ours = and_(_jobs.c.id == job_id, _jobs.c.lease_owner == owner)

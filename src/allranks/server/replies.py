@@ -1,0 +1,67 @@
+"""Whatever goes wrong in a route leaves as one of our errors: sentence, place, hint."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from allranks import __version__
+from allranks.client import VERSION_HEADER
+from allranks.errors import AllranksError, NotFound, ServerError, UsageError
+from allranks.store.db import database_error
+
+
+def _reply(error: AllranksError, status: int | None = None) -> Response:
+    headers = {VERSION_HEADER: __version__}
+    return JSONResponse(error.body(), status or error.http, headers=headers)
+
+
+async def _ours(_: Request, error: Any) -> Response:
+    return _reply(error)
+
+
+async def _wrong_request(_: Request, error: Any) -> Response:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return _reply(UsageError(first["msg"], where=where, hint="see /docs of this server"))
+
+
+async def _wrong_value(_: Request, error: Any) -> Response:
+    return _reply(UsageError(f"the request cannot be read: {error}", hint="see /docs"))
+
+
+async def _no_route(request: Request, error: Any) -> Response:
+    said = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint="see /docs")
+    return _reply(said, error.status_code)
+
+
+async def _database(request: Request, error: Any) -> Response:
+    return _reply(database_error(error, request.app.state.services.home.database))
+
+
+async def _system(_: Request, error: Any) -> Response:
+    hint = "look at the server's log: server.log in its home"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "make room on the disk of the server's home: what waits is sent again"
+    said = f"the server could not do it: {error.strerror or error}"
+    return _reply(ServerError(said, where=error.filename, hint=hint), 507)
+
+
+HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    AllranksError: _ours,
+    RequestValidationError: _wrong_request,
+    HTTPException: _no_route,
+    DBAPIError: _database,
+    sqlite3.Error: _database,
+    OSError: _system,
+    ValueError: _wrong_value,
+    KeyError: _wrong_value,
+}
