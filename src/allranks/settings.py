@@ -69,7 +69,6 @@ class Clocks(NamedTuple):
     grace: float = 10.0
     peer_grace: float = 0.5
     hello: float = 120.0
-    drain: float = 30.0
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:

@@ -16,7 +16,6 @@ from allranks.plan.plan import Gang
 from allranks.states import GangState
 from tests.support import until
 
-
 NOWHERE = Path("/nowhere")
 
 

@@ -91,7 +91,7 @@ def test_agents_without_a_server_finish_and_leave_their_word_on_disk(allranks, h
     assert done.returncode == 0, done.stderr
     logs = [allranks("job", "logs", name, "--rank", rank).stdout for rank in (0, 1)]
     assert logs == ["the end of 0\n", "the end of 1\n"]
-    assert not list((home / "nodes").iterdir()), "nothing stays on the disk"
+    until(lambda: not list((home / "nodes").iterdir()))
 
 
 def test_agents_that_wait_for_the_gate_leave_too_when_nobody_opens_it(allranks, home):

@@ -111,8 +111,6 @@ class Agent:
             ports.release(held)
             if order["do"] == "go":
                 self._run_ranks(work, folder, order)
-                if self._where.node == 0:
-                    collect(self._task, work)
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
@@ -134,7 +132,8 @@ class Agent:
             order = self._inbox.order
             if order["do"] == "leave":
                 raise Leave
-            if order["do"] == "prepare" and order["attempt"] > self._attempt:
+            if order["attempt"] > self._attempt:
+                # Not only `prepare`: the order that follows it may already have taken its place.
                 return int(order["attempt"])
             self._wait_a_while()
 
@@ -170,10 +169,19 @@ class Agent:
             self._link.follow(Tail(self._attempt, rank.rank, log))
         self._say(Kind.STARTED, ranks=[rank.rank for rank in ranks])
         reason, first = self._watch(running)
+        if self._where.node == 0:
+            self._collect(work)
         if first is None:
             self._ended(reason, "")
         else:
             self._failed(first, last_lines(logs[first.rank.rank]))
+
+    def _collect(self, work: Work) -> None:
+        """Before the end is told: a job is not done until it has its outputs."""
+        try:
+            collect(self._task, work)
+        except OSError as error:
+            self._say(Kind.NOTE, message=f"not all outputs could be collected: {_sentence(error)}")
 
     def _watch(self, running: Running) -> tuple[Reason, Ended | None]:
         """Until no rank is left: why it ended, and the first failure if that was one of ours."""

@@ -26,11 +26,11 @@ def main() -> int:
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        ready, _, _ = select.select([asked, read], [], [])
+        ready, _, _ = select.select([asked.fileno(), read], [], [])
         if read in ready:
             os.read(read, 4096)
             _tell_ends(asked)
-        if asked in ready:
+        if asked.fileno() in ready:
             message, fds, _, _ = socket.recv_fds(asked, 1 << 20, 2)
             if not message:
                 return 0

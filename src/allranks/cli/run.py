@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,75 +20,54 @@ _MODES = ("ro_mount", "download", "direct")
 
 
 def run_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     parser.usage = "allranks run [OPTIONS] -- COMMAND…"
+    _what(parser.add_argument_group("the job").add_argument)
+    _data(parser.add_argument_group("data and variables").add_argument)
+    _how(parser.add_argument_group("following it").add_argument)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _what(add: Callable[..., Any]) -> None:
     add("-n", "--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
-    add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks on each node (1)")
+    add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks on each (1)")
     add("--gpus", type=int, default=0, metavar="G", help="GPUs of each node (0)")
-    add(
-        "-d",
-        "--distribution",
-        metavar="TYPE",
-        help="pytorch, tensorflow or none (pytorch when N·P > 1)",
-    )
+    kinds = "pytorch, tensorflow or none (pytorch when N·P > 1)"
+    add("-d", "--distribution", metavar="TYPE", help=kinds)
     add("--workers", type=int, metavar="W", help="tensorflow: workers (one a node)")
     add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
     add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
     add("--in-place", action="store_true", help="run in that folder itself, copy nothing")
     add("-c", "--compute", metavar="NAME", help="where to run (this machine)")
     add("-e", "--environment", metavar="SPEC", help="the Python environment (current)")
-    add(
-        "-i",
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=PATH[:MODE]",
-        help="an input; ${{inputs.NAME}} in COMMAND stands for it",
-    )
-    add(
-        "-o",
-        "--output",
-        action="append",
-        default=[],
-        metavar="NAME[=PATH]",
-        help="an output folder; ${{outputs.NAME}} stands for it",
-    )
-    add(
-        "--env",
-        action="append",
-        default=[],
-        metavar="KEY[=VALUE]",
-        help="a variable for the ranks; without a value, yours",
-    )
-    add("--env-all", action="store_true", help="all your variables, but for what looks secret")
     add("--name", help="the job's name (made up)")
     add("--display-name", metavar="TEXT")
-    add("--experiment", metavar="NAME", help="the experiment it belongs to (the code's folder)")
+    add("--experiment", metavar="NAME", help="the experiment (the code folder's name)")
     add("--tag", action="append", default=[], metavar="K=V")
-    add(
-        "--max-attempts",
-        type=int,
-        metavar="A",
-        help="start again after a failure, A attempts in all (1)",
-    )
+    again = "start again after a failure, A attempts in all (1)"
+    add("--max-attempts", type=int, metavar="A", help=again)
     add("--timeout", type=float, metavar="SECONDS", help="end it after so long")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="set any key of the job's YAML",
-    )
+    sets = "set any key of the job's YAML"
+    add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
+
+
+def _data(add: Callable[..., Any]) -> None:
+    data = "an input; ${{inputs.NAME}} in COMMAND stands for it"
+    add("-i", "--input", action="append", default=[], metavar="NAME=PATH[:MODE]", help=data)
+    results = "an output folder; ${{outputs.NAME}} stands for it"
+    add("-o", "--output", action="append", default=[], metavar="NAME[=PATH]", help=results)
+    variable = "a variable for the ranks; without a value, yours"
+    add("--env", action="append", default=[], metavar="KEY[=VALUE]", help=variable)
+    add("--env-all", action="store_true", help="all your variables but what looks secret")
+
+
+def _how(add: Callable[..., Any]) -> None:
     add("--rank", action="append", type=int, metavar="R", help="print only this rank's output")
     add("--detach", action="store_true", help="submit and return")
     add("--dry-run", action="store_true", help="print the plan, start nothing")
-    add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
-    add(
-        "--prefix",
-        action=argparse.BooleanOptionalAction,
-        help="rank names before lines (on a terminal)",
-    )
-    add("command", nargs=argparse.REMAINDER, metavar="COMMAND", help=argparse.SUPPRESS)
+    interrupt = "Ctrl-C cancels instead of detaching"
+    add("--cancel-on-interrupt", action="store_true", help=interrupt)
+    marks = "rank names before lines (on a terminal)"
+    add("--prefix", action=argparse.BooleanOptionalAction, help=marks)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -155,7 +155,8 @@ class LocalEngine:
             sweep(handle.key, self._folder / handle.key)
         for pid in gang.pids if gang is not None else ():
             self._nursery.forget(pid)
-            _CHILDREN.pop(pid, None)
+            if pid in _CHILDREN:
+                _CHILDREN.pop(pid).wait()
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
 
     def _seen(self, key: str) -> Seen:

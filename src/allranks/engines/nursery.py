@@ -63,7 +63,7 @@ class Nursery:
             if told is None:
                 raise EOFError
             if "pid" in told:
-                return told["pid"]
+                return int(told["pid"])
 
     def _hear(self, *, blocking: bool) -> dict[str, int] | None:
         assert self._socket is not None
@@ -84,7 +84,7 @@ class Nursery:
         with its:
             self._process = subprocess.Popen(
                 [*ARGV[:-1], "allranks.agent.nursery"],
-                stdin=its,
+                stdin=its.fileno(),
                 env={**os.environ, NURSED: "1"},
                 start_new_session=True,
             )

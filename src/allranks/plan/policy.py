@@ -98,7 +98,6 @@ class Clock(NamedTuple):
     silent: frozenset[int] = frozenset()
     hello: float = 120.0
     grace: float = 10.0
-    drain: float = 30.0
     since: float = 0.0
 
 
@@ -196,7 +195,9 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
         job.gang is GangState.GONE and job.stopped_at is not None
     ):
         return Step(Kind.RELAUNCHED if then.purpose == "relaunch" else Kind.FINISHED)
-    if job.gang is not GangState.GONE and any(_worth_waiting(n, overdue) for n in job.nodes):
+    # One that drains for ever, on a full disk perhaps, does not outlast a user who has canceled.
+    patient = job.gang is not GangState.GONE and not (job.canceled and overdue)
+    if patient and any(_worth_waiting(n, overdue) for n in job.nodes):
         return None
     if job.stopped_at is not None and clock.now < job.stopped_at + STOP_AGAIN:
         return None

@@ -56,8 +56,10 @@ async def hello(request: Request) -> Response:
     with_, agent = _who(request)
     row = await run_in_threadpool(with_.records.get, agent.job)
     job = row.record
-    over = job.status in TERMINAL or agent.launch != job.launch
-    if over or agent.node >= len(job.nodes) or job.nodes[agent.node].state is NodeState.LOST:
+    over = job.status in TERMINAL or agent.launch != job.launch or agent.node >= len(job.nodes)
+    # One agent a node and launch: a second one, started by an engine that tries again, would count
+    # its events from 1 and not be heard.
+    if over or job.nodes[agent.node].state is not NodeState.ABSENT:
         raise Unauthorized("this launch is over for this node", hint="leave")
     task = pack(row.plan.task)
     return JSONResponse({"attempt": job.attempt, "task": task, "clocks": with_.clocks._asdict()})
@@ -70,6 +72,9 @@ async def events(request: Request) -> Response:
         mine = event.node == agent.node and event.launch == agent.launch and event.seq > 0
         if not mine or event.kind not in FROM_AGENTS:
             raise UsageError(f"a {event.kind} event that is not this agent's to tell")
+    row = with_.records.latest(agent.job)
+    if row is not None and agent.node >= len(row.record.nodes):
+        raise NotFound(f"the job has no node {agent.node}")
     if said:
         await run_in_threadpool(with_.records.hear, agent.job, said)
         with_.loop.wake(agent.job)

@@ -13,7 +13,7 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from allranks.engines.base import MARKER, Engine, Handle, Seen
@@ -99,7 +99,7 @@ class Loop:
             try:
                 if woken and time.monotonic() < self._next_tick:
                     for name in woken:
-                        self._look_at(self._records.get(name))
+                        self._guarded(self._look_at, self._records.get(name))
                     live = True  # as far as we know: the next tick looks
                     continue
                 self._clean()
@@ -108,12 +108,19 @@ class Loop:
                 self._next_tick = time.monotonic() + self._clocks.tick
                 self._ask_engines(rows)
                 for row in rows:
-                    self._look_at(self._records.get(row.name))
+                    self._guarded(self._look_at, self._records.get(row.name))
             except Exception:
                 # A full disk, a locked database: the record is as it was, the next tick tries
                 # again. Nothing a job does may end the server.
                 log.exception("the loop goes on after an error")
                 time.sleep(self._clocks.tick)
+
+    def _guarded(self, act: Callable[..., None], row: JobRow, *more: Any) -> None:
+        """Let no job that cannot be handled keep the others from being handled."""
+        try:
+            act(row, *more)
+        except Exception:
+            log.exception("%s: again at the next tick", row.name)
 
     def _wait(self, seconds: float | None) -> set[str] | None:
         """Names of jobs to look at; empty when the tick is due; None to end."""
@@ -142,7 +149,7 @@ class Loop:
                 log.warning("%s did not answer: %s", name, error)
                 continue
             for key, seen in told.items():
-                self._take_in(asked[key], seen)
+                self._guarded(self._take_in, asked[key], seen)
 
     def _take_in(self, row: JobRow, seen: Seen) -> None:
         """Record what an engine says, after what the dead left on this disk: their word wins."""
@@ -157,7 +164,7 @@ class Loop:
                 continue
             salvage(self._home, self._records, row, node)
             if seen.state is not GangState.GONE:
-                data = {"why": "its agent is dead"}
+                data = {"why": "its agent is dead", **self._last_heard(row, node)}
                 happened.append(_event(row, Kind.LOST, node=node, data=data))
         if (seen.state, seen.why) != (job.gang, job.why) and seen.state is not GangState.UNKNOWN:
             happened.append(_event(row, Kind.SEEN, data={"state": seen.state, "why": seen.why}))
@@ -215,7 +222,10 @@ class Loop:
             return _event(row, step.event)
         if step.event is Kind.FINISHED:
             return _event(row, step.event, data=finished(row))
-        return _event(row, step.event, node=step.node, data=step.data)
+        data = step.data
+        if step.event is Kind.LOST and step.node is not None:
+            data = {**data, **self._last_heard(row, step.node)}
+        return _event(row, step.event, node=step.node, data=data)
 
     def _gang(self, row: JobRow) -> Gang:
         launch = row.record.launch
@@ -238,6 +248,11 @@ class Loop:
                 self._last.pop(Heard(row.name, row.record.launch, node), None)
         self._ended.clear()
 
+    def _last_heard(self, row: JobRow, node: int) -> dict[str, float]:
+        """When the node was last heard of, in the time of events; empty if it never was."""
+        last = self._last.get(Heard(row.name, row.record.launch, node))
+        return {} if last is None else {"heard": time.time() - (time.monotonic() - last)}
+
     def _clock(self, row: JobRow) -> policy.Clock:
         now, clocks = time.monotonic(), self._clocks
         silent = frozenset(
@@ -246,7 +261,8 @@ class Loop:
             if now - self._last.get(Heard(row.name, row.record.launch, node), self._born)
             > clocks.lease
         )
-        return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, clocks.drain)
+        since = time.time() - (now - self._born)
+        return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, since)
 
 
 def finished(row: JobRow) -> dict[str, Any]:
