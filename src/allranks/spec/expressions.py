@@ -69,7 +69,7 @@ def fill_shell(text: str, values: Mapping[str, str], paths: Collection[str]) -> 
 
 def unknown(name: str, known: Iterable[str], *, where: str | None = None) -> Problem:
     """The sentence for a reference to nothing, with the nearest known name as its hint."""
-    from difflib import get_close_matches  # only on the way to an error: the agent never pays
+    from difflib import get_close_matches  # lazy: agents import this module, only errors ask
 
     names = sorted(known)
     near = get_close_matches(name, names, n=1)
