@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from allranks.cli import show
 from allranks.cli.main import complain
@@ -13,7 +14,7 @@ from allranks.errors import AllranksError, Problem, SpecError
 from allranks.sdk import finding
 from allranks.sdk.submission import prepare, send
 from allranks.spec import load
-from allranks.spec.job import CommandJob
+from allranks.spec.problems import placed
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +30,11 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def create(options: argparse.Namespace) -> int:
     """Submit the job of a file, and follow it when asked to."""
     name = [f"name={options.name}"] if options.name else []
-    job, base = _read(options.file, [*options.set, *name])
-    spec = job.to_dict()
+    with _JobFile(options.file, [*options.set, *name]) as file:
+        return _create(options, file.job.to_dict(), file.base)
+
+
+def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> int:
     if options.dry_run:
         from allranks.cli.dry_run import dry_run  # lazy: imports the server's half
 
@@ -63,10 +67,10 @@ def validate(options: argparse.Namespace) -> int:
 
     error: AllranksError | None = None
     try:
-        job, base = _read(options.file, options.set)
-        submission, _ = prepare(job.to_dict(), base)
-        home = settings.home()
-        plan(Submission.load(submission), home, engines(home))
+        with _JobFile(options.file, options.set) as file:
+            submission, _ = prepare(file.job.to_dict(), file.base)
+            home = settings.home()
+            plan(Submission.load(submission), home, engines(home))
     except AllranksError as caught:
         error = caught
     if options.json:
@@ -99,8 +103,26 @@ def _file_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _read(file: str, overrides: list[str]) -> tuple[CommandJob, Path]:
-    """The job, and the folder its paths are relative to."""
-    if file == "-":
-        return load.loads(sys.stdin.read(), overrides, file="stdin"), Path.cwd()
-    return load.load(file, overrides), Path(file).absolute().parent
+class _JobFile:
+    """A job from a file or standard input, and the folder its paths are relative to.
+
+    What is found wrong within the block, here or by the server, is told with the file's lines.
+    """
+
+    def __init__(self, file: str, overrides: list[str]) -> None:
+        self._name = "stdin" if file == "-" else file
+        self._overrides = overrides
+        self.base = Path.cwd() if file == "-" else Path(file).absolute().parent
+        self._text = sys.stdin.read() if file == "-" else load.content(Path(file))
+
+    def __enter__(self) -> _JobFile:
+        self.job = load.loads(self._text, self._overrides, file=self._name)
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, SpecError) and error.file is None:
+            data, lines = load.read(self._text, file=self._name)
+            for override in self._overrides:
+                load.override_key(data, lines, override)
+            problems = [placed(problem, lines) for problem in error.problems]
+            raise SpecError(problems, file=self._name) from None

@@ -102,7 +102,7 @@ def _input(name: str, value: Any, base: Path) -> Any:
     found = _absolute(path, base)
     if not found.exists():
         raise SpecError(
-            Problem(f"there is no {str(found)!r}", where, hint="paths are relative to the job file")
+            Problem(f"there is no {str(found)!r}", where, hint=f"relative paths begin at {base}")
         )
     return {**value, "path": str(found)}
 

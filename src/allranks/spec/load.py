@@ -53,7 +53,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> CommandJob:
 
     Raises NotFound, SpecError (everything wrong, with lines) and UsageError (an override).
     """
-    return loads(_content(Path(path)), overrides, file=str(path))
+    return loads(content(Path(path)), overrides, file=str(path))
 
 
 def loads(text: str, overrides: Sequence[str] = (), *, file: str | None = None) -> CommandJob:
@@ -111,7 +111,8 @@ def dump(job: CommandJob) -> str:
     return yaml.dump(job.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _content(path: Path) -> str:
+def content(path: Path) -> str:
+    """The text of a job file; raises SpecError for what cannot be read as one."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
