@@ -128,22 +128,16 @@ def test_a_file_that_is_not_there(allranks):
     assert "hint: " in done.stderr
 
 
+COMMANDS = ("show", "stream", "logs", "cancel", "wait", "download", "events", "restart")
+HOSTILE = ("a b/../c;$(id)\n", "ü", "..")
+
+
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("show",),
-        ("stream",),
-        ("logs",),
-        ("cancel",),
-        ("wait",),
-        ("download",),
-        ("events",),
-        ("restart",),
-    ],
+    ("command", "name"),
+    [*((command, "nosuch") for command in COMMANDS), *(("show", name) for name in HOSTILE)],
 )
-@pytest.mark.parametrize("name", ["nosuch", "a b/../c;$(id)\n", "ü"])
-def test_an_unknown_job(shared, words, name):
-    done = shared("job", *words, name)
+def test_an_unknown_job(shared, command, name):
+    done = shared("job", command, name)
     assert done.returncode == 2
     assert "there is no job named" in done.stderr
     assert "hint: `allranks job list`" in done.stderr

@@ -52,18 +52,21 @@ def test_two_nodes_two_attempts(monkeypatch: pytest.MonkeyPatch):
     assert explore(two()).endings == 3
 
 
+@pytest.mark.heavy
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_nodes_and_a_loss():
     assert explore(two(rules=Rules(nodes=2, max_attempts=2, on=LOSSES))).endings == 3
 
 
+@pytest.mark.heavy
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_one_node_with_crashes_cuts_and_a_time_limit():
     assert explore(one(**{**QUIET, "crashes": True, "cuts": True, "timeout": True})).endings == 3
 
 
+@pytest.mark.heavy
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_one_node_and_every_fault_at_once():
@@ -165,6 +168,7 @@ def test_a_wrong_decision_about_two_nodes_is_noticed(mutant: Decide, promise: st
         explore(two(rules=Rules(nodes=2), decide=mutant))
 
 
+@pytest.mark.heavy
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", [wait_for_ever_for_a_hello, wait_for_ever_for_the_silent])

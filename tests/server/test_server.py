@@ -111,6 +111,7 @@ def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
     assert allranks("server", "stop").returncode == 0
 
 
+@pytest.mark.slow
 def test_stop_of_a_server_that_hangs(allranks, home):
     allranks("server", "start")
     os.kill(told(home)["pid"], signal.SIGSTOP)
