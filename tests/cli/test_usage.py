@@ -1,5 +1,6 @@
 """Wrong command lines, help, and what is typed before anything is set up."""
 
+import shlex
 import subprocess
 import sys
 
@@ -102,7 +103,7 @@ def test_errors_as_json(shared):
 
 def test_a_reader_that_leaves_early_is_no_error(shared):
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -c '{CLI}' --help | head -1"],
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -c '{CLI}' --help | head -1"],
         capture_output=True,
         text=True,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allranks.errors import NotFound, SpecError, UsageError
@@ -174,6 +174,7 @@ scalars = texts | words | st.integers() | st.booleans() | st.floats(allow_nan=Fa
         max_size=4,
     ),
 )
+@example(command="0", tags={}, inputs={"A": "\x85", "B": "\u2028\n\r"})
 def test_every_job_comes_back(command: str, tags: dict[str, str], inputs: dict[str, Any]) -> None:
     job = parse({"command": command, "tags": tags, "inputs": inputs})
     again = loads(dump(job))

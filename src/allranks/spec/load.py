@@ -188,6 +188,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _written(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
+    # Line breaks to YAML 1.1 that are none to us: only between double quotes do they stay.
+    if any(odd in text for odd in "\x85\u2028\u2029\r"):
+        style = '"'
     return dumper.represent_scalar(_TAG + "str", text, style=style)
 
 
