@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks.errors import UsageError
+from allranks.errors import ServerError, UsageError
 
 
 class Home(NamedTuple):
@@ -75,6 +75,27 @@ def home(environ: Mapping[str, str] = os.environ) -> Home:
     """The home that ``ALLRANKS_HOME`` names (default ``~/.allranks``); not created here."""
     named = environ.get("ALLRANKS_HOME", "").strip()
     return Home(Path(named or "~/.allranks").expanduser().absolute())
+
+
+def make(home: Home) -> None:
+    """The home's folders, for its owner only; raises ServerError when they cannot be used."""
+    try:
+        home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (home.jobs, home.nodes, home.blobs, home.engines):
+            each.mkdir(exist_ok=True)
+        if not os.access(home.root, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise unusable(home, error) from error
+
+
+def unusable(home: Home, error: OSError) -> ServerError:
+    """The sentence for a home that the system will not let us use."""
+    return ServerError(
+        f"the home cannot be used: {(error.strerror or str(error)).lower()}",
+        where=str(home.root),
+        hint="set ALLRANKS_HOME to a folder that you may write, on a disk with room",
+    )
 
 
 def clocks(environ: Mapping[str, str] = os.environ) -> Clocks:

@@ -7,7 +7,6 @@ opened and locked here, inherited by the agent, held until its last process is d
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks import locks
 from allranks.engines import nursery
 from allranks.engines.base import MARKER, Handle, Seen
 from allranks.engines.nursery import Nursery
@@ -85,7 +85,9 @@ class _Gang:
         return self.gpus is not None
 
     def dead_nodes(self) -> list[int]:
-        return [n for n in range(self.gang.nodes) if not _held(self.folder / f"node-{n}.lock")]
+        return [
+            n for n in range(self.gang.nodes) if not locks.is_held(self.folder / f"node-{n}.lock")
+        ]
 
 
 class LocalEngine:
@@ -233,12 +235,13 @@ class LocalEngine:
             "ALLRANKS_AGENT_CPUS": str(max(1, int(cpus))),
             "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in gpus),
         }
-        lock = os.open(gang.folder / f"node-{node}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = locks.take(gang.folder / f"node-{node}.lock")
+        if lock is None:
+            return  # it runs: an earlier server of this home started it
         log = os.open(
             gang.folder / f"node-{node}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             gang.pids.append(self._start_process(gang.gang.argv, str(folder), env, lock, log))
         except OSError as error:
             raise EngineError(f"an agent could not be started: {error.strerror}") from error
@@ -281,20 +284,6 @@ class LocalEngine:
         self._gangs[gang.key] = found
         if found.started:
             self._start_agents(found)
-
-
-def _held(lock: Path) -> bool:
-    try:
-        file = os.open(lock, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
 
 
 def _write(path: Path, data: Mapping[str, object]) -> None:

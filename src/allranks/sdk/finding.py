@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ import sys
 import time
 from typing import Any, BinaryIO, NamedTuple
 
-from allranks import __version__, settings
+from allranks import __version__, locks, settings
 from allranks.client import Client
 from allranks.errors import ServerError, Unreachable, from_body
 from allranks.settings import Home
@@ -61,13 +60,13 @@ def look(home: Home) -> Running:
         data: dict[str, Any] = json.loads(home.server.read_text())
     except (OSError, ValueError):
         data = {}
-    alive = _locked(home)
+    alive = locks.is_held(home.lock)
     return Running(data.get("pid"), data.get("url"), data.get("version"), alive)
 
 
 def start_server(home: Home, port: int | None = None) -> Running:
     """Start the home's server and wait until it listens; one that is starting is waited for."""
-    if not _locked(home):
+    if not locks.is_held(home.lock):
         _spawn(home, port)
     until = time.monotonic() + _START
     while time.monotonic() < until:
@@ -85,7 +84,7 @@ def start_server(home: Home, port: int | None = None) -> Running:
 def wait_gone(home: Home, seconds: float) -> bool:
     """Whether the home's server is gone within so many seconds."""
     until = time.monotonic() + seconds
-    while _locked(home):
+    while locks.is_held(home.lock):
         if time.monotonic() > until:
             return False
         time.sleep(0.02)
@@ -132,15 +131,11 @@ def _spawn(home: Home, port: int | None) -> None:
 
 
 def _open_log(home: Home) -> BinaryIO:
+    settings.make(home)
     try:
-        home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         return open(home.log, "ab")
     except OSError as error:
-        raise ServerError(
-            f"the home cannot be used: {(error.strerror or str(error)).lower()}",
-            where=str(home.root),
-            hint="set ALLRANKS_HOME to a folder that you may write, on a disk with room",
-        ) from error
+        raise settings.unusable(home, error) from error
 
 
 def _client(home: Home, found: Running) -> Client:
@@ -180,17 +175,3 @@ def _answers(url: str) -> bool:
     finally:
         client.close()
     return True
-
-
-def _locked(home: Home) -> bool:
-    try:
-        file = os.open(home.lock, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)

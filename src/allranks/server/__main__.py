@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import logging
 import os
@@ -13,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from allranks import __version__, settings
+from allranks import __version__, locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.settings import Home
 
@@ -32,7 +31,7 @@ def main() -> int:
 
 def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> None:
     """Serve the home until asked to end; raises AllranksError when it cannot begin."""
-    make_home(home)
+    settings.make(home)
     lock = _lock(home)
     listening = _listen(home, port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -56,37 +55,21 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
     _write(home, listening)
     _tell(ready_fd, {"url": url})
     server.run(sockets=[listening])
-    lock.close()
+    os.close(lock)
 
 
-def make_home(home: Home) -> None:
-    """The home's folder, for its owner only; raises ServerError when it cannot be used."""
+def _lock(home: Home) -> int:
     try:
-        home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for each in (home.jobs, home.nodes, home.blobs, home.engines):
-            each.mkdir(exist_ok=True)
-        if not os.access(home.root, os.R_OK | os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
+        lock = locks.take(home.lock)
     except OSError as error:
-        raise ServerError(
-            f"the home cannot be used: {(error.strerror or str(error)).lower()}",
-            where=str(home.root),
-            hint="set ALLRANKS_HOME to a folder that you may write, on a disk with room",
-        ) from error
-
-
-def _lock(home: Home) -> Any:
-    file = open(home.lock, "a")  # noqa: SIM115 (held as long as we live)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
+        raise settings.unusable(home, error) from error
+    if lock is None:
         raise Conflict(
             "a server of this home is already running",
             where=str(home.root),
             hint="`allranks server status` shows it, `allranks server stop` ends it",
-        ) from None
-    return file
+        )
+    return lock
 
 
 def _listen(home: Home, port: int | None) -> socket.socket:
