@@ -11,7 +11,6 @@ import os
 import time
 from pathlib import Path
 
-
 # Looking whether a lock is held holds it for a moment: one who wants it looks again for so long.
 _MOMENT = 0.5
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from allranks.sdk.download import download
 from allranks.sdk.following import Following
 
 NEWEST = -1
+
+Piece = dict[str, Any]
 
 
 def stream_options(parser: argparse.ArgumentParser) -> None:
@@ -66,19 +69,48 @@ def logs(options: argparse.Namespace) -> int:
         raise NotFound(
             f"{job['name']} has no attempt {options.attempt}", hint=f"it has 1 to {job['attempts']}"
         )
-    wanted = {"ranks": ranks, "attempts": [options.attempt or NEWEST], "follow": options.follow}
-    following = Following(finding.connect, job["name"], wanted=wanted)
+    attempts = [options.attempt or NEWEST]
     printer = Printer(job["nodes"], prefixed=False if options.json else options.prefix)
+    if options.follow:
+        wanted = {"ranks": ranks, "attempts": attempts}
+        for piece in Following(finding.connect, job["name"], wanted=wanted).pieces():
+            printer.put(piece)
+        printer.end()
+        return 0
+    found = ranks if ranks is not None else [each["rank"] for each in job["ranks"]]
+    told = (_of_rank(job["name"], rank, attempts, options.tail) for rank in sorted(found))
     if options.json:
-        show.as_json(_collected(following))
-    elif options.tail is not None and not options.follow:
-        for piece in _tails(following, options.tail):
+        show.as_json([_whole(pieces) for pieces in map(list, told) if pieces])
+        return 0
+    for pieces in told:
+        for piece in pieces:
             printer.put(piece)
-    else:
-        for piece in _whole(following) if not options.follow else following.pieces():
-            printer.put(piece)
-    printer.end()
+        printer.end()
     return 0
+
+
+def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Iterator[Piece]:
+    """What one rank has printed so far, or the last lines of it, piece by piece."""
+    wanted = {"ranks": [rank], "attempts": attempts, "follow": False}
+    pieces = Following(finding.connect, name, wanted=wanted).pieces()
+    if tail is None:
+        yield from pieces
+        return
+    rest, lines, last = "", deque[str](maxlen=tail), None
+    for piece in pieces:
+        *whole, rest = (rest + piece["log"]).split("\n")
+        lines.extend(line + "\n" for line in whole)
+        last = piece
+    if rest:
+        lines.append(rest)
+    if last is not None:
+        yield {**last, "log": "".join(lines)}
+
+
+def _whole(pieces: list[Piece]) -> Piece:
+    text = "".join(piece["log"] for piece in pieces)
+    shown = text.encode(errors="surrogateescape").decode(errors="replace")
+    return {key: pieces[0][key] for key in ("rank", "node", "attempt")} | {"log": shown}
 
 
 def fetch_options(parser: argparse.ArgumentParser) -> None:
@@ -132,37 +164,3 @@ def _check_ranks(job: dict[str, Any], ranks: list[int] | None) -> None:
             raise NotFound(
                 f"{job['name']} has no rank {rank}", hint=f"it has 0 to {job['processes'] - 1}"
             )
-
-
-def _by_rank(following: Following) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for piece in following.pieces():
-        found[piece["rank"]].append(piece)
-    return dict(sorted(found.items()))
-
-
-def _whole(following: Following) -> list[dict[str, Any]]:
-    """Rank by rank: pieces of several ranks come interleaved as the server reads them."""
-    return [piece for pieces in _by_rank(following).values() for piece in pieces]
-
-
-def _tails(following: Following, most: int) -> list[dict[str, Any]]:
-    found = []
-    for pieces in _by_rank(following).values():
-        lines = "".join(piece["log"] for piece in pieces).splitlines(keepends=True)
-        found.append({**pieces[-1], "log": "".join(lines[len(lines) - most :] if most else [])})
-    return found
-
-
-def _collected(following: Following) -> list[dict[str, Any]]:
-    return [
-        {
-            "rank": rank,
-            "node": pieces[0]["node"],
-            "attempt": pieces[0]["attempt"],
-            "log": "".join(piece["log"] for piece in pieces)
-            .encode(errors="surrogateescape")
-            .decode(errors="replace"),
-        }
-        for rank, pieces in _by_rank(following).items()
-    ]
