@@ -1,18 +1,20 @@
 """The home's server: found or started, never twice, and what is said when it cannot be had."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import signal
 import socket
 import stat
+import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 
 from allranks.agent import ports
-from tests.support import processes_of, until
+from tests.support import command_line, leave_nothing, processes_of, until
 
 
 def told(home: Path) -> dict:
@@ -114,10 +116,13 @@ def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
 @pytest.mark.slow
 def test_stop_of_a_server_that_hangs(allranks, home):
     allranks("server", "start")
+    name = allranks("run", "--detach", "--", "sleep", "300").stdout.strip()
+    until(lambda: "started" in allranks("job", "events", name).stdout)
     os.kill(told(home)["pid"], signal.SIGSTOP)
     found = psutil.Process(told(home)["pid"])
     assert allranks("server", "stop").returncode == 0
     until(lambda: not found.is_running() or found.status() == psutil.STATUS_ZOMBIE)
+    assert processes_of(home) == []
 
 
 def test_the_port_is_in_use(allranks, home):
@@ -209,3 +214,33 @@ def test_a_clock_that_is_no_number(allranks, clock):
     done = allranks("server", "start", env={clock: "soon"})
     assert done.returncode == 2
     assert clock in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk(tmp_path, code):
+    """Nothing crashes, nothing that was printed is lost, and it goes on once there is room."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=True)
+    try:
+        allranks = command_line(disk / "home", code)
+        script = f"until [ -e '{tmp_path}/room' ]; do sleep 0.05; done; seq 1000"
+        name = allranks("run", "--detach", "--", "bash", "-c", script).stdout.strip()
+        until(lambda: "started" in allranks("job", "events", name).stdout)
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+        done = allranks("run", "--", "true")
+        assert done.returncode == 2
+        assert "full" in done.stderr or "No space" in done.stderr
+        assert "hint: make room" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert allranks("job", "show", name).returncode == 0
+        (disk / "filler").unlink()
+        (tmp_path / "room").touch()
+        assert allranks("job", "wait", name).returncode == 0
+        assert allranks("job", "logs", name).stdout == "".join(f"{i}\n" for i in range(1, 1001))
+        leave_nothing(disk / "home")
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)

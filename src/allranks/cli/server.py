@@ -71,6 +71,7 @@ def stop(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGKILL):
         finding.end(home, number)
         if finding.wait_gone(home, _SERVER):
+            _end_the_rest(home)
             what = f" and {len(canceled)} job{'s' * (len(canceled) != 1)}" if canceled else ""
             _ended(options, home, finding.look(home), f"ended the server{what}")
             return 0
@@ -106,6 +107,14 @@ def _end_jobs(options: argparse.Namespace, home: Home) -> list[str]:
         return canceled
     except AllranksError:
         return []
+
+
+def _end_the_rest(home: Home) -> None:
+    """What a deaf server, or one with a full disk, could not end."""
+    if any(home.engines.glob("*/*")):
+        from allranks.server.app import end_what_runs_here  # lazy: seldom anything is left
+
+        end_what_runs_here(home)
 
 
 def _ended(options: argparse.Namespace, home: Home, found: finding.Running, said: str) -> None:

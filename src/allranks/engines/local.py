@@ -161,6 +161,12 @@ class LocalEngine:
                 _CHILDREN.pop(pid).wait()
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
 
+    def stop_all(self) -> None:
+        """End every gang of this home, for when its server is gone and could not see to it."""
+        self._known = {}  # what is about to end is not to be taken up again first
+        for folder in list(self._folder.glob("*/")):
+            self.stop(Handle(folder.name))
+
     def _seen(self, key: str) -> Seen:
         gang = self._gangs.get(key)
         if gang is None:

@@ -32,6 +32,11 @@ def engines(home: Home) -> Mapping[str, Engine]:
     return {local.name: local}
 
 
+def end_what_runs_here(home: Home) -> None:
+    """End what a server that is gone has left running on this machine."""
+    LocalEngine(home.engines / LocalEngine.name, home.nodes).stop_all()
+
+
 def create_app(
     home: Home,
     clocks: Clocks,
