@@ -217,12 +217,13 @@ def test_a_clock_that_is_no_number(allranks, clock):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_a_full_disk(tmp_path, code):
     """Nothing crashes, nothing that was printed is lost, and it goes on once there is room."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root, and a container that allows it")
     try:
         allranks = command_line(disk / "home", code)
         script = f"until [ -e '{tmp_path}/room' ]; do sleep 0.05; done; seq 1000"
