@@ -82,7 +82,7 @@ def make(home: Home) -> None:
     try:
         home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         for each in (home.jobs, home.nodes, home.blobs, home.engines):
-            each.mkdir(exist_ok=True)
+            each.mkdir(exist_ok=True, mode=0o700)
         if not os.access(home.root, os.R_OK | os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:

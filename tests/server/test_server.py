@@ -37,6 +37,9 @@ def test_the_first_command_starts_it_and_later_ones_find_it(allranks, home):
     assert told(home)["pid"] == status["pid"]
     assert stat.S_IMODE((home / "token").stat().st_mode) == 0o600
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home / "jobs").stat().st_mode) == 0o700
+    for name in ("allranks.db", "allranks.db-wal"):
+        assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
 
 
 def test_many_commands_at_once_start_one_server(allranks, home):

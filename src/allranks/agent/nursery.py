@@ -7,6 +7,7 @@ message. It ends with the engine that started it; the agents it forked do not.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -25,19 +26,22 @@ def main() -> int:
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    while True:
-        ready, _, _ = select.select([asked.fileno(), read], [], [])
-        if read in ready:
-            os.read(read, 4096)
-            _tell_ends(asked)
-        if asked.fileno() in ready:
-            message, fds, _, _ = socket.recv_fds(asked, 1 << 20, 2)
-            if not message:
-                return 0
-            child = _fork(json.loads(message), fds, [asked.fileno(), read, write])
-            asked.send(json.dumps({"pid": child}).encode())
-            for fd in fds:
-                os.close(fd)
+    # A broken pipe is the engine gone, as an empty message is.
+    with contextlib.suppress(BrokenPipeError):
+        while True:
+            ready, _, _ = select.select([asked.fileno(), read], [], [])
+            if read in ready:
+                os.read(read, 4096)
+                _tell_ends(asked)
+            if asked.fileno() in ready:
+                message, fds, _, _ = socket.recv_fds(asked, 1 << 20, 2)
+                if not message:
+                    break
+                child = _fork(json.loads(message), fds, [asked.fileno(), read, write])
+                asked.send(json.dumps({"pid": child}).encode())
+                for fd in fds:
+                    os.close(fd)
+    return 0
 
 
 def _fork(wanted: dict[str, Any], fds: list[int], ours: list[int]) -> int:

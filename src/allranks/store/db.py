@@ -84,6 +84,9 @@ def open_database(path: Path) -> Engine:
     Raises ServerError when it cannot be opened, is damaged, or belongs to a newer allranks.
     """
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
+    # A plan holds its user's variables: nobody else's to read, whatever the folder is like. The
+    # files SQLite keeps beside it are given the same mode.
+    path.touch(mode=0o600)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     try:
