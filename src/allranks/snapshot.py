@@ -41,8 +41,22 @@ class _Entry(NamedTuple):
     mtime: int
 
 
-def take(code: Path) -> Snapshot:
-    """Snapshot a folder or a single file. Raises NotFound or UsageError with the path."""
+def take(code: Path, note: Callable[[str], None] = lambda sentence: None) -> Snapshot:
+    """Snapshot a folder or a single file; ``note`` hears at once what a person should know.
+
+    Raises NotFound or UsageError with the path.
+    """
+    try:
+        return _take(code, note)
+    except OSError as error:
+        raise UsageError(
+            f"the code cannot be read: {(error.strerror or str(error)).lower()}",
+            where=str(error.filename or code),
+            hint="name the folder of your script: --code DIR; or leave it out in .amlignore",
+        ) from error
+
+
+def _take(code: Path, note: Callable[[str], None]) -> Snapshot:
     if not code.exists():
         raise NotFound(
             "there is no such file or folder", where=str(code), hint="see --code / code:"
@@ -61,6 +75,8 @@ def take(code: Path) -> Snapshot:
     size = sum(entry.size for entry in found)
     if size > LARGE:
         notes.append(_too_large(code, size, found))
+    for sentence in notes:
+        note(sentence)
     file = _tar(found, size)
     digest = hashlib.sha256()
     while piece := file.read(1 << 20):
@@ -136,6 +152,7 @@ def _can_be_taken(root: Path, path: str, name: str, notes: list[str]) -> bool:
         notes.append(f"left out of the code: {name} (a link that leads out of the folder)")
         return False
     if not stat.S_ISREG(kind):
+        notes.append(f"left out of the code: {name} (neither a file nor a folder)")
         return False
     if not os.access(path, os.R_OK):
         raise UsageError(
@@ -164,6 +181,7 @@ def _ignored(root: Path) -> Callable[[str], bool]:
 
 def _too_large(root: Path, size: int, found: list[_Entry]) -> str:
     largest = sorted(found, key=lambda entry: -entry.size)[:10]
+    largest = [entry for entry in largest if entry.size >> 20]
     lines = "".join(f"\n  {entry.size >> 20:6} MB  {entry.name}" for entry in largest)
     return (
         f"the code in {root} has {size >> 20} MB and travels with every job; "

@@ -92,22 +92,21 @@ VERDICTS: dict[Reason, Verdict] = {
         Blame.USER,
         "user",
         "a rank ended with an exit code other than 0",
-        "the last lines of its log are above; all of it: allranks job logs {job} --rank {rank}",
+        "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.RANK_KILLED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         "user",
         "a rank was ended by a signal",
-        "SIGKILL from nowhere is most often the kernel's out-of-memory killer (see dmesg); "
-        "the rank's log: allranks job logs {job} --rank {rank}",
+        "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.SETUP_FAILED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         "user",
         "a node could not prepare the job",
-        "mend what the sentence names and submit again: allranks job restart {job}",
+        "mend what the sentence names, and submit it again",
     ),
     Reason.PEER_FAILED: Verdict(
         JobStatus.FAILED,
@@ -152,4 +151,10 @@ VERDICTS: dict[Reason, Verdict] = {
         "allranks itself failed on a node",
         "this is a defect of allranks: please report it with `allranks job events {job} --json`",
     ),
+}
+
+# What an exit code of 128 + a signal most often means; said before the hint of RANK_KILLED.
+SIGNALS = {
+    137: "SIGKILL from nowhere is most often the kernel's out-of-memory killer (see dmesg); ",
+    139: "a segmentation fault is a defect in native code: `python -X faulthandler` shows where; ",
 }

@@ -114,6 +114,8 @@ def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared
     done = shared("run", "-n", 2, "--max-attempts", 2, "--name", "again", *sh(script))
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == ["attempt 1"] * 2 + ["attempt 2"] * 2
+    assert "again: attempt 1 failed (rank " in done.stderr
+    assert "attempt 2 starts on the same nodes" in done.stderr
     job = json.loads(shared("job", "show", "again", "--json").stdout)
     assert (job["attempts"], job["launches"]) == (2, 1)
     assert shared("job", "logs", "again", "--attempt", 1, "--rank", 0).stdout == "attempt 1\n"
@@ -233,7 +235,8 @@ def test_ctrl_c_leaves_the_job_running(shared_home, shared, code):
     shared("job", "cancel", "goes-on")
 
 
-def test_ctrl_c_cancels_when_asked_to(shared_home, code):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_cancels_when_asked_to(shared_home, code, number):
     argv = [sys.executable, "-c", CLI, "run", "--cancel-on-interrupt", *sh("echo up; sleep 60")]
     process = subprocess.Popen(
         argv,
@@ -244,10 +247,11 @@ def test_ctrl_c_cancels_when_asked_to(shared_home, code):
         text=True,
     )
     assert process.stdout.readline() == "up\n"
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=20)
+    process.send_signal(number)
+    printed, told = process.communicate(timeout=20)
     assert process.returncode == 1
     assert "Canceled" in told
+    assert printed == "", "what was printed is not printed again"
 
 
 def test_a_dry_run_starts_nothing_and_tells_all(allranks, home, code):
@@ -261,6 +265,7 @@ def test_a_dry_run_starts_nothing_and_tells_all(allranks, home, code):
     assert "node 0" in plan["ranks"][1]["environment"]["MASTER_ADDR"]
     assert plan["ranks"][0]["environment"]["API_KEY"] == "********"
     assert "x" not in plan["task"]["variables"].values()
+    assert {"PATH", "OMP_NUM_THREADS", "ALLRANKS_ATTEMPT"} <= plan["ranks"][0]["environment"].keys()
     assert not home.exists()
     assert "rank 1  node 1" in allranks("run", "-n", 2, "--dry-run", "--", "true").stdout
 

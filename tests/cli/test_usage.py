@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from allranks.cli.commands import COMMANDS
-from tests.support import CLI
+from tests.support import CLI, environment
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,16 @@ from tests.support import CLI
         (["run", "--set", "resources.foo=1", "--", "true"], "resources.foo", ""),
         (["run", "-C", "nosuch", "--", "true"], "there is no such file or folder", "--code"),
         (["run", "-C", "/", "--", "true"], "the root of the file system", "--code DIR"),
+        (
+            ["run", "-C", "git+https://host/x", "--", "true"],
+            "code: code from a URI",
+            "local folder",
+        ),
+        (["run", "-C", "/proc", "--", "true"], "the code cannot be read", "--code DIR"),
+        (["job", "list", "--status", "Foo"], "'Foo' is none of", "--help"),
+        (["job", "list", "--limit", "-1"], "less than 1", "--help"),
+        (["job", "logs", "x", "--tail", "-3"], "less than 0", "--help"),
+        (["server", "start", "--port", "99999"], "99999 is not a port", "--help"),
         (["run", "--timeout", "-1", "--", "true"], "limits.timeout", ""),
         (["run", "--max-attempts", "0", "--", "true"], "retry.max_attempts", ""),
         (["job", "create"], "-f", "--help"),
@@ -115,3 +125,37 @@ def test_doctor(shared):
     assert "allranks" in done.stdout
     assert "ranks run" in done.stdout
     assert done.returncode == 0, done.stdout
+
+
+def test_a_folder_that_is_no_more(shared, code):
+    gone = code / "gone"
+    script = f"mkdir {shlex.quote(str(gone))} && cd {shlex.quote(str(gone))} && rmdir ../gone && "
+    script += f"{shlex.quote(sys.executable)} -c '{CLI}' run -- true"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.returncode in (1, 2)
+    assert "error: " in done.stderr
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code_"), [(">/dev/full", 1), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0)]
+)
+def test_streams_that_cannot_be_written(shared_home, code, redirection, code_):
+    command = f"exec {shlex.quote(sys.executable)} -c '{CLI}' run -- echo hi {redirection}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env=environment(shared_home),
+        cwd=code,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code_, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout in ("", "hi\n")
+
+
+def test_names_that_no_record_can_hold(shared):
+    done = shared("run", "--", "echo", b"\xff\xfe".decode(errors="surrogateescape"))
+    assert done.returncode == 2
+    assert "is not UTF-8" in done.stderr

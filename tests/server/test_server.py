@@ -248,3 +248,22 @@ def test_a_full_disk(tmp_path, code):
         leave_nothing(disk / "home")
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_stop_ends_what_a_killed_server_left(allranks, home):
+    name = allranks("run", "--detach", "--", "bash", "-c", "setsid sleep 300 & wait").stdout.strip()
+    until(lambda: "started" in allranks("job", "events", name).stdout)
+    kill(home)
+    assert len(processes_of(home)) > 2
+    done = allranks("server", "stop")
+    assert "ended what 1 job(s) had left running" in done.stderr
+    assert processes_of(home) == []
+
+
+def test_a_home_named_from_where_one_is(allranks, home, code):
+    relative = {"ALLRANKS_HOME": "rel home"}
+    try:
+        assert allranks("run", "--", "true", env=relative).returncode == 0
+        assert (code / "rel home" / "server.json").exists()
+    finally:
+        assert allranks("server", "stop", env=relative).returncode == 0

@@ -22,7 +22,7 @@ from allranks.events import Kind
 from allranks.plan import distributions
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
-from allranks.spec.expressions import fill, fill_shell
+from allranks.spec.expressions import fill_shell
 from allranks.states import Reason
 
 # Ranks that are to end for these reasons may have something to save first.
@@ -233,14 +233,12 @@ class Agent:
         task = self._task
         places = [Place.load(each) for each in go["places"]]
         local = len(distributions.ranks_of(task, rank.node))
-        env = dict(task.base)
-        env |= distributions.threads(self._where.cpus, local)
-        env |= distributions.environment(task, rank, places, work.paths)
-        env["ALLRANKS_ATTEMPT"] = str(self._attempt)
-        env["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        of_node = distributions.threads(self._where.cpus, local)
+        of_node["ALLRANKS_ATTEMPT"] = str(self._attempt)
+        of_node["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         if task.timeout is not None:
-            env["ALLRANKS_DEADLINE"] = str(go["started"] + task.timeout)
-        env |= {name: fill(value, work.paths) for name, value in task.variables.items()}
+            of_node["ALLRANKS_DEADLINE"] = str(go["started"] + task.timeout)
+        env = distributions.whole_environment(task, rank, places, work.paths, of_node)
         # Last, and never the user's: what is left of a dead gang is found by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
         return env

@@ -52,7 +52,7 @@ def _shown(made: Plan, text: str) -> dict[str, Any]:
         "rendered": text,
         "gang": {**pack(made.gang), "env": {}},
         "rules": pack(made.rules),
-        "task": {**pack(task), "base": dict(task.base), "variables": masked(task.variables)},
+        "task": {**pack(task), "base": masked(task.base), "variables": masked(task.variables)},
         "ranks": [
             {
                 "rank": rank.rank,
@@ -61,12 +61,24 @@ def _shown(made: Plan, text: str) -> dict[str, Any]:
                 "role": rank.role,
                 "address_source": f"told by node {rank.node}'s agent when it is ready",
                 "argv": ["/bin/bash", "-c", command],
-                "environment": distributions.environment(task, rank, places, paths)
-                | masked(task.variables),
+                "environment": masked(
+                    distributions.whole_environment(task, rank, places, paths, _of_node(task))
+                ),
             }
             for rank in distributions.ranks(task)
         ],
     }
+
+
+def _of_node(task: Task) -> dict[str, str]:
+    found = {
+        "ALLRANKS_ATTEMPT": "1",
+        "CUDA_VISIBLE_DEVICES": "<the GPUs the node is given>" if task.gpus else "",
+        "OMP_NUM_THREADS": "<the node's CPUs, shared among its ranks>",
+    }
+    if task.timeout is not None:
+        found["ALLRANKS_DEADLINE"] = f"<start + {task.timeout:g} s>"
+    return found
 
 
 def _ports(task: Task, node: int) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.sdk import finding
+from allranks.sdk.addresses import job_path
 from allranks.sdk.following import Following
 
 SUCCESS = "Completed"
@@ -18,8 +19,10 @@ class Printer:
     """Writes ranks' output to stdout line by line, so that no rank's line is cut by another's."""
 
     def __init__(self, nodes: int, to: Any = None, prefixed: bool | None = None) -> None:
-        self._out = (to or sys.stdout).buffer
-        self._prefixed = show.coloured(to or sys.stdout) if prefixed is None else prefixed
+        goal = to or sys.stdout
+        self._out = goal.buffer
+        self._prefixed = goal.isatty() if prefixed is None else prefixed
+        self._colours = show.coloured(goal)
         self._nodes = nodes
         self._rests: dict[tuple[int, int], tuple[bytes, bytes]] = {}
 
@@ -27,7 +30,8 @@ class Printer:
         key = (piece["attempt"], piece["rank"])
         before = b""
         if self._prefixed:
-            before = show.prefix(piece["rank"], piece["node"], self._nodes).encode()
+            rank, node = piece["rank"], piece["node"]
+            before = show.prefix(rank, node, self._nodes, colours=self._colours).encode()
         data = piece["log"].encode(errors="surrogateescape")
         whole, newline, rest = (self._rests.get(key, (b"", b""))[1] + data).rpartition(b"\n")
         self._rests[key] = (before, rest)
@@ -48,33 +52,72 @@ class Printer:
         self._out.flush()
 
 
-def follow(
-    name: str,
-    *,
-    nodes: int,
-    ranks: list[int] | None = None,
-    quiet: bool = False,
-    json: bool = False,
-    prefixed: bool | None = None,
-) -> dict[str, Any]:
-    """Print the job's output until it has ended; the job. Waiting is shown with its reason."""
-    line = show.StatusLine(quiet)
-    printer = Printer(nodes, sys.stderr if json else sys.stdout, prefixed)
+class Viewer:
+    """Shows one job: what its ranks print, why it waits, and that it starts again.
 
-    def changed(job: dict[str, Any]) -> None:
-        waits = job["status"] in ("NotStarted", "Queued", "Provisioning", "Preparing")
+    May be interrupted, and then goes on from where it was.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        nodes: int,
+        ranks: list[int] | None = None,
+        quiet: bool = False,
+        json: bool = False,
+        prefixed: bool | None = None,
+    ) -> None:
+        self._name, self._quiet = name, quiet
+        self._line = show.StatusLine(quiet)
+        self._printer = Printer(nodes, sys.stderr if json else sys.stdout, prefixed)
+        wanted = {"ranks": ranks}
+        self._following = Following(finding.connect, name, wanted=wanted, changed=self._changed)
+        self._attempt, self._reason = 1, ""
+
+    def follow(self) -> dict[str, Any]:
+        """Show the job until it has ended; the job."""
+        try:
+            for piece in self._following.pieces():
+                self._line.clear()
+                self._printer.put(piece)
+        finally:
+            self._line.clear()
+            self._printer.end()
+        return self._following.job
+
+    def _changed(self, job: dict[str, Any]) -> None:
+        if self._quiet:
+            return
+        if job["attempts"] > self._attempt:
+            self._line.clear()
+            self._attempt = job["attempts"]
+            show.talk(f"{self._name}: {_why_again(self._name, self._attempt)}")
+        if job["status"] not in _WAITING:
+            self._line.clear()
+            return
         reason = f": {job['status_reason']}" if job.get("status_reason") else ""
-        line.say(f"{name} {job['status']}{reason}") if waits else line.clear()
+        self._line.say(f"{self._name} {job['status']}{reason}")
+        # Where no line can be overwritten, a reason to wait is said once.
+        if reason and reason != self._reason and not sys.stderr.isatty():
+            show.talk(f"{self._name} {job['status']}{reason}")
+        self._reason = reason
 
-    following = Following(finding.connect, name, wanted={"ranks": ranks}, changed=changed)
-    try:
-        for piece in following.pieces():
-            line.clear()
-            printer.put(piece)
-    finally:
-        line.clear()
-        printer.end()
-    return following.job
+
+_WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
+
+
+def _why_again(name: str, attempt: int) -> str:
+    """What ended the attempt before, and where the new one runs."""
+    with finding.connect() as client:
+        events = client.json("GET", job_path(name, "/events"))
+    before = [event for event in events if event["attempt"] == attempt - 1]
+    told = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
+    told += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
+    told += [e["data"]["reason"] for e in before if e["kind"] == "closing"]
+    new = any(event["kind"] == "relaunched" for event in before)
+    where = "new nodes" if new else "the same nodes"
+    return f"attempt {attempt - 1} failed ({told[0]}); attempt {attempt} starts on {where}"
 
 
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:

@@ -13,16 +13,30 @@ from allranks.cli.follow import exit_code, verdict
 from allranks.errors import AllranksError
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
+from allranks.states import JobStatus
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
+
+
+def _status(text: str) -> str:
+    if text.lower() not in {status.lower() for status in JobStatus}:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(JobStatus)}")
+    return text
+
+
 def list_jobs_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--status", metavar="S", help="only those, e.g. Running")
+    parser.add_argument("--status", type=_status, metavar="S", help="only those, e.g. Running")
     parser.add_argument("--experiment", metavar="E", help="only those of this experiment")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (50)")
+    parser.add_argument("--limit", type=_count, default=50, metavar="N", help="the newest N (50)")
 
 
 def list_jobs(options: argparse.Namespace) -> int:
@@ -33,7 +47,10 @@ def list_jobs(options: argparse.Namespace) -> int:
         show.as_json(jobs)
         return 0
     if not jobs:
-        show.talk("no jobs yet; `allranks run -- echo hello` makes one")
+        asked_all = not (options.status or options.experiment)
+        show.talk(
+            "no jobs yet; `allranks run -- echo hello` makes one" if asked_all else "no such jobs"
+        )
         return 0
     rows = [
         (job["name"], job["status"], job["experiment_name"], _size(job), _age(job), _took(job))

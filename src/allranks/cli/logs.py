@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import show
-from allranks.cli.follow import Printer, follow, verdict
+from allranks.cli.follow import Printer, Viewer, verdict
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -34,20 +34,26 @@ def stream(options: argparse.Namespace) -> int:
     job = finding.connect().json("GET", job_path(options.name))
     _check_ranks(job, options.rank)
     try:
-        ended = follow(
+        ended = Viewer(
             job["name"],
             nodes=job["nodes"],
             ranks=options.rank,
             quiet=options.quiet,
             json=options.json,
             prefixed=options.prefix,
-        )
+        ).follow()
     except KeyboardInterrupt:
         show.talk(f"\n{job['name']} goes on without you")
         return 130
     if options.json:
         show.as_json(ended)
     return verdict(ended, quiet=options.quiet)
+
+
+def _count(text: str) -> int:
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return int(text)
 
 
 def logs_options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +63,7 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add("--node", action="append", type=int, metavar="N", help="only this node's ranks")
     add("--attempt", type=int, metavar="A", help="that attempt (the newest)")
     add("--follow", action="store_true", help="go on until the job has ended")
-    add("--tail", type=int, metavar="K", help="the last K lines of each rank")
+    add("--tail", type=_count, metavar="K", help="the last K lines of each rank")
     add("--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines")
 
 

@@ -27,21 +27,43 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; its exit code. Nothing that goes wrong here is a stack trace."""
+    _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        return _run(words)
+        code = _run(words)
+        sys.stdout.flush()
+        return code
     except AllranksError as error:
         complain(error, as_json)
         return error.exit_code
     except KeyboardInterrupt:
-        print(file=sys.stderr)
+        print("\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read our output has left (`| head`): no reason to complain, nor to be told again
         # when Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        said = (error.strerror or str(error)).lower()
+        where = str(error.filename) if error.filename else None
+        hint = "is there room on the disk, and does the folder you are in still exist?"
+        complain(AllranksError(f"the system refused: {said}", where=where, hint=hint), as_json)
+        return 1
+
+
+def _open_closed_streams() -> None:
+    """Give 0, 1 and 2 to /dev/null where the caller closed them (`>&-`): else the next file or
+    socket opened would take the number, and be printed into."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def complain(error: AllranksError, as_json: bool = False) -> None:

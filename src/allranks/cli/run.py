@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from allranks.cli import show
-from allranks.cli.follow import follow, verdict
+from allranks.cli.follow import Viewer, verdict
 from allranks.cli.overrides import override
 from allranks.errors import UsageError
 from allranks.sdk import finding
+from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
 from allranks.sdk.submission import prepare, send
 
@@ -117,26 +119,34 @@ def after_submit(
         nodes, processes = job["nodes"], job["processes"]
         size = f"{nodes} node{'s' * (nodes > 1)}, {processes} rank{'s' * (processes > 1)}"
         show.talk(f"{name}: {size}")
-    while True:
-        try:
-            ended = follow(
-                name, nodes=job["nodes"], ranks=ranks, quiet=quiet, json=json, prefixed=prefixed
-            )
-        except KeyboardInterrupt:
-            if not cancel:
-                show.talk(
-                    f"\n{name} goes on without you\n\nhint: allranks job stream {name} to follow, "
-                    f"allranks job cancel {name} to end it"
-                )
-                return 130
-            cancel = False
-            show.talk(f"\ncanceling {name}; Ctrl-C again leaves it to that")
-            finding.connect().json("POST", f"/api/v1/jobs/{name}/cancel")
-            continue
-        code = verdict(ended, quiet=quiet)
-        if json:
-            show.as_json(ended)
-        return code
+    viewer = Viewer(
+        name, nodes=job["nodes"], ranks=ranks, quiet=quiet, json=json, prefixed=prefixed
+    )
+    if cancel:
+        # What ends this command from outside is to end the job as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        ended = _followed(viewer, name, cancel)
+    except KeyboardInterrupt:
+        said = "is being canceled" if cancel else "goes on without you"
+        hint = f"allranks job stream {name} to follow, allranks job cancel {name} to end it"
+        show.talk(f"\n{name} {said}\n\nhint: {hint}")
+        return 130
+    code = verdict(ended, quiet=quiet)
+    if json:
+        show.as_json(ended)
+    return code
+
+
+def _followed(viewer: Viewer, name: str, cancel: bool) -> dict[str, Any]:
+    try:
+        return viewer.follow()
+    except KeyboardInterrupt:
+        if not cancel:
+            raise
+    show.talk(f"\ncanceling {name}; Ctrl-C again does not wait for its end")
+    finding.connect().json("POST", job_path(name, "/cancel"))
+    return viewer.follow()
 
 
 def spec_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -165,6 +175,8 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         "environment": options.environment,
         "distribution": _distribution(options),
     }
+    if len(words) == 1 and " " in words[0] and not options.quiet:
+        show.talk("note: the command is one word with blanks; a shell line is `bash -c '…'`")
     if options.gpus:
         spec["resources"]["gpus_per_instance"] = options.gpus
     return {key: value for key, value in spec.items() if value not in (None, {})}

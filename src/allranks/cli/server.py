@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 from typing import Any
 
 from allranks import settings
 from allranks.cli import show
-from allranks.errors import AllranksError, ServerError
+from allranks.errors import AllranksError, ServerError, UsageError
 from allranks.sdk import finding
 from allranks.settings import Home
 
@@ -18,9 +19,16 @@ _JOBS, _SERVER = 40.0, 10.0
 _ANSWER = 3.0
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 65536:
+        raise argparse.ArgumentTypeError(f"{port} is not a port: 1 to 65535")
+    return port
+
+
 def start_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port", type=int, metavar="N", help="its port (the home's own, kept for good)"
+        "--port", type=_port, metavar="N", help="its port (the home's own, kept for good)"
     )
 
 
@@ -62,10 +70,18 @@ def stop_options(parser: argparse.ArgumentParser) -> None:
 
 def stop(options: argparse.Namespace) -> int:
     """End the server, after the jobs of this machine; no process of theirs stays."""
+    if os.environ.get("ALLRANKS_SERVER"):
+        raise UsageError(
+            "ALLRANKS_SERVER names a server, and this command ends the one of a home",
+            where="ALLRANKS_SERVER",
+            hint="unset it; who runs that server ends it where it runs",
+        )
     home = settings.home()
     found = finding.look(home)
     if not found.alive:
-        _ended(options, home, found, "no server was running")
+        left = _end_the_rest(home)
+        said = f"ended what {left} job(s) had left running" if left else "no server was running"
+        _ended(options, home, found, said)
         return 0
     canceled = _end_jobs(options, home)
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -79,7 +95,7 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, metavar="N", help="its port (the home's own)")
+    parser.add_argument("--port", type=_port, metavar="N", help="its port (the home's own)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,12 +125,14 @@ def _end_jobs(options: argparse.Namespace, home: Home) -> list[str]:
         return []
 
 
-def _end_the_rest(home: Home) -> None:
-    """What a deaf server, or one with a full disk, could not end."""
-    if any(home.engines.glob("*/*")):
+def _end_the_rest(home: Home) -> int:
+    """End what a server that was killed, is deaf, or has a full disk could not; how many gangs."""
+    left = len(list(home.engines.glob("*/*/")))
+    if left:
         from allranks.server.app import end_what_runs_here  # lazy: seldom anything is left
 
         end_what_runs_here(home)
+    return left
 
 
 def _ended(options: argparse.Namespace, home: Home, found: finding.Running, said: str) -> None:

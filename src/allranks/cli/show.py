@@ -17,10 +17,15 @@ def as_json(data: Any) -> None:
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table as wide as it has to be: whole words, for people and for `grep`."""
+    rows = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     for row in (head, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
+
+
+def _one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def talk(text: str = "") -> None:
@@ -35,13 +40,15 @@ def seconds(count: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-def coloured(stream: Any = sys.stdout) -> bool:
+def coloured(stream: Any) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 
-def prefix(rank: int, node: int, nodes: int) -> str:
-    """What stands before a rank's lines on a terminal; a colour for each rank."""
+def prefix(rank: int, node: int, nodes: int, *, colours: bool) -> str:
+    """What stands before a rank's lines; with ``colours``, one for each rank."""
     name = f"rank {rank}" if nodes == 1 else f"node {node} rank {rank}"
+    if not colours:
+        return f"{name} | "
     return f"\033[{_COLOURS[rank % len(_COLOURS)]}m{name} |\033[0m "
 
 
@@ -55,7 +62,8 @@ class StatusLine:
     def say(self, text: str) -> None:
         if self._on:
             width = os.get_terminal_size(sys.stderr.fileno()).columns
-            sys.stderr.write(f"\r\033[2m{text[: max(10, width - 1)]}\033[0m\033[K")
+            dim, off = ("\033[2m", "\033[0m") if coloured(sys.stderr) else ("", "")
+            sys.stderr.write(f"\r{dim}{text[: max(10, width - 1)]}{off}\033[K")
             sys.stderr.flush()
             self._shown = True
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from allranks.plan.plan import Place, Task
+from allranks.spec.expressions import fill
 
 
 class Rank(NamedTuple):
@@ -128,6 +129,19 @@ def _tensorflow(task: Task, rank: Rank, places: Sequence[Place]) -> dict[str, st
         "AZ_BATCHAI_TASK_INDEX": str(rank.task_index),
         "AZ_BATCHAI_TASK_TYPE": rank.role,
     }
+
+
+def whole_environment(
+    task: Task,
+    rank: Rank,
+    places: Sequence[Place],
+    paths: Mapping[str, str],
+    of_node: Mapping[str, str],
+) -> dict[str, str]:
+    """All that a rank finds: the clean base, what its node says (threads, GPUs, attempt), the
+    platform's variables, and over them the user's own with their references filled in."""
+    found = dict(task.base) | dict(of_node) | environment(task, rank, places, paths)
+    return found | {name: fill(value, paths) for name, value in task.variables.items()}
 
 
 def threads(cpus: int, local_ranks: int) -> dict[str, str]:

@@ -108,6 +108,7 @@ def _spawn(home: Home, port: int | None) -> None:
             started = subprocess.Popen(
                 argv,
                 cwd="/",
+                env={**os.environ, "ALLRANKS_HOME": str(home.root)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

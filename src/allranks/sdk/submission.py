@@ -7,13 +7,14 @@ against them anyway.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from allranks.client import Client
-from allranks.errors import MissingCode, Problem, SpecError
+from allranks.errors import MissingCode, Problem, SpecError, UsageError
 from allranks.sdk.environment import current
 from allranks.snapshot import Snapshot, take
 
@@ -52,6 +53,14 @@ def prepare(
     """
     spec = dict(spec)
     spec.setdefault("name", made_up_name())
+    if isinstance(spec.get("code"), str) and _is_uri(spec["code"]):
+        raise SpecError(
+            Problem(
+                "code from a URI is not built yet in this version",
+                "code",
+                hint="give a local folder",
+            )
+        )
     code = _absolute(spec["code"], base) if spec.get("code") is not None else None
     folder = (code if code.is_dir() else code.parent) if code is not None else base
     spec.setdefault("experiment_name", folder.resolve().name or "Default")
@@ -64,15 +73,14 @@ def prepare(
             name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
         }
     submission: dict[str, Any] = {"spec": spec, "base": current()}
+    _hold_to_text(submission)
     if code is None:
         return submission, None
     spec["code"] = str(code)
     if in_place:
         submission["in_place"] = str(folder.resolve())
         return submission, None
-    snapshot = take(code)
-    for sentence in snapshot.notes:
-        note(sentence)
+    snapshot = take(code, note)
     if snapshot.files == 0:
         return submission, None
     submission["code"] = snapshot.digest
@@ -91,6 +99,17 @@ def send(
             if snapshot is None:
                 raise
             client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.file, timeout=600.0)
+
+
+def _hold_to_text(submission: Mapping[str, Any]) -> None:
+    """Raise UsageError for names or values that no record can hold."""
+    try:
+        json.dumps(submission, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"a name or value is not UTF-8: {error.object[: error.end][-40:]!r}",
+            hint="rename the file or folder, or leave the value out",
+        ) from error
 
 
 def _input(name: str, value: Any, base: Path) -> Any:

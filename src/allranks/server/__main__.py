@@ -22,11 +22,14 @@ def main() -> int:
     home = settings.home()
     try:
         serve(home, options.port, options.ready_fd)
-    except AllranksError as error:
-        _tell(options.ready_fd, error.body())
-        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
-        return error.exit_code
-    return 0
+        return 0
+    except AllranksError as told:
+        error = told
+    except OSError as told:
+        error = settings.unusable(home, told)
+    _tell(options.ready_fd, error.body())
+    print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+    return error.exit_code
 
 
 def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> None:

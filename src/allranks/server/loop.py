@@ -26,7 +26,7 @@ from allranks.server.auth import Auth
 from allranks.server.bell import Bell
 from allranks.server.salvage import salvage
 from allranks.settings import Clocks, Home
-from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
+from allranks.states import SIGNALS, TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.loop")
@@ -276,7 +276,8 @@ def finished(row: JobRow) -> dict[str, Any]:
         "reason": failure.reason,
         "blame": verdict.blame,
         "message": _sentence(failure, verdict.sentence),
-        "hint": verdict.hint.format(job=row.name, rank=failure.rank),
+        "hint": SIGNALS.get(failure.code or 0, "")
+        + verdict.hint.format(job=row.name, rank=failure.rank),
         "node": failure.node,
         "rank": failure.rank,
     }

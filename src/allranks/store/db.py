@@ -101,7 +101,7 @@ def database_error(error: Exception, path: Path) -> ServerError:
     said = str(getattr(error, "orig", None) or error)
     hint = "look at the file's permissions, and whether another program holds it"
     if "full" in said:
-        hint = "make room on that disk: nothing was lost, and the server goes on by itself"
+        hint = "make room on that disk, then try again; what agents have to say waits for it"
     elif "malformed" in said or "not a database" in said:
         hint = "restore it from a backup, or move it away to begin a new record"
     return ServerError(f"the database cannot be used: {said}", where=str(path), hint=hint)
