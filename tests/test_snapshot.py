@@ -80,6 +80,19 @@ def test_links_that_stay_inside_are_links_others_stay_out(tmp_path):
     assert len([note for note in taken.notes if "leads out" in note]) == 2
 
 
+def test_a_link_that_leaves_and_comes_back_stays_out(tmp_path):
+    put(tmp_path / "proj", "data.txt")
+    (tmp_path / "proj" / "link").symlink_to("../proj/data.txt")
+    assert names(snapshot.take(tmp_path / "proj")) == ["data.txt"]
+
+
+def test_a_home_does_not_travel_and_a_file_named_logs_is_told(tmp_path):
+    put(tmp_path, "a.py", ".allranks/token", ".allranks/server.lock", "logs")
+    taken = snapshot.take(tmp_path)
+    assert names(taken) == ["a.py"]
+    assert len(taken.notes) == 2
+
+
 def test_a_single_file(tmp_path):
     put(tmp_path, "train.py", "other.py")
     assert names(snapshot.take(tmp_path / "train.py")) == ["train.py"]

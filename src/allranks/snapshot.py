@@ -126,7 +126,9 @@ def _walk(root: Path, notes: list[str]) -> Iterator[_Entry]:
         folders[:] = kept
         for name in files:
             path = os.path.join(folder, name)
-            if not ignored(here + name) and _can_be_taken(root, path, here + name, notes):
+            if not here and name in _THE_JOBS_OWN:
+                notes.append(f"left out of the code: {name} (the job has a folder of that name)")
+            elif not ignored(here + name) and _can_be_taken(root, path, here + name, notes):
                 yield _entry(path, here + name)
 
 
@@ -137,6 +139,9 @@ def _leave_out(name: str, here: str, path: str, notes: list[str]) -> bool:
         if os.listdir(path):
             notes.append(f"left out of the code: {name}/ (the job gets an empty one of its own)")
         return True
+    if all(os.path.exists(os.path.join(path, each)) for each in ("token", "server.lock")):
+        notes.append(f"left out of the code: {here}{name}/ (a home of allranks)")
+        return True
     if os.path.exists(os.path.join(path, "pyvenv.cfg")):
         notes.append(f"left out of the code: {here}{name}/ (a virtual environment cannot be moved)")
         return True
@@ -146,8 +151,10 @@ def _leave_out(name: str, here: str, path: str, notes: list[str]) -> bool:
 def _can_be_taken(root: Path, path: str, name: str, notes: list[str]) -> bool:
     kind = os.lstat(path).st_mode
     if stat.S_ISLNK(kind):
-        inside = Path(path).resolve().is_relative_to(root.resolve())
-        if inside and not os.path.isabs(os.readlink(path)):
+        goal = os.readlink(path)
+        # As it reads, not where it ends: one that leaves and comes back is refused when unpacked.
+        landing = os.path.normpath(os.path.join(os.path.dirname(name), goal))
+        if not os.path.isabs(goal) and landing.split("/")[0] != "..":
             return True
         notes.append(f"left out of the code: {name} (a link that leads out of the folder)")
         return False

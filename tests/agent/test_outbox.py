@@ -21,10 +21,11 @@ def test_what_is_said_is_on_disk_in_order_until_the_server_has_it(tmp_path):
 def test_a_torn_line_was_never_said(tmp_path):
     outbox = Outbox(tmp_path, 1, 0)
     outbox.say(Kind.HELLO, 1)
-    outbox.close()
     with (tmp_path / "outbox.jsonl").open("a") as file:
-        file.write('{"kind": "ready", "at": 1.0, "seq"')
-    assert [event.kind for event in read(tmp_path)] == [Kind.HELLO]
+        file.write('\n{"kind": "ready", "at": 1.0, "seq"')
+    outbox.say(Kind.BYE, 1)
+    outbox.close()
+    assert [event.kind for event in read(tmp_path)] == [Kind.HELLO, Kind.BYE]
 
 
 def test_nothing_was_said(tmp_path):

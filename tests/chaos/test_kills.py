@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from allranks.engines.local import LocalEngine
 from allranks.engines.sweep import marked
 from tests.support import Allranks, command_line, leave_nothing, until
 
@@ -39,7 +40,8 @@ def run(chaos_home: Path, tmp_path: Path) -> Allranks:
 
 
 def of_job(home: Path, job: str) -> list[int]:
-    return marked(f"{job}.1", home / "engines" / "local" / f"{job}.1")
+    engine = LocalEngine(home / "engines" / "local", home / "nodes")
+    return marked(engine.mark(f"{job}.1"), home / "engines" / "local" / f"{job}.1")
 
 
 def is_agent(pid: int) -> bool:

@@ -313,3 +313,13 @@ def test_hostile_paths_and_values_are_data(shared, code):
         or (done.stdout.startswith("safe") and "\npwned" not in done.stdout)
     ), done.stderr
     assert not os.path.exists(code / "pwned")
+
+
+def test_a_job_that_takes_its_own_log_away_still_ends(shared):
+    assert shared("run", "--", "bash", "-c", "rm ../rank-0.log; echo x").returncode == 0
+
+
+def test_a_signal_is_told_by_its_name(shared):
+    job = json.loads(shared("run", "--json", *sh("kill -USR1 $$")).stdout)
+    assert (job["exit_code"], job["error"]["reason"]) == (138, "RANK_KILLED")
+    assert "SIGUSR1" in job["error"]["message"]

@@ -13,7 +13,7 @@ import pytest
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.local import Capacity, LocalEngine
 from allranks.engines.sweep import marked, sweep
-from allranks.errors import EngineError, Refused
+from allranks.errors import Refused
 from allranks.plan.plan import Gang
 from allranks.states import GangState
 from tests.support import until
@@ -75,7 +75,7 @@ def test_gpus_are_counted_and_given_to_one_gang_each(engine, tmp_path):
         GangState.QUEUED,
     ]
     assert "waits for 2 GPUs (0 are there)" in seen(engine, third).why
-    env = [environ(marked(each.key, NOWHERE)[0]) for each in (first, second)]
+    env = [environ(marked(engine.mark(each.key), NOWHERE)[0]) for each in (first, second)]
     assert ["CUDA_VISIBLE_DEVICES=0" in env[0], "CUDA_VISIBLE_DEVICES=1" in env[1]] == [True, True]
     engine.stop(Handle(first.key))
     engine.stop(Handle(second.key))
@@ -108,7 +108,7 @@ def test_a_large_gang_is_not_starved_by_small_ones(engine):
 def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):
     pair = gang("pair", nodes=2)
     engine.submit(pair)
-    environs = [environ(pid) for pid in marked(pair.key, NOWHERE)]
+    environs = [environ(pid) for pid in marked(engine.mark(pair.key), NOWHERE)]
     for node in range(2):
         mine = [env for env in environs if f"ALLRANKS_AGENT_NODE={node}\0" in env]
         assert len(mine) == 1
@@ -119,7 +119,7 @@ def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):
 def test_a_dead_node_is_told_and_then_the_whole_gang(engine):
     pair = gang("dying", nodes=2)
     engine.submit(pair)
-    first, second = sorted(marked(pair.key, NOWHERE))
+    first, second = sorted(marked(engine.mark(pair.key), NOWHERE))
     os.kill(first, signal.SIGKILL)
     until(lambda: len(seen(engine, pair).lost) == 1)
     assert seen(engine, pair).state is GangState.UP
@@ -134,9 +134,28 @@ def test_the_last_words_of_an_agent_that_could_not_start(engine):
     assert seen(engine, broken).why == "no module named allranks"
 
 
-def test_an_agent_that_is_not_there(engine):
-    with pytest.raises(EngineError, match="could not be started"):
-        engine.submit(gang("nowhere")._replace(argv=("/no/such/python",)))
+def test_an_agent_that_cannot_be_started_is_tried_again_all_or_none(engine, tmp_path):
+    """The second node's fails: the first is ended, the gang waits, and says why."""
+    python = tmp_path / "python"
+    nowhere = gang("nowhere", nodes=2)._replace(
+        argv=(str(python), "-c", "import time; time.sleep(60)")
+    )
+    engine.submit(nowhere)
+    assert seen(engine, nowhere).state is GangState.QUEUED
+    assert "could not be started" in seen(engine, nowhere).why
+    assert marked(engine.mark(nowhere.key), NOWHERE) == []
+    python.symlink_to(sys.executable)
+    assert seen(engine, nowhere).state is GangState.UP
+
+
+def test_two_homes_may_have_a_job_of_the_same_name(engine, tmp_path):
+    other = LocalEngine(tmp_path / "other" / "engine", tmp_path / "other" / "nodes", MACHINE)
+    same = gang("same")
+    engine.submit(same)
+    other.submit(same)
+    other.stop(Handle(same.key))
+    assert seen(engine, same).state is GangState.UP
+    assert len(marked(engine.mark(same.key), NOWHERE)) == 1
 
 
 def test_agents_a_dead_server_did_not_get_to_are_started_by_the_next(engine, tmp_path):
@@ -144,11 +163,13 @@ def test_agents_a_dead_server_did_not_get_to_are_started_by_the_next(engine, tmp
     pair = gang("half", nodes=2)
     engine.submit(pair)
     (tmp_path / "engine" / pair.key / "node-1.lock").unlink()
-    sweep_one = [p for p in marked(pair.key, NOWHERE) if "AGENT_NODE=1\0" in environ(p)]
+    sweep_one = [
+        p for p in marked(engine.mark(pair.key), NOWHERE) if "AGENT_NODE=1\0" in environ(p)
+    ]
     os.kill(sweep_one[0], signal.SIGKILL)
     successor = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
     assert seen(successor, pair).state is GangState.UP
-    until(lambda: len(marked(pair.key, NOWHERE)) == 2)
+    until(lambda: len(marked(engine.mark(pair.key), NOWHERE)) == 2)
     assert seen(successor, pair).lost == ()
 
 

@@ -8,12 +8,15 @@ import signal
 import socket
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from allranks.agent import ports
+from allranks.client import Client
+from allranks.errors import Unauthorized
 from tests.support import command_line, leave_nothing, processes_of, until
 
 
@@ -267,3 +270,22 @@ def test_a_home_named_from_where_one_is(allranks, home, code):
         assert (code / "rel home" / "server.json").exists()
     finally:
         assert allranks("server", "stop", env=relative).returncode == 0
+
+
+def test_who_has_no_token_does_not_fill_the_servers_memory(allranks, home):
+    allranks("server", "start")
+    with Client(told(home)["url"], "wrong") as client, pytest.raises(Unauthorized):
+        client.call("PUT", "/api/v1/blobs/x", b"x" * 1000)
+    with Client(told(home)["url"], "wrong") as client, pytest.raises(Unauthorized):
+        client.json("GET", "/openapi.json")
+
+
+def test_a_paused_server_blames_nobody(allranks, home):
+    clock = {"ALLRANKS_LEASE": "2"}
+    name = allranks("run", "--detach", "--", "sleep", "6", env=clock).stdout.strip()
+    until(lambda: "started" in allranks("job", "events", name).stdout)
+    server = psutil.Process(told(home)["pid"])
+    server.suspend()
+    time.sleep(3)  # the pause itself is what is tested
+    server.resume()
+    assert allranks("job", "wait", name).returncode == 0

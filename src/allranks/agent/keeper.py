@@ -20,6 +20,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 def keep() -> int | None:
     """Fork the agent and return None in it; in the keeper, its exit code once all is ended."""
     become_subreaper()
+    # Our server ignores hang-ups, which children inherit: a job's processes have the default.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     parent = os.getpid()
     agent = os.fork()
     if agent == 0:
@@ -79,7 +81,8 @@ def _below(root: int) -> list[int]:
 
 
 def _send(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    # Gone already, or (a setuid program) not ours to end.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 

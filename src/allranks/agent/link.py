@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,13 @@ class Tail:
         self.sent = 0
 
     def rest(self) -> bytes:
-        with self.path.open("rb") as file:
-            file.seek(self.sent)
-            return file.read(PIECE)
+        """What the server has not got; nothing more of a file that the job itself took away."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.sent)
+                return file.read(PIECE)
+        except OSError:
+            return b""
 
 
 class Link:
@@ -48,7 +51,7 @@ class Link:
         self._outbox, self._inbox = outbox, inbox
         self._tails: list[Tail] = []
         self._heard = time.monotonic()
-        self._over = False
+        self._refused = False
         self._news = threading.Event()
         self._empty = threading.Condition()
 
@@ -86,29 +89,47 @@ class Link:
         self._news.set()
 
     def flush(self, patience: float) -> bool:
-        """Wait until the server has everything; False when it was away for ``patience`` seconds."""
+        """Wait until the server has everything; False when it was away for ``patience`` seconds
+        from now on, or wants to hear no more."""
         self._news.set()
+        began = time.monotonic()
         with self._empty:
             while not self._is_empty():
                 self._empty.wait(0.05)
-                if self.silent_for() > patience:
+                waited = time.monotonic() - max(self._heard, began)
+                if self._refused or waited > patience:
                     return False
         return True
 
-    def code(self, digest: str) -> Iterator[bytes]:
-        """The snapshot in pieces; raises AllranksError."""
-        return Client(self._url, self._token).download(f"{self._base}/code/{digest}")
+    def fetch_code(self, digest: str, goal: Path, patience: float) -> None:
+        """Download the snapshot; a server that goes away meanwhile is waited for.
+
+        Raises AllranksError when it has not got it, or was away for ``patience`` seconds.
+        """
+        while True:
+            try:
+                with Client(self._url, self._token) as client, goal.open("wb") as file:
+                    for piece in client.download(f"{self._base}/code/{digest}"):
+                        file.write(piece)
+                return
+            except (Unauthorized, NotFound):
+                raise
+            except AllranksError:
+                if self.silent_for() > patience:
+                    raise
+                time.sleep(AGAIN)
 
     def _listen(self) -> None:
         client, known = Client(self._url, self._token), ""
-        while not self._over:
+        while True:
             try:
                 path = f"{self._base}/orders?attempt={self.attempt}&known={known}"
                 order = client.json("GET", path)
             except (Unauthorized, NotFound):
                 order = {"do": "leave", "id": "refused"}
-            except AllranksError:
+            except (AllranksError, ValueError, KeyError):
                 known = ""
+                client.close()
                 time.sleep(AGAIN)
                 continue
             self._heard = time.monotonic()
@@ -124,7 +145,7 @@ class Link:
 
     def _ship(self) -> None:
         client = Client(self._url, self._token)
-        while not self._over:
+        while True:
             self._news.wait(LOOK)
             self._news.clear()
             try:
@@ -132,8 +153,11 @@ class Link:
                 while self._send_logs(client):
                     self._send_events(client)
             except (Unauthorized, NotFound):
+                self._refused = True
                 return
-            except AllranksError:
+            except (AllranksError, OSError, ValueError, KeyError):
+                # Away, or not our server any more: whatever it was, the next try may do.
+                client.close()
                 time.sleep(AGAIN)
             with self._empty:
                 self._empty.notify_all()

@@ -99,7 +99,7 @@ class Agent:
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[Any] = []
         try:
-            code = self._link.code(self._task.code) if self._task.code else None
+            code = self._fetch_code(folder)
             work = prepare(self._task, folder, code, time.time())
             held = ports.hold(distributions.ports_needed(self._task, self._where.node))
         except (AllranksError, OSError) as error:
@@ -118,6 +118,15 @@ class Agent:
         if not self._link.flush(self._patience):
             raise Leave
         self._say(Kind.DRAINED)
+
+    def _fetch_code(self, folder: Path) -> Path | None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if self._task.code is None:
+            return None
+        goal = folder / "code.tar"
+        self._link.fetch_code(self._task.code, goal, self._patience)
+        return goal
 
     def _until_told(self) -> dict[str, Any]:
         """Wait at the gate: the `go` or `stop` of this attempt."""
@@ -188,11 +197,13 @@ class Agent:
         worked = False
         while running.ranks:
             self._inbox.wait(60.0, running.fds)
-            for ended in running.reap():
-                self._rank_ended(ended)
-                if ended.code:
-                    self._stop(running, Reason.PEER_FAILED)
-                    return Reason.RANK_EXITED, ended
+            ended = running.reap()
+            for each in ended:
+                self._rank_ended(each)
+            failed = [each for each in ended if each.code]
+            if failed:
+                self._stop(running, Reason.PEER_FAILED)
+                return Reason.RANK_EXITED, failed[0]
             order = self._order()
             if order["do"] == "stop" and running.ranks:
                 why = Reason(order["why"])

@@ -6,6 +6,7 @@ shares the disk reads the file of one that died. Sending twice is harmless, the 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -19,7 +20,7 @@ NAME = "outbox.jsonl"
 
 class Outbox:
     def __init__(self, folder: Path, launch: int, node: int) -> None:
-        self._file = (folder / NAME).open("a", buffering=1)
+        self._file = (folder / NAME).open("a")
         self._launch, self._node = launch, node
         self._said = 0
         self._kept: list[Event] = []
@@ -31,11 +32,16 @@ class Outbox:
             event = Event(
                 kind, time.time(), self._launch, attempt, self._node, rank, self._said, data
             )
-            self._file.write(json.dumps(event._asdict()) + "\n")
             self._kept.append(event)
+            # On a full disk the server has to hear it from us: only the spare copy is lost. The
+            # line break comes first, so that a torn line does not spoil the next.
+            with contextlib.suppress(OSError):
+                self._file.write("\n" + json.dumps(event._asdict()))
+                self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def kept(self) -> list[Event]:
         """What the server has not acknowledged yet, in order."""

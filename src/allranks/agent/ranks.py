@@ -24,6 +24,7 @@ _FATAL = (
     signal.SIGFPE,
     signal.SIGKILL,
     signal.SIGSEGV,
+    signal.SIGTERM,
 )
 
 
@@ -33,12 +34,15 @@ class Ended(NamedTuple):
     rank: Rank
     code: int
     at: float
+    signal: str | None = None
 
-    @property
-    def signal(self) -> str | None:
-        """The name of the signal that ended it, if one did."""
-        number = self.code - 128
-        return signal.Signals(number).name if number in _FATAL or number == 15 else None
+    @staticmethod
+    def of(rank: Rank, returncode: int) -> Ended:
+        """From what waiting gave: negative after a signal, or what a shell made of one."""
+        number = -returncode if returncode < 0 else returncode - 128
+        known = returncode < 0 or number in _FATAL
+        name = signal.Signals(number).name if known else None
+        return Ended(rank, returncode if returncode >= 0 else 128 - returncode, time.time(), name)
 
 
 class Running:
@@ -84,8 +88,8 @@ class Running:
                 continue
             os.close(fd)
             del self._procs[rank.rank]
-            found.append(Ended(rank, code if code >= 0 else 128 - code, time.time()))
-        return sorted(found, key=lambda ended: -ended.code)
+            found.append(Ended.of(rank, code))
+        return sorted(found, key=lambda ended: ended.signal is None)
 
     def send(self, number: signal.Signals) -> None:
         """Signal every process of each rank's group: a shell alone would not hand it on."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.plan import InputTask, OutputTask, Task
@@ -24,10 +22,11 @@ class Work(NamedTuple):
     began: float
 
 
-def prepare(task: Task, folder: Path, code: Iterable[bytes] | None, began: float) -> Work:
-    """Make the attempt's ``folder`` ready. Raises AllranksError or OSError with what is missing."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+def prepare(task: Task, folder: Path, code: Path | None, began: float) -> Work:
+    """Make the attempt's ``folder`` ready; ``code`` is the snapshot's tar.
+
+    Raises AllranksError or OSError with what is missing.
+    """
     work = Path(task.in_place) if task.in_place else folder / "work"
     if task.in_place and not work.is_dir():
         raise NotFound("this node does not have the folder", where=task.in_place)
@@ -55,31 +54,16 @@ def collect(task: Task, work: Work) -> None:
                 shutil.copy2(path, goal)
 
 
-def _unpack(code: Iterable[bytes], work: Path) -> None:
+def _unpack(code: Path, work: Path) -> None:
     import tarfile  # lazy: 10 ms, and a job without code needs none
 
-    with (
-        io.BufferedReader(_Download(code), 1 << 20) as file,
-        tarfile.open(fileobj=file, mode="r|") as archive,
-    ):
-        archive.extractall(work, filter="data")
-
-
-class _Download(io.RawIOBase):
-    """The pieces of a download as a file that can be read."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces, self._rest = iter(pieces), memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            self._rest = memoryview(next(self._pieces, b""))
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
+    try:
+        with tarfile.open(code) as archive:
+            archive.extractall(work, filter="data")
+    except tarfile.TarError as error:
+        raise AllranksError(
+            f"the code cannot be unpacked: {error}", hint="leave that out"
+        ) from error
 
 
 def _collected(task: Task, work: Path) -> None:

@@ -29,9 +29,11 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 
 def create(options: argparse.Namespace) -> int:
     """Submit the job of a file, and follow it when asked to."""
-    name = [f"name={options.name}"] if options.name else []
-    with _JobFile(options.file, [*options.set, *name]) as file:
-        return _create(options, file.job.to_dict(), file.base)
+    with _JobFile(options.file, options.set) as file:
+        spec = file.job.to_dict()
+        if options.name is not None:
+            spec["name"] = options.name
+        return _create(options, spec, file.base)
 
 
 def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> int:
@@ -52,6 +54,7 @@ def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> in
         json=options.json,
         quiet=options.quiet,
         cancel=options.cancel_on_interrupt,
+        own_code=False,
     )
 
 

@@ -121,7 +121,7 @@ def _why_again(name: str, attempt: int) -> str:
 
 
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Say how the job ended and where its things are; the exit code that says the same."""
+    """Say how the job ended and where its things are; 0 when it completed, 1 when not."""
     error = job.get("error")
     if not quiet:
         took = ""
@@ -139,7 +139,7 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
         show.talk(f"error: {error['message']}")
         if error["hint"] and not quiet:
             show.talk(f"\nhint: {error['hint']}")
-    return exit_code(job)
+    return int(exit_code(job) != 0)
 
 
 def exit_code(job: dict[str, Any]) -> int:

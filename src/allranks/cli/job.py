@@ -139,7 +139,7 @@ def wait_options(parser: argparse.ArgumentParser) -> None:
 
 
 def wait(options: argparse.Namespace) -> int:
-    """Exit 0 when it completed, with its own code when it failed, 124 when the time is up."""
+    """Exit 0 when it completed, 1 when it did not, 124 when the time is up."""
     until = None if options.timeout is None else time.monotonic() + options.timeout
     finding.connect().json("GET", job_path(options.name))
     while True:
@@ -154,7 +154,7 @@ def wait(options: argparse.Namespace) -> int:
             return 124
     if options.json:
         show.as_json(job)
-        return exit_code(job)
+        return int(exit_code(job) != 0)
     return verdict(job, quiet=options.quiet)
 
 

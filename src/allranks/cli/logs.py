@@ -69,6 +69,8 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
 
 def logs(options: argparse.Namespace) -> int:
     """What the ranks printed in one attempt, rank by rank."""
+    if options.follow and (options.json or options.tail is not None):
+        raise UsageError("--follow goes with neither --json nor --tail", hint="leave one out")
     job = finding.connect().json("GET", job_path(options.name))
     ranks = _ranks(job, options)
     if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:

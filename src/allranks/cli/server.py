@@ -83,7 +83,7 @@ def stop(options: argparse.Namespace) -> int:
         said = f"ended what {left} job(s) had left running" if left else "no server was running"
         _ended(options, home, found, said)
         return 0
-    canceled = _end_jobs(options, home)
+    canceled = _end_jobs(options)
     for number in (signal.SIGTERM, signal.SIGKILL):
         finding.end(home, number)
         if finding.wait_gone(home, _SERVER):
@@ -109,10 +109,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _end_jobs(options: argparse.Namespace, home: Home) -> list[str]:
+def _end_jobs(options: argparse.Namespace) -> list[str]:
     """Cancel what runs here and wait until it has ended; a deaf server is no reason to stay."""
     try:
-        client = finding.connect(start=False)
+        client = finding.connect(start=False, any_version=True)
         client.call("GET", "/api/v1/server", timeout=_ANSWER)
         canceled: list[str] = client.json("POST", "/api/v1/server/stop")["canceled"]
         line = show.StatusLine(options.quiet)

@@ -7,6 +7,7 @@ opened and locked here, inherited by the agent, held until its last process is d
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -79,6 +80,7 @@ class _Gang:
         self.gang, self.folder, self.arrived = gang, folder, arrived
         self.gpus = gpus
         self.pids: list[int] = []
+        self.trouble = ""
 
     @property
     def started(self) -> bool:
@@ -154,7 +156,7 @@ class LocalEngine:
         codes = [self._code(pid) for pid in gang.pids] if gang is not None else []
         well = [code for code in codes if code is not None and code >= 0]
         if gang is None or len(well) < gang.gang.nodes:
-            sweep(handle.key, self._folder / handle.key)
+            sweep(self.mark(handle.key), self._folder / handle.key)
         for pid in gang.pids if gang is not None else ():
             self._nursery.forget(pid)
             if pid in _CHILDREN:
@@ -167,12 +169,17 @@ class LocalEngine:
         for folder in list(self._folder.glob("*/")):
             self.stop(Handle(folder.name))
 
+    def mark(self, key: str) -> str:
+        """What a gang's processes carry: two homes may have a job of the same name."""
+        home = hashlib.sha256(os.path.realpath(self._folder).encode()).hexdigest()[:12]
+        return f"{home}.{key}"
+
     def _seen(self, key: str) -> Seen:
         gang = self._gangs.get(key)
         if gang is None:
             return Seen(GangState.GONE, "it is not there")
         if not gang.started:
-            return Seen(GangState.QUEUED, self._waits_for(gang))
+            return Seen(GangState.QUEUED, gang.trouble or self._waits_for(gang))
         dead = gang.dead_nodes()
         if len(dead) == gang.gang.nodes:
             return Seen(GangState.GONE, _last_words(gang.folder))
@@ -216,12 +223,27 @@ class LocalEngine:
             {"gang": pack(gang.gang), "arrived": gang.arrived, "gpus": gpus},
         )
         gang.gpus = gpus
-        self._start_agents(gang)
+        try:
+            self._start_agents(gang)
+            gang.trouble = ""
+        except EngineError as error:
+            self._take_back(gang, error)
+
+    def _take_back(self, gang: _Gang, error: EngineError) -> None:
+        """All or none: end the agents that did start, and let the gang wait for the next try."""
+        sweep(self.mark(gang.gang.key), gang.folder)
+        for node in range(gang.gang.nodes):
+            (gang.folder / f"node-{node}.lock").unlink(missing_ok=True)
+        gang.gpus, gang.pids, gang.trouble = None, [], error.message
+        _write(gang.folder / "gang.json", {"gang": pack(gang.gang), "arrived": gang.arrived})
 
     def _start_agents(self, gang: _Gang) -> None:
         each = gang.gang.gpus
         for node in range(gang.gang.nodes):
-            if not (gang.folder / f"node-{node}.lock").exists():
+            # One that has begun has an outbox; one that a dying server was about to start has not.
+            begun = self._nodes / gang.gang.key / str(node) / "outbox.jsonl"
+            lock = gang.folder / f"node-{node}.lock"
+            if not lock.exists() or not (locks.is_held(lock) or begun.exists()):
                 self._start_agent(gang, node, (gang.gpus or [])[node * each : (node + 1) * each])
 
     def _holds(self, gang: _Gang) -> list[int]:
@@ -234,26 +256,27 @@ class LocalEngine:
         env = {
             **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
             **gang.gang.env,
-            MARKER: gang.gang.key,
+            MARKER: self.mark(gang.gang.key),
             "ALLRANKS_AGENT_NODE": str(node),
             "ALLRANKS_AGENT_DIR": str(folder),
             "ALLRANKS_AGENT_ADDRESS": f"127.0.0.{FIRST_ADDRESS + node}",
             "ALLRANKS_AGENT_CPUS": str(max(1, int(cpus))),
             "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in gpus),
         }
-        lock = locks.take(gang.folder / f"node-{node}.lock")
-        if lock is None:
-            return  # it runs: an earlier server of this home started it
-        log = os.open(
-            gang.folder / f"node-{node}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-        )
+        held: list[int] = []
         try:
-            gang.pids.append(self._start_process(gang.gang.argv, str(folder), env, lock, log))
+            lock = locks.take(gang.folder / f"node-{node}.lock")
+            if lock is None:
+                return  # it runs: an earlier server of this home started it
+            held.append(lock)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            held.append(os.open(gang.folder / f"node-{node}.log", flags, 0o600))
+            gang.pids.append(self._start_process(gang.gang.argv, str(folder), env, *held))
         except OSError as error:
             raise EngineError(f"an agent could not be started: {error.strerror}") from error
         finally:
-            os.close(lock)
-            os.close(log)
+            for file in held:
+                os.close(file)
 
     def _start_process(
         self, argv: Sequence[str], cwd: str, env: Mapping[str, str], lock: int, log: int

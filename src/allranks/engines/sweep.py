@@ -17,9 +17,9 @@ from allranks.engines.base import MARKER
 from allranks.engines.nursery import NURSED
 
 
-def marked(key: str, folder: Path) -> list[int]:
-    """The living processes of the gang ``key``, whose locks lie in ``folder``."""
-    entry, nursed = f"{MARKER}={key}".encode(), f"{NURSED}=1".encode()
+def marked(mark: str, folder: Path) -> list[int]:
+    """The living processes that carry ``mark``, or hold a lock in ``folder``."""
+    entry, nursed = f"{MARKER}={mark}".encode(), f"{NURSED}=1".encode()
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -32,18 +32,18 @@ def marked(key: str, folder: Path) -> list[int]:
     return found
 
 
-def sweep(key: str, folder: Path, seconds: float = 5.0) -> None:
+def sweep(mark: str, folder: Path, seconds: float = 5.0) -> None:
     """SIGKILL them until none is left: one may have forked while we looked."""
     until = time.monotonic() + seconds
-    while (pids := marked(key, folder)) and time.monotonic() < until:
+    while (pids := marked(mark, folder)) and time.monotonic() < until:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
 
 
 def _holds(pid: str, folder: Path) -> bool:
-    prefix = f"{folder}/"
+    prefix = f"{os.path.realpath(folder)}/"
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(prefix):

@@ -32,7 +32,7 @@ class Running(NamedTuple):
     alive: bool
 
 
-def connect(*, start: bool = True) -> Client:
+def connect(*, start: bool = True, any_version: bool = False) -> Client:
     """A client of the server that ALLRANKS_SERVER names, else of the home's own, which is started
     when it is not running and ``start`` allows.
 
@@ -40,18 +40,19 @@ def connect(*, start: bool = True) -> Client:
     """
     named = os.environ.get("ALLRANKS_SERVER", "").strip()
     if named:
-        return Client(named, os.environ.get("ALLRANKS_TOKEN", "").strip() or _token_or_none())
+        token = os.environ.get("ALLRANKS_TOKEN", "").strip()
+        return Client(named, token or _token_if_it_is_ours(named))
     home = settings.home()
     found = look(home)
     if found.alive and found.url is not None and _answers(found.url):
-        return _client(home, found)
+        return _client(home, found, any_version)
     if not start:
         raise Unreachable(
             "no server is running for this home",
             where=str(home.root),
             hint="`allranks server start` starts one; so does every command that needs it",
         )
-    return _client(home, start_server(home))
+    return _client(home, start_server(home), any_version)
 
 
 def look(home: Home) -> Running:
@@ -66,10 +67,11 @@ def look(home: Home) -> Running:
 
 def start_server(home: Home, port: int | None = None) -> Running:
     """Start the home's server and wait until it listens; one that is starting is waited for."""
-    if not locks.is_held(home.lock):
-        _spawn(home, port)
     until = time.monotonic() + _START
     while time.monotonic() < until:
+        # Again when one that was just ending, or starting beside us, has let go meanwhile.
+        if not locks.is_held(home.lock):
+            _spawn(home, port)
         found = look(home)
         if found.alive and found.url is not None and _answers(found.url):
             return found
@@ -139,8 +141,8 @@ def _open_log(home: Home) -> BinaryIO:
         raise settings.unusable(home, error) from error
 
 
-def _client(home: Home, found: Running) -> Client:
-    if found.version != __version__:
+def _client(home: Home, found: Running, any_version: bool) -> Client:
+    if found.version != __version__ and not any_version:
         raise ServerError(
             f"the server of this home is allranks {found.version}, this command is {__version__}",
             where=str(home.root),
@@ -162,9 +164,10 @@ def _token(home: Home) -> str:
         ) from error
 
 
-def _token_or_none() -> str:
+def _token_if_it_is_ours(url: str) -> str:
+    """The home's token for the home's own server; a stranger is not shown it."""
     home = settings.home()
-    return home.token.read_text().strip() if os.access(home.token, os.R_OK) else ""
+    return _token(home) if look(home).url == url.rstrip("/") else ""
 
 
 def _answers(url: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from allranks.client import Client
-from allranks.errors import Unreachable
+from allranks.errors import ServerError, Unreachable
 from allranks.sdk.addresses import job_path
 
 # A server that was killed is started again by us, as by any command; one on another machine is
@@ -40,9 +40,10 @@ class Following:
                 client = self._connect()
                 for piece in self._one_connection(client):
                     away_since = None
-                    yield piece
+                    if piece:
+                        yield piece
                 return
-            except Unreachable:
+            except ServerError:  # away, or (a full disk) not able to tell just now
                 away_since = away_since or time.monotonic()
                 if time.monotonic() - away_since > _PATIENCE:
                     raise
@@ -53,12 +54,14 @@ class Following:
         ended = False
         for line in client.stream("POST", job_path(self._name, "/stream"), wanted):
             if not line:
+                yield {}  # a sign of life
                 continue
             told = json.loads(line)
             if "job" in told:
                 self.job = told["job"]
-                ended = "folder" in self.job  # the last one is told in full
+                ended = told["last"]
                 self._changed(self.job)
+                yield {}
                 continue
             self._positions[f"{told['attempt']}/{told['rank']}"] = told["offset"]
             yield told

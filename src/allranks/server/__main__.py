@@ -14,6 +14,7 @@ from typing import Any
 
 from allranks import __version__, locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
+from allranks.server.auth import Auth
 from allranks.settings import Home
 
 
@@ -38,6 +39,8 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
     lock = _lock(home)
     listening = _listen(home, port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    Auth(home)  # whoever finds the server from here on finds the token, too
+    _write(home, listening)
 
     # Imported here, after the port is bound: a command that waits for this server is already
     # in its backlog while the second of imports goes on.
@@ -45,17 +48,11 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
 
     from allranks.server.app import create_app  # lazy: see above
 
-    server: uvicorn.Server
-
-    def quit() -> None:
-        server.should_exit = True
-
-    app = create_app(home, settings.clocks(), url, quit)
+    app = create_app(home, settings.clocks(), url)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
-    _write(home, listening)
     _tell(ready_fd, {"url": url})
     server.run(sockets=[listening])
     os.close(lock)

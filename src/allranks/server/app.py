@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 
 from allranks import __version__
 from allranks.engines.base import Engine
 from allranks.engines.local import LocalEngine
+from allranks.errors import Unauthorized
 from allranks.server import agents, people
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
@@ -41,7 +44,6 @@ def create_app(
     home: Home,
     clocks: Clocks,
     url: str,
-    quit: Callable[[], None],
     with_engines: Mapping[str, Engine] | None = None,
 ) -> App:
     """The server's application: people's routes and the agents' door. Its loop runs with it."""
@@ -49,7 +51,7 @@ def create_app(
     found = with_engines or engines(home)
     auth, bell = Auth(home), Bell()
     loop = Loop(home, records, found, auth, bell, clocks, url)
-    services = Services(home, clocks, records, Blobs(home.blobs), found, auth, bell, loop, quit)
+    services = Services(home, clocks, records, Blobs(home.blobs), found, auth, bell, loop)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -66,7 +68,20 @@ def create_app(
     for_agents = agents.create_app(services)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        of_agents = scope["type"] == "http" and scope["path"].startswith(agents.PREFIX)
-        await (for_agents if of_agents else for_people)(scope, receive, send)
+        if scope["type"] != "http" or not scope["path"].startswith(agents.PREFIX):
+            # Before the body is read: who has no token does not fill our memory.
+            refused = scope["type"] == "http" and _refused(auth, scope)
+            await (refused or for_people)(scope, receive, send)
+        else:
+            await for_agents(scope, receive, send)
 
     return app
+
+
+def _refused(auth: Auth, scope: Any) -> Any:
+    """The answer to a person without the token, None for one who has it."""
+    try:
+        auth.person(Headers(scope=scope).get("authorization"))
+    except Unauthorized as error:
+        return JSONResponse(error.body(), error.http)
+    return None

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from allranks.engines.base import MARKER, Engine, Handle, Seen
+from allranks.engines.base import Engine, Handle, Seen
 from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
 from allranks.plan import policy
@@ -66,7 +66,7 @@ class Loop:
         # Leases of agents are kept here, not in the record: a server that was away must not
         # blame them for its own absence, so every lease starts afresh with it.
         self._last: dict[Heard, float] = {}
-        self._born = time.monotonic()
+        self._born = self._awake = time.monotonic()
         self._next_tick = 0.0
         self._ended: list[JobRow] = []
         self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
@@ -91,16 +91,21 @@ class Loop:
 
     def _run(self) -> None:
         live = True
+        try:
+            self._forget_the_dead()
+        except Exception:
+            log.exception("not everything could be cleaned up")
         while True:
             woken = self._wait(self._clocks.tick if live else None)
             if woken is None:
                 self._clean()
                 return
+            self._mind_the_gap()
             try:
                 if woken and time.monotonic() < self._next_tick:
+                    live = True  # as far as we know: the next tick looks
                     for name in woken:
                         self._guarded(self._look_at, self._records.get(name))
-                    live = True  # as far as we know: the next tick looks
                     continue
                 self._clean()
                 rows = self._records.live()
@@ -113,7 +118,17 @@ class Loop:
                 # A full disk, a locked database: the record is as it was, the next tick tries
                 # again. Nothing a job does may end the server.
                 log.exception("the loop goes on after an error")
+                live = True
                 time.sleep(self._clocks.tick)
+
+    def _mind_the_gap(self) -> None:
+        """A server that was stopped for a while (paused, swapped out) heard nobody meanwhile: it
+        begins to listen anew, as one that was started."""
+        now = time.monotonic()
+        if now - self._awake > self._clocks.lease / 2:
+            self._born = now
+            self._last.clear()
+        self._awake = now
 
     def _guarded(self, act: Callable[..., None], row: JobRow, *more: Any) -> None:
         """Let no job that cannot be handled keep the others from being handled."""
@@ -218,6 +233,9 @@ class Loop:
             return _event(row, step.event, data=handle._asdict())
         if step.effect == "stop":
             engine.stop(Handle(_key(row)))
+            # Only now is nothing written any more.
+            for node in range(len(row.record.nodes)):
+                salvage(self._home, self._records, row, node)
             self._next_tick = 0.0  # it is gone by now, most likely: ask at once
             return _event(row, step.event)
         if step.event is Kind.FINISHED:
@@ -234,19 +252,30 @@ class Loop:
             "ALLRANKS_AGENT_TOKEN": self._auth.agent_token(row.name, launch),
             "ALLRANKS_AGENT_LAUNCH": str(launch),
             "ALLRANKS_AGENT_PATIENCE": str(self._clocks.patience),
-            MARKER: _key(row),
         }
         return row.plan.gang._replace(key=_key(row), env=env)
 
     def _clean(self) -> None:
         """After the end of a launch nothing of it stays, at the engine or on this disk. Done at
         the next tick: agents that have just said bye are then gone by themselves."""
-        for row in self._ended:
-            self._engines[row.plan.engine].stop(Handle(_key(row)))
-            shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
-            for node in range(len(row.record.nodes)):
-                self._last.pop(Heard(row.name, row.record.launch, node), None)
-        self._ended.clear()
+        while self._ended:
+            row = self._ended.pop()
+            self._guarded(self._forget, row)
+
+    def _forget(self, row: JobRow) -> None:
+        self._engines[row.plan.engine].stop(Handle(_key(row)))
+        shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
+        for node in range(len(row.record.nodes)):
+            self._last.pop(Heard(row.name, row.record.launch, node), None)
+
+    def _forget_the_dead(self) -> None:
+        """What a server that was killed had no time to clean up after."""
+        live = {_key(row) for row in self._records.live()}
+        for folder in self._home.nodes.iterdir():
+            if folder.name not in live:
+                for engine in self._engines.values():
+                    engine.stop(Handle(folder.name))
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _last_heard(self, row: JobRow, node: int) -> dict[str, float]:
         """When the node was last heard of, in the time of events; empty if it never was."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastapi import Request
@@ -27,7 +27,6 @@ class Services(NamedTuple):
     auth: Auth
     bell: Bell
     loop: Loop
-    quit: Callable[[], None]
 
     def __hash__(self) -> int:
         return id(self)

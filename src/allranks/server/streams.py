@@ -21,7 +21,7 @@ BEAT = 5.0
 
 async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIterator[bytes]:
     """Lines of JSON. ``{"log": text, "attempt", "rank", "node", "offset"}`` carries output, bytes
-    that are not UTF-8 as lone surrogates; ``{"job": …}`` comes at each change and as the last.
+    that are not UTF-8 as lone surrogates; ``{"job": …, "last": …}`` comes at each change and last.
 
     ``positions`` ({"1/0": 4096}: attempt/rank, bytes) says where the viewer left off, ``ranks``
     which to show, ``attempts`` likewise (-1: the newest). With ``follow`` false it ends with what
@@ -36,13 +36,14 @@ async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIte
         ended = row.record.status in TERMINAL
         news = _news(row)
         if news != told and not ended:
-            yield _line({"job": shown.brief(row) | {"status_reason": row.record.why or None}})
+            brief = shown.brief(row) | {"status_reason": row.record.why or None}
+            yield _line({"job": brief, "last": False})
             told = news
         while pieces := await run_in_threadpool(_read, with_, row, positions, ranks, attempts):
             for piece in pieces:
                 yield _line(piece)
         if ended or not wanted.get("follow", True):
-            yield _line({"job": shown.job(row, with_.home)})
+            yield _line({"job": shown.job(row, with_.home), "last": True})
             return
         await with_.bell.wait(name, count, BEAT)
         if with_.bell.count(name) == count:

@@ -83,7 +83,9 @@ def open_database(path: Path) -> Engine:
 
     Raises ServerError when it cannot be opened, is damaged, or belongs to a newer allranks.
     """
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30.0})
+    engine = create_engine(
+        f"sqlite:///{path}", connect_args={"timeout": 30.0}, hide_parameters=True
+    )
     # A plan holds its user's variables: nobody else's to read, whatever the folder is like. The
     # files SQLite keeps beside it are given the same mode.
     path.touch(mode=0o600)

@@ -21,6 +21,9 @@ from allranks.states import TERMINAL
 from allranks.store.db import events as _events
 from allranks.store.db import jobs as _jobs
 
+# Jobs kept in memory beside those that are live.
+_REMEMBERED = 512
+
 
 class JobRow(NamedTuple):
     """A job as stored. ``record`` is the fold of its events; ``version`` counts its changes."""
@@ -47,7 +50,7 @@ class Told(NamedTuple):
 
 
 class Records:
-    """The record of one database. Safe to use from several threads, and by several servers."""
+    """The record of one database. Safe to use from several threads."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -85,7 +88,7 @@ class Records:
         return self.get(plan.task.job)
 
     def latest(self, name: str) -> JobRow | None:
-        """A live job as this process last wrote it, without asking the database: for those who
+        """A job as this process last wrote or read it, without asking the database: for those who
         look again and again while they wait."""
         return self._latest.get(name)
 
@@ -190,14 +193,18 @@ class Records:
         return self._keep(saved)
 
     def _keep(self, row: JobRow) -> JobRow:
-        """Remember the newest of a live job. A database has one server: its home's lock sees to
+        """Remember the newest of a job, also of one that has ended: who read an older one before
+        must not put it in the newer's place. A database has one server, its home's lock sees to
         it; one that several share must ask it instead."""
         with self._lock:
             known = self._latest.get(row.name)
-            if row.record.status in TERMINAL:
-                self._latest.pop(row.name, None)
-            elif known is None or known.version < row.version:
-                self._latest[row.name] = row
+            if known is not None and known.version >= row.version:
+                return known
+            self._latest[row.name] = row
+            if len(self._latest) > _REMEMBERED:
+                ended = [n for n, each in self._latest.items() if each.record.status in TERMINAL]
+                for name in ended[: _REMEMBERED // 2]:
+                    del self._latest[name]
         return row
 
     def release(self, job_id: int, owner: str) -> None:
