@@ -87,9 +87,8 @@ def _memory(home: Home) -> dict[str, float]:
     pid = home.told("server", "status", "--json")["pid"]
     found = {"server, idle": procs.resident_mb(pid)}
     name = home.told("run", "--detach", "--json", "--", "sleep", "60")["name"]
-    agents = _running_agents(home)
-    found["agent"] = procs.resident_mb(agents["agent"])
-    found["its keeper"] = procs.resident_mb(agents["keeper"])
+    for what, process in _running_agents(home).items():
+        found[what] = procs.resident_mb(process)
     home.allranks("job", "cancel", name)
     home.allranks("server", "start")
     while home.told("job", "show", name, "--json")["ended_at"] is None:
@@ -99,17 +98,17 @@ def _memory(home: Home) -> dict[str, float]:
 
 
 def _running_agents(home: Home) -> dict[str, int]:
-    """The agent and its keeper, once the rank below them runs. The keeper, split off first, is the
-    parent of the agent."""
+    """The agent, parent of the rank that sleeps; its keeper above it; and above that the nursery,
+    which the engine keeps to fork agents from."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
-        pids = [pid for pid in procs.naming(str(home.folder)) if procs.command_line(pid)]
-        agents = [pid for pid in pids if "allranks.agent" in procs.command_line(pid)]
-        sleeps = [pid for pid in pids if procs.command_line(pid).endswith("sleep 60")]
-        inner = [pid for pid in agents if procs.parent(pid) in agents]
-        if sleeps and len(inner) == 1:
-            time.sleep(1.0)
-            return {"agent": inner[0], "keeper": procs.parent(inner[0])}
+        for pid in procs.naming(str(home.folder)):
+            agent = procs.parent(pid)
+            sleeps = procs.command_line(pid).endswith("sleep 60")
+            if sleeps and "allranks.agent" in procs.command_line(agent):
+                time.sleep(1.0)
+                keeper = procs.parent(agent)
+                return {"agent": agent, "its keeper": keeper, "nursery": procs.parent(keeper)}
         time.sleep(0.05)
     raise RuntimeError("no agent with a running rank was found within 30 s")
 
