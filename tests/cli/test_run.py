@@ -65,6 +65,9 @@ def test_nothing_leaks_in_from_the_shell(shared):
     found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert "LEAK" not in found
     assert (found["PASSED"], found["GIVEN"]) == ("a b", "x=y")
+    (job,) = json.loads(shared("job", "list", "--limit", 1, "--json").stdout)
+    shown = json.loads(shared("job", "show", job["name"], "--json").stdout)["spec"]
+    assert shown["environment_variables"] == {"PASSED": "********", "GIVEN": "x=y"}
     everything = shared("run", "--env-all", *sh("env"), env=env).stdout
     assert "LEAK=1" in everything
     assert "s3cret" not in everything

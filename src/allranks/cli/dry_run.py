@@ -24,7 +24,7 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
     found = engines(home)
     made = plan(Submission.load(submission), home, found)
     text = found[made.engine].render(made.gang)
-    shown = _shown(made, text)
+    shown = _shown(made, text, submission["spec"].get("properties"))
     if json:
         show.as_json(shown)
     else:
@@ -32,7 +32,7 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
     return 0
 
 
-def _shown(made: Plan, text: str) -> dict[str, Any]:
+def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
     task = made.task
     places = [
         Place(f"<address of node {node}>", f"<host of node {node}>", _ports(task, node))
@@ -52,7 +52,11 @@ def _shown(made: Plan, text: str) -> dict[str, Any]:
         "rendered": text,
         "gang": {**pack(made.gang), "env": {}},
         "rules": pack(made.rules),
-        "task": {**pack(task), "base": masked(task.base), "variables": masked(task.variables)},
+        "task": {
+            **pack(task),
+            "base": masked(task.base),
+            "variables": masked(task.variables, properties),
+        },
         "ranks": [
             {
                 "rank": rank.rank,
@@ -62,7 +66,8 @@ def _shown(made: Plan, text: str) -> dict[str, Any]:
                 "address_source": f"told by node {rank.node}'s agent when it is ready",
                 "argv": ["/bin/bash", "-c", command],
                 "environment": masked(
-                    distributions.whole_environment(task, rank, places, paths, _of_node(task))
+                    distributions.whole_environment(task, rank, places, paths, _of_node(task)),
+                    properties,
                 ),
             }
             for rank in distributions.ranks(task)

@@ -13,6 +13,7 @@ from allranks.cli import show
 from allranks.cli.follow import Viewer, exit_code, verdict
 from allranks.cli.overrides import override
 from allranks.errors import UsageError
+from allranks.masking import PASSED_ON
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
@@ -182,6 +183,9 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         "environment": options.environment,
         "distribution": _distribution(options),
     }
+    passed = [name for name in options.env if "=" not in name]
+    if passed:
+        spec["properties"] = {PASSED_ON: ",".join(passed)}
     if options.metric:
         spec["metrics"] = dict(_pair(each, "--metric") for each in options.metric)
     if options.warm:

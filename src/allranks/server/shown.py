@@ -52,7 +52,7 @@ def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
     variables = spec.get("environment_variables")
     if not variables:
         return spec
-    return {**spec, "environment_variables": masked(variables)}
+    return {**spec, "environment_variables": masked(variables, spec.get("properties"))}
 
 
 def brief(row: JobRow) -> dict[str, Any]:
