@@ -7,6 +7,9 @@ import pytest
 
 from tests.support import until
 
+# Real servers and processes, about half a second a test.
+pytestmark = pytest.mark.slow
+
 YAML = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
 command: >-

@@ -12,6 +12,9 @@ import pytest
 
 from tests.support import CLI, environment, until
 
+# Real servers and processes, about half a second a test.
+pytestmark = pytest.mark.slow
+
 
 def sh(script: str) -> list[str]:
     return ["--", "bash", "-c", script]

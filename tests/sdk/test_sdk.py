@@ -19,6 +19,9 @@ from allranks import (
 )
 from tests.support import environment
 
+# Real servers and processes, about half a second a test.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def client(shared_home):

@@ -19,6 +19,9 @@ from allranks.client import Client
 from allranks.errors import Unauthorized
 from tests.support import command_line, leave_nothing, processes_of, until
 
+# Real servers and processes, about half a second a test.
+pytestmark = pytest.mark.slow
+
 
 def told(home: Path) -> dict:
     return json.loads((home / "server.json").read_text())
