@@ -65,6 +65,7 @@ class Reason(StrEnum):
     RANK_KILLED = "RANK_KILLED"
     SETUP_FAILED = "SETUP_FAILED"
     PEER_FAILED = "PEER_FAILED"
+    PORT_TAKEN = "PORT_TAKEN"
     NODE_LOST = "NODE_LOST"
     PREEMPTED = "PREEMPTED"
     GANG_REFUSED = "GANG_REFUSED"
@@ -74,7 +75,8 @@ class Reason(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """All that follows from a reason; ``retry`` names the key of ``retry.on`` that covers it."""
+    """All that follows from a reason; ``retry`` names the key of ``retry.on`` that covers it. A
+    taken port is no cause of the user's: ``policy`` tries again whatever they asked for."""
 
     outcome: JobStatus
     blame: Blame
@@ -114,6 +116,14 @@ VERDICTS: dict[Reason, Verdict] = {
         "user",
         "the node was stopped because another one failed first",
         "look at the first failure: allranks job events {job}",
+    ),
+    Reason.PORT_TAKEN: Verdict(
+        JobStatus.FAILED,
+        Blame.INFRASTRUCTURE,
+        None,
+        "another process took the port that was found for the job",
+        "it happened on each attempt: a script that listens on MASTER_PORT in two processes "
+        "does it to itself; else `ss -ltnp` on that node shows what listens there",
     ),
     Reason.NODE_LOST: Verdict(
         JobStatus.FAILED,

@@ -36,7 +36,7 @@ JOBS = {
         ("not-yaml", ["job", "validate", "-f", "not-yaml.yml"]),
         ("no-file", ["job", "validate", "-f", "nosuch.yml"]),
         ("missing-input", ["run", "-i", "data=nosuch", "--", "true"]),
-        ("not-built", ["run", "-d", "mpi", "-n", "2", "--", "true"]),
+        ("not-built", ["run", "--state", "mine", "--", "true"]),
         ("too-large", ["run", "-n", "65", "--", "true"]),
         ("unknown-job", ["job", "show", "nosuch"]),
         ("unknown-command", ["jobs"]),

@@ -10,8 +10,14 @@ ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "allranks"
 
 ENGINES = {"local", "fake", "slurm", "ray", "kubernetes"}
-# `ray` is also a distribution.
-ENGINE_WORDS_ALLOWED = {("spec/values.py", "ray")}
+RAY_IS_A_DISTRIBUTION = (
+    "agent/launch.py",
+    "plan/compile.py",
+    "plan/distributions.py",
+    "plan/variables.py",
+    "spec/values.py",
+)
+ENGINE_WORDS_ALLOWED = {(name, "ray") for name in RAY_IS_A_DISTRIBUTION}
 IMPURE = {"datetime", "os", "pathlib", "random", "socket", "subprocess", "time"}
 
 

@@ -5,28 +5,31 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.agent import ports
+from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
-from allranks.agent.keeper import end_descendants, has_children
+from allranks.agent.keeper import end_descendants
+from allranks.agent.launch import Stage
 from allranks.agent.link import Link, Tail
 from allranks.agent.outbox import Outbox
-from allranks.agent.ranks import Ended, Running, last_lines
 from allranks.agent.setup import Work, collect, prepare
 from allranks.errors import AllranksError
 from allranks.events import Kind
-from allranks.plan import distributions
+from allranks.plan import distributions, variables
+from allranks.plan.distributions import Rank
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
 from allranks.spec.expressions import fill_shell
 from allranks.states import Reason
 
-# Ranks that are to end for these reasons may have something to save first.
-_GENTLE = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
+Order = dict[str, Any]
 
 
 class Where(NamedTuple):
@@ -97,20 +100,20 @@ class Agent:
 
     def _one_attempt(self) -> None:
         folder = self._where.folder / f"attempt-{self._attempt}"
-        held: list[Any] = []
+        held: list[socket.socket] = []
         try:
             code = self._fetch_code(folder)
-            work = prepare(self._task, folder, code, time.time())
+            work = prepare(self._task, self._where.node, folder, code, time.time())
             held = ports.hold(distributions.ports_needed(self._task, self._where.node))
         except (AllranksError, OSError) as error:
-            self._ended(Reason.SETUP_FAILED, _sentence(error))
+            hint = getattr(error, "hint", None) or ""
+            self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint)
         else:
-            place = Place(self._where.address, os.uname().nodename, ports.numbers(held))
+            place = self._place(held)
             self._say(Kind.READY, **place._asdict())
             order = self._until_told()
-            ports.release(held)
             if order["do"] == "go":
-                self._run_ranks(work, folder, order)
+                self._run_ranks(work, folder, held, order)
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
@@ -118,6 +121,10 @@ class Agent:
         if not self._link.flush(self._patience):
             raise Leave
         self._say(Kind.DRAINED)
+
+    def _place(self, held: list[socket.socket]) -> Place:
+        where = self._where
+        return Place(where.address, os.uname().nodename, ports.numbers(held), "", where.cpus)
 
     def _fetch_code(self, folder: Path) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -128,7 +135,7 @@ class Agent:
         self._link.fetch_code(self._task.code, goal, self._patience)
         return goal
 
-    def _until_told(self) -> dict[str, Any]:
+    def _until_told(self) -> Order:
         """Wait at the gate: the `go` or `stop` of this attempt."""
         while True:
             order = self._order()
@@ -151,7 +158,7 @@ class Agent:
         if self._link.silent_for() > self._patience:
             raise Leave
 
-    def _order(self) -> dict[str, Any]:
+    def _order(self) -> Order:
         """The order in force for this attempt; raises Leave when it is to leave."""
         if self._inbox.preempted:
             return {"do": "stop", "why": Reason.PREEMPTED}
@@ -160,96 +167,61 @@ class Agent:
             raise Leave
         return order if order["attempt"] == self._attempt else {"do": "wait"}
 
-    # ------------------------------------------------------------ running
-
-    def _run_ranks(self, work: Work, folder: Path, go: dict[str, Any]) -> None:
-        running, logs = Running(), {}
-        ranks = distributions.ranks_of(self._task, self._where.node)
-        for rank in ranks:
-            log = folder / f"rank-{rank.rank}.log"
-            logs[rank.rank] = log
-            try:
-                command = self._command(work)
-                running.start(rank, command, work.folder, self._env(rank, work, go), log)
-            except (AllranksError, OSError, ValueError) as error:
-                self._stop(running, Reason.PEER_FAILED)
-                self._ended(Reason.SETUP_FAILED, _sentence(error), rank=rank.rank)
-                return
-            self._link.follow(Tail(self._attempt, rank.rank, log))
-        self._say(Kind.STARTED, ranks=[rank.rank for rank in ranks])
-        reason, first = self._watch(running)
+    def _run_ranks(self, work: Work, folder: Path, held: list[socket.socket], go: Order) -> None:
+        places = tuple(Place.load(each) for each in go["places"])
+        attempt = Attempt(
+            Stage(
+                task=self._task,
+                node=self._where.node,
+                folder=folder,
+                cwd=work.folder,
+                command=self._command(work),
+                places=places,
+                held=held,
+                secret=self._secret,
+                env=lambda rank: self._env(rank, work, folder, places, go["started"]),
+            ),
+            self._inbox,
+            self._clocks,
+            self._order,
+            self._say,
+        )
+        attempt.run(lambda log: self._link.follow(Tail(self._attempt, *log)))
         if self._where.node == 0:
             self._collect(work)
-        if first is None:
-            self._ended(reason, "")
-        else:
-            self._failed(first, last_lines(logs[first.rank.rank]))
+        attempt.tell()
+
+    def _secret(self) -> str:
+        """Of this attempt, and the same on all its nodes."""
+        from allranks.agent import remote  # lazy: OpenSSL, and few jobs need it
+
+        return remote.secret(self._where.token, self._attempt)
 
     def _collect(self, work: Work) -> None:
         """Before the end is told: a job is not done until it has its outputs."""
         try:
             collect(self._task, work)
         except OSError as error:
-            self._say(Kind.NOTE, message=f"not all outputs could be collected: {_sentence(error)}")
-
-    def _watch(self, running: Running) -> tuple[Reason, Ended | None]:
-        """Until no rank is left: why it ended, and the first failure if that was one of ours."""
-        worked = False
-        while running.ranks:
-            self._inbox.wait(60.0, running.fds)
-            ended = running.reap()
-            for each in ended:
-                self._rank_ended(each)
-            failed = [each for each in ended if each.code]
-            if failed:
-                self._stop(running, Reason.PEER_FAILED)
-                return Reason.RANK_EXITED, failed[0]
-            order = self._order()
-            if order["do"] == "stop" and running.ranks:
-                why = Reason(order["why"])
-                self._stop(running, why)
-                return why, None
-            if running.ranks and not worked and all(rank.service for rank in running.ranks):
-                worked = True
-                self._say(Kind.WORKED)
-        self._end_rest()
-        return Reason.DONE, None
-
-    def _stop(self, running: Running, why: Reason) -> None:
-        """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
-        grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
-        running.send(signal.SIGTERM)
-        until = time.monotonic() + grace
-        while running.ranks and time.monotonic() < until:
-            self._inbox.wait(until - time.monotonic(), running.fds)
-            for ended in running.reap():
-                self._rank_ended(ended)
-        running.send(signal.SIGKILL)
-        while running.ranks:
-            self._inbox.wait(0.05, running.fds)
-            for ended in running.reap():
-                self._rank_ended(ended)
-        self._end_rest()
-
-    def _end_rest(self) -> None:
-        if has_children():
-            end_descendants()
+            self._say(Kind.NOTE, message=f"not all outputs could be collected: {sentence(error)}")
 
     def _command(self, work: Work) -> str:
         paths = {f"inputs.{each.name}" for each in self._task.inputs if each.text is None}
         paths |= {f"outputs.{each.name}" for each in self._task.outputs}
         return fill_shell(self._task.command, work.paths, paths)
 
-    def _env(self, rank: distributions.Rank, work: Work, go: dict[str, Any]) -> dict[str, str]:
+    def _env(
+        self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], started: float
+    ) -> dict[str, str]:
         task = self._task
-        places = [Place.load(each) for each in go["places"]]
-        local = len(distributions.ranks_of(task, rank.node))
-        of_node = distributions.threads(self._where.cpus, local)
-        of_node["ALLRANKS_ATTEMPT"] = str(self._attempt)
-        of_node["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        gpus = [each for each in visible.split(",") if each]
+        found = variables.of_node(task, rank.node, self._where.cpus, gpus)
+        found["ALLRANKS_ATTEMPT"] = str(self._attempt)
+        found["ALLRANKS_HOSTFILE"] = str(folder / "hostfile")
+        (folder / "hostfile").write_text(variables.hostfile(task, places))
         if task.timeout is not None:
-            of_node["ALLRANKS_DEADLINE"] = str(go["started"] + task.timeout)
-        env = distributions.whole_environment(task, rank, places, work.paths, of_node)
+            found["ALLRANKS_DEADLINE"] = str(started + task.timeout)
+        env = variables.whole_environment(task, rank, places, work.paths, found)
         # Last, and never the user's: what is left of a dead gang is found by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
         return env
@@ -260,34 +232,8 @@ class Agent:
         self._outbox.say(kind, self._attempt, rank=rank, **data)
         self._link.news()
 
-    def _rank_ended(self, ended: Ended) -> None:
-        self._say(Kind.RANK_ENDED, ended.rank.rank, code=ended.code, signal=ended.signal)
-
-    def _failed(self, first: Ended, tail: list[str]) -> None:
-        how = f"exited with code {first.code}"
-        if first.signal:
-            how = f"was ended by {first.signal}"
-        message = f"rank {first.rank.rank} on node {self._where.node} {how}"
-        if tail and not first.signal:
-            message += f": {tail[-1]}"
-        self._ended(
-            Reason.RANK_KILLED if first.signal else Reason.RANK_EXITED,
-            message,
-            rank=first.rank.rank,
-            code=first.code,
-            signal=first.signal,
-            failed_at=first.at,
-            tail=tail,
-        )
-
     def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
         self._say(Kind.ENDED, rank, reason=reason, message=message, **data)
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error)
 
 
 def run() -> int:

@@ -1,4 +1,4 @@
-"""The user's processes: started each in a session of its own, watched, stopped as groups."""
+"""The processes of a node: started each in a session of its own, watched, stopped as groups."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-from allranks.plan.distributions import Rank
 
 SHELL = "/bin/bash"
 
@@ -28,78 +26,98 @@ _FATAL = (
 )
 
 
-class Ended(NamedTuple):
-    """A rank that is no more. ``code`` is as the job's own is shown: 128 + N after signal N."""
+class Process(NamedTuple):
+    """What the agent runs: a rank of the user's, or a helper of the platform's (``rank`` None).
+    A ``service`` never has to end by itself."""
 
-    rank: Rank
+    name: str
+    log: Path
+    rank: int | None = None
+    service: bool = False
+
+
+class Ended(NamedTuple):
+    """A process that is no more. ``code`` is as the job's own is shown: 128 + N after signal N."""
+
+    process: Process
     code: int
     at: float
     signal: str | None = None
 
     @staticmethod
-    def of(rank: Rank, returncode: int) -> Ended:
+    def of(process: Process, returncode: int, at: float | None = None) -> Ended:
         """From what waiting gave: negative after a signal, or what a shell made of one."""
         number = -returncode if returncode < 0 else returncode - 128
         known = returncode < 0 or number in _FATAL
         name = signal.Signals(number).name if known else None
-        return Ended(rank, returncode if returncode >= 0 else 128 - returncode, time.time(), name)
+        code = returncode if returncode >= 0 else 128 - returncode
+        return Ended(process, code, at or time.time(), name)
 
 
 class Running:
-    """The ranks of one node in one attempt. Start and watch them from one thread."""
+    """The processes of one node in one attempt. Start and watch them from one thread."""
 
     def __init__(self) -> None:
-        self._procs: dict[int, tuple[Rank, subprocess.Popen[bytes], int]] = {}
+        self._procs: dict[str, tuple[Process, subprocess.Popen[bytes], int]] = {}
 
-    def start(self, rank: Rank, command: str, cwd: Path, env: Mapping[str, str], log: Path) -> None:
-        """Start one rank with its output, both streams in the order written, in ``log``.
+    def start(
+        self,
+        process: Process,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        fds: Sequence[int] = (),
+    ) -> None:
+        """Start it with its output, both streams in the order written, in its log, and with ``fds``
+        kept open.
 
         The file is the pipe: it never blocks the rank, and holds every line whatever becomes of us.
         """
-        with log.open("ab") as output:
+        with process.log.open("ab") as output:
             proc = subprocess.Popen(
-                [SHELL, "-c", command],
+                argv,
                 cwd=cwd,
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                pass_fds=fds,
                 start_new_session=True,
             )
-        self._procs[rank.rank] = (rank, proc, os.pidfd_open(proc.pid))
+        self._procs[process.name] = (process, proc, os.pidfd_open(proc.pid))
 
     @property
     def fds(self) -> list[int]:
-        """Readable as soon as one of the ranks has ended."""
+        """Readable as soon as one of the processes has ended."""
         return [fd for _, _, fd in self._procs.values()]
 
     @property
-    def ranks(self) -> list[Rank]:
+    def processes(self) -> list[Process]:
         """Those still running."""
-        return [rank for rank, _, _ in self._procs.values()]
+        return [process for process, _, _ in self._procs.values()]
 
     def reap(self) -> list[Ended]:
-        """The ranks that ended since the last call, those ended by a signal first: their peers
-        fail by themselves soon after, with an exit code."""
+        """Those that ended since the last call, those ended by a signal first: their peers fail by
+        themselves soon after, with an exit code."""
         found = []
-        for rank, proc, fd in list(self._procs.values()):
+        for process, proc, fd in list(self._procs.values()):
             code = proc.poll()
             if code is None:
                 continue
             os.close(fd)
-            del self._procs[rank.rank]
-            found.append(Ended.of(rank, code))
+            del self._procs[process.name]
+            found.append(Ended.of(process, code))
         return sorted(found, key=lambda ended: ended.signal is None)
 
     def send(self, number: signal.Signals) -> None:
-        """Signal every process of each rank's group: a shell alone would not hand it on."""
+        """Signal every process of each one's group: a shell alone would not hand it on."""
         for _, proc, _ in self._procs.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(proc.pid, number)
 
 
 def last_lines(log: Path, most: int = 20) -> list[str]:
-    """The end of a rank's output, for the person who reads why it failed."""
+    """The end of a process's output, for the person who reads why it failed."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
         text = file.read().decode(errors="replace")

@@ -22,7 +22,7 @@ class Work(NamedTuple):
     began: float
 
 
-def prepare(task: Task, folder: Path, code: Path | None, began: float) -> Work:
+def prepare(task: Task, node: int, folder: Path, code: Path | None, began: float) -> Work:
     """Make the attempt's ``folder`` ready; ``code`` is the snapshot's tar.
 
     Raises AllranksError or OSError with what is missing.
@@ -34,7 +34,7 @@ def prepare(task: Task, folder: Path, code: Path | None, began: float) -> Work:
     if code is not None:
         _unpack(code, work)
     _collected(task, work)
-    paths = {"name": task.job}
+    paths = {"name": task.job, **_folders(task, node)}
     for each in task.inputs:
         paths[f"inputs.{each.name}"] = _input(each, folder)
     for output in task.outputs:
@@ -81,6 +81,20 @@ def _collected(task: Task, work: Path) -> None:
             here.mkdir(exist_ok=True)
         else:
             here.symlink_to(kept)
+
+
+def _folders(task: Task, node: int) -> dict[str, str]:
+    """Places that scripts know by SageMaker's variables, and the state kept across attempts."""
+    record = Path(task.record)
+    found = {
+        "model_dir": record / "artifacts" / "model",
+        "data_dir": record / "artifacts" / "data",
+        "state_dir": record / "state" / "shared",
+        "instance_state_dir": record / "state" / f"node-{node}",
+    }
+    for path in found.values():
+        path.mkdir(parents=True, exist_ok=True)
+    return {name: str(path) for name, path in found.items()}
 
 
 def _input(each: InputTask, folder: Path) -> str:

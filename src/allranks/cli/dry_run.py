@@ -9,7 +9,7 @@ from typing import Any
 from allranks import settings
 from allranks.cli import show
 from allranks.masking import masked
-from allranks.plan import distributions
+from allranks.plan import distributions, mpi, variables
 from allranks.plan.plan import Place, Plan, Task, pack
 from allranks.sdk.submission import prepare
 from allranks.server.app import engines
@@ -35,11 +35,13 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
 def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
     task = made.task
     places = [
-        Place(f"<address of node {node}>", f"<host of node {node}>", _ports(task, node))
+        Place(f"<address of node {node}>", f"<host of node {node}>", _ports(task, node), "<its>")
         for node in range(task.nodes)
     ]
     # The placeholders stand where the nodes' own words will: nothing else differs from a real run.
     paths = {"name": task.job}
+    for name in ("model_dir", "data_dir", "state_dir", "instance_state_dir"):
+        paths[name] = f"<the node's {name.replace('_', ' ')}>"
     paths |= {f"inputs.{each.name}": each.text or each.source or "" for each in task.inputs}
     paths |= {f"outputs.{each.name}": each.path for each in task.outputs}
     files = {name for name in paths if name.startswith("outputs.")}
@@ -57,6 +59,7 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
             "base": masked(task.base),
             "variables": masked(task.variables, properties),
         },
+        "launcher": _launcher(task),
         "ranks": [
             {
                 "rank": rank.rank,
@@ -66,7 +69,7 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
                 "address_source": f"told by node {rank.node}'s agent when it is ready",
                 "argv": ["/bin/bash", "-c", command],
                 "environment": masked(
-                    distributions.whole_environment(task, rank, places, paths, _of_node(task)),
+                    variables.whole_environment(task, rank, places, paths, _of_node(task)),
                     properties,
                 ),
             }
@@ -75,11 +78,22 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
     }
 
 
+def _launcher(task: Task) -> list[str] | None:
+    """What starts the ranks on node 0, where that is not the agent of each node."""
+    if task.distribution != "mpi":
+        return None
+    found = mpi.Mpi("openmpi", "", "<mpirun of the job's environment>")
+    return mpi.words(found, "<node 0>", task.nodes, task.procs, ["<rank>"], root=False)
+
+
 def _of_node(task: Task) -> dict[str, str]:
     found = {
         "ALLRANKS_ATTEMPT": "1",
+        "ALLRANKS_HOSTFILE": "<a file of the node's>",
         "CUDA_VISIBLE_DEVICES": "<the GPUs the node is given>" if task.gpus else "",
         "OMP_NUM_THREADS": "<the node's CPUs, shared among its ranks>",
+        "SM_NUM_CPUS": "<the node's CPUs>",
+        "SM_NUM_GPUS": str(task.gpus),
     }
     if task.timeout is not None:
         found["ALLRANKS_DEADLINE"] = f"<start + {task.timeout:g} s>"
@@ -99,6 +113,8 @@ def _print(shown: Mapping[str, Any]) -> None:
     print(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
     code = task["in_place"] or (f"snapshot {task['code'][:12]}" if task["code"] else "none")
     print(f"code       {code}")
+    if shown["launcher"]:
+        print(f"launcher   {' '.join(shown['launcher'])}")
     for rank in shown["ranks"]:
         print(f"\nrank {rank['rank']}  node {rank['node']}  {rank['role']}")
         print(f"  address  {rank['address_source']}")

@@ -34,7 +34,7 @@ def _what(add: Callable[..., Any]) -> None:
     add("-n", "--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
     add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks on each (1)")
     add("--gpus", type=int, default=0, metavar="G", help="GPUs of each node (0)")
-    kinds = "pytorch, tensorflow or none (pytorch when N·P > 1)"
+    kinds = "pytorch, tensorflow, mpi, deepspeed, horovod, jax, ray or none (pytorch when N·P > 1)"
     add("-d", "--distribution", metavar="TYPE", help=kinds)
     add("--workers", type=int, metavar="W", help="tensorflow: workers (one a node)")
     add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")

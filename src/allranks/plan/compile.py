@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from allranks.errors import Problem, SpecError
 from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task, pack
 from allranks.spec.job import CommandJob
-from allranks.spec.values import Input, Output
+from allranks.spec.values import Distribution, Input, Output
 
-BUILT = ("none", "pytorch", "tensorflow")
+BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
 
 class Context(NamedTuple):
@@ -57,7 +57,10 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         procs=getattr(distribution, "process_count_per_instance", 1) or 1,
         gpus=resources.gpus_per_instance,
         distribution=kind,
-        parameter_servers=getattr(distribution, "parameter_server_count", 0) or 0,
+        chiefs=getattr(distribution, "chief_count", 0),
+        parameter_servers=getattr(distribution, "parameter_server_count", 0),
+        evaluators=getattr(distribution, "evaluator_count", 0),
+        options=_options(distribution),
         base=dict(context.base),
         variables=dict(spec.environment_variables),
         code=context.code,
@@ -92,6 +95,13 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
             problems.append(_unbuilt(key, f"`{key}`"))
     if problems:
         raise SpecError(problems)
+
+
+def _options(distribution: Distribution | None) -> dict[str, Any]:
+    """What a distribution's own start needs beside its counts."""
+    names = ("implementation", "port")
+    found = {name: getattr(distribution, name, None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _unbuilt(where: str, what: str) -> Problem:

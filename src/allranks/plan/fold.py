@@ -77,6 +77,7 @@ def _node_after(node: Node, event: Event) -> Node:
             rank=event.rank,
             code=data.get("code"),
             message=data.get("message", ""),
+            hint=data.get("hint", ""),
         )
     if event.kind is Kind.DRAINED:
         return node._replace(state=NodeState.EXITED)
@@ -135,10 +136,12 @@ def _stopping(job: Job, event: Event) -> Job:
 def _spent(job: Job) -> dict[str, Any]:
     assert job.then is not None
     by_user = VERDICTS[job.then.reason].blame is Blame.USER
+    raced = job.then.reason is Reason.PORT_TAKEN
     return {
         "attempt": job.attempt + 1,
         "failures": job.failures + by_user,
-        "losses": job.losses + (not by_user),
+        "losses": job.losses + (not by_user and not raced),
+        "races": job.races + raced,
         "then": None,
         "closing_at": None,
         "message": "",

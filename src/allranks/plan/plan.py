@@ -47,7 +47,8 @@ class Task(NamedTuple):
     """What every node of a job does. Times in seconds.
 
     ``command`` still holds its ``${{…}}``: only a node knows where its inputs lie. ``base`` is the
-    clean environment a rank starts from, ``variables`` the user's own, which win over ours.
+    clean environment a rank starts from, ``variables`` the user's own, which win over ours;
+    ``options`` are the distribution's own (which MPI, which port).
     ``record`` is the job's folder on a disk the node shares with the server.
     """
 
@@ -58,7 +59,10 @@ class Task(NamedTuple):
     procs: int = 1
     gpus: int = 0
     distribution: str = "none"
+    chiefs: int = 0
     parameter_servers: int = 0
+    evaluators: int = 0
+    options: Mapping[str, Any] = {}
     base: Mapping[str, str] = {}
     variables: Mapping[str, str] = {}
     code: str | None = None
@@ -97,15 +101,19 @@ class Plan(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a node turned out to be, told by its agent when it is ready."""
+    """Where a node turned out to be, told by its agent when it is ready; ``interface`` is the
+    network interface of its address, ``cpus`` how many it may use."""
 
     address: str
     host: str
     ports: tuple[int, ...] = ()
+    interface: str = ""
+    cpus: int | None = None
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Place:
-        return Place(data["address"], data["host"], tuple(data["ports"]))
+        fields = {**data, "ports": tuple(data["ports"])}
+        return Place(**{name: fields[name] for name in Place._fields if name in fields})
 
 
 def pack(value: Any) -> Any:

@@ -17,6 +17,8 @@ from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, Nod
 # Losses of nodes do not eat the user's attempts, but a cluster that loses every gang has to stop
 # somewhere.
 LOSS_LIMIT = 10
+# How often a job starts again, whatever its user asked for, because a port was taken from it.
+RACE_LIMIT = 3
 # How long an engine gets to act on `stop`, and agents on an order past its grace.
 STOP_AGAIN = 5.0
 SLACK = 20.0
@@ -37,6 +39,7 @@ class Node(NamedTuple):
     rank: int | None = None
     code: int | None = None
     message: str = ""
+    hint: str = ""
 
 
 class Then(NamedTuple):
@@ -59,6 +62,7 @@ class Job(NamedTuple):
     why: str = ""
     failures: int = 0
     losses: int = 0
+    races: int = 0
     submitted_at: float | None = None
     started_at: float | None = None
     up_at: float | None = None
@@ -76,6 +80,7 @@ class Failure(NamedTuple):
     rank: int | None = None
     code: int | None = None
     message: str = ""
+    hint: str = ""
 
 
 class Step(NamedTuple):
@@ -170,11 +175,14 @@ def _after(job: Job, rules: Rules, reason: Reason) -> Step:
     """What follows a failure: the same nodes again, new ones, or the end."""
     if not _again(job, rules, reason):
         return _close("finish", reason)
-    return _close("regroup" if VERDICTS[reason].blame is Blame.USER else "relaunch", reason)
+    same_nodes = VERDICTS[reason].blame is Blame.USER or reason is Reason.PORT_TAKEN
+    return _close("regroup" if same_nodes else "relaunch", reason)
 
 
 def _again(job: Job, rules: Rules, reason: Reason) -> bool:
     verdict = VERDICTS[reason]
+    if reason is Reason.PORT_TAKEN:
+        return job.races < RACE_LIMIT
     if rules.max_attempts == 1 or verdict.retry is None or verdict.retry not in rules.on:
         return False
     if verdict.blame is Blame.USER:
@@ -259,7 +267,7 @@ def failure(job: Job) -> Failure | None:
         _, index, reason = min(found)
         node = job.nodes[index]
         assert reason is not None
-        return Failure(reason, index, node.rank, node.code, node.message)
+        return Failure(reason, index, node.rank, node.code, node.message, node.hint)
     if job.gang is GangState.GONE:
         reason = Reason.NODE_LOST if not job.message else Reason.GANG_REFUSED
         return Failure(reason, message=job.message or job.why)

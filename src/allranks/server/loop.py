@@ -26,7 +26,16 @@ from allranks.server.auth import Auth
 from allranks.server.bell import Bell
 from allranks.server.salvage import salvage
 from allranks.settings import Clocks, Home
-from allranks.states import SIGNALS, TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
+from allranks.states import (
+    SIGNALS,
+    TERMINAL,
+    VERDICTS,
+    GangState,
+    JobStatus,
+    NodeState,
+    Reason,
+    Verdict,
+)
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.loop")
@@ -305,12 +314,21 @@ def finished(row: JobRow) -> dict[str, Any]:
         "reason": failure.reason,
         "blame": verdict.blame,
         "message": _sentence(failure, verdict.sentence),
-        "hint": SIGNALS.get(failure.code or 0, "")
-        + verdict.hint.format(job=row.name, rank=failure.rank),
+        "hint": _hint(row, failure, verdict),
         "node": failure.node,
         "rank": failure.rank,
     }
     return {"status": verdict.outcome, "exit_code": code, "error": error}
+
+
+def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict) -> str:
+    """What the lines of the rank itself suggest comes before what follows from its end alone."""
+    text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
+    general = text.format(job=row.name, rank=failure.rank)
+    if failure.reason is Reason.SETUP_FAILED and failure.hint:
+        return failure.hint
+    own = failure.hint and f"{failure.hint}; "
+    return own + SIGNALS.get(failure.code or 0, "") + general
 
 
 def _sentence(failure: policy.Failure, sentence: str) -> str:

@@ -98,7 +98,11 @@ class PyTorchDistribution(_PerNode):
 
 
 class MpiDistribution(_PerNode):
+    """``implementation``: ``openmpi``, ``mpich``, ``intel`` or a path of an mpirun; None: the first
+    on the PATH of the job's environment."""
+
     type: Literal["mpi"] = "mpi"
+    implementation: Text | None = None
 
 
 class DeepSpeedDistribution(_PerNode):
@@ -114,11 +118,17 @@ class JaxDistribution(_PerNode):
 
 
 class TensorFlowDistribution(_Distribution):
-    """``worker_count`` None: one worker per instance. Parameter servers stand beside workers."""
+    """``worker_count`` None: one worker per instance. Parameter servers stand beside workers.
+
+    Ours beside Azure's: ``chief_count`` 1 for the coordinator that TensorFlow 2's parameter servers
+    want, as task ``chief`` on the first instance; ``evaluator_count`` for tasks ``evaluator``.
+    """
 
     type: Literal["tensorflow"] = "tensorflow"
     worker_count: Count | None = None
     parameter_server_count: Annotated[Integer, Field(ge=0)] = 0
+    chief_count: Annotated[Integer, Field(ge=0, le=1)] = 0
+    evaluator_count: Annotated[Integer, Field(ge=0)] = 0
 
 
 class RayDistribution(_Distribution):

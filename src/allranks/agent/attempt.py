@@ -1,0 +1,180 @@
+"""One attempt's processes on one node: start them, watch them, stop them, say how it ended."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.agent import launch
+from allranks.agent.inbox import Inbox
+from allranks.agent.keeper import end_descendants, has_children
+from allranks.agent.launch import Launch, Stage
+from allranks.agent.ranks import Ended, Running, last_lines
+from allranks.errors import AllranksError
+from allranks.events import Kind
+from allranks.plan import causes
+from allranks.plan.distributions import ranks_of
+from allranks.settings import Clocks
+from allranks.states import Reason
+
+# Ranks that are to end for these reasons may have something to save first.
+_GENTLE = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
+# How often ranks that mpirun has started, and no descriptor tells of, are looked at. mpirun itself
+# takes seconds to end the others after a failure, and sometimes does not.
+_LOOK = 0.1
+
+Say = Callable[..., None]
+Log = tuple[int, Path]
+
+
+class Attempt:
+    """``order`` gives the server's order in force, ``say`` tells it an event."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        inbox: Inbox,
+        clocks: Clocks,
+        order: Callable[[], dict[str, Any]],
+        say: Say,
+    ) -> None:
+        self._stage, self._inbox, self._clocks = stage, inbox, clocks
+        self._order, self._say = order, say
+        self._running = Running()
+        self._launch = Launch(self._running, {})
+        self._end = _End(Reason.DONE)
+
+    def run(self, follow: Callable[[Log], None]) -> None:
+        """From the start to the last process's end; ``follow`` hears of each rank's output."""
+        mine = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
+        try:
+            self._launch = launch.start(self._stage, self._running)
+        except (AllranksError, OSError, ValueError) as error:
+            self._stop(Reason.PEER_FAILED)
+            hint = getattr(error, "hint", None) or ""
+            self._end = _End(Reason.SETUP_FAILED, sentence(error), data={"hint": hint})
+            return
+        for log in self._launch.logs.items():
+            follow(log)
+        self._say(Kind.STARTED, ranks=mine)
+        try:
+            reason, first = self._watch()
+            self._end = self._explained(reason, first)
+        finally:
+            self._launch.clean()
+
+    def tell(self) -> None:
+        """Say how it ended: the last event of the attempt but that everything is handed in."""
+        end = self._end
+        self._say(Kind.ENDED, end.rank, reason=end.reason, message=end.message, **end.data)
+
+    # ------------------------------------------------------------ watching
+
+    def _watch(self) -> tuple[Reason, Ended | None]:
+        """Until nothing is left: why it ended, and the first failure if that was one of ours."""
+        worked, running = False, self._running
+        while running.processes:
+            if not worked and all(each.service for each in running.processes):
+                worked = True
+                self._say(Kind.WORKED)
+            hosted = self._launch.hosted
+            self._inbox.wait(60.0 if hosted is None else _LOOK, running.fds)
+            if hosted is not None and (first := hosted.failure()) is not None:
+                self._stop(Reason.PEER_FAILED)
+                return Reason.RANK_EXITED, first
+            ended = running.reap()
+            for each in ended:
+                self._rank_ended(each)
+            # A helper has no end of its own: one that is gone while ranks need it has failed.
+            failed = [e for e in ended if e.code or (e.process.rank is None and e.process.service)]
+            if failed:
+                self._stop(Reason.PEER_FAILED)
+                return Reason.RANK_EXITED, failed[0]
+            order = self._order()
+            if order["do"] == "stop" and running.processes:
+                why = Reason(order["why"])
+                self._stop(why)
+                return why, None
+        self._end_rest()
+        return Reason.DONE, None
+
+    def _stop(self, why: Reason) -> None:
+        """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
+        running, hosted = self._running, self._launch.hosted
+        grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
+        until = time.monotonic() + grace
+        if hosted is not None and why in _GENTLE:
+            # Ranks first: their launcher would not leave them the time.
+            hosted.send(signal.SIGTERM)
+            while hosted.alive() and time.monotonic() < until:
+                self._inbox.wait(_LOOK)
+            until = time.monotonic() + self._clocks.peer_grace
+        running.send(signal.SIGTERM)
+        while running.processes and time.monotonic() < until:
+            self._inbox.wait(until - time.monotonic(), running.fds)
+            for ended in running.reap():
+                self._rank_ended(ended)
+        running.send(signal.SIGKILL)
+        while running.processes:
+            self._inbox.wait(0.05, running.fds)
+            for ended in running.reap():
+                self._rank_ended(ended)
+        self._end_rest()
+
+    def _end_rest(self) -> None:
+        if has_children():
+            end_descendants()
+
+    def _rank_ended(self, ended: Ended) -> None:
+        if ended.process.rank is not None:
+            self._say(Kind.RANK_ENDED, ended.process.rank, code=ended.code, signal=ended.signal)
+
+    # ------------------------------------------------------------ explaining
+
+    def _explained(self, reason: Reason, first: Ended | None) -> _End:
+        """How this node ended. What mpirun's ranks have left written counts before mpirun's own
+        end, which follows from it; the server takes the earliest of all nodes."""
+        if self._launch.hosted is not None:
+            for each in self._launch.hosted.ended():
+                self._rank_ended(each)
+            if first is not None or reason is Reason.PEER_FAILED:
+                first = self._launch.hosted.failure() or first
+        return _End(reason) if first is None else self._failed(first)
+
+    def _failed(self, first: Ended) -> _End:
+        process, node = first.process, self._stage.node
+        tail = last_lines(process.log)
+        taken = causes.port_taken(tail, self._stage.places[node].ports)
+        how = f"exited with code {first.code}"
+        if first.signal:
+            how = f"was ended by {first.signal}"
+        who = f"{process.name} on node {node}" if process.rank is not None else process.name
+        message = f"{who} {how}"
+        if tail and not first.signal:
+            message += f": {tail[-1]}"
+        reason = Reason.RANK_KILLED if first.signal else Reason.RANK_EXITED
+        if taken is not None:
+            reason = Reason.PORT_TAKEN
+            message = f"{who} could not listen on port {taken}, which was free when it was chosen"
+        data = {"code": first.code, "signal": first.signal, "failed_at": first.at, "tail": tail}
+        data["hint"] = causes.hint(tail)
+        return _End(reason, message, process.rank, data)
+
+
+class _End(NamedTuple):
+    """How the attempt ended on this node."""
+
+    reason: Reason
+    message: str = ""
+    rank: int | None = None
+    data: Mapping[str, Any] = {}
+
+
+def sentence(error: Exception) -> str:
+    """What a person is told of an error."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)

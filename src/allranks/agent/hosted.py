@@ -1,0 +1,82 @@
+"""Ranks that another program starts (mpirun): written down before, then read through files.
+
+Each has ``N.json`` (what it is to be), then ``N.pid``, then ``N.ended``; see ``shim``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from allranks.agent.ranks import Ended, Process
+
+
+class Hosted:
+    """The ranks of one node in one attempt, in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._expected: list[Process] = []
+        folder.mkdir(exist_ok=True)
+
+    @property
+    def program(self) -> list[str]:
+        """What is to be started once for each rank, with ``ALLRANKS_RANKS`` set to ``folder``."""
+        return [sys.executable, "-I", "-S", str(Path(__file__).absolute().with_name("shim.py"))]
+
+    def expect(self, process: Process, command: str, cwd: Path, env: Mapping[str, str]) -> None:
+        """Write down what the rank is to be, its variables readable to nobody else."""
+        told = {"command": command, "cwd": str(cwd), "env": dict(env), "log": str(process.log)}
+        path = self.folder / f"{process.rank}.json"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(told, file)
+        process.log.touch(0o600)
+        self._expected.append(process)
+
+    def ended(self) -> list[Ended]:
+        """Those that have ended, the earliest first."""
+        found = []
+        for process in self._expected:
+            with contextlib.suppress(OSError, ValueError):
+                told = json.loads((self.folder / f"{process.rank}.ended").read_text())
+                found.append(Ended.of(process, told["code"], told["at"]))
+        return sorted(found, key=lambda each: each.at)
+
+    def failure(self) -> Ended | None:
+        """The first that failed by itself. One ended by SIGTERM was told to: mpirun's own way of
+        ending the others."""
+        failed = (each for each in self.ended() if each.code and each.signal != "SIGTERM")
+        return next(failed, None)
+
+    def alive(self) -> dict[int, int]:
+        """Process id of each rank that has begun and not ended."""
+        over = {each.process.rank for each in self.ended()}
+        found = {}
+        for process in self._expected:
+            if process.rank is None or process.rank in over:
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                pid = int((self.folder / f"{process.rank}.pid").read_text())
+                if _is_alive(pid):
+                    found[process.rank] = pid
+        return found
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal every process of each living rank's group."""
+        for pid in self.alive().values():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(os.getpgid(pid), number)
+
+
+def _is_alive(pid: int) -> bool:
+    """Not a zombie either: nobody may have waited for it yet."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False

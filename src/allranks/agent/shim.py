@@ -1,0 +1,66 @@
+"""Run by mpirun once for each rank, as a file of its own: becomes what its node wrote down.
+
+mpirun only decides where and when. What the rank finds, where it writes and how it ended is as for
+every other rank: its node's agent has written the first down, and reads the last.
+Standard library only, and little of it: this stands between mpirun and every rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+
+# See plan.mpi; what the launcher sets goes through to the rank, under the rank's own variables.
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+
+
+def main() -> int:
+    number = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), None)
+    folder = os.environ.pop("ALLRANKS_RANKS", None)
+    if number is None or folder is None:
+        print("allranks: mpirun did not say which rank this is", file=sys.stderr)
+        return 2
+    beside = os.path.join(folder, number)
+    with open(beside + ".json") as file:
+        told = json.load(file)
+    # A group of its own, which mpirun's and our agent's signals reach as a whole.
+    with contextlib.suppress(PermissionError):  # mpirun has seen to it
+        os.setsid()
+    log = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    _write(beside + ".pid", str(os.getpid()))
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.chdir(told["cwd"])
+        # The launcher's own place for temporary files goes with it.
+        env = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+        os.execve("/bin/bash", ["/bin/bash", "-c", told["command"]], {**env, **told["env"]})
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    _write(beside + ".ended", json.dumps({"code": code, "at": time.time()}))
+    if asked:
+        # mpirun ends all ranks once one has ended badly: those that still save something after a
+        # SIGTERM of ours have their grace, for which this one stays.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pause()
+    return code if code >= 0 else 128 - code
+
+
+def _write(path: str, text: str) -> None:
+    """Whole or not at all: somebody may be looking."""
+    with open(path + ".new", "w") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""What the last lines of a failed rank say about why. Pure: lines in, a cause or a hint out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
+
+# The first that matches is said; groups of the match stand for {0}, {1} … of the hint.
+_HINTS = (
+    (
+        re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"),
+        "`{0}` is not installed in the job's environment: install it there, or activate another "
+        "environment before submitting",
+    ),
+    (
+        re.compile(r"Distributed package doesn't have (MPI|NCCL) built in"),
+        "this PyTorch was built without {0}: use the backend gloo, or nccl where there are GPUs",
+    ),
+    (
+        re.compile(r"Distributed package doesn't have (\w+) built in"),
+        "this PyTorch was built without {0}: use the backend gloo",
+    ),
+    (
+        re.compile(r"can't open file '([^']+)'"),
+        "`{0}` is not in the job's code: --code names the folder that is sent along",
+    ),
+    (
+        re.compile(r"bash: line \d+: ([^:]+): command not found"),
+        "`{0}` is not on the PATH of the job's environment",
+    ),
+)
+
+
+def port_taken(tail: Sequence[str], ports: Sequence[int]) -> int | None:
+    """The one of ``ports`` that a rank could not listen on because something else does."""
+    said = [line for line in tail if _TAKEN.search(line)]
+    for port in ports:
+        if any(re.search(rf"(?<!\d){port}(?!\d)", line) for line in said):
+            return port
+    return None
+
+
+def hint(tail: Sequence[str]) -> str:
+    """How to mend what the lines say, the last of them first; empty when they say nothing known."""
+    for line in reversed(tail):
+        for pattern, text in _HINTS:
+            found = pattern.search(line)
+            if found:
+                return text.format(*found.groups())
+    return ""
