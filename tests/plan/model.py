@@ -89,6 +89,7 @@ class Model:
     nodes: int = 2
     rules: Rules = TWICE
     services: bool = False
+    races: bool = False
     cuts: bool = True
     twice: bool = True
     crashes: bool = True
@@ -125,7 +126,7 @@ class Model:
         closing = job.status is JobStatus.FINALIZING
         if then is not None and then.purpose == "finish":
             # Counts and a cancel say nothing any more.
-            job = job._replace(canceled=True, failures=0, losses=0)
+            job = job._replace(canceled=True, failures=0, losses=0, races=0)
         hello = closing or all(n.state is not NodeState.ABSENT for n in job.nodes)
         job = job._replace(
             nodes=tuple(node for node, _ in pairs),
@@ -372,6 +373,8 @@ class Model:
             yield goes("run", Kind.STARTED, "goes")
         if phase == "run":
             yield ended(Reason.RANK_EXITED, "fails", fair=False)
+            if self.races:
+                yield ended(Reason.PORT_TAKEN, "loses its port", fair=False)
             if self.services:
                 yield goes("serve", Kind.WORKED, "worked")
             else:
@@ -498,7 +501,10 @@ class Model:
         check(after.failures < self.rules.max_attempts, "max_attempts holds", state)
         check(after.losses <= policy.LOSS_LIMIT, "losses have a limit", state)
         eaten = after.failures - job.failures
-        check(eaten + after.losses - job.losses == 1, "an attempt is counted once", state)
+        raced = after.races - job.races
+        counted = eaten + raced + after.losses - job.losses
+        check(counted == 1, "an attempt is counted once", state)
+        check(after.races <= policy.RACE_LIMIT, "races have a limit", state)
         check(not eaten or bool(failed), "a loss does not eat the user's attempts", state)
 
     def _finished(self, job: Job, world: World) -> JobStatus:

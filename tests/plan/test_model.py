@@ -23,6 +23,7 @@ LOSSES = ("node_lost", "preempted")
 @pytest.fixture(autouse=True)
 def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy, "LOSS_LIMIT", 1)
+    monkeypatch.setattr(policy, "RACE_LIMIT", 1)
 
 
 def one(**changes: Any) -> Model:
@@ -38,7 +39,7 @@ def test_one_node_two_attempts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["cuts", "timeout", "services"])
+@pytest.mark.parametrize("fault", ["cuts", "timeout", "services", "races"])
 def test_one_node_and_a_fault(fault: str):
     rules = Rules(nodes=1, max_attempts=2, on=LOSSES)
     assert explore(Model(nodes=1, rules=rules, **{**CALM, fault: True})).endings == 3

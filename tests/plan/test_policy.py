@@ -249,6 +249,19 @@ def test_losses_do_not_eat_the_users_attempts():
     assert story.job.launch == 4
 
 
+def test_a_port_that_was_taken_is_tried_again_whatever_the_user_asked_for():
+    story = Story(ONCE)
+    for race in range(policy.RACE_LIMIT):
+        story.running().fails(0, Reason.PORT_TAKEN)
+        assert story.step() == closing("regroup", Reason.PORT_TAKEN)
+        assert story.drained().step() == Step(Kind.REGROUPED)
+        assert (story.job.launch, story.job.attempt, story.job.races) == (1, race + 2, race + 1)
+        assert (story.job.failures, story.job.losses) == (0, 0)
+    assert story.running().fails(0, Reason.PORT_TAKEN).next() == closing(
+        "finish", Reason.PORT_TAKEN
+    )
+
+
 def test_losses_end_somewhere():
     story = Story()
     for launch in range(policy.LOSS_LIMIT + 1):
