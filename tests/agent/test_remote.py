@@ -92,8 +92,8 @@ def test_who_only_talks_is_not_answered(tmp_path: Path, port: int):
     with socket.create_connection(("127.0.0.1", port), timeout=20) as caller:
         caller.recv(32, socket.MSG_WAITALL)
         caller.sendall(b"x" * 32 + b"\xff\xff\xff\xff" + b"touch ran")
-        caller.shutdown(socket.SHUT_WR)
-        with contextlib.suppress(ConnectionResetError):  # said in so many words
+        with contextlib.suppress(OSError):  # hung up on at once
+            caller.shutdown(socket.SHUT_WR)
             assert caller.recv(1) == b""
     assert ask(tmp_path, port, "node-1", "true").returncode == 0
     assert not (tmp_path / "ran").exists()

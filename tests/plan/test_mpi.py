@@ -31,36 +31,39 @@ def test_what_is_no_launcher_is_none(said: str):
 
 def test_open_mpi_starts_so_many_on_each_node():
     found = mpi.Mpi("openmpi", "5.0.11", "/e/mpirun")
-    words = mpi.words(found, "alpha", 2, 3, ["shim", "x"], root=True)
+    words = mpi.words(found, mpi.hosts(["alpha", "beta"]), 3, ["shim", "x"], root=True)
     assert " ".join(words) == (
         "/e/mpirun --allow-run-as-root --host alpha:3,allranks-node-1:3 --map-by slot "
         "--bind-to none -np 6 shim x"
     )
-    assert "--allow-run-as-root" not in mpi.words(found, "alpha", 2, 3, ["x"], root=False)
+    assert "--allow-run-as-root" not in mpi.words(
+        found, mpi.hosts(["alpha", "beta"]), 3, ["x"], root=False
+    )
 
 
 def test_mpich_hands_no_variables_of_node_0_on():
     found = mpi.Mpi("mpich", "5.0.2", "/e/mpiexec")
-    words = mpi.words(found, "alpha", 2, 1, ["shim"], root=True)
+    words = mpi.words(found, mpi.hosts(["alpha", "beta"]), 1, ["shim"], root=True)
     hosts = "alpha:1,allranks-node-1:1"
     assert words == ["/e/mpiexec", "-genvnone", "-hosts", hosts, "-np", "2", "shim"]
 
 
 def test_each_is_told_of_the_program_in_place_of_ssh():
-    two = ["alpha", "beta"]
-    openmpi = mpi.variables(mpi.Mpi("openmpi", "4.1.4", "m"), "/t/remote", two)
+    openmpi = mpi.variables(mpi.Mpi("openmpi", "4.1.4", "m"), "/t/remote")
     assert openmpi["OMPI_MCA_plm_rsh_agent"] == openmpi["PRTE_MCA_plm_ssh_agent"] == "/t/remote"
-    assert "OMPI_MCA_btl" not in openmpi
-    mpich = mpi.variables(mpi.Mpi("mpich", "5.0.2", "m"), "/t/remote", two)
+    mpich = mpi.variables(mpi.Mpi("mpich", "5.0.2", "m"), "/t/remote")
     assert mpich["HYDRA_LAUNCHER_EXEC"] == "/t/remote"
 
 
-def test_nodes_that_share_a_machine_do_not_share_memory():
-    found = mpi.variables(mpi.Mpi("openmpi", "5.0.11", "m"), "r", ["a", "a", "b"])
-    assert found["OMPI_MCA_btl"] == "self,tcp"
-    assert "OMPI_MCA_btl_tcp_if_include" not in found
-    found = mpi.variables(mpi.Mpi("openmpi", "5.0.11", "m"), "r", ["a", "a"])
-    assert found["OMPI_MCA_btl_tcp_if_include"] == "lo"
+def test_nodes_that_share_a_host_are_one_host_to_mpi():
+    assert mpi.hosts(["a", "a", "b", "c"]) == [
+        ("a", 0, 2),
+        ("allranks-node-2", 2, 1),
+        ("allranks-node-3", 3, 1),
+    ]
+    found = mpi.Mpi("openmpi", "5.0.11", "mpirun")
+    words = mpi.words(found, mpi.hosts(["a", "a"]), 2, ["shim"], root=False)
+    assert words[:3] == ["mpirun", "--host", "a:4"]
 
 
 def test_a_ray_head_and_its_worker():

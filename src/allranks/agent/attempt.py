@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.agent import launch
+from allranks.agent.hosted import Hosted, is_listening
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants, has_children
 from allranks.agent.launch import Launch, Stage
@@ -107,10 +108,7 @@ class Attempt:
         grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
         until = time.monotonic() + grace
         if hosted is not None and why in _GENTLE:
-            # Ranks first: their launcher would not leave them the time.
-            hosted.send(signal.SIGTERM)
-            while hosted.alive() and time.monotonic() < until:
-                self._inbox.wait(_LOOK)
+            self._let_end(hosted, until)
             until = time.monotonic() + self._clocks.peer_grace
         running.send(signal.SIGTERM)
         while running.processes and time.monotonic() < until:
@@ -123,6 +121,24 @@ class Attempt:
             for ended in running.reap():
                 self._rank_ended(ended)
         self._end_rest()
+
+    def _let_end(self, hosted: Hosted, until: float) -> None:
+        """Give mpirun's ranks their time: it would leave none to the others once one has ended, or
+        one of its daemons. So nobody touches those before all nodes are done; a node that is says
+        so by no longer listening."""
+
+        def wait_while(fact: Callable[[], object]) -> None:
+            while fact() and time.monotonic() < until:
+                self._inbox.wait(_LOOK)
+
+        hosted.send(signal.SIGTERM)
+        wait_while(hosted.alive)
+        if self._stage.node == 0:
+            others = self._stage.places[1:]
+            wait_while(lambda: any(is_listening(each.address, each.ports[0]) for each in others))
+        else:
+            self._running.send(signal.SIGHUP)
+            wait_while(lambda: self._running.reap() or self._running.processes or has_children())
 
     def _end_rest(self) -> None:
         if has_children():

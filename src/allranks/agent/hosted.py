@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,25 +19,40 @@ from allranks.agent.ranks import Ended, Process
 
 
 class Hosted:
-    """The ranks of one node in one attempt, in ``folder``."""
+    """The ranks of one node in one attempt. ``folder`` is shared by all nodes of a host, which
+    mpirun takes for one; its path has no blanks, at which mpirun takes words apart."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, node: int) -> None:
+        self.folder, self.scratch = folder, folder / f"node-{node}"
         self._expected: list[Process] = []
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.geteuid():
+            raise PermissionError(13, "Another user has this folder", str(folder))
+        self.scratch.mkdir(mode=0o700)
 
     @property
     def program(self) -> list[str]:
         """What is to be started once for each rank, with ``ALLRANKS_RANKS`` set to ``folder``."""
-        return [sys.executable, "-I", "-S", str(Path(__file__).absolute().with_name("shim.py"))]
+        shim = Path(__file__).absolute().with_name("shim.py")
+        return [sys.executable, "-I", "-S", str(shim)]
 
-    def expect(self, process: Process, command: str, cwd: Path, env: Mapping[str, str]) -> None:
-        """Write down what the rank is to be, its variables readable to nobody else."""
-        told = {"command": command, "cwd": str(cwd), "env": dict(env), "log": str(process.log)}
-        path = self.folder / f"{process.rank}.json"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(told, file)
+    def expect(
+        self,
+        process: Process,
+        command: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        instead: Mapping[str, str],
+    ) -> None:
+        """Write down what the rank is to be; ``instead`` are values for variables of mpirun's."""
+        told = {"command": command, "cwd": str(cwd), "env": dict(env), "instead": dict(instead)}
+        told["log"] = str(process.log)
         process.log.touch(0o600)
+        path = self.folder / f"{process.rank}.json"
+        new = path.with_suffix(".new")
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(told, file)
+        new.rename(path)
         self._expected.append(process)
 
     def ended(self) -> list[Ended]:
@@ -71,6 +88,21 @@ class Hosted:
         for pid in self.alive().values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(os.getpgid(pid), number)
+
+    def clean(self) -> None:
+        """Remove what is this node's; with the last node of its host, everything."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        if not any(self.folder.glob("node-*")):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def is_listening(address: str, port: int) -> bool:
+    """Whether something accepts connections there, within a second."""
+    try:
+        socket.create_connection((address, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _is_alive(pid: int) -> bool:

@@ -14,7 +14,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +64,9 @@ class Launch(NamedTuple):
     scratch: Path | None = None
 
     def clean(self) -> None:
+        """Leave nothing in /tmp."""
+        if self.hosted is not None:
+            self.hosted.clean()
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -103,47 +105,44 @@ def _bare(stage: Stage) -> dict[str, str]:
 
 
 def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
-    wanted = str(stage.task.options.get("implementation") or "")
-    hosted = Hosted(stage.folder / "ranks")
-    mine = ranks_of(stage.task, stage.node)
-    for rank in mine:
-        hosted.expect(stage.rank(rank), stage.command, stage.cwd, stage.env(rank))
-    env = {**stage.env(mine[0]), "ALLRANKS_RANKS": str(hosted.folder)}
+    """Every node writes down what its ranks are to be, where those of its host meet; node 0 starts
+    mpirun, the others what mpirun reaches them through."""
+    task, mine = stage.task, ranks_of(stage.task, stage.node)
+    env = stage.env(mine[0])
+    wanted = str(task.options.get("implementation") or "")
     found = find_mpi(env, wanted) if stage.node == 0 else None
-    # mpirun takes the program in place of ssh apart at blanks: a place that has none. What mpirun
-    # and its daemons keep there for themselves goes with it.
-    scratch = Path(tempfile.mkdtemp(prefix="allranks-", dir="/tmp"))
-    env["TMPDIR"] = str(scratch)
+    hosted = Hosted(Path("/tmp", f"allranks-mpi-{stage.secret()[:16]}"), stage.node)
+    for rank in mine:
+        local = mpi.local_variables(rank.local, task.procs)
+        hosted.expect(stage.rank(rank), stage.command, stage.cwd, stage.env(rank), local)
+    # What mpirun and its daemons keep for themselves goes with the rest.
+    env |= {"ALLRANKS_RANKS": str(hosted.folder), "TMPDIR": str(hosted.scratch)}
     if found is None:
         fd = stage.held[0].fileno()
         argv = [*PYTHON, _beside("remote.py"), "serve", str(fd)]
         env["ALLRANKS_REMOTE_SECRET"] = stage.secret()
         running.start(stage.helper("remote start"), argv, stage.cwd, env, [fd])
-        return Launch(running, logs, hosted, scratch)
+        return Launch(running, logs, hosted)
     ports.release(stage.held)
-    host = os.uname().nodename
-    env |= mpi.variables(
-        found, str(_remote_program(stage, scratch, host)), [p.host for p in stage.places]
-    )
-    if os.geteuid() == 0:
+    on = mpi.hosts([place.host for place in stage.places])
+    env |= mpi.variables(found, str(_remote_program(stage, hosted.scratch, on)))
+    root = os.geteuid() == 0
+    if root:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    task = stage.task
-    argv = mpi.words(found, host, task.nodes, task.procs, hosted.program, os.geteuid() == 0)
+    argv = mpi.words(found, on, task.procs, hosted.program, root)
     # What mpirun itself has to say stands in the first rank's output, where a person looks.
-    launcher = Process(os.path.basename(found.path), logs[0])
-    running.start(launcher, argv, stage.cwd, env)
-    return Launch(running, logs, hosted, scratch)
+    running.start(Process(os.path.basename(found.path), logs[0]), argv, stage.cwd, env)
+    return Launch(running, logs, hosted)
 
 
-def _remote_program(stage: Stage, folder: Path, host: str) -> Path:
+def _remote_program(stage: Stage, folder: Path, on: Sequence[mpi.Host]) -> Path:
     nodes = {
-        mpi.node_name(node, host): [place.address, place.ports[0]]
-        for node, place in enumerate(stage.places)
-        if node > 0
+        host.name: [stage.places[host.node].address, stage.places[host.node].ports[0]]
+        for host in on[1:]
     }
     table, program = folder / "nodes.json", folder / "remote"
-    table.write_text(json.dumps({"secret": stage.secret(), "nodes": nodes}))
-    table.chmod(0o600)
+    with open(os.open(table, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        json.dump({"secret": stage.secret(), "nodes": nodes}, file)
     words = shlex.join([*PYTHON, _beside("remote.py"), str(table)])
     program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     program.chmod(0o700)

@@ -40,19 +40,37 @@ def secret(token: str, attempt: int) -> str:
 
 
 def serve(fd: int, key: bytes) -> None:
-    """Answer until ended. Each caller gets a process of its own."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    """Answer until ended. Each caller gets a process of its own. After SIGHUP no new ones are
+    answered, and it ends with the last."""
+    signal.signal(signal.SIGHUP, _no_more)
     listener = socket.socket(fileno=fd)
     listener.listen(64)
     while True:
-        caller, _ = listener.accept()
+        try:
+            caller, _ = listener.accept()
+        except InterruptedError:
+            listener.close()
+            break
         if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
             listener.close()
             with contextlib.suppress(OSError):  # the caller is gone
                 _answer(caller, key)
             os._exit(0)
         caller.close()
+        _reap(os.WNOHANG)
+    _reap(0)
+
+
+def _no_more(number: int, frame: object) -> None:
+    raise InterruptedError
+
+
+def _reap(flags: int) -> None:
+    """Callers that are gone; with no flags, all of them."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, flags)[0]:
+            pass
 
 
 def _answer(caller: socket.socket, key: bytes) -> None:
@@ -174,6 +192,7 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 def main() -> int:
     if sys.argv[1:2] == ["serve"]:
         serve(int(sys.argv[2]), os.environ.pop(SECRET).encode())
+        return 0
     return client(sys.argv[1], sys.argv[2:])
 
 

@@ -13,8 +13,10 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 # See plan.mpi; what the launcher sets goes through to the rank, under the rank's own variables.
+PATIENCE = 30.0
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -25,8 +27,7 @@ def main() -> int:
         print("allranks: mpirun did not say which rank this is", file=sys.stderr)
         return 2
     beside = os.path.join(folder, number)
-    with open(beside + ".json") as file:
-        told = json.load(file)
+    told = _told(beside + ".json")
     # A group of its own, which mpirun's and our agent's signals reach as a whole.
     with contextlib.suppress(PermissionError):  # mpirun has seen to it
         os.setsid()
@@ -43,6 +44,7 @@ def main() -> int:
         os.chdir(told["cwd"])
         # The launcher's own place for temporary files goes with it.
         env = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+        env.update({name: value for name, value in told["instead"].items() if name in env})
         os.execve("/bin/bash", ["/bin/bash", "-c", told["command"]], {**env, **told["env"]})
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -55,11 +57,26 @@ def main() -> int:
     return code if code >= 0 else 128 - code
 
 
+def _told(path: str) -> dict[str, Any]:
+    """What this rank is to be; its node may be a moment later than node 0, where mpirun runs."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with open(path) as file:
+                found: dict[str, Any] = json.load(file)
+                return found
+        except FileNotFoundError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
 def _write(path: str, text: str) -> None:
-    """Whole or not at all: somebody may be looking."""
-    with open(path + ".new", "w") as file:
-        file.write(text)
-    os.rename(path + ".new", path)
+    """Whole or not at all: somebody may be looking, unless everybody is gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        with open(path + ".new", "w") as file:
+            file.write(text)
+        os.rename(path + ".new", path)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ def _launcher(task: Task) -> list[str] | None:
     if task.distribution != "mpi":
         return None
     found = mpi.Mpi("openmpi", "", "<mpirun of the job's environment>")
-    return mpi.words(found, "<node 0>", task.nodes, task.procs, ["<rank>"], root=False)
+    on = mpi.hosts([f"<host of node {node}>" for node in range(task.nodes)])
+    return mpi.words(found, on, task.procs, ["<rank>"], root=False)
 
 
 def _of_node(task: Task) -> dict[str, str]:

@@ -1,8 +1,11 @@
 """How an MPI job is started: mpirun's words and variables, for each implementation. Pure.
 
-mpirun runs on node 0 and starts a daemon on every other node through a program of ours in place of
-ssh (``agent.remote``). Node 0 goes by its real name, which mpirun knows to be here; the others by
-names that only our program has to understand, so that no DNS is asked.
+mpirun runs on node 0 and starts a daemon on every other host through a program of ours in place of
+ssh (``agent.remote``). Node 0's host goes by its real name, which mpirun knows to be here; the
+others by names that only our program has to understand, so that no DNS is asked.
+
+Nodes that share a host are one host to MPI: it takes who is where from the hosts' own names, and
+two daemons of one name would each believe the other's ranks to be its own.
 
 Sources: mpirun(1) of Open MPI 4.1, prterun(1) of 5.0, the Hydra wiki of MPICH.
 """
@@ -44,29 +47,54 @@ def recognised(path: str, said: str) -> Mpi | None:
     return None
 
 
-def node_name(node: int, host: str) -> str:
-    """What mpirun calls the node; ``host`` is the host it runs on itself."""
-    return host if node == 0 else f"allranks-node-{node}"
+class Host(NamedTuple):
+    """A host as mpirun sees it: its name, the first of our nodes on it, and how many those are."""
+
+    name: str
+    node: int
+    nodes: int
+
+
+def hosts(names: Sequence[str]) -> list[Host]:
+    """The hosts of a job whose nodes are on hosts of these names, in the order of the nodes."""
+    found: list[Host] = []
+    for node, name in enumerate(names):
+        if node and name == names[node - 1]:
+            found[-1] = found[-1]._replace(nodes=found[-1].nodes + 1)
+        else:
+            found.append(Host(name if node == 0 else f"allranks-node-{node}", node, 1))
+    return found
 
 
 def words(
-    mpi: Mpi, host: str, nodes: int, procs: int, program: Sequence[str], root: bool
+    mpi: Mpi, on: Sequence[Host], procs: int, program: Sequence[str], root: bool
 ) -> list[str]:
-    """The command line that starts ``procs`` of ``program`` on each node, node by node."""
-    hosts = ",".join(f"{node_name(node, host)}:{procs}" for node in range(nodes))
-    count = str(nodes * procs)
+    """The command line that starts ``procs`` of ``program`` for each node, node by node."""
+    slots = ",".join(f"{host.name}:{host.nodes * procs}" for host in on)
+    count = str(sum(host.nodes for host in on) * procs)
     if mpi.kind != "openmpi":
         # Without `-genvnone` each rank would find the variables of node 0's.
-        return [mpi.path, "-genvnone", "-hosts", hosts, "-np", count, *program]
+        return [mpi.path, "-genvnone", "-hosts", slots, "-np", count, *program]
     as_root = ["--allow-run-as-root"] if root else []
-    # Unbound: several jobs, or nodes, on one machine would else be bound to the same first cores.
-    where = ["--host", hosts, "--map-by", "slot", "--bind-to", "none"]
+    # Unbound: several jobs on one machine would else be bound to the same first cores.
+    where = ["--host", slots, "--map-by", "slot", "--bind-to", "none"]
     return [mpi.path, *as_root, *where, "-np", count, *program]
 
 
-def variables(mpi: Mpi, remote: str, hosts: Sequence[str]) -> dict[str, str]:
+def local_variables(local: int, procs: int) -> dict[str, str]:
+    """What tells a rank of its place on its node, where one host has several nodes."""
+    return {
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(local),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(procs),
+        "OMPI_COMM_WORLD_NODE_RANK": str(local),
+        "MPI_LOCALRANKID": str(local),
+        "MPI_LOCALNRANKS": str(procs),
+    }
+
+
+def variables(mpi: Mpi, remote: str) -> dict[str, str]:
     """What mpirun and its daemons find; ``remote`` is the program to use in place of ssh, a path
-    without blanks; ``hosts`` are the real names of the nodes' hosts, in the order of the nodes."""
+    without blanks."""
     if mpi.kind != "openmpi":
         return {
             "HYDRA_LAUNCHER": "ssh",
@@ -76,14 +104,7 @@ def variables(mpi: Mpi, remote: str, hosts: Sequence[str]) -> dict[str, str]:
         }
     found = {}
     # 4.1 reads the first, 5.0 the second family.
-    for prefix, agent in (("OMPI_MCA_plm_rsh", "_agent"), ("PRTE_MCA_plm_ssh", "_agent")):
-        found[prefix + agent] = remote
-        found[prefix + "_no_tree_spawn"] = "1"
-    if len(set(hosts)) < len(hosts):
-        # Nodes that share a machine: Open MPI names its shared memory by host and local rank, and
-        # two nodes' ranks would write into one another's; the collectives named use it too.
-        found["OMPI_MCA_btl"] = "self,tcp"
-        found["OMPI_MCA_coll"] = "^han,sm,xhc,acoll"
-        if len(set(hosts)) == 1:
-            found["OMPI_MCA_btl_tcp_if_include"] = "lo"
+    for prefix in ("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh"):
+        found[f"{prefix}_agent"] = remote
+        found[f"{prefix}_no_tree_spawn"] = "1"
     return found
