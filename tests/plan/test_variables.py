@@ -9,7 +9,13 @@ import pytest
 from allranks.plan import distributions
 from allranks.plan.distributions import ranks
 from allranks.plan.plan import InputTask, OutputTask, Place, Task
-from allranks.plan.variables import environment, hostfile, of_node, whole_environment
+from allranks.plan.variables import (
+    environment,
+    hostfile,
+    of_node,
+    whole_environment,
+    without_empty_ps,
+)
 
 PLACES = [
     Place("10.0.0.1", "alpha", (7000, 7001, 7002, 7003), "eth0"),
@@ -151,6 +157,16 @@ def test_tensorflow_with_a_chief_and_an_evaluator():
         "ps": ["10.0.0.1:7002"],
         "evaluator": ["10.0.0.1:7003"],
     }
+
+
+def test_a_tensorflow_that_dies_of_an_empty_ps_list_is_not_shown_it():
+    found = without_empty_ps(variables(task(distribution="tensorflow"), 1))
+    assert list(json.loads(found["TF_CONFIG"])["cluster"]) == ["worker"]
+    served = variables(task(distribution="tensorflow", parameter_servers=1), 1)
+    assert without_empty_ps(served) == served
+    for own in ("not JSON", "[]", "{}"):
+        assert without_empty_ps({"TF_CONFIG": own}) == {"TF_CONFIG": own}
+    assert without_empty_ps({}) == {}
 
 
 def test_mpi_sets_nothing_of_the_other_launchers():

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks.agent import ports
+from allranks.agent import frameworks, network, ports
 from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants
@@ -70,6 +70,7 @@ class Agent:
         self._outbox = Outbox(where.folder, where.launch, where.node)
         self._link = Link(where.url, where.token, where.node, self._outbox, self._inbox)
         self._attempt = 1
+        self._network: dict[str, str] = {}
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.preempt())
@@ -124,7 +125,9 @@ class Agent:
 
     def _place(self, held: list[socket.socket]) -> Place:
         where = self._where
-        return Place(where.address, os.uname().nodename, ports.numbers(held), "", where.cpus)
+        found = network.interface(where.address, [])
+        name = found.name if found is not None else ""
+        return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)
 
     def _fetch_code(self, folder: Path) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -169,6 +172,8 @@ class Agent:
 
     def _run_ranks(self, work: Work, folder: Path, held: list[socket.socket], go: Order) -> None:
         places = tuple(Place.load(each) for each in go["places"])
+        self._network = _network(self._where.address, places)
+        (folder / "hostfile").write_text(variables.hostfile(self._task, places))
         attempt = Attempt(
             Stage(
                 task=self._task,
@@ -215,13 +220,14 @@ class Agent:
         task = self._task
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         gpus = [each for each in visible.split(",") if each]
-        found = variables.of_node(task, rank.node, self._where.cpus, gpus)
+        found = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
         found["ALLRANKS_ATTEMPT"] = str(self._attempt)
         found["ALLRANKS_HOSTFILE"] = str(folder / "hostfile")
-        (folder / "hostfile").write_text(variables.hostfile(task, places))
         if task.timeout is not None:
             found["ALLRANKS_DEADLINE"] = str(started + task.timeout)
         env = variables.whole_environment(task, rank, places, work.paths, found)
+        if task.distribution == "tensorflow" and (frameworks.tensorflow(env) or (0, 0)) >= (2, 9):
+            env = variables.without_empty_ps(env)
         # Last, and never the user's: what is left of a dead gang is found by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
         return env
@@ -234,6 +240,15 @@ class Agent:
 
     def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
         self._say(Kind.ENDED, rank, reason=reason, message=message, **data)
+
+
+def _network(address: str, places: Sequence[Place]) -> dict[str, str]:
+    """Which interface and adapters the ranks' libraries are to use."""
+    interface = network.interface(address, [place.address for place in places])
+    # A variable, so that a test can show an agent adapters that the machine does not have.
+    fabric = network.fabric(Path(os.environ.get("ALLRANKS_SYS_CLASS", network.SYS_CLASS)))
+    same_names = len({place.interface for place in places}) == 1
+    return network.variables(interface, fabric, same_names)
 
 
 def run() -> int:

@@ -83,6 +83,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("ended", job["ended_at"] or "-"),
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
+        *_network(job["node_states"]),
     ]
     for name, value in lines:
         print(f"{name:<11} {value}")
@@ -92,6 +93,13 @@ def show_job(options: argparse.Namespace) -> int:
         if error["hint"]:
             print(f"{'hint':<11} {error['hint']}")
     return 0
+
+
+def _network(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Where the nodes were, and by which interface they reached one another."""
+    told = [f"{each['address']} ({each['interface'] or '?'})" for each in nodes if each["address"]]
+    more = f" and {len(told) - 4} more" if len(told) > 4 else ""
+    return [("network", ", ".join(told[:4]) + more)] if told else []
 
 
 def events_options(parser: argparse.ArgumentParser) -> None:

@@ -29,6 +29,9 @@ from allranks.states import GangState
 # Node 0 is 127.0.0.2: nothing that wrongly falls back to localhost meets a node by accident.
 FIRST_ADDRESS = 2
 
+# What agents find of the server's own environment.
+_HANDED_ON = ("PATH", "HOME", "LANG", "ALLRANKS_SYS_CLASS")
+
 # Processes started without the nursery, held until they are reaped: an engine may be dropped while
 # they run, and they outlive it on purpose.
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
@@ -254,7 +257,7 @@ class LocalEngine:
         folder.mkdir(parents=True, exist_ok=True)
         cpus = gang.gang.cpus or self._capacity.cpus / gang.gang.nodes
         env = {
-            **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
+            **{name: os.environ[name] for name in _HANDED_ON if name in os.environ},
             **gang.gang.env,
             MARKER: self.mark(gang.gang.key),
             "ALLRANKS_AGENT_NODE": str(node),

@@ -96,6 +96,19 @@ def _tensorflow(task: Task, rank: Rank, places: Sequence[Place]) -> dict[str, st
     }
 
 
+def without_empty_ps(env: Mapping[str, str]) -> dict[str, str]:
+    """The same, for a TensorFlow that has a coordination service: it takes the mere name ``ps`` in
+    TF_CONFIG for a server to be led by, and dies by SIGSEGV when there is none (seen with 2.21)."""
+    try:
+        config = json.loads(env.get("TF_CONFIG", ""))
+        if config["cluster"]["ps"]:
+            return dict(env)
+        del config["cluster"]["ps"]
+    except (KeyError, TypeError, ValueError):
+        return dict(env)  # the user's own, or none
+    return {**env, "TF_CONFIG": json.dumps(config)}
+
+
 def _horovod(task: Task, rank: Rank, places: Sequence[Place]) -> dict[str, str]:
     return {
         "HOROVOD_RANK": str(rank.rank),

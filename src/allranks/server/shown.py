@@ -41,7 +41,13 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
             {"rank": rank.rank, "node": rank.node, "role": rank.role} for rank in ranks(task)
         ],
         "node_states": [
-            {"node": index, "state": str(node.state), "address": node.place and node.place.address}
+            {
+                "node": index,
+                "state": str(node.state),
+                "address": node.place and node.place.address,
+                "host": node.place and node.place.host,
+                "interface": node.place and node.place.interface,
+            }
             for index, node in enumerate(record.nodes)
         ],
         "spec": _shown_spec(spec),

@@ -1,0 +1,340 @@
+"""Which network a node's ranks are to use, and how each library is told.
+
+``interface`` and ``fabric`` look, ``explained`` and ``variables`` decide. Standard library only,
+and for Python 3.7 on: agents import this, and ``allranks doctor --job`` sends it to the nodes,
+where the job's own Python runs it.
+
+Sources: NCCL's user guide (environment variables), torch.distributed, Horovod's gloo_context.cc,
+Open MPI's FAQ on TCP (4.1) and PRRTE's prte_if_include (5), the Hydra wiki of MPICH, Intel MPI's
+reference, fi_tcp(7), UCX's FAQ; rtnetlink(7); Linux's ABI/stable/sysfs-class-infiniband.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+SYS_CLASS = Path("/sys/class")
+INFINIBAND = "InfiniBand"
+LOOPBACK = "lo"
+
+# rtnetlink's numbers, <linux/netlink.h> and <linux/rtnetlink.h>.
+_GET_ADDRESSES, _REQUEST, _DUMP, _ERROR, _DONE = 22, 0x1, 0x300, 2, 3
+_ADDRESS, _LOCAL = 1, 2
+_GET_MTU = 0x8921
+
+
+class Interface(NamedTuple):
+    """A network interface and this node's ``address`` on it, with its prefix length.
+
+    ``speed`` in Mb/s, None when nobody knows (virtual ones). ``alike``: others whose names begin
+    with its name. ``together``: every peer lies in the same network.
+    """
+
+    name: str
+    address: str
+    prefix: int
+    speed: int | None = None
+    mtu: int | None = None
+    alike: tuple[str, ...] = ()
+    together: bool = True
+
+    @property
+    def cidr(self) -> str:
+        """Its network, as `10.1.0.0/16`."""
+        return f"{_network(self.address, self.prefix)}/{self.prefix}"
+
+    @property
+    def loopback(self) -> bool:
+        return self.address.startswith("127.") or self.address == "::1"
+
+
+class Port(NamedTuple):
+    """An active port of a host channel adapter; ``rate`` in Gb/s."""
+
+    device: str
+    port: int
+    link_layer: str
+    rate: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As NCCL, UCX and others write it."""
+        return f"{self.device}:{self.port}"
+
+
+class Fabric(NamedTuple):
+    """The RDMA ports of a node: those that are up, and the names of those that are not."""
+
+    ports: tuple[Port, ...] = ()
+    down: tuple[str, ...] = ()
+
+    @property
+    def infiniband(self) -> bool:
+        return any(port.link_layer == INFINIBAND for port in self.ports)
+
+    @property
+    def best(self) -> tuple[Port, ...]:
+        """Those that jobs are to use: InfiniBand where there is any. Beside it, an Ethernet one is
+        as a rule the machine's way to the rest of the world, and no RDMA gets through there."""
+        if not self.infiniband:
+            return self.ports
+        return tuple(port for port in self.ports if port.link_layer == INFINIBAND)
+
+
+class Variable(NamedTuple):
+    """A variable, its value, and why it has it."""
+
+    name: str
+    value: str
+    why: str
+
+
+# ---------------------------------------------------------------- looking
+
+
+def interface(
+    own_address: str, peers: Sequence[str], sys_class: Path = SYS_CLASS
+) -> Interface | None:
+    """The interface by which this node reaches its peers, as the kernel routes; with no peers but
+    itself, the one of its own address. None when there is not exactly one, or nobody knows.
+
+    Nothing is sent and no name is looked up: addresses are numeric ones.
+    """
+    others = [peer for peer in dict.fromkeys(peers) if peer != own_address] or [own_address]
+    try:
+        known = list(_addresses())
+        names = dict(socket.if_nameindex())
+        sources = [_source(peer) for peer in others]
+    except (OSError, ValueError):
+        return None
+    of_address = {address: (index, prefix) for index, address, prefix in known}
+    found = {of_address[each][0] for each in sources if each in of_address}
+    if len(found) != 1 or any(each not in of_address for each in sources):
+        return None
+    index = found.pop()
+    name = names.get(index)
+    if name is None:
+        return None
+    address, prefix = sources[0], of_address[sources[0]][1]
+    # Several of one interface are as good as each other, and all of 127.0.0.0/8 are this machine's
+    # without being listed; one that is not here at all is a translated one.
+    unlisted = _network(own_address, prefix) == _network(address, prefix) == "127.0.0.0"
+    if unlisted or of_address.get(own_address, (None, 0))[0] == index:
+        address, prefix = own_address, of_address.get(own_address, (index, prefix))[1]
+    network = _network(address, prefix)
+    return Interface(
+        name,
+        address,
+        prefix,
+        _speed(sys_class / "net" / name / "speed"),
+        _mtu(name),
+        tuple(sorted(n for n in names.values() if n != name and n.startswith(name))),
+        all(_network(peer, prefix) == network for peer in others),
+    )
+
+
+def fabric(sys_class: Path = SYS_CLASS) -> Fabric | None:
+    """The RDMA ports that /sys tells of; None without any adapter."""
+    up: list[Port] = []
+    down: list[str] = []
+    for place in sorted((sys_class / "infiniband").glob("*/ports/*"), key=_in_order):
+        device, number = place.parent.parent.name, place.name
+        if not number.isdigit():
+            continue
+        state = _read(place / "state")
+        if "ACTIVE" not in state.upper().replace("ACTIVE_DEFER", ""):
+            down.append(f"{device}:{number}")
+            continue
+        # Drivers from before RoCE have no such file.
+        layer = _read(place / "link_layer") or INFINIBAND
+        up.append(Port(device, int(number), layer, _rate(_read(place / "rate"))))
+    return Fabric(tuple(up), tuple(down)) if up or down else None
+
+
+def _in_order(place: Path) -> tuple[int, str, str]:
+    device = place.parent.parent.name
+    return len(device), device, place.name
+
+
+def _source(peer: str) -> str:
+    """The address this machine would send to ``peer`` from: connecting a datagram socket asks the
+    kernel's routes and sends nothing."""
+    numeric = socket.AI_NUMERICHOST
+    family, kind, proto, _, goal = socket.getaddrinfo(peer, 9, 0, socket.SOCK_DGRAM, 0, numeric)[0]
+    with socket.socket(family, kind, proto) as asking:
+        asking.connect(goal)
+        return str(asking.getsockname()[0]).partition("%")[0]
+
+
+def _addresses() -> Iterator[tuple[int, str, int]]:
+    """Interface index, address and prefix length of all addresses of this machine.
+
+    By rtnetlink, as `ip addr` does: the ioctls tell of one address an interface, and not of IPv6.
+    """
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as asking:
+        asking.settimeout(1.0)
+        asking.bind((0, 0))
+        asking.send(struct.pack("=IHHIIB3x", 20, _GET_ADDRESSES, _REQUEST | _DUMP, 1, 0, 0))
+        while True:
+            data = asking.recv(1 << 16)
+            while data:
+                size, kind = struct.unpack_from("=IH", data)
+                if kind == _DONE:
+                    return
+                if kind == _ERROR:
+                    raise OSError("the kernel does not list its addresses")
+                yield from _address(data[16:size])
+                data = data[(size + 3) & ~3 :]
+
+
+def _address(message: bytes) -> Iterator[tuple[int, str, int]]:
+    family, prefix, _, _, index = struct.unpack_from("=BBBBI", message)
+    if family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found: dict[int, bytes] = {}
+    rest = message[8:]
+    while len(rest) >= 4:
+        size, kind = struct.unpack_from("=HH", rest)
+        found[kind] = rest[4:size]
+        rest = rest[(max(size, 4) + 3) & ~3 :]
+    # On a point-to-point link ADDRESS is the other end's.
+    raw = found.get(_LOCAL) or found.get(_ADDRESS)
+    if raw:
+        yield index, socket.inet_ntop(family, raw), prefix
+
+
+def _network(address: str, prefix: int) -> str:
+    plain = address.partition("%")[0]
+    family = socket.AF_INET6 if ":" in plain else socket.AF_INET
+    raw = socket.inet_pton(family, plain)
+    bits = len(raw) * 8
+    if prefix > bits:  # a peer of the other family is in no network of ours
+        return plain
+    mask = ((1 << prefix) - 1) << (bits - prefix)
+    kept = int.from_bytes(raw, "big") & mask
+    return socket.inet_ntop(family, kept.to_bytes(len(raw), "big"))
+
+
+def _mtu(name: str) -> int | None:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            request = struct.pack("16s16x", name.encode())
+            return int(struct.unpack_from("16xi", fcntl.ioctl(asking, _GET_MTU, request))[0])
+    except OSError:
+        return None
+
+
+def _speed(file: Path) -> int | None:
+    text = _read(file)
+    return int(text) if text.isdigit() and int(text) > 0 else None
+
+
+def _rate(text: str) -> float | None:
+    try:
+        return float(text.split()[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def _read(file: Path) -> str:
+    """The file's text; of `4: ACTIVE` only the word."""
+    try:
+        return file.read_text().strip().rpartition(": ")[2]
+    except (OSError, ValueError):  # virtual interfaces answer EINVAL
+        return ""
+
+
+# ---------------------------------------------------------------- deciding
+
+
+def variables(
+    interface: Interface | None, fabric: Fabric | None, same_names: bool = True
+) -> dict[str, str]:
+    """What the ranks of a node are to find; under the user's own, which win. ``same_names``: this
+    interface has the same name on every node."""
+    return {each.name: each.value for each in explained(interface, fabric, same_names)}
+
+
+def explained(
+    interface: Interface | None, fabric: Fabric | None, same_names: bool = True
+) -> tuple[Variable, ...]:
+    """The variables, each with its reason. Pure."""
+    found: list[Variable] = []
+    if interface is not None:
+        found += _of_interface(interface)
+        if not interface.loopback:
+            found += _of_mpi(interface, same_names)
+    if fabric is not None and fabric.ports:
+        found += _of_fabric(interface, fabric)
+    elif interface is not None and not interface.loopback:
+        why = "UCX tries every interface it finds"
+        found.append(Variable("UCX_NET_DEVICES", interface.name, why))
+    return tuple(found)
+
+
+def _of_interface(interface: Interface) -> list[Variable]:
+    name = interface.name
+    # NCCL takes the name for a prefix; `=` makes it exact. Only where it must: scripts hand the
+    # value on to libraries that know no `=`.
+    exact = f"={name}" if interface.alike else name
+    reached = "the peers are reached through it"
+    if interface.loopback:
+        reached = "all nodes are on this machine"
+    clash = f"; `=`: not {', '.join(interface.alike)} too" if interface.alike else ""
+    return [
+        Variable("NCCL_SOCKET_IFNAME", exact, f"NCCL: {reached}{clash}"),
+        Variable("GLOO_SOCKET_IFNAME", name, "gloo would take the one of the host's own name"),
+        Variable("TP_SOCKET_IFNAME", name, "torch.distributed.rpc, as gloo"),
+        Variable("HOROVOD_GLOO_IFACE", name, "Horovod's gloo, as torch's"),
+    ]
+
+
+def _of_mpi(interface: Interface, same_names: bool) -> list[Variable]:
+    """For all MPIs: which one runs is not known here, and they do not read one another's.
+
+    Not on loopback: MPIs leave it out on purpose, and know by themselves who is on their machine.
+    """
+    name, found = interface.name, []
+    # Open MPI's mpirun hands its own values on to every node. The network is the same for all, if
+    # all are in it (a notation it knows for IPv4 alone); else the name has to be.
+    by_network = interface.together and ":" not in interface.address
+    if by_network or same_names:
+        network = interface.cidr if by_network else name
+        why = "Open MPI's messages: else every interface is tried, bridges of containers too"
+        found.append(Variable("OMPI_MCA_btl_tcp_if_include", network, why))
+    if same_names:
+        # By name: the daemons of both take a network too, but warn that there is none when its
+        # interface is the last of the machine.
+        found.append(Variable("OMPI_MCA_oob_tcp_if_include", name, "Open MPI 4's daemons"))
+        found.append(Variable("PRTE_MCA_prte_if_include", name, "Open MPI 5's daemons"))
+    return [
+        *found,
+        Variable("HYDRA_IFACE", name, "MPICH's mpirun: an address where a name may not resolve"),
+        Variable("I_MPI_HYDRA_IFACE", name, "Intel MPI's mpirun, as MPICH's"),
+        Variable("FI_TCP_IFACE", name, "libfabric's TCP, under MPICH and Intel MPI"),
+    ]
+
+
+def _of_fabric(interface: Interface | None, fabric: Fabric) -> list[Variable]:
+    names = [port.name for port in fabric.best]
+    kind = INFINIBAND if fabric.infiniband else "RoCE"
+    skipped = len(fabric.ports) - len(names)
+    but = f", not the {skipped} of Ethernet" if skipped else ""
+    down = f"; down: {', '.join(fabric.down)}" if fabric.down else ""
+    # With the interface behind them: a UCX built without verbs would else have no way at all.
+    devices = names + ([interface.name] if interface is not None else [])
+    found = [
+        # `=`, or mlx5_1 would be mlx5_10 too.
+        Variable("NCCL_IB_HCA", "=" + ",".join(names), f"the active {kind} ports{but}{down}"),
+        Variable("UCX_NET_DEVICES", ",".join(devices), f"UCX: the {kind} ports, else TCP"),
+    ]
+    if interface is None or not interface.loopback:
+        # Nodes that share a machine have Open MPI's transports chosen with its launcher.
+        why = "Open MPI 4's old verbs layer: UCX drives these ports"
+        found.append(Variable("OMPI_MCA_btl", "^openib", why))
+    return found

