@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -252,11 +250,3 @@ def test_every_example_is_run_by_a_test():
 def test_no_example_knows_of_us():
     for script in EXAMPLES.rglob("*.py"):
         assert "allranks" not in script.read_text(), script
-
-
-@pytest.mark.parametrize(
-    "job", sorted(EXAMPLES.glob("*/job.yml")), ids=lambda path: path.parent.name
-)
-def test_every_job_file_is_valid(job: Path):
-    argv = [sys.executable, "-m", "allranks.cli.main", "job", "validate", "-f", job]
-    subprocess.run(argv, check=True, capture_output=True)

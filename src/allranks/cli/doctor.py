@@ -6,47 +6,71 @@ import argparse
 import os
 import resource
 import shutil
+import signal
 import sys
+import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
 
 from allranks import __version__, settings
+from allranks.agent import network
 from allranks.cli import show
-from allranks.errors import AllranksError
+from allranks.cli.findings import BAD, NOTE, OK, Finding, present
+from allranks.cli.networks import fabric_words, interface_words
+from allranks.errors import AllranksError, UsageError
 from allranks.sdk import finding
 from allranks.sdk.environment import current
 from allranks.settings import Home
 
 
-class Finding(NamedTuple):
-    """One thing looked at: fine, worth knowing, or in the way."""
-
-    what: str
-    state: str
-    found: str
-    hint: str = ""
-
-
 def doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit 0 when nothing is in the way, 1 otherwise."
+    job = "try this job's script, inputs and compute, in ten seconds"
+    parser.add_argument("--job", metavar="FILE", help=job)
+    sets = "with --job: set a key, e.g. resources.instance_count=2"
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
 
 
 def doctor(options: argparse.Namespace) -> int:
     """Look, print, and say by the exit code whether jobs can run."""
-    findings = list(_look(settings.home()))
-    if options.json:
-        show.as_json([each._asdict() for each in findings])
-    else:
-        marks = {"ok": "✓", "note": "·", "bad": "✗"}
-        for each in findings:
-            print(f"{marks[each.state]} {each.what:<14} {each.found}")
-            if each.hint:
-                print(f"  {'':<14} hint: {each.hint}")
-    return 1 if any(each.state == "bad" for each in findings) else 0
+    home = settings.home()
+    if options.job is None:
+        if options.set:
+            raise UsageError("--set changes a job", where="--set", hint="add --job FILE")
+        return present(list(_look(home)), json=options.json)
+    return _of_job(options, home)
+
+
+def _of_job(options: argparse.Namespace, home: Home) -> int:
+    from allranks.cli.preflight import WHOLE, preflight  # lazy: the models, for this alone
+    from allranks.cli.rehearsal import within  # lazy: as above
+
+    until = time.monotonic() - _age() + WHOLE
+    # What ends this command from outside ends the small gang too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    line = show.StatusLine(options.quiet)
+    try:
+        found = within(2.0, lambda: list(_look(home))) or []
+        of_job = preflight(Path(options.job), options.set, until, line.say)
+    finally:
+        line.clear()
+    # Of this machine only what is in the way: the rest of it is told without --job.
+    wrong = [each for each in found if each.state == BAD]
+    return present([*wrong, *of_job], json=options.json)
+
+
+def _age() -> float:
+    """How long this process has been there: on a busy machine importing alone takes a second."""
+    try:
+        with open("/proc/self/stat") as file:
+            started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
+    except (OSError, ValueError, IndexError):
+        return 0.3
 
 
 def _look(home: Home) -> Iterator[Finding]:
-    yield Finding("allranks", "ok", f"{__version__} on Python {sys.version.split()[0]}")
+    yield Finding("allranks", OK, f"{__version__} on Python {sys.version.split()[0]}")
     yield _home(home)
     yield _server(home)
     yield _python()
@@ -54,6 +78,7 @@ def _look(home: Home) -> Iterator[Finding]:
     yield _memory()
     yield _files()
     yield _gpus()
+    yield from _networks()
 
 
 def _home(home: Home) -> Finding:
@@ -63,26 +88,26 @@ def _home(home: Home) -> Finding:
     if not os.access(place, os.W_OK | os.X_OK):
         return Finding(
             "home",
-            "bad",
+            BAD,
             f"{home.root} cannot be written",
             "set ALLRANKS_HOME to a folder of yours",
         )
     free = shutil.disk_usage(place).free
     text = f"{home.root}, {free / (1 << 30):.1f} GiB free"
     if free < 1 << 30:
-        return Finding("home", "bad", text, "make room: logs, code and outputs of jobs lie there")
-    return Finding("home", "ok", text)
+        return Finding("home", BAD, text, "make room: logs, code and outputs of jobs lie there")
+    return Finding("home", OK, text)
 
 
 def _server(home: Home) -> Finding:
     found = finding.look(home)
     if not found.alive:
-        return Finding("server", "note", "not running; the next job starts it")
+        return Finding("server", NOTE, "not running; the next job starts it")
     try:
         told = finding.connect(start=False).json("GET", "/api/v1/server")
     except AllranksError as error:
-        return Finding("server", "bad", error.message, error.hint or "")
-    return Finding("server", "ok", f"{found.url}, {told['live_jobs']} jobs live")
+        return Finding("server", BAD, error.message, error.hint or "")
+    return Finding("server", OK, f"{found.url}, {told['live_jobs']} jobs live")
 
 
 def _python() -> Finding:
@@ -90,15 +115,15 @@ def _python() -> Finding:
     python = shutil.which("python", path=path)
     if python is None:
         return Finding(
-            "python", "bad", "no `python` for the ranks", "activate an environment that has one"
+            "python", BAD, "no `python` for the ranks", "activate an environment that has one"
         )
-    return Finding("python", "ok", f"ranks run {python}")
+    return Finding("python", OK, f"ranks run {python}")
 
 
 def _bash() -> Finding:
     if os.access("/bin/bash", os.X_OK):
-        return Finding("bash", "ok", "/bin/bash")
-    return Finding("bash", "bad", "there is no /bin/bash", "install it: commands are bash")
+        return Finding("bash", OK, "/bin/bash")
+    return Finding("bash", BAD, "there is no /bin/bash", "install it: commands are bash")
 
 
 def _memory() -> Finding:
@@ -106,20 +131,46 @@ def _memory() -> Finding:
     text = f"/dev/shm has {size / (1 << 20):.0f} MiB"
     if size < 256 << 20:
         hint = "data loaders with workers need more: mount -o remount,size=2g /dev/shm"
-        return Finding("shared memory", "note", text, hint)
-    return Finding("shared memory", "ok", text)
+        return Finding("shared memory", NOTE, text, hint)
+    return Finding("shared memory", OK, text)
 
 
 def _files() -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = f"{soft} open files a process"
     if soft < 1024:
-        return Finding("file limit", "note", text, "ulimit -n 4096")
-    return Finding("file limit", "ok", text)
+        return Finding("file limit", NOTE, text, "ulimit -n 4096")
+    return Finding("file limit", OK, text)
 
 
 def _gpus() -> Finding:
     count = len([n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()])
     if not count:
-        return Finding("GPUs", "note", "none seen")
-    return Finding("GPUs", "ok", f"{count}; a job gets those it asks for: --gpus N")
+        return Finding("GPUs", NOTE, "none seen")
+    return Finding("GPUs", OK, f"{count}; a job gets those it asks for: --gpus N")
+
+
+# Routed as any address of the world is, and nobody's: RFC 5737.
+_SOMEWHERE = "198.51.100.1"
+
+
+def _networks() -> Iterator[Finding]:
+    """The interfaces jobs go by, InfiniBand, and what ranks are told of them."""
+    place = Path(os.environ.get("ALLRANKS_SYS_CLASS") or network.SYS_CLASS)
+    fabric = network.fabric(place)
+    here = network.interface("127.0.0.2", ["127.0.0.3"], place)
+    beyond = network.interface(_SOMEWHERE, [_SOMEWHERE], place)
+    for towards, found in (("between nodes here", here), ("to other hosts", beyond)):
+        if found is None:
+            yield Finding("network", NOTE, f"{towards}: none", "ip route")
+            continue
+        words = interface_words({**found._asdict(), "cidr": found.cidr})
+        yield Finding("network", OK, f"{towards}: {words}")
+    if fabric is not None and fabric.ports:
+        words = fabric_words([(port.name, port.link_layer, port.rate) for port in fabric.ports])
+        yield Finding("InfiniBand", OK, words)
+    if fabric is not None and fabric.down:
+        yield Finding("InfiniBand", NOTE, f"down: {', '.join(fabric.down)}", "ibstat tells why")
+    # Ranks of other hosts' jobs are told more than those that never leave this machine.
+    for each in network.explained(beyond or here, fabric):
+        yield Finding("variable", OK, f"{each.name}={each.value}  {each.why}")

@@ -1,0 +1,192 @@
+"""`allranks doctor --job FILE`: what would keep this job from running on its compute.
+
+First what can be read off here (the file, its script, its inputs), then a small gang on the compute
+itself. All of it within ten seconds: what has not answered by then is named.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.cli import job_script, verdicts
+from allranks.cli.findings import BAD, NOTE, OK, Finding
+from allranks.cli.rehearsal import MEET, TOTAL, rehearse, spec_of, within
+from allranks.errors import AllranksError, Problem, SpecError
+from allranks.plan import mpi
+from allranks.plan.compile import Context, compile
+from allranks.sdk.environment import current
+from allranks.sdk.submission import prepare
+from allranks.spec import load
+from allranks.spec.job import CommandJob
+from allranks.spec.values import Input, MpiDistribution, RayDistribution
+
+# Seconds; the promise is ten, and starting and leaving take some too.
+WHOLE = 9.0
+# The Python in front here, which is the one that runs on the nodes too.
+_CURRENT = (None, "current", "azureml:current@latest")
+# How long copying the code may take here: its files are only looked at.
+_COPYING = 2.0
+
+
+class Question(NamedTuple):
+    """What the job is, as far as the verdicts need it. ``python`` is None when it is not seen to
+    run one, ``own`` its variables; ``current``: it runs in the environment in front here."""
+
+    nodes: int
+    procs: int
+    gpus: int
+    kind: str
+    modules: Mapping[str, Mapping[str, Any]]
+    paths: Mapping[str, str]
+    programs: tuple[str, ...]
+    python: str | None = None
+    own: Mapping[str, str] = {}
+    current: bool = True
+
+
+def preflight(
+    file: Path, overrides: list[str], until: float, say: Callable[[str], None] = lambda text: None
+) -> list[Finding]:
+    """Everything that was found until the monotonic clock shows ``until``. Raises NotFound when
+    there is no such file."""
+    say("reading the job")
+    try:
+        job = load.load(file, overrides)
+    except SpecError as error:
+        return [_of_problem(problem, str(file)) for problem in error.problems]
+    found = [Finding("job file", OK, str(file))]
+    data, folder = job.to_dict(), file.absolute().parent
+    found += _plan(data, folder, file)
+    code = _path(data["code"], folder) if _is_local(data.get("code")) else None
+    base = current() | _plain(data.get("environment_variables") or {})
+    copied = within(_COPYING, lambda: _taken(data, folder)) if code is not None else None
+    found += _code(code, copied)
+    taken = None if isinstance(copied, AllranksError) else copied
+    read = job_script.look(job.command, code, taken, base, job.environment in _CURRENT)
+    found += read.findings
+    question = _question(job, folder, read)
+    found += _inputs(question.paths)
+    if any(each.what == "job file" and each.state == BAD for each in found):
+        return found  # what cannot be submitted is not tried
+    say(f"trying {question.nodes} nodes")
+    asked = {
+        "meet": MEET,
+        "total": min(TOTAL, until - time.monotonic() - 1.5),
+        "modules": sorted(question.modules),
+        "paths": question.paths,
+        "programs": question.programs,
+        "sys_class": os.environ.get("ALLRANKS_SYS_CLASS"),
+    }
+    told = rehearse(spec_of(data, read.python), asked, until, say)
+    return found + list(verdicts.of_gang(question, told))
+
+
+def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Iterator[Finding]:
+    """What this version cannot run."""
+    _, lines = load.read(load.content(file), file=str(file))
+    try:
+        job = CommandJob.parse({**data, "inputs": _absolute(data.get("inputs") or {}, folder)})
+        compile(job, Context("preflight", "/", (), str(data.get("compute") or "")))
+    except SpecError as error:
+        for problem in error.problems:
+            line = lines.get(problem.where or "")
+            yield _of_problem(problem._replace(line=line), str(file))
+
+
+def _absolute(inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Inputs as a submission has them."""
+    return {
+        name: {**value, "path": str(_path(value["path"], folder))}
+        if isinstance(value, Mapping) and _is_local(value.get("path"))
+        else value
+        for name, value in inputs.items()
+    }
+
+
+def _path(path: str, folder: Path) -> Path:
+    plain = path[5:] if path.startswith("file:") else path
+    return Path(os.path.abspath(folder / Path(plain).expanduser()))
+
+
+def _of_problem(problem: Problem, file: str) -> Finding:
+    return Finding("job file", BAD, problem.located(file), problem.hint or "")
+
+
+def _taken(data: Mapping[str, Any], folder: Path) -> Collection[str] | AllranksError:
+    """The files of the snapshot that a real submission would take, or why there is none."""
+    try:
+        _, snapshot = prepare({"code": data["code"]}, folder)
+    except AllranksError as error:
+        return error
+    if snapshot is None:
+        return ()
+    with snapshot.file, tarfile.open(fileobj=snapshot.file) as archive:
+        return frozenset(archive.getnames())
+
+
+def _code(code: Path | None, taken: Collection[str] | AllranksError | None) -> Iterator[Finding]:
+    if code is None:
+        return
+    if not code.exists():
+        yield Finding("code", BAD, f"there is no {code}", "`code` is relative to the job's file")
+    elif isinstance(taken, AllranksError):
+        yield Finding("code", BAD, str(taken), taken.hint or "")
+    elif taken is None:
+        hint = "it travels with every job: leave data out by lines in .amlignore"
+        said = f"{code} cannot be copied within {_COPYING:g} s"
+        yield Finding("code", NOTE, said, hint)
+    elif not taken:
+        yield Finding("code", NOTE, f"{code} has no files to run", "is it the right folder?")
+    else:
+        yield Finding("code", OK, f"{code}: {len(taken)} file{'s' * (len(taken) > 1)}")
+
+
+def _inputs(paths: Mapping[str, str]) -> Iterator[Finding]:
+    for name, path in paths.items():
+        if not name.startswith("inputs."):
+            continue
+        if not os.path.exists(path):
+            hint = "relative paths begin at the job file's folder"
+            yield Finding("inputs", BAD, f"{name}: there is no {path}", hint)
+        elif not os.access(path, os.R_OK):
+            yield Finding("inputs", BAD, f"{name}: {path} cannot be read", f"chmod +r {path}")
+
+
+def _question(job: CommandJob, folder: Path, read: job_script.Read) -> Question:
+    distribution = job.distribution
+    kind = "none" if distribution is None else str(distribution.type)
+    programs: tuple[str, ...] = ()
+    if isinstance(distribution, MpiDistribution):
+        wanted = distribution.implementation or ""
+        programs = (wanted,) if "/" in wanted else mpi.PROGRAMS
+    elif isinstance(distribution, RayDistribution):
+        programs = (kind,)
+    paths = {}
+    for name, value in job.inputs.items():
+        if isinstance(value, Input) and _is_local(value.path):
+            paths[f"inputs.{name}"] = str(_path(value.path, folder))
+    return Question(
+        job.resources.instance_count,
+        getattr(distribution, "process_count_per_instance", 1),
+        job.resources.gpus_per_instance,
+        kind,
+        read.modules,
+        paths,
+        programs,
+        read.python,
+        job.environment_variables,
+        job.environment in _CURRENT,
+    )
+
+
+def _is_local(path: Any) -> bool:
+    return isinstance(path, str) and (path.startswith("file:") or ":" not in path.split("/")[0])
+
+
+def _plain(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if "${{" not in value}

@@ -1,0 +1,126 @@
+"""Reads a Python script as the job's own Python would: does it parse, what does it import?
+
+Run by that Python, as a file: what to read comes as JSON on standard input, what was found goes to
+standard output. Nothing of the script is executed. Standard library only, for Python 3.7 on.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import tokenize
+from collections.abc import Iterator
+from typing import Any
+
+# A script imports what lies beside it, and that what lies beside that; somewhere it is enough.
+MOST_FILES = 200
+
+
+def read(script: str, folder: str) -> dict[str, Any]:
+    """``imports``: each foreign module with where it is imported first, and whether the script can
+    do without; ``missing``: those that this Python has not got."""
+    places = [os.path.dirname(script), folder]
+    found: dict[str, Any] = {}
+    waiting = [script]
+    seen: set[str] = set()
+    error = None
+    while waiting and len(seen) < MOST_FILES:
+        file = waiting.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
+        try:
+            with tokenize.open(file) as source:
+                tree = ast.parse(source.read(), file)
+        except (SyntaxError, ValueError) as wrong:
+            error = error or _wrong(wrong, file, folder)
+            continue
+        except OSError:
+            continue
+        for name, level, line, needed in _imports(tree):
+            local = _local(name, level, file, places)
+            if local is not None:
+                waiting += local
+            elif name and not level:
+                top = name.split(".")[0]
+                if top not in found or (needed and not found[top]["needed"]):
+                    where = os.path.relpath(file, folder)
+                    found[top] = {"file": where, "line": line, "needed": needed}
+    outside = {name: place for name, place in found.items() if name not in sys.builtin_module_names}
+    missing = [name for name in outside if not _there(name)]
+    return {
+        "python": sys.version.split()[0],
+        "files": len(seen),
+        "error": error,
+        "imports": outside,
+        "missing": missing,
+    }
+
+
+def _wrong(wrong: Exception, file: str, folder: str) -> dict[str, Any]:
+    where = os.path.relpath(file, folder)
+    if isinstance(wrong, SyntaxError):
+        return {"file": where, "line": wrong.lineno, "message": wrong.msg}
+    return {"file": where, "line": None, "message": str(wrong)}
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[str, int, int, bool]]:
+    """(module, level, line, needed): not needed are those in functions and where a failure is
+    caught, and those for type checkers alone."""
+    waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
+    while waiting:
+        node, needed = waiting.pop()
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, 0, node.lineno, needed
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield base, node.level, node.lineno, needed
+            for alias in node.names:
+                if node.level:
+                    yield ".".join(filter(None, (base, alias.name))), node.level, 0, needed
+        inner = needed and not isinstance(
+            node, (ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.If)
+        )
+        for child in ast.iter_child_nodes(node):
+            waiting.append((child, inner))
+
+
+def _local(name: str, level: int, file: str, places: list[str]) -> list[str] | None:
+    """Files of the user's own that the import means; None when it is not theirs."""
+    if level:
+        base = os.path.dirname(file)
+        for _ in range(level - 1):
+            base = os.path.dirname(base)
+        return _files(base, name)
+    for place in places:
+        spec = importlib.machinery.PathFinder.find_spec(name.split(".")[0], [place])
+        if spec is not None:
+            return _files(place, name)
+    return None
+
+
+def _files(base: str, name: str) -> list[str]:
+    found, path = [], base
+    for part in filter(None, name.split(".")):
+        path = os.path.join(path, part)
+        found += [path + ".py", os.path.join(path, "__init__.py")]
+    return [file for file in found if os.path.isfile(file)]
+
+
+def _there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+if __name__ == "__main__":
+    # The folder of this file, which Python puts first, is no place to import from.
+    del sys.path[0]
+    asked = json.load(sys.stdin)
+    json.dump(read(asked["script"], asked["folder"]), sys.stdout)
