@@ -262,6 +262,18 @@ def test_a_port_that_was_taken_is_tried_again_whatever_the_user_asked_for():
     )
 
 
+def test_a_rank_that_is_done_while_others_still_run_is_told_of():
+    story = Story().running()
+    story.now = 100.0
+    story.agent(0, Kind.RANK_ENDED)
+    assert policy.standing(story.job, 1000.0) == ""  # one that failed is told of by its end
+    job = fold(story.job, Event(Kind.RANK_ENDED, 100.0, 1, 1, 0, 3, seq=99, data={"code": 0}))
+    assert policy.standing(job, 100.0 + policy.LEFT_BEHIND) == ""
+    said = policy.standing(job, 101.0 + policy.LEFT_BEHIND)
+    assert said.startswith("rank 3 ended with exit code 0 a while ago and others still run")
+    assert load(json.loads(json.dumps(pack(job)))) == job
+
+
 def test_losses_end_somewhere():
     story = Story()
     for launch in range(policy.LOSS_LIMIT + 1):

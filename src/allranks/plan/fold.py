@@ -65,6 +65,9 @@ def _node_after(node: Node, event: Event) -> Node:
         return node._replace(state=NodeState.READY, place=Place.load(data))
     if event.kind is Kind.STARTED:
         return node._replace(state=NodeState.RUNNING)
+    if event.kind is Kind.RANK_ENDED and event.rank is not None and data.get("code") == 0:
+        finished = (*node.finished, event.rank)
+        return node._replace(finished=finished, finished_at=max(node.finished_at, event.at))
     if event.kind is Kind.WORKED:
         return node._replace(worked=True)
     if event.kind is Kind.ENDED and node.reason not in (None, Reason.DONE):

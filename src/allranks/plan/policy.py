@@ -19,6 +19,8 @@ from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, Nod
 LOSS_LIMIT = 10
 # How often a job starts again, whatever its user asked for, because a port was taken from it.
 RACE_LIMIT = 3
+# Seconds after which a rank that is done while others run may be what those wait for.
+LEFT_BEHIND = 30.0
 # How long an engine gets to act on `stop`, and agents on an order past its grace.
 STOP_AGAIN = 5.0
 SLACK = 20.0
@@ -26,7 +28,8 @@ SLACK = 20.0
 
 class Node(NamedTuple):
     """A node in the current attempt. ``reason`` is set once its ranks have ended; ``worked`` once
-    its workers are done while parameter servers may still run; ``left`` once its agent said bye."""
+    its workers are done while parameter servers may still run; ``left`` once its agent said bye;
+    ``finished`` are its ranks that ended with exit code 0, ``finished_at`` the last of them."""
 
     state: NodeState = NodeState.ABSENT
     attempt: int = 0
@@ -40,6 +43,8 @@ class Node(NamedTuple):
     code: int | None = None
     message: str = ""
     hint: str = ""
+    finished: tuple[int, ...] = ()
+    finished_at: float = 0.0
 
 
 class Then(NamedTuple):
@@ -126,6 +131,7 @@ def _load_node(data: Mapping[str, Any]) -> Node:
     fields["state"] = NodeState(data["state"])
     fields["reason"] = Reason(data["reason"]) if data["reason"] else None
     fields["place"] = Place.load(data["place"]) if data["place"] else None
+    fields["finished"] = tuple(data.get("finished", ()))
     return Node(**fields)
 
 
@@ -281,6 +287,19 @@ def _cause(node: Node) -> Reason | None:
     if node.reason is None:
         return Reason.NODE_LOST if _is_gone(node) else None
     return None if node.reason is Reason.DONE else node.reason
+
+
+def standing(job: Job, now: float) -> str:
+    """Why a job is where it is, in words, when there is something to say of it."""
+    ended = sorted(rank for node in job.nodes for rank in node.finished)
+    at_work = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)
+    if not (at_work and ended and now - max(n.finished_at for n in job.nodes) > LEFT_BEHIND):
+        return job.why
+    who = f"rank {ended[0]}" if len(ended) == 1 else f"rank {ended[0]} and {len(ended) - 1} more"
+    return (
+        f"{who} ended with exit code 0 a while ago and others still run; if those wait for it they "
+        "wait for ever: every rank has to take as many steps as the others"
+    )
 
 
 def outcome(job: Job) -> Failure:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
 from allranks.masking import masked
+from allranks.plan import policy
 from allranks.plan.distributions import log_name, ranks, world
 from allranks.plan.plan import pack
 from allranks.settings import Home
@@ -19,7 +21,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "name": row.name,
         "type": "command",
         "status": str(record.status),
-        "status_reason": record.why or None,
+        "status_reason": policy.standing(record, time.time()) or None,
         "display_name": spec.get("display_name") or row.name,
         "description": spec.get("description"),
         "experiment_name": row.experiment,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from allranks.plan import policy
 from allranks.server import shown
 from allranks.server.services import Services
 from allranks.states import TERMINAL
@@ -34,9 +36,10 @@ async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIte
         count = with_.bell.count(name)
         row = await run_in_threadpool(with_.records.get, name)
         ended = row.record.status in TERMINAL
-        news = _news(row)
+        standing = policy.standing(row.record, time.time())
+        news = f"{row.record.status} {standing} {row.record.attempt}"
         if news != told and not ended:
-            brief = shown.brief(row) | {"status_reason": row.record.why or None}
+            brief = shown.brief(row) | {"status_reason": standing or None}
             yield _line({"job": brief, "last": False})
             told = news
         while pieces := await run_in_threadpool(_read, with_, row, positions, ranks, attempts):
@@ -93,10 +96,6 @@ def _read(
                 }
             )
     return found
-
-
-def _news(row: JobRow) -> str:
-    return f"{row.record.status} {row.record.why} {row.record.attempt}"
 
 
 def _line(data: dict[str, Any]) -> bytes:
