@@ -10,30 +10,74 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allranks.errors import AllranksError as AllranksError
+    from allranks.errors import Problem as Problem
     from allranks.errors import SpecError as SpecError
     from allranks.sdk import Client as Client
+    from allranks.sdk import Job as Job
+    from allranks.sdk import MLClient as MLClient
     from allranks.sdk import command as command
     from allranks.sdk import load_job as load_job
     from allranks.spec.job import CommandJob as CommandJob
+    from allranks.spec.services import AmlTokenConfiguration as AmlTokenConfiguration
+    from allranks.spec.services import JobService as JobService
+    from allranks.spec.services import JupyterLabJobService as JupyterLabJobService
+    from allranks.spec.services import ManagedIdentityConfiguration as ManagedIdentityConfiguration
+    from allranks.spec.services import SshJobService as SshJobService
+    from allranks.spec.services import TensorBoardJobService as TensorBoardJobService
+    from allranks.spec.services import UserIdentityConfiguration as UserIdentityConfiguration
+    from allranks.spec.services import VsCodeJobService as VsCodeJobService
+    from allranks.spec.values import BuildContext as BuildContext
+    from allranks.spec.values import DeepSpeedDistribution as DeepSpeedDistribution
     from allranks.spec.values import Environment as Environment
+    from allranks.spec.values import HorovodDistribution as HorovodDistribution
     from allranks.spec.values import Input as Input
+    from allranks.spec.values import JaxDistribution as JaxDistribution
+    from allranks.spec.values import Limits as Limits
+    from allranks.spec.values import MpiDistribution as MpiDistribution
+    from allranks.spec.values import NoDistribution as NoDistribution
     from allranks.spec.values import Output as Output
     from allranks.spec.values import PyTorchDistribution as PyTorchDistribution
+    from allranks.spec.values import QueueSettings as QueueSettings
+    from allranks.spec.values import RayDistribution as RayDistribution
+    from allranks.spec.values import Resources as Resources
+    from allranks.spec.values import Retry as Retry
     from allranks.spec.values import TensorFlowDistribution as TensorFlowDistribution
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AllranksError": "allranks.errors",
+    "Problem": "allranks.errors",
     "SpecError": "allranks.errors",
     "Client": "allranks.sdk",
+    "Job": "allranks.sdk",
+    "MLClient": "allranks.sdk",
     "command": "allranks.sdk",
     "load_job": "allranks.sdk",
     "CommandJob": "allranks.spec.job",
+    "AmlTokenConfiguration": "allranks.spec.services",
+    "JobService": "allranks.spec.services",
+    "JupyterLabJobService": "allranks.spec.services",
+    "ManagedIdentityConfiguration": "allranks.spec.services",
+    "SshJobService": "allranks.spec.services",
+    "TensorBoardJobService": "allranks.spec.services",
+    "UserIdentityConfiguration": "allranks.spec.services",
+    "VsCodeJobService": "allranks.spec.services",
+    "BuildContext": "allranks.spec.values",
+    "DeepSpeedDistribution": "allranks.spec.values",
     "Environment": "allranks.spec.values",
+    "HorovodDistribution": "allranks.spec.values",
     "Input": "allranks.spec.values",
+    "JaxDistribution": "allranks.spec.values",
+    "Limits": "allranks.spec.values",
+    "MpiDistribution": "allranks.spec.values",
+    "NoDistribution": "allranks.spec.values",
     "Output": "allranks.spec.values",
     "PyTorchDistribution": "allranks.spec.values",
+    "QueueSettings": "allranks.spec.values",
+    "RayDistribution": "allranks.spec.values",
+    "Resources": "allranks.spec.values",
+    "Retry": "allranks.spec.values",
     "TensorFlowDistribution": "allranks.spec.values",
 }
 

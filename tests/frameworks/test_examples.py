@@ -100,7 +100,7 @@ def test_the_mpi_backend_of_a_torch_without_it_is_a_clear_sentence(shared: Allra
 # ---------------------------------------------------------------- DeepSpeed
 
 
-@pytest.mark.parametrize("kind", ["deepspeed", "pytorch", "mpi"])
+@pytest.mark.parametrize("kind", ["deepspeed", "pytorch"])
 def test_zero_1_by_the_variables_alone(run: Run, kind: str):
     result = run("deepspeed", "torch", "--set", f"distribution.type={kind}")["result.json"]
     assert (result["ranks"], result["stage"]) == (2, 1)

@@ -10,6 +10,7 @@ import allranks
 from allranks import (
     Client,
     Input,
+    MLClient,
     Output,
     PyTorchDistribution,
     SpecError,
@@ -92,19 +93,112 @@ def test_errors_come_over_the_wire_as_they_were(client):
         client.jobs.create_or_update(command(command="true", name="sdk-once"))
 
 
-def test_a_file_and_python_are_one_model(code):
-    (code / "jobs").mkdir()
+def test_a_file_and_python_are_one_model(client, code):
+    (code / "jobs" / "src").mkdir(parents=True)
+    (code / "jobs" / "src" / "t.py").write_text("print('from here')")
     (code / "jobs" / "job.yml").write_text(
         "command: python t.py\ndistribution: {type: tensorflow, parameter_server_count: 1}\n"
         "resources: {instance_count: 2}\ncode: ./src\n"
     )
     made = command(
         command="python t.py",
-        code=str(code / "jobs" / "src"),
+        code="./src",
         distribution=TensorFlowDistribution(parameter_server_count=1),
         instance_count=2,
     )
-    assert load_job("jobs/job.yml") == made
+    job = load_job("jobs/job.yml")
+    assert job == made
+    heard = io.StringIO()
+    submitted = client.jobs.create_or_update(job, experiment_name="other", tags={"a": "b"})
+    assert client.jobs.stream(submitted.name, to=heard).status == "Completed"
+    assert "from here" in heard.getvalue()
+    assert (submitted.experiment_name, submitted.tags) == ("other", {"a": "b"})
+
+
+def test_what_a_job_left_is_the_next_ones_input(client):
+    first = client.jobs.create_or_update(
+        command(
+            command="echo weights > ${{outputs.model}}/best; echo one > ${{outputs.one}}",
+            outputs={"model": Output(), "one": Output(type="uri_file")},
+        )
+    )
+    assert first.outputs.model.path == f"azureml://jobs/{first.name}/outputs/model/paths/"
+    client.jobs.wait(first.name)
+    second = client.jobs.create_or_update(
+        command(
+            command="cat ${{inputs.whole}}/best ${{inputs.best}} ${{inputs.one}} ${{inputs.copy}}",
+            inputs={
+                "whole": first.outputs.model,
+                "best": Input(type="uri_file", path=f"{first.outputs.model.path}best"),
+                "one": Input(type="uri_file", path=first.outputs.one),
+                "copy": {"path": first.outputs.one, "mode": "download"},
+            },
+        )
+    )
+    heard = io.StringIO()
+    done = client.jobs.stream(second.name, to=heard)
+    assert (done.status, heard.getvalue()) == ("Completed", "weights\nweights\none\none\n")
+    assert done.spec["inputs"]["whole"]["path"] == first.outputs.model.path
+
+
+def test_what_a_job_did_not_leave_is_told_before_anything_starts(client):
+    made = client.jobs.create_or_update(command(command="exit 1", outputs={"o": Output()}))
+    client.jobs.wait(made.name)
+    names = {job.name for job in client.jobs.list()}
+    inputs = {"a": made.outputs.o, "b": Input(path="azureml://jobs/nosuch/outputs/o/paths/")}
+    with pytest.raises(SpecError) as caught:
+        client.jobs.create_or_update(command(command="true", inputs=inputs))
+    told = {problem.where: problem for problem in caught.value.problems}
+    assert "is Failed" in told["inputs.a.path"].message
+    assert f"allranks job restart {made.name}" in told["inputs.a.path"].hint
+    assert "no job named 'nosuch'" in told["inputs.b.path"].message
+    assert {job.name for job in client.jobs.list()} == names
+
+
+def test_azures_own_words(code):
+    ml_client = MLClient(None, "subscription", "group", "workspace")
+    made = ml_client.create_or_update(command(command="echo hello", outputs={"o": None}))
+    assert ml_client.jobs.wait(made.name).status == "Completed"
+    ml_client.jobs.download(made.name, code / "got", output_name="o")
+    assert MLClient.from_config(credential=None).jobs.get(made.name).name == made.name
+
+
+RIGHT = """
+from pathlib import Path
+
+from allranks import Client, Environment, Input, Output, PyTorchDistribution, Resources, Retry
+from allranks import SshJobService, command, load_job
+
+job = command(
+    command="x", code=Path("src"), inputs={"a": Input(path=Path("a")), "b": 1},
+    outputs={"o": Output(type="uri_file")}, distribution=PyTorchDistribution(),
+    environment=Environment(pip=["torch"]), resources=Resources(locations=["a"]),
+    retry=Retry(on=["hang"]), services={"s": SshJobService(port=22)}, timeout=5,
+)
+made = Client().jobs.create_or_update(job)
+path: str | None = made.outputs.o.path
+following = command(command="x", inputs={"a": made.outputs.o, "b": Input(path=made.outputs.o)})
+again: str = load_job(following.to_yaml()).command
+"""
+WRONG = """
+from allranks import Input, PyTorchDistribution, command
+
+command(command="x", resorces={})
+Input(path="x", mode="ro_mont")
+PyTorchDistribution(process_count_per_instance="x")
+command(command="x", instance_count="2")
+"""
+
+
+def test_an_editor_sees_the_types(code):
+    (code / "right.py").write_text(RIGHT)
+    (code / "wrong.py").write_text(WRONG)
+    options = ["--strict", "--no-error-summary", "--hide-error-context"]
+    argv = [sys.executable, "-m", "mypy", *options, "right.py", "wrong.py"]
+    done = subprocess.run(argv, cwd=code, capture_output=True, text=True, timeout=100)
+    assert [line.split(": ")[0] for line in done.stdout.splitlines()] == [
+        f"wrong.py:{line}" for line in (4, 5, 6, 7)
+    ], done.stdout
 
 
 def test_importing_costs_nothing():

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
 from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task, pack
+from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
 from allranks.spec.values import Distribution, Input, Output
 
@@ -17,7 +18,8 @@ BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", 
 
 class Context(NamedTuple):
     """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
-    its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from."""
+    its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from;
+    ``places`` says where inputs lie that are outputs of other jobs, by their names here."""
 
     name: str
     record: str
@@ -27,6 +29,7 @@ class Context(NamedTuple):
     code: str | None = None
     in_place: str | None = None
     experiment: str = "Default"
+    places: Mapping[str, str] = {}
 
 
 def compile(spec: CommandJob, context: Context) -> Plan:
@@ -65,7 +68,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         variables=dict(spec.environment_variables),
         code=context.code,
         in_place=context.in_place,
-        inputs=tuple(_input(name, value) for name, value in spec.inputs.items()),
+        inputs=tuple(_input(name, value, context) for name, value in spec.inputs.items()),
         outputs=tuple(_output(name, value, context) for name, value in spec.outputs.items()),
         record=context.record,
         timeout=spec.limits.timeout,
@@ -108,16 +111,24 @@ def _unbuilt(where: str, what: str) -> Problem:
     return Problem(f"{what} is not built yet in this version", where, hint="leave it out for now")
 
 
-def _input(name: str, value: Any) -> InputTask:
+# How a table is read is its reader's business: its files are all a job is given.
+_FILES_OF_TABLES = {"eval_mount": "ro_mount", "eval_download": "download"}
+
+
+def _input(name: str, value: Any, context: Context) -> InputTask:
     if not isinstance(value, Input):
         return InputTask(name, text=str(value))
-    return InputTask(name, source=_local(value.path, f"inputs.{name}.path"), mode=str(value.mode))
+    source = context.places.get(name) or _local(value.path, f"inputs.{name}.path")
+    return InputTask(
+        name, source=source, mode=_FILES_OF_TABLES.get(str(value.mode), str(value.mode))
+    )
 
 
 def _output(name: str, value: Output | None, context: Context) -> OutputTask:
     is_file = value is not None and str(value.type) == "uri_file"
     if value is not None and value.path:
-        return OutputTask(name, _local(value.path, f"outputs.{name}.path"), is_file)
+        filled = fill(value.path, {"name": context.name, "default_datastore": "default"})
+        return OutputTask(name, _local(filled, f"outputs.{name}.path"), is_file)
     folder = f"{context.record}/named-outputs/{name}"
     return OutputTask(name, f"{folder}/{name}" if is_file else folder, is_file)
 

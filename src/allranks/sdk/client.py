@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import urlencode
@@ -12,15 +13,34 @@ from allranks.sdk.addresses import job_path
 from allranks.sdk.download import download
 from allranks.sdk.following import Following
 from allranks.sdk.submission import prepare, send
-from allranks.spec.job import CommandJob
+from allranks.spec.job import CommandJob, Outputs
+from allranks.spec.references import output_uri
+from allranks.spec.values import Output
 
 
 class Job:
-    """A job as the server last told; ``refresh`` asks again. Every key of `job show --json` is an
-    attribute: ``job.status``, ``job.exit_code``, ``job.error``…"""
+    """A job as the server last told. Every key of `job show --json` is an attribute:
+    ``job.status``, ``job.exit_code``, ``job.error``…"""
+
+    name: str
+    status: str
+    exit_code: int | None
+    error: dict[str, Any] | None
 
     def __init__(self, told: dict[str, Any]) -> None:
         self._told = told
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where its outputs are: each may be an input of another job, as it is."""
+        given = self._told["spec"].get("outputs") or {}
+        found = {name: Output(**(value or {})) for name, value in given.items()}
+        return Outputs(
+            {
+                name: each.model_copy(update={"path": output_uri(self.name, name)})
+                for name, each in found.items()
+            }
+        )
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -41,14 +61,58 @@ class Client:
     def __init__(self) -> None:
         self.jobs = Jobs()
 
+    def create_or_update(self, job: CommandJob) -> Job:
+        """Submit a job: ``jobs.create_or_update``."""
+        return self.jobs.create_or_update(job)
+
+
+class MLClient(Client):
+    """``Client`` under the name and with the words of ``azure.ai.ml.MLClient``, so that a program
+    written for it changes its imports alone. Workspaces do not exist here: the words are read past.
+    """
+
+    def __init__(
+        self,
+        credential: object = None,
+        subscription_id: str | None = None,
+        resource_group_name: str | None = None,
+        workspace_name: str | None = None,
+        **_: object,
+    ) -> None:
+        super().__init__()
+
+    @classmethod
+    def from_config(cls, credential: object = None, **_: object) -> MLClient:
+        return cls(credential)
+
 
 class Jobs:
     """The operations on jobs; all raise AllranksError, with a hint."""
 
-    def create_or_update(self, job: CommandJob, *, base: str | Path = ".") -> Job:
-        """Submit a job; relative paths in it are relative to ``base``. An existing name is a
-        Conflict: an ended job is never changed."""
-        submission, snapshot = prepare(job.to_dict(), Path(base).absolute())
+    def create_or_update(
+        self,
+        job: CommandJob,
+        *,
+        base: str | Path | None = None,
+        experiment_name: str | None = None,
+        compute: str | None = None,
+        description: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Submit a job. Its relative paths begin at ``base``, else at the folder of the file it
+        was loaded from, else at the current one; the other words take the place of the job's.
+
+        An existing name is a Conflict: an ended job is never changed.
+        """
+        words = {
+            "experiment_name": experiment_name,
+            "compute": compute,
+            "description": description,
+            "tags": tags,
+        }
+        spec = job.to_dict() | {name: value for name, value in words.items() if value is not None}
+        folder = Path(base or job.base or ".").absolute()
+        submission, snapshot = prepare(spec, folder)
         with finding.connect() as client:
             return Job(send(client, submission, snapshot))
 
@@ -78,10 +142,18 @@ class Jobs:
             pass
         return Job(following.job)
 
-    def download(self, name: str, download_path: str | Path = ".", *, all: bool = True) -> Path:
-        """Fetch ``artifacts/`` and, with ``all``, ``named-outputs/`` into the folder."""
+    def download(
+        self,
+        name: str,
+        download_path: str | Path = ".",
+        *,
+        output_name: str | None = None,
+        all: bool = True,
+    ) -> Path:
+        """Fetch ``artifacts/`` and, with ``all``, ``named-outputs/`` into the folder; with
+        ``output_name``, that output alone."""
         with finding.connect() as client:
-            download(client, name, Path(download_path), everything=all)
+            download(client, name, Path(download_path), output=output_name, everything=all)
         return Path(download_path)
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from allranks.client import Client
 from allranks.errors import MissingCode, Problem, SpecError, UsageError
@@ -53,6 +54,8 @@ def prepare(
     """
     spec = dict(spec)
     spec.setdefault("name", made_up_name())
+    if isinstance(spec.get("code"), str):
+        spec["code"] = _without_scheme(spec["code"])
     if isinstance(spec.get("code"), str) and _is_uri(spec["code"]):
         raise SpecError(
             Problem(
@@ -68,6 +71,8 @@ def prepare(
         spec["inputs"] = {
             name: _input(name, value, base) for name, value in (spec["inputs"] or {}).items()
         }
+    if isinstance(spec.get("environment"), Mapping):
+        spec["environment"] = _environment(spec["environment"], base)
     if "outputs" in spec:
         spec["outputs"] = {
             name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
@@ -115,22 +120,52 @@ def _hold_to_text(submission: Mapping[str, Any]) -> None:
 def _input(name: str, value: Any, base: Path) -> Any:
     if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
         return value
-    where, path = f"inputs.{name}.path", value["path"]
+    return {**value, "path": _found(value["path"], f"inputs.{name}.path", base)}
+
+
+def _environment(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """The files that an environment is written in, made absolute."""
+    found = dict(value)
+    for key in ("conda_file", "requirements"):
+        if isinstance(value.get(key), str):
+            found[key] = _found(value[key], f"environment.{key}", base)
+    build = value.get("build")
+    if isinstance(build, Mapping) and isinstance(build.get("path"), str):
+        found["build"] = {**build, "path": _found(build["path"], "environment.build.path", base)}
+    return found
+
+
+def _found(path: str, where: str, base: Path) -> str:
+    """The path made absolute, a URI as it is; raises SpecError when nothing is there."""
+    path = _without_scheme(path)
     if _is_uri(path):
-        return value
+        return path
     found = _absolute(path, base)
     if not found.exists():
         raise SpecError(
             Problem(f"there is no {str(found)!r}", where, hint=f"relative paths begin at {base}")
         )
-    return {**value, "path": str(found)}
+    return str(found)
 
 
 def _output(value: Any, base: Path) -> Any:
     if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
         return value
-    path = value["path"]
+    path = _without_scheme(value["path"])
     return value if _is_uri(path) else {**value, "path": str(_absolute(path, base))}
+
+
+def _without_scheme(path: str) -> str:
+    """A `file:` URI as the path it means; relative ones exist too: `file:./data`."""
+    rest = path.removeprefix("file:")
+    if rest == path:
+        return path
+    if rest.startswith("//"):
+        host, _, rest = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            return path
+        rest = unquote(f"/{rest}")
+    return rest
 
 
 def _is_uri(path: str) -> bool:

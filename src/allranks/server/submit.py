@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from allranks.engines.base import Engine
 from allranks.errors import MissingCode, NotFound, Problem, SpecError
 from allranks.plan.compile import Context, compile
 from allranks.plan.plan import Plan
+from allranks.server.places import places, unseen
 from allranks.server.services import Services
 from allranks.settings import Home
 from allranks.spec.job import CommandJob, parse
@@ -37,8 +38,14 @@ class Submission(NamedTuple):
         return Submission(**known)
 
 
-def plan(submission: Submission, home: Home, engines: Mapping[str, Engine]) -> Plan:
-    """The plan of a submission. Pure but for the engine's count of what it has.
+def plan(
+    submission: Submission,
+    home: Home,
+    engines: Mapping[str, Engine],
+    find: Callable[[str], JobRow] | None = None,
+) -> Plan:
+    """The plan of a submission. Pure but for the engine's count of what it has, and for ``find``,
+    which knows other jobs; without it (nobody asks the server) their outputs are taken on trust.
 
     Raises SpecError for what cannot be run, Refused for what never fits.
     """
@@ -56,6 +63,7 @@ def plan(submission: Submission, home: Home, engines: Mapping[str, Engine]) -> P
             base=submission.base,
             code=submission.code,
             in_place=submission.in_place,
+            places=unseen(spec, home) if find is None else places(spec, find),
         ),
     )
     engine.admit(made.gang)
@@ -64,7 +72,7 @@ def plan(submission: Submission, home: Home, engines: Mapping[str, Engine]) -> P
 
 def submit(submission: Submission, services: Services) -> JobRow:
     """Record the job and set it going. Nothing is left behind when it is refused."""
-    made = plan(submission, services.home, services.engines)
+    made = plan(submission, services.home, services.engines, services.records.get)
     if submission.code is not None and not services.blobs.has(submission.code):
         raise MissingCode("the server does not have this code yet", hint="send it first")
     row = services.records.create(dict(submission.spec), made)

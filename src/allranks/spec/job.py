@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -15,27 +16,32 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
+    PrivateAttr,
     Tag,
     ValidationError,
 )
+from pydantic_core import CoreSchema, core_schema
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.expressions import references, unknown
 from allranks.spec.problems import nearest, placed, problems
 from allranks.spec.scalars import (
     EmptyableText,
-    Free,
     Identifier,
     Module,
     Name,
+    PathText,
     Seconds,
+    Several,
     Text,
     Texts,
     Variable,
     Wrong,
 )
+from allranks.spec.services import IDENTITIES, SERVICES, AnyService, Identity
 from allranks.spec.values import (
-    Build,
+    BuildContext,
     Distribution,
     Environment,
     Input,
@@ -46,6 +52,7 @@ from allranks.spec.values import (
     Resources,
     Retry,
     TensorFlowDistribution,
+    as_input,
     snake,
 )
 
@@ -56,6 +63,20 @@ def _form(value: object) -> str:
 
 def _empty_if_none(value: object) -> object:
     return {} if value is None else value
+
+
+def _unwrapped(value: object) -> object:
+    """``{value: 3}`` is the literal 3 to Azure ML; an output of another job is an input here."""
+    if isinstance(value, Mapping) and value.keys() == {"value"}:
+        return value["value"]
+    return as_input(value) if isinstance(value, Output) else value
+
+
+def _environment(value: str) -> str:
+    if value == "current" or re.fullmatch(r"azureml:[^\s]+", value):
+        return value
+    hint = "write `azureml:NAME:VERSION`, or `current` for the Python you have in front"
+    raise Wrong(f"`{value}` is not an environment", hint)
 
 
 def _one_group(pattern: str) -> str:
@@ -75,12 +96,33 @@ def _one_group(pattern: str) -> str:
 
 Literal_ = bool | int | Annotated[float, Field(allow_inf_nan=False)] | str
 AnyInput = Annotated[
-    Annotated[Input, Tag("object")] | Annotated[Literal_, Tag("literal")], Discriminator(_form)
+    Annotated[Input, Tag("object")] | Annotated[Literal_, Tag("literal")],
+    Discriminator(_form),
+    BeforeValidator(_unwrapped),
 ]
 AnyEnvironment = Annotated[
-    Annotated[Environment, Tag("object")] | Annotated[Text, Tag("literal")], Discriminator(_form)
+    Annotated[Environment, Tag("object")]
+    | Annotated[Text, AfterValidator(_environment), Tag("literal")],
+    Discriminator(_form),
 ]
 AnyOutput = Annotated[Output, BeforeValidator(_empty_if_none)]
+
+
+class Outputs(dict[str, Output]):
+    """Outputs by name, as keys and as attributes: ``job.outputs.model``."""
+
+    def __getattr__(self, name: str) -> Output:
+        try:
+            return self[name]
+        except KeyError:
+            has = ", ".join(self) or "none"
+            raise AttributeError(f"there is no output {name!r}; outputs here: {has}") from None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            cls, handler(dict[Identifier, AnyOutput])
+        )
 
 
 class CommandJob(Part):
@@ -95,7 +137,7 @@ class CommandJob(Part):
     tags: Texts = Field(default_factory=dict)
     properties: Texts = Field(default_factory=dict)
     command: Annotated[Text, Field(min_length=1)]
-    code: Text | None = None
+    code: PathText | None = None
     environment: AnyEnvironment | None = None
     environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
     compute: Text | None = None
@@ -103,15 +145,33 @@ class CommandJob(Part):
     distribution: Distribution | None = None
     limits: Limits = Limits()
     inputs: dict[Identifier, AnyInput] = Field(default_factory=dict)
-    outputs: dict[Identifier, AnyOutput] = Field(default_factory=dict)
-    services: Free | None = None
-    identity: Free | None = None
+    outputs: Outputs = Field(default_factory=Outputs)
+    services: dict[Text, AnyService] = Field(default_factory=dict)
+    identity: Identity | None = None
     queue_settings: QueueSettings = QueueSettings()
+    parent_job_name: Text | None = None
     metrics: dict[Text, Annotated[Text, AfterValidator(_one_group)]] = Field(default_factory=dict)
     state: Name | None = None
-    warm: tuple[Module, ...] = ()
+    warm: Several[Module] = ()
     retry: Retry = Retry()
     hang_timeout: Seconds | None = None
+
+    _base: str | None = PrivateAttr(default=None)
+
+    def __eq__(self, other: object) -> bool:
+        """A job is what it says, wherever it was read."""
+        return isinstance(other, CommandJob) and self.__dict__ == other.__dict__
+
+    @property
+    def base(self) -> str | None:
+        """The folder of the file it was read from, which its relative paths begin at."""
+        return self._base
+
+    def based(self, folder: str | os.PathLike[str]) -> CommandJob:
+        """The same job, its relative paths beginning at ``folder``."""
+        moved = self.model_copy()
+        moved._base = os.path.abspath(folder)
+        return moved
 
     @classmethod
     def parse(
@@ -127,7 +187,7 @@ class CommandJob(Part):
         lines = lines or {}
         _refuse_other_types(data, lines, file)
         # A section left empty in YAML (`tags:`) is a section not given.
-        given = {k: v for k, v in data.items() if v is not None}
+        given = {k: v for k, v in data.items() if v is not None and k not in _READ_ONLY}
         try:
             job = cls.model_validate(given)
         except ValidationError as error:
@@ -142,7 +202,25 @@ class CommandJob(Part):
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         if self.distribution is not None:
             data["distribution"] = {"type": self.distribution.type, **data["distribution"]}
+        if self.identity is not None:
+            data["identity"] = {"type": self.identity.type, **data["identity"]}
+        for name, service in self.services.items():
+            data["services"][name] = {
+                **({"type": service.type} if service.type else {}),
+                **data["services"][name],
+            }
         return data
+
+    def to_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The job as a file's text, written to ``path`` when one is given; ``load_job`` makes the
+        same job of it. Relative paths stay as they are: they begin at the new file's folder."""
+        from allranks.spec.plain import written  # lazy: a server reads and writes no YAML
+
+        text = written(self.to_dict())
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
 
 
 def parse(
@@ -153,17 +231,21 @@ def parse(
 
 
 # Which keys are known at which place; `*` is a name of the user's.
-_MODELS: Mapping[str, type[BaseModel]] = {
-    "": CommandJob,
-    "inputs.*": Input,
-    "outputs.*": Output,
-    "environment": Environment,
-    "environment.build": Build,
-    "resources": Resources,
-    "limits": Limits,
-    "retry": Retry,
-    "queue_settings": QueueSettings,
+_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "": (CommandJob,),
+    "inputs.*": (Input,),
+    "outputs.*": (Output,),
+    "environment": (Environment,),
+    "environment.build": (BuildContext,),
+    "resources": (Resources,),
+    "limits": (Limits,),
+    "retry": (Retry,),
+    "queue_settings": (QueueSettings,),
+    "services.*": SERVICES,
+    "identity": IDENTITIES,
 }
+# What `az ml job show` prints and `az ml job create` reads past.
+_READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "parameters"})
 _TYPES = ("command", "sweep", "pipeline")
 _SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
 

@@ -1,13 +1,11 @@
 """A job from its YAML file, with the line of every key; and back to YAML.
 
-Plain words are read as YAML 1.2 reads them: ``on``, ``yes`` and ``2024-01-01`` are text (PyYAML's
-1.1 would make ``retry.on`` the key ``True``), ``1e-3`` is a number. No tags, no second documents.
+Plain words are read as ``allranks.spec.plain`` says. No tags, no second documents.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import yaml
 
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.spec.job import CommandJob
+from allranks.spec.plain import PLAIN, TAG, written
 from allranks.spec.scalars import Real, Whole
 
 MAX_BYTES = 1_000_000
@@ -24,17 +23,6 @@ MAX_VALUES = 100_000
 MAX_DEPTH = 50
 MAX_LETTERS = 4 * MAX_BYTES
 
-_TAG = "tag:yaml.org,2002:"
-_PLAIN = {
-    "null": (re.compile(r"(?:~|null|Null|NULL|)\Z"), [*"~nN", ""]),
-    "bool": (re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), [*"tTfF"]),
-    "int": (re.compile(r"(?:[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+)\Z"), [*"-+0123456789"]),
-    "float": (
-        re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"),
-        [*"-+.0123456789"],
-    ),
-    "merge": (re.compile(r"<<\Z"), ["<"]),
-}
 # PyYAML's words for a mistake, and ours.
 _MISTAKES = (
     ("cannot start any token", "a character that cannot stand here", "indent with blanks, not tabs; quote text that begins with `@`, `%` or a backtick"),  # noqa: E501
@@ -49,11 +37,12 @@ _MISTAKES = (
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> CommandJob:
-    """The job in the file at ``path``, after ``a.b=c`` overrides; its paths stay as written.
+    """The job in the file at ``path``, after ``a.b=c`` overrides; its paths stay as written, and
+    begin at the file's folder.
 
     Raises NotFound, SpecError (everything wrong, with lines) and UsageError (an override).
     """
-    return loads(content(Path(path)), overrides, file=str(path))
+    return loads(content(Path(path)), overrides, file=str(path)).based(Path(path).parent)
 
 
 def loads(text: str, overrides: Sequence[str] = (), *, file: str | None = None) -> CommandJob:
@@ -108,7 +97,7 @@ def override_key(data: dict[str, Any], lines: dict[str, int], override: str) -> 
 
 def dump(job: CommandJob) -> str:
     """The job as YAML that ``loads`` reads back equal, without what is default."""
-    return yaml.dump(job.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return written(job.to_dict())
 
 
 def content(path: Path) -> str:
@@ -160,8 +149,8 @@ def _given(value: str) -> Any:
             return _Reader().value(yaml.compose(value, Loader=_Loader), "")
         except yaml.YAMLError:
             return value
-    tag = next((tag for tag, (regex, _) in _PLAIN.items() if regex.match(value)), "str")
-    return _scalar(_TAG + tag, value)
+    tag = next((tag for tag, (regex, _) in PLAIN.items() if regex.match(value)), "str")
+    return _scalar(TAG + tag, value)
 
 
 class _Loader(yaml.BaseLoader):
@@ -179,25 +168,8 @@ class _Loader(yaml.BaseLoader):
         return node
 
 
-class _Dumper(yaml.SafeDumper):
-    """Quotes what either YAML would take for something else than text."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _written(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    # Line breaks to YAML 1.1 that are none to us: only between double quotes do they stay.
-    if any(odd in text for odd in "\x85\u2028\u2029\r"):
-        style = '"'
-    return dumper.represent_scalar(_TAG + "str", text, style=style)
-
-
-for _tag, (_regex, _first) in _PLAIN.items():
-    _Loader.add_implicit_resolver(_TAG + _tag, _regex, _first)
-    _Dumper.add_implicit_resolver(_TAG + _tag, _regex, _first)
-_Dumper.add_representer(str, _written)
+for _tag, (_regex, _first) in PLAIN.items():
+    _Loader.add_implicit_resolver(TAG + _tag, _regex, _first)
 
 
 class _Reader:
@@ -212,14 +184,14 @@ class _Reader:
         if node is None:
             return None
         self.count(node)
-        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
+        if isinstance(node, yaml.MappingNode) and node.tag == TAG + "map":
             return self.mapping(node, path)
-        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
+        if isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":
             return [self.item(item, f"{path}.{i}") for i, item in enumerate(node.value)]
-        known = isinstance(node, yaml.ScalarNode) and node.tag.startswith(_TAG)
-        if known and node.tag.removeprefix(_TAG) in (*_PLAIN, "str"):
+        known = isinstance(node, yaml.ScalarNode) and node.tag.startswith(TAG)
+        if known and node.tag.removeprefix(TAG) in (*PLAIN, "str"):
             return _scalar(node.tag, node.value)
-        tag = node.tag.replace(_TAG, "!!")
+        tag = node.tag.replace(TAG, "!!")
         hint = "write the plain value without it"
         raise SpecError(Problem(f"the tag `{tag}` is not read", path or None, _line(node), hint))
 
@@ -231,7 +203,7 @@ class _Reader:
         merged: dict[str, Any] = {}
         own: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            if key_node.tag == _TAG + "merge":
+            if key_node.tag == TAG + "merge":
                 merged = {**self.merged(value_node, path), **merged}
                 continue
             key = self.key(key_node, path)
@@ -273,7 +245,7 @@ class _Reader:
 
 
 def _scalar(tag: str, text: str) -> Any:
-    kind = tag.removeprefix(_TAG)
+    kind = tag.removeprefix(TAG)
     if kind == "null":
         return None
     if kind == "bool":

@@ -12,6 +12,11 @@ from pydantic import BaseModel, ValidationError
 from allranks.errors import Problem
 from allranks.spec.scalars import Wrong
 
+# The models whose keys are known at a place.
+Models = Mapping[str, tuple[type[BaseModel], ...]]
+
+_A_TYPE = {"distribution": "pytorch", "identity": "user_identity"}
+
 # pydantic's error types, by what they wanted to see.
 _WANTED = {
     "string_type": "text",
@@ -38,13 +43,12 @@ _BOUND = {
 }
 
 
-def problems(
-    error: ValidationError, data: Mapping[str, Any], models: Mapping[str, type[BaseModel]]
-) -> list[Problem]:
+def problems(error: ValidationError, data: Mapping[str, Any], models: Models) -> list[Problem]:
     """One problem per key, in the order of ``error``; ``models`` knows the keys of each place."""
     by_key: dict[str, list[dict[str, Any]]] = {}
     for one in error.errors(include_url=False):
-        by_key.setdefault(_dotted(one["loc"], data), []).append(dict(one))
+        where = _dotted(one["loc"], data, missing=one["type"] == "missing")
+        by_key.setdefault(where, []).append(dict(one))
     return [_problem(key, errors, models) for key, errors in by_key.items()]
 
 
@@ -62,12 +66,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return f"did you mean `{near[0]}`?" if near else None
 
 
-def _dotted(loc: tuple[int | str, ...], data: Any) -> str:
+def _dotted(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> str:
     """The key as the user wrote it: pydantic's path also names variants, which they did not."""
     kept: list[str] = []
     for number, step in enumerate(loc):
         last = number == len(loc) - 1
-        if isinstance(data, Mapping) and (step in data or (last and step != "[key]")):
+        if isinstance(data, Mapping) and (step in data or (last and missing)):
             data = data.get(step)
         elif isinstance(data, list | tuple) and isinstance(step, int) and step < len(data):
             data = data[step]
@@ -77,9 +81,7 @@ def _dotted(loc: tuple[int | str, ...], data: Any) -> str:
     return ".".join(kept)
 
 
-def _problem(
-    key: str, errors: list[dict[str, Any]], models: Mapping[str, type[BaseModel]]
-) -> Problem:
+def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
     first = errors[0]
     kind, context, value = first["type"], first.get("ctx", {}), first.get("input")
     cause = context.get("error")
@@ -105,12 +107,10 @@ def _problem(
     return Problem(f"cannot be {_shown(value)}", where=key, hint=f"correct `{_last(key)}`")
 
 
-def _unknown_key(key: str, models: Mapping[str, type[BaseModel]]) -> Problem:
+def _unknown_key(key: str, models: Models) -> Problem:
     place, _, name = key.rpartition(".")
     above = place.rpartition(".")[0]
-    model = models.get(place) or models.get(f"{above}.*")
-    fields = model.model_fields if model else {}
-    known = [field.alias or name for name, field in fields.items()]
+    known = _keys(models.get(place) or models.get(f"{above}.*") or ())
     inside = f" in `{place}`" if place else ""
     # A name has to be looked at without its dots too, as `$schema` and `a.b: 1` are one key.
     hint = nearest(name, known) or _elsewhere(name, models)
@@ -119,10 +119,16 @@ def _unknown_key(key: str, models: Mapping[str, type[BaseModel]]) -> Problem:
     return Problem(f"`{name}` is not a key{inside}", where=key, hint=hint)
 
 
-def _elsewhere(name: str, models: Mapping[str, type[BaseModel]]) -> str | None:
+def _keys(models: Iterable[type[BaseModel]]) -> list[str]:
+    """The keys of all of them, each once."""
+    fields = [item for model in models for item in model.model_fields.items()]
+    return list(dict.fromkeys(field.alias or name for name, field in fields))
+
+
+def _elsewhere(name: str, models: Models) -> str | None:
     """Where the key would be right: ``instance_count`` at the top belongs in ``resources``."""
-    for place, model in models.items():
-        if place and "*" not in place and name in model.model_fields:
+    for place, here in models.items():
+        if place and "*" not in place and name in _keys(here):
             return f"it belongs in `{place}`: `{place}.{name}`"
     return "it belongs in `distribution`" if name == "process_count_per_instance" else None
 
@@ -130,9 +136,8 @@ def _elsewhere(name: str, models: Mapping[str, type[BaseModel]]) -> str | None:
 def _untold(key: str, kind: str, context: Mapping[str, Any]) -> Problem:
     where = key if key.endswith(".type") else f"{key}.type"
     if kind == "union_tag_not_found":
-        return Problem(
-            "`type` is required", where=where, hint="add `type: pytorch`, or another type"
-        )
+        word = _A_TYPE.get(key, "…")
+        return Problem("`type` is required", where=where, hint=f"add `type: {word}`, or another")
     expected = re.findall(r"'([^']*)'", context["expected_tags"])
     return _not_among(where, context["tag"], expected)
 

@@ -7,11 +7,22 @@ says text they become text again, as they were written.
 from __future__ import annotations
 
 import datetime
+import os
 import re
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
+
+if TYPE_CHECKING:
+    # What a list of the contract may be given as, for type checkers; what is kept is a tuple.
+    _Item = TypeVar("_Item", covariant=True)
+    Several = Sequence[_Item]
+else:
+
+    class Several:
+        def __class_getitem__(cls, item: Any) -> Any:
+            return tuple[item, ...]
 
 
 class Whole(int):
@@ -44,6 +55,10 @@ def _text(value: object) -> object:
     return value
 
 
+def _path(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
 def _text_or_empty(value: object) -> object:
     return "" if value is None else _text(value)
 
@@ -73,10 +88,12 @@ def matching(pattern: str, message: str, hint: str) -> Callable[[str], str]:
 
 
 Text = Annotated[str, BeforeValidator(_text), AfterValidator(_no_nul)]
+PathText = Annotated[Text, BeforeValidator(_path)]
 EmptyableText = Annotated[str, BeforeValidator(_text_or_empty), AfterValidator(_no_nul)]
 Texts = dict[Text, EmptyableText]
 Integer = Annotated[int, BeforeValidator(_counted)]
 Count = Annotated[Integer, Field(ge=1)]
+Port = Annotated[Integer, Field(ge=1, le=65535)]
 Seconds = Annotated[float, BeforeValidator(_counted), Field(gt=0, allow_inf_nan=False)]
 
 

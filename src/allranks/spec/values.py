@@ -6,12 +6,25 @@ Names and defaults are Azure ML v2's. All are frozen; an unknown key is an error
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from allranks.spec.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong
+from allranks.spec.scalars import (
+    Count,
+    Free,
+    Integer,
+    PathText,
+    Port,
+    Seconds,
+    Several,
+    Text,
+    Texts,
+    Wrong,
+)
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -42,15 +55,51 @@ _JOINED = {
     "readwritemount": "rw_mount",
     "read_write_mount": "rw_mount",
     "nodelost": "node_lost",
+    "tritonmodel": "triton_model",
+    "evalmount": "eval_mount",
+    "evaldownload": "eval_download",
+    "managedidentity": "managed",
+    "managed_identity": "managed",
+    "useridentity": "user_identity",
+    "amltoken": "aml_token",
+    "tensorboard": "tensor_board",
+    "jupyterlab": "jupyter_lab",
+    "vscode": "vs_code",
+    "raydashboard": "ray_dashboard",
 }
+
+
+def _output_mode(value: object) -> object:
+    snaked = snake(value)
+    return "rw_mount" if snaked == "mount" else snaked
+
+
+def _tier(value: object) -> object:
+    # Azure's own word for "none chosen".
+    return None if value == "null" else snake(value)
+
+
+def without(*keys: str) -> BeforeValidator:
+    """Drops what Azure ML writes into a job's description and reads past when it is sent back."""
+
+    def drop(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {key: item for key, item in value.items() if key not in keys}
+        return value
+
+    return BeforeValidator(drop)
+
 
 _Snake = BeforeValidator(snake)
 AssetType = Annotated[
-    Literal["uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model"], _Snake
+    Literal["uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"],
+    _Snake,
 ]
-InputMode = Annotated[Literal["ro_mount", "download", "direct"], _Snake]
-OutputMode = Annotated[Literal["rw_mount", "upload", "direct"], _Snake]
-JobTier = Annotated[Literal["spot", "basic", "standard", "premium"], _Snake]
+InputMode = Annotated[
+    Literal["ro_mount", "download", "direct", "eval_mount", "eval_download"], _Snake
+]
+OutputMode = Annotated[Literal["rw_mount", "upload", "direct"], BeforeValidator(_output_mode)]
+JobTier = Annotated[Literal["spot", "basic", "standard", "premium"] | None, BeforeValidator(_tier)]
 Priority = Annotated[Literal["low", "medium", "high"], _Snake]
 Cause = Annotated[Literal["node_lost", "preempted", "hang", "user"], _Snake]
 
@@ -61,22 +110,60 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class Input(Part):
-    """Data given to a job; ``path`` is as written, relative ones not yet resolved."""
-
-    type: AssetType = "uri_folder"
-    path: Annotated[Text, Field(min_length=1)]
-    mode: InputMode = "ro_mount"
-
-
 class Output(Part):
     """Data a job leaves; without ``path`` it goes to the job's own place."""
 
     type: AssetType = "uri_folder"
-    path: Text | None = None
+    path: PathText | None = None
     mode: OutputMode = "rw_mount"
     name: Text | None = None
     version: Text | None = None
+
+
+def _place(value: object) -> object:
+    return as_input(value).path if isinstance(value, Output) else value
+
+
+class Input(Part):
+    """Data given to a job; ``path`` is as written, relative ones not yet resolved.
+
+    An output of a job that was submitted is a path too: ``Input(path=made.outputs.model)``.
+    """
+
+    type: AssetType = "uri_folder"
+    path: Annotated[PathText, Field(min_length=1), BeforeValidator(_place)]
+    mode: InputMode = "ro_mount"
+    datastore: Text | None = None
+
+    if TYPE_CHECKING:  # else an editor would know of text alone
+
+        def __init__(
+            self,
+            *,
+            path: str | os.PathLike[str] | Output,
+            type: AssetType = ...,
+            mode: InputMode = ...,
+            datastore: str | None = ...,
+        ) -> None: ...
+
+    @model_validator(mode="after")
+    def _eval_is_of_tables(self) -> Input:
+        if self.mode.startswith("eval") and self.type != "mltable":
+            raise Wrong(
+                f"the mode `{self.mode}` is for the type `mltable`",
+                "use `ro_mount` or `download`",
+            )
+        return self
+
+
+def as_input(output: Output) -> Input:
+    """The output of a job that was submitted, as the input of another."""
+    if output.path is None:
+        raise Wrong(
+            "this output has no place yet: its job has not been submitted",
+            "submit the job, and give what came back: `made.outputs.…`",
+        )
+    return Input(type=output.type, path=output.path)
 
 
 class _Distribution(Part):
@@ -135,7 +222,12 @@ class RayDistribution(_Distribution):
     """A Ray cluster over the job's nodes; the command runs on its head."""
 
     type: Literal["ray"] = "ray"
-    port: Annotated[Integer, Field(ge=1, le=65535)] | None = None
+    port: Port | None = None
+    address: Text | None = None
+    include_dashboard: bool | None = None
+    dashboard_port: Port | None = None
+    head_node_additional_args: Text | None = None
+    worker_node_additional_args: Text | None = None
 
 
 def _typed(value: object) -> object:
@@ -159,25 +251,31 @@ Distribution = Annotated[
 ]
 
 
-class Build(Part):
+class BuildContext(Part):
     """An image to be built: the folder with its Dockerfile."""
 
-    path: Text
+    path: PathText
     dockerfile_path: Text | None = None
 
 
 class Environment(Part):
-    """An environment written out in the job, instead of a reference to a registered one."""
+    """An environment written out in the job, instead of a reference to a registered one.
+
+    ``pip``, ``requirements`` and ``python`` are ours.
+    """
 
     name: Text | None = None
     version: Text | None = None
     description: Text | None = None
     tags: Texts = Field(default_factory=dict)
     image: Text | None = None
-    conda_file: Text | Free | None = None
-    build: Build | None = None
-    pip: tuple[Text, ...] = ()
-    requirements: Text | None = None
+    conda_file: PathText | Free | None = None
+    build: BuildContext | None = None
+    os_type: Annotated[Literal["linux", "windows"], _Snake] | None = None
+    datastore: Text | None = None
+    inference_config: Free | None = None
+    pip: Several[Text] = ()
+    requirements: PathText | None = None
     python: Text | None = None
 
     @model_validator(mode="after")
@@ -194,8 +292,8 @@ class Resources(Part):
     instance_type: Text | None = None
     max_instance_count: Count | None = None
     shm_size: Text | None = None
-    docker_args: Text | tuple[Text, ...] | None = None
-    locations: tuple[Text, ...] = ()
+    docker_args: Text | Several[Text] | None = None
+    locations: Several[Text] = ()
     properties: Free = Field(default_factory=dict)
     gpus_per_instance: Annotated[Integer, Field(ge=0)] = 0
 
@@ -210,7 +308,7 @@ class Retry(Part):
     """How often a job may start, and after which causes it may start again."""
 
     max_attempts: Count = 1
-    on: tuple[Cause, ...] = ("node_lost", "preempted", "hang", "user")
+    on: Several[Cause] = ("node_lost", "preempted", "hang", "user")
 
 
 class QueueSettings(Part):

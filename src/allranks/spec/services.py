@@ -1,0 +1,118 @@
+"""Services beside a job's ranks, and the identity it acts under: Azure ML's words for both.
+
+Typed, kept in the record and shown; nothing is started for them in this version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag
+
+from allranks.spec.scalars import Free, Port, Text
+from allranks.spec.values import Part, snake, without
+
+ServiceType = Literal[
+    "ssh",
+    "jupyter_lab",
+    "tensor_board",
+    "vs_code",
+    "custom",
+    "tracking",
+    "studio",
+    "ray_dashboard",
+]
+
+
+class JobService(Part):
+    """Something to reach in a running job; ``nodes``: ``all``, or None for the first."""
+
+    type: ServiceType | None = None
+    port: Port | None = None
+    nodes: Literal["all"] | None = None
+    properties: Free = Field(default_factory=dict)
+
+
+class SshJobService(JobService):
+    type: Literal["ssh"] = "ssh"
+    ssh_public_keys: Text | None = None
+
+
+class JupyterLabJobService(JobService):
+    type: Literal["jupyter_lab"] = "jupyter_lab"
+
+
+class TensorBoardJobService(JobService):
+    type: Literal["tensor_board"] = "tensor_board"
+    log_dir: Text | None = None
+
+
+class VsCodeJobService(JobService):
+    type: Literal["vs_code"] = "vs_code"
+
+
+class ManagedIdentityConfiguration(Part):
+    """An identity that the compute was given; without an id, the one it has."""
+
+    type: Literal["managed"] = "managed"
+    client_id: Text | None = None
+    object_id: Text | None = None
+    msi_resource_id: Text | None = None
+
+
+class UserIdentityConfiguration(Part):
+    """The identity of who submits the job."""
+
+    type: Literal["user_identity"] = "user_identity"
+
+
+class AmlTokenConfiguration(Part):
+    """A token of the workspace's."""
+
+    type: Literal["aml_token"] = "aml_token"
+
+
+def _typed(value: object) -> object:
+    """The mapping with its ``type`` in the schema's spelling, ready to be told apart by it."""
+    if not isinstance(value, Mapping):
+        return value
+    # REST's name for it.
+    kind = value.get("type", value.get("job_service_type"))
+    rest = {key: item for key, item in value.items() if key not in ("type", "job_service_type")}
+    return rest if kind is None else {"type": snake(kind), **rest}
+
+
+def _kind(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    return str(kind) if kind in _OWN_KEYS else "other"
+
+
+_OWN_KEYS: Mapping[str, type[JobService]] = {
+    "ssh": SshJobService,
+    "jupyter_lab": JupyterLabJobService,
+    "tensor_board": TensorBoardJobService,
+    "vs_code": VsCodeJobService,
+}
+AnyService = Annotated[
+    Annotated[SshJobService, Tag("ssh")]
+    | Annotated[JupyterLabJobService, Tag("jupyter_lab")]
+    | Annotated[TensorBoardJobService, Tag("tensor_board")]
+    | Annotated[VsCodeJobService, Tag("vs_code")]
+    | Annotated[JobService, Tag("other")],
+    Discriminator(_kind),
+    BeforeValidator(_typed),
+    without("endpoint", "status", "error_message"),
+]
+Identity = Annotated[
+    ManagedIdentityConfiguration | UserIdentityConfiguration | AmlTokenConfiguration,
+    Field(discriminator="type"),
+    BeforeValidator(_typed),
+]
+# The keys of every kind of service and identity, for those who look for the nearest.
+SERVICES: tuple[type[BaseModel], ...] = (JobService, *_OWN_KEYS.values())
+IDENTITIES: tuple[type[BaseModel], ...] = (
+    ManagedIdentityConfiguration,
+    UserIdentityConfiguration,
+    AmlTokenConfiguration,
+)

@@ -1,0 +1,114 @@
+"""Inputs: what other jobs left, and `file:`, from YAML and from the command line."""
+
+import json
+
+import pytest
+
+# Real servers and processes, about half a second a test.
+pytestmark = pytest.mark.slow
+
+FOLLOWING = """\
+command: cat ${{inputs.a}}
+inputs:
+  a:
+    type: uri_file
+    path: azureml://jobs/%s/outputs/%s/paths/%s
+"""
+
+
+@pytest.fixture
+def first(shared, code):
+    """A completed job with `word` in its output `o`."""
+    script = 'echo hello > "$AZURE_ML_OUTPUT_o/word"'
+    done = shared("run", "-o", "o", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    return json.loads(shared("job", "list", "--limit", "1", "--json").stdout)[0]["name"]
+
+
+def test_what_a_job_left_from_yaml_and_the_command_line(shared, code, first):
+    (code / "job.yml").write_text(FOLLOWING % (first, "o", "word"))
+    assert shared("job", "validate", "-f", "job.yml").returncode == 0
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert (done.stdout, done.returncode) == ("hello\n", 0)
+    uri = f"azureml://jobs/{first}/outputs/o/paths/"
+    for mode in ("", ":download"):
+        done = shared("run", "-i", f"a={uri}{mode}", "--", "cat", "${{inputs.a}}/word")
+        assert (done.stdout, done.returncode) == ("hello\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("job", "output", "path", "message", "hint"),
+    [
+        ("nosuch", "o", "", "there is no job named 'nosuch'", "allranks job list"),
+        (None, "p", "", "has no output 'p'", "its outputs: `o`"),
+        (None, "o", "wrod", "left no '", "--output-name o"),
+        (None, "o", "../../x", "is not the address", "without `..`"),
+    ],
+)
+def test_what_a_job_did_not_leave(shared, code, first, job, output, path, message, hint):
+    (code / "job.yml").write_text(FOLLOWING % (job or first, output, path))
+    done = shared("job", "create", "-f", "job.yml")
+    assert done.returncode == 2
+    assert "job.yml:5: inputs.a.path: " in done.stderr
+    assert message in done.stderr
+    assert hint in done.stderr.partition("hint: ")[2]
+
+
+def test_a_job_that_is_still_running(shared, code):
+    made = shared("run", "-o", "o", "--detach", "--json", "--", "sleep", "60").stdout
+    name = json.loads(made)["name"]
+    (code / "job.yml").write_text(FOLLOWING % (name, "o", ""))
+    done = shared("job", "create", "-f", "job.yml")
+    shared("job", "cancel", name)
+    assert done.returncode == 2
+    assert f"hint: wait for it: allranks job wait {name}" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["file:./in put", "file:in put", "file://%s", "file:%s"])
+def test_file_uris(shared, code, path):
+    (code / "in put").mkdir()
+    (code / "in put" / "word").write_text("hello")
+    whole = (code / "in put").as_uri() if "//" in path else str(code / "in put")
+    text = path.replace("file://%s", whole).replace("%s", whole)
+    job = {"command": "cat ${{inputs.a}}/word", "inputs": {"a": {"path": text}}}
+    (code / "job.yml").write_text(json.dumps(job))
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert (done.stdout, done.returncode) == ("hello\n", 0), done.stderr
+
+
+def test_validate_looks_at_every_path_and_reads_services(shared, code):
+    (code / "job.yml").write_text(
+        "command: x\nservices:\n  s:\n    type: ssh\n    prot: 22\nidentity: {type: manged}\n"
+    )
+    told = json.loads(shared("job", "validate", "-f", "job.yml", "--json").stdout)
+    assert [(each["where"], each["line"]) for each in told["errors"]] == [
+        ("services.s.prot", 5),
+        ("identity.type", 6),
+    ]
+    assert [each["hint"] for each in told["errors"]] == [
+        "did you mean `port`?",
+        "did you mean `managed`?",
+    ]
+    (code / "job.yml").write_text("command: x\nenvironment:\n  build:\n    path: nope\n")
+    told = json.loads(shared("job", "validate", "-f", "job.yml", "--json").stdout)
+    assert told["errors"][0]["where"] == "environment.build.path"
+    assert told["errors"][0]["line"] == 4
+
+
+def test_services_and_identity_are_shown(shared, code):
+    (code / "job.yml").write_text(
+        "command: 'true'\nservices: {s: {type: SSH, port: 22}}\nidentity: {type: UserIdentity}\n"
+    )
+    name = json.loads(shared("job", "create", "-f", "job.yml", "--json").stdout)["name"]
+    shared("job", "wait", name)
+    spec = json.loads(shared("job", "show", name, "--json").stdout)["spec"]
+    assert spec["services"] == {"s": {"type": "ssh", "port": 22}}
+    assert spec["identity"] == {"type": "user_identity"}
+
+
+def test_the_name_in_an_outputs_path(shared, code):
+    (code / "job.yml").write_text(
+        "command: echo ${{outputs.o}}\nname: named-path\noutputs: {o: {path: 'out/${{name}}'}}\n"
+    )
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert done.stdout == f"{code}/out/named-path\n"

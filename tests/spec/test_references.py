@@ -1,0 +1,45 @@
+"""Addresses of what other jobs left."""
+
+from __future__ import annotations
+
+import pytest
+
+from allranks.errors import SpecError
+from allranks.spec.references import OutputOf, output_of, output_uri
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (output_uri("j", "o"), OutputOf("j", "o")),
+        ("azureml://jobs/j/outputs/o", OutputOf("j", "o")),
+        ("azureml://jobs/j/outputs/o/paths", OutputOf("j", "o")),
+        ("azureml://jobs/j/outputs/o/paths/a b/c\n", OutputOf("j", "o", "a b/c\n")),
+        ("azureml://jobs/j/outputs/o/paths/./a//b/", OutputOf("j", "o", "a/b")),
+        ("azureml://jobs/j/outputs/o/paths//etc/passwd", OutputOf("j", "o", "etc/passwd")),
+        ("azureml://jobs/j/outputs/paths/paths/paths", OutputOf("j", "paths", "paths")),
+        ("azureml://datastores/d/paths/p", None),
+        ("./azureml://jobs/j/outputs/o", None),
+        ("/data", None),
+    ],
+)
+def test_addresses(path: str, expected: OutputOf | None) -> None:
+    assert output_of(path, "inputs.a.path") == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "azureml://jobs/",
+        "azureml://jobs/j",
+        "azureml://jobs/j/outputs/",
+        "azureml://jobs/j/outputs/o/path/p",
+        "azureml://jobs/j/outputs/o/paths/../x",
+        "azureml://jobs/j/outputs/o/paths/a/..",
+    ],
+)
+def test_what_is_no_address(path: str) -> None:
+    with pytest.raises(SpecError, match="not the address") as caught:
+        output_of(path, "inputs.a.path")
+    assert caught.value.where == "inputs.a.path"
+    assert "paths/PATH" in str(caught.value.hint)
