@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,12 @@ def test_the_mpi_backend_of_a_torch_without_it_is_a_clear_sentence(shared: Allra
 
 # ---------------------------------------------------------------- DeepSpeed
 
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="DeepSpeed compiles its parts: g++ is not installed"
+)
 
+
+@needs_compiler
 @pytest.mark.parametrize("kind", ["deepspeed", "pytorch"])
 def test_zero_1_by_the_variables_alone(run: Run, kind: str):
     result = run("deepspeed", "torch", "--set", f"distribution.type={kind}")["result.json"]
@@ -107,6 +113,7 @@ def test_zero_1_by_the_variables_alone(run: Run, kind: str):
     learnt(result)
 
 
+@needs_compiler
 def test_deepspeeds_launcher_on_each_node_without_ssh(run: Run):
     command = (
         "deepspeed --no_ssh --hostfile $ALLRANKS_HOSTFILE --node_rank $NODE_RANK "
