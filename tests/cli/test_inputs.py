@@ -1,6 +1,7 @@
 """Inputs: what other jobs left, and `file:`, from YAML and from the command line."""
 
 import json
+import re
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_what_a_job_left_from_yaml_and_the_command_line(shared, code, first):
     [
         ("nosuch", "o", "", "there is no job named 'nosuch'", "allranks job list"),
         (None, "p", "", "has no output 'p'", "its outputs: `o`"),
-        (None, "o", "wrod", "left no '", "--output-name o"),
+        (None, "o", "wrod", "left no ", "--output-name o"),
         (None, "o", "../../x", "is not the address", "without `..`"),
     ],
 )
@@ -104,6 +105,9 @@ def test_services_and_identity_are_shown(shared, code):
     spec = json.loads(shared("job", "show", name, "--json").stdout)["spec"]
     assert spec["services"] == {"s": {"type": "ssh", "port": 22}}
     assert spec["identity"] == {"type": "user_identity"}
+    shown = shared("job", "show", name).stdout
+    assert re.search(r"^services +s \(ssh\)$", shown, re.MULTILINE)
+    assert re.search(r"^identity +user_identity$", shown, re.MULTILINE)
 
 
 def test_the_name_in_an_outputs_path(shared, code):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
+import pickle
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 import allranks
 from allranks import (
+    AllranksError,
     AmlTokenConfiguration,
     BuildContext,
     CommandJob,
@@ -72,6 +75,19 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert again.base == str(tmp_path)
     assert isinstance(again.services["t"], TensorBoardJobService)
     assert [type(again.inputs[n]) for n in ("lr", "n", "f")] == [float, int, bool]
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(AllranksError, match="cannot be written: is a directory") as caught:
+        EVERYTHING.to_yaml(tmp_path)
+    assert caught.value.hint
+    assert caught.value.where == str(tmp_path)
+
+
+def test_copies_are_equal() -> None:
+    assert copy.deepcopy(EVERYTHING) == pickle.loads(pickle.dumps(EVERYTHING)) == EVERYTHING
+    assert EVERYTHING.based("/a").base == "/a"
+    assert EVERYTHING.base is None
 
 
 def test_jobs_that_differ_are_not_equal() -> None:

@@ -1,8 +1,10 @@
 """The Python door: the same models, the same server, the same errors."""
 
 import io
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +126,8 @@ def test_what_a_job_left_is_the_next_ones_input(client):
     )
     assert first.outputs.model.path == f"azureml://jobs/{first.name}/outputs/model/paths/"
     client.jobs.wait(first.name)
+    listed = {job.name: job for job in client.jobs.list()}
+    assert listed[first.name].outputs == first.outputs
     second = client.jobs.create_or_update(
         command(
             command="cat ${{inputs.whole}}/best ${{inputs.best}} ${{inputs.one}} ${{inputs.copy}}",
@@ -163,6 +167,7 @@ def test_azures_own_words(code):
     assert MLClient.from_config(credential=None).jobs.get(made.name).name == made.name
 
 
+DOCS = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
 RIGHT = """
 from pathlib import Path
 
@@ -193,8 +198,9 @@ command(command="x", instance_count="2")
 def test_an_editor_sees_the_types(code):
     (code / "right.py").write_text(RIGHT)
     (code / "wrong.py").write_text(WRONG)
+    (code / "docs.py").write_text("".join(re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)))
     options = ["--strict", "--no-error-summary", "--hide-error-context"]
-    argv = [sys.executable, "-m", "mypy", *options, "right.py", "wrong.py"]
+    argv = [sys.executable, "-m", "mypy", *options, "right.py", "wrong.py", "docs.py"]
     done = subprocess.run(argv, cwd=code, capture_output=True, text=True, timeout=100)
     assert [line.split(": ")[0] for line in done.stdout.splitlines()] == [
         f"wrong.py:{line}" for line in (4, 5, 6, 7)

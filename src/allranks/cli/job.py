@@ -84,6 +84,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
         *_network(job["node_states"]),
+        *_asked_for(job["spec"]),
     ]
     for name, value in lines:
         print(f"{name:<11} {value}")
@@ -93,6 +94,15 @@ def show_job(options: argparse.Namespace) -> int:
         if error["hint"]:
             print(f"{'hint':<11} {error['hint']}")
     return 0
+
+
+def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
+    """The services and the identity of the job, where its file names some."""
+    services = spec.get("services") or {}
+    told = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
+    lines = [("services", ", ".join(told))] if told else []
+    identity = spec.get("identity") or {}
+    return [*lines, ("identity", identity["type"])] if identity else lines
 
 
 def _network(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -33,7 +33,9 @@ class Job:
     @property
     def outputs(self) -> Outputs:
         """Where its outputs are: each may be an input of another job, as it is."""
-        given = self._told["spec"].get("outputs") or {}
+        # A list tells of each job in brief.
+        told = self._told if "spec" in self._told else _ask("GET", job_path(self.name))
+        given = told["spec"].get("outputs") or {}
         found = {name: Output(**(value or {})) for name, value in given.items()}
         return Outputs(
             {

@@ -60,7 +60,8 @@ def _place(wanted: OutputOf, find: Callable[[str], JobRow]) -> str:
         raise SpecError(_not_ready(row.name, status))
     path = _within(output, wanted.path)
     if not path.exists():
-        message = f"the job {row.name!r} left no {str(path)!r}"
+        what = f"no {wanted.path!r}" if wanted.path else "nothing"
+        message = f"the job {row.name!r} left {what} in its output {output.name!r}"
         look = f"allranks job download {row.name} --output-name {output.name}"
         raise SpecError(Problem(message, hint=f"see what it left: {look}"))
     return str(path)

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.expressions import references, unknown
 from allranks.spec.problems import nearest, placed, problems
 from allranks.spec.scalars import (
@@ -218,8 +218,15 @@ class CommandJob(Part):
 
         text = written(self.to_dict())
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            try:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            except OSError as error:
+                said = (error.strerror or str(error)).lower()
+                hint = "name a file that you may write"
+                raise UsageError(
+                    f"the job cannot be written: {said}", where=str(path), hint=hint
+                ) from error
         return text
 
 
