@@ -116,7 +116,7 @@ def test_zero_1_by_the_variables_alone(run: Run, kind: str):
 @needs_compiler
 def test_deepspeeds_launcher_on_each_node_without_ssh(run: Run):
     command = (
-        "deepspeed --no_ssh --hostfile $ALLRANKS_HOSTFILE --node_rank $NODE_RANK "
+        'deepspeed --no_ssh --hostfile "$ALLRANKS_HOSTFILE" --node_rank $NODE_RANK '
         "--master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py"
     )
     result = run("deepspeed", "torch", "--set", f"command={command}")["result.json"]
