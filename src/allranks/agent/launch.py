@@ -50,9 +50,9 @@ class Stage(NamedTuple):
         log = self.folder / f"rank-{rank.rank}.log"
         return Process(f"rank {rank.rank}", log, rank.rank, rank.service)
 
-    def helper(self, name: str, service: bool = True) -> Process:
+    def helper(self, name: str) -> Process:
         log = f"helper-{name.replace(' ', '-')}.log"
-        return Process(f"{name} on node {self.node}", self.folder / log, None, service)
+        return Process(f"{name} on node {self.node}", self.folder / log, service=True)
 
 
 class Launch(NamedTuple):

@@ -15,8 +15,9 @@ import sys
 import time
 from typing import Any
 
-# See plan.mpi; what the launcher sets goes through to the rank, under the rank's own variables.
+# How long a node may be later than the one where mpirun runs.
 PATIENCE = 30.0
+# What an MPI gives each of its processes to tell it who it is; the first one present counts.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 

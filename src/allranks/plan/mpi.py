@@ -16,16 +16,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# What an MPI gives each of its processes to tell it who it is; the first one present counts.
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
-
 # Names of launchers on PATH, in the order they are asked for in each folder.
 PROGRAMS = ("mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.hydra", "mpirun.mpich")
-KINDS = ("openmpi", "mpich", "intel")
 
 
 class Mpi(NamedTuple):
-    """An MPI's launcher: ``kind`` (one of KINDS), its version's words, where it lies."""
+    """An MPI's launcher: ``kind`` (openmpi, mpich, intel), its version's words, where it lies."""
 
     kind: str
     version: str
