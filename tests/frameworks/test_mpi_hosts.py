@@ -73,7 +73,7 @@ def test_ranks_on_a_host_of_another_name(tmp_path: Path, kind: str):
     on = mpi.hosts([here, OTHER])
     table, program = tmp_path / "nodes.json", tmp_path / "remote"
     table.write_text(json.dumps({"secret": key, "nodes": {on[1].name: ["127.0.0.3", port]}}))
-    program.write_text(f'#!/bin/sh\nexec {shlex.join([*PROGRAM, str(table)])} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([*PROGRAM, "ssh", str(table)])} "$@"\n')
     program.chmod(0o700)
     found = find_mpi(base)
     argv = mpi.words(found, on, 2, hosted.program, root=os.geteuid() == 0)

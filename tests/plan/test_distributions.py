@@ -56,7 +56,8 @@ def test_ports_for_what_listens_beside_the_ranks():
 
     assert ports("mpi") == [1, 1]
     assert ports("horovod") == ports("ray") == [2, 0]
-    assert ports("jax") == ports("deepspeed") == [1, 0]
+    assert ports("jax") == ports("pytorch") == [1, 0]
+    assert ports("deepspeed") == [2, 1]
 
 
 def test_a_chief_is_rank_0_and_evaluators_come_last():

@@ -1,8 +1,9 @@
 """Starting a node's part of an attempt: its ranks, and the helpers their distribution needs.
 
 Most distributions are variables alone: the ranks are started here. Under MPI it is mpirun that
-starts them, on node 0, reaching the others through a helper on each; Horovod has its rendezvous
-store on node 0; Ray a head or a worker on every node. Helpers end with the ranks.
+starts them, on node 0, reaching the others through a helper on each; DeepSpeed's launcher, should
+a rank start it, finds such helpers too; Horovod has its rendezvous store on node 0; Ray a head or a
+worker on every node. Helpers end with the ranks.
 """
 
 from __future__ import annotations
@@ -83,11 +84,12 @@ def start(stage: Stage, running: Running) -> Launch:
         fd = stage.held[1].fileno()
         argv = [*PYTHON, _beside("store.py"), str(fd)]
         running.start(stage.helper("rendezvous store"), argv, stage.folder, _bare(stage), [fd])
+    more = _reachable(stage, running) if stage.task.distribution == "deepspeed" else {}
     # Let go at the last moment: until here nobody else could take the ports that the ranks will.
     ports.release(stage.held)
     for rank in ranks_of(stage.task, stage.node):
         argv = [SHELL, "-c", stage.command]
-        running.start(stage.rank(rank), argv, stage.cwd, stage.env(rank))
+        running.start(stage.rank(rank), argv, stage.cwd, stage.env(rank) | more)
     return Launch(running, logs)
 
 
@@ -99,6 +101,50 @@ def _beside(name: str) -> str:
 def _bare(stage: Stage) -> dict[str, str]:
     """The environment of a helper that is not the user's; marked, so that it is found when lost."""
     return {"PATH": os.defpath, "ALLRANKS_GANG": os.environ.get("ALLRANKS_GANG", "")}
+
+
+# ---------------------------------------------------------------- reaching other nodes
+
+
+def _serve(stage: Stage, running: Running, env: Mapping[str, str]) -> None:
+    """Let the launcher of another node start programs here, with ``env``."""
+    fd = stage.held[-1].fileno()
+    argv = [*PYTHON, _beside("remote.py"), "serve", str(fd)]
+    env = {**env, "ALLRANKS_REMOTE_SECRET": stage.secret()}
+    running.start(stage.helper("remote start"), argv, stage.cwd, env, [fd])
+
+
+def _table(stage: Stage, path: Path, names: Mapping[str, int], work: str = "") -> Path:
+    """Write down for ``remote`` where the nodes of these names listen."""
+    places = {name: stage.places[node] for name, node in names.items()}
+    nodes = {name: (place.address, place.ports[-1]) for name, place in places.items()}
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        json.dump({"secret": stage.secret(), "nodes": nodes, "work": work}, file)
+    return path
+
+
+def _program(path: Path, words: Sequence[str]) -> Path:
+    """An executable that runs ``remote`` with these words and its own."""
+    path.write_text(f'#!/bin/sh\nexec {shlex.join([*PYTHON, _beside("remote.py"), *words])} "$@"\n')
+    path.chmod(0o700)
+    return path
+
+
+def _reachable(stage: Stage, running: Running) -> dict[str, str]:
+    """DeepSpeed's launcher and its autotuner reach every node, their own too, by ssh and pdsh: what
+    the ranks' environment needs so that they find ours, and the helper that answers them."""
+    folder = stage.folder / "bin"
+    folder.mkdir()
+    names = {place.address: node for node, place in enumerate(stage.places)}
+    names["localhost"] = stage.node
+    table = _table(stage, stage.folder / "nodes.json", names, str(stage.cwd))
+    for name in ("ssh", "pdsh"):
+        _program(folder / name, [name, str(table)])
+    env = stage.env(ranks_of(stage.task, stage.node)[0])
+    env["PATH"] = f"{folder}:{env.get('PATH', os.defpath)}"
+    env["ALLRANKS_STAND_INS"] = str(folder)
+    _serve(stage, running, env)
+    return {name: env[name] for name in ("PATH", "ALLRANKS_STAND_INS")}
 
 
 # ---------------------------------------------------------------- MPI
@@ -114,14 +160,11 @@ def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
     hosted = Hosted(Path("/tmp", f"allranks-mpi-{stage.secret()[:16]}"), stage.node)
     for rank in mine:
         local = mpi.local_variables(rank.local, task.procs)
-        hosted.expect(stage.rank(rank), stage.command, stage.cwd, stage.env(rank), local)
+        hosted.expect(stage.rank(rank), stage.command, stage.cwd, _guarded(stage.env(rank)), local)
     # What mpirun and its daemons keep for themselves goes with the rest.
     env |= {"ALLRANKS_RANKS": str(hosted.folder), "TMPDIR": str(hosted.scratch)}
     if found is None:
-        fd = stage.held[0].fileno()
-        argv = [*PYTHON, _beside("remote.py"), "serve", str(fd)]
-        env["ALLRANKS_REMOTE_SECRET"] = stage.secret()
-        running.start(stage.helper("remote start"), argv, stage.cwd, env, [fd])
+        _serve(stage, running, env)
         return Launch(running, logs, hosted)
     ports.release(stage.held)
     on = mpi.hosts([place.host for place in stage.places])
@@ -135,18 +178,15 @@ def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
     return Launch(running, logs, hosted)
 
 
+def _guarded(env: Mapping[str, str]) -> dict[str, str]:
+    """The same, and a Python that fails ends instead of waiting for the others in MPI_Finalize."""
+    paths = [str(Path(__file__).absolute().with_name("inside")), env.get("PYTHONPATH", "")]
+    return {**env, "PYTHONPATH": ":".join(filter(None, paths))}
+
+
 def _remote_program(stage: Stage, folder: Path, on: Sequence[mpi.Host]) -> Path:
-    nodes = {
-        host.name: [stage.places[host.node].address, stage.places[host.node].ports[0]]
-        for host in on[1:]
-    }
-    table, program = folder / "nodes.json", folder / "remote"
-    with open(os.open(table, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-        json.dump({"secret": stage.secret(), "nodes": nodes}, file)
-    words = shlex.join([*PYTHON, _beside("remote.py"), str(table)])
-    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-    program.chmod(0o700)
-    return program
+    table = _table(stage, folder / "nodes.json", {host.name: host.node for host in on[1:]})
+    return _program(folder / "remote", ["ssh", str(table)])
 
 
 def find_mpi(env: Mapping[str, str], wanted: str = "") -> mpi.Mpi:

@@ -1,12 +1,13 @@
-"""In place of ssh for mpirun: run a line of shell on another node of the same job, through it.
+"""In place of ssh and pdsh for launchers: run a line of shell on a node of the same job.
 
-One file, two programs, standard library only: started as ``remote.py serve FD`` by the agent of a
-node, which hands it a bound socket, and as ``remote.py TABLE [-flags] NODE WORDS…`` by mpirun. Both
-hold a secret made for this attempt from the agents' token; it is proven, never sent.
+One file, three programs, standard library only: ``remote.py serve FD`` is started by the agent of a
+node, which hands it a bound socket; ``remote.py ssh|pdsh TABLE WORDS…`` by mpirun or DeepSpeed's
+launcher. All hold a secret made for this attempt from the agents' token; it is proven, never sent.
 
 Wire, after TCP: 32 random bytes from the server; 32 bytes HMAC-SHA256 of them and the text's
-length and text; then frames of one letter, four bytes of length and content: ``o`` output, ``x``
-exit code.
+length and text; then frames of one letter, four bytes of length and content: ``o`` and ``e`` output
+and errors, ``x`` exit code. The text is the caller's working folder, a NUL, and the line; each node
+has a copy of that folder of its own, and the line's paths into it become paths into that.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 
 HANDSHAKE = 10.0
 MOST_TEXT = 1 << 20
 # How long a node that has just been told to start may take to listen.
 PATIENCE = 30.0
 SECRET = "ALLRANKS_REMOTE_SECRET"
+# The folder where a user's PATH finds these programs; unset for mpirun, which calls them by path.
+STAND_INS = "ALLRANKS_STAND_INS"
 
 
 def secret(token: str, attempt: int) -> str:
@@ -40,25 +45,27 @@ def secret(token: str, attempt: int) -> str:
 
 
 def serve(fd: int, key: bytes) -> None:
-    """Answer until ended. Each caller gets a process of its own. After SIGHUP no new ones are
-    answered, and it ends with the last."""
-    signal.signal(signal.SIGHUP, _no_more)
+    """Answer until ended. Each caller gets a process of its own. After SIGHUP or SIGTERM no new
+    ones are answered, and it ends with the last; SIGTERM is handed on to what they have begun."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, _no_more)
     listener = socket.socket(fileno=fd)
     listener.listen(64)
-    while True:
-        try:
+    with contextlib.suppress(InterruptedError):
+        while True:
             caller, _ = listener.accept()
-        except InterruptedError:
-            listener.close()
-            break
-        if os.fork() == 0:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            listener.close()
-            with contextlib.suppress(OSError):  # the caller is gone
-                _answer(caller, key)
-            os._exit(0)
-        caller.close()
-        _reap(os.WNOHANG)
+            if os.fork() == 0:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                listener.close()
+                with contextlib.suppress(OSError):  # the caller is gone
+                    _answer(caller, key)
+                os._exit(0)
+            caller.close()
+            _reap(os.WNOHANG)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    listener.close()
     _reap(0)
 
 
@@ -83,39 +90,71 @@ def _answer(caller: socket.socket, key: bytes) -> None:
         return
     caller.settimeout(None)
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    read, write = os.pipe()
+    theirs, _, line = text.partition(b"\0")
     child = subprocess.Popen(
-        ["/bin/bash", "-c", os.fsdecode(text)],
+        ["/bin/bash", "-c", line.replace(theirs, os.getcwdb()) if theirs else line],
         stdin=subprocess.DEVNULL,
-        stdout=write,
-        stderr=write,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    os.close(write)
-    _relay(read, child, caller)
+    signal.signal(signal.SIGTERM, lambda number, frame: _end(child.pid))
+    _relay(child, caller)
     code = child.wait()
     _send(caller, b"x", str(code if code >= 0 else 128 - code).encode())
 
 
-def _relay(read: int, child: subprocess.Popen[bytes], caller: socket.socket) -> None:
-    """Hand output on until the child has ended: a daemon it left behind may keep the pipe open."""
+def _end(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
+
+
+def _relay(child: subprocess.Popen[bytes], caller: socket.socket) -> None:
+    """Hand output on until the child has ended: a daemon it left behind may keep the pipes open."""
+    assert child.stdout is not None
+    assert child.stderr is not None
+    pipes = {child.stdout.fileno(): b"o", child.stderr.fileno(): b"e"}
     ended = os.pidfd_open(child.pid)
     while True:
-        ready, _, _ = select.select([read, ended], [], [])
-        if read in ready:
-            piece = os.read(read, 1 << 16)
-            if not piece:
-                return
-            _send(caller, b"o", piece)
-        elif ended in ready:
+        ready, _, _ = select.select([ended, *pipes], [], [])
+        for pipe in set(ready) - {ended}:
+            piece = os.read(pipe, 1 << 16)
+            if piece:
+                _send(caller, pipes[pipe], piece)
+            else:
+                del pipes[pipe]
+        if ready == [ended]:
             return
 
 
-# ---------------------------------------------------------------- mpirun's side
+# ---------------------------------------------------------------- the launcher's side
 
 
-def call(address: str, port: int, key: bytes, text: bytes) -> int:
-    """Run ``text`` there, its output on our stderr; its exit code. Raises OSError."""
+class Table:
+    """What a launcher's node knows of the job's nodes: ``nodes`` are the names it may use, each
+    with address and port."""
+
+    def __init__(self, path: str) -> None:
+        with open(path) as file:
+            told = json.load(file)
+        self.nodes: dict[str, tuple[str, int]] = told["nodes"]
+        self._key: bytes = told["secret"].encode()
+        self._work: str = told.get("work", "")
+
+    def call(self, name: str, line: str, write: Callable[[int, bytes], object]) -> int:
+        """Run ``line`` on the node; ``write`` gets a descriptor, 1 or 2, and a piece of output."""
+        address, port = self.nodes[name]
+        text = f"{self._work}\0{line}".encode(errors="surrogateescape")
+        try:
+            return call(address, port, self._key, text, write)
+        except OSError as error:
+            return _fail(f"{name} at {address}:{port} does not answer: {error}")
+
+
+def call(
+    address: str, port: int, key: bytes, text: bytes, write: Callable[[int, bytes], object]
+) -> int:
+    """Run ``text`` there; its exit code. Raises OSError."""
     with _connected(address, port) as server:
         nonce = _exactly(server, 32)
         server.sendall(_proof(key, nonce, text) + struct.pack("!I", len(text)) + text)
@@ -124,7 +163,7 @@ def call(address: str, port: int, key: bytes, text: bytes) -> int:
             content = _exactly(server, size)
             if kind == b"x":
                 return int(content)
-            os.write(2, content)
+            write(1 if kind == b"o" else 2, content)
 
 
 def _connected(address: str, port: int) -> socket.socket:
@@ -142,20 +181,84 @@ def _connected(address: str, port: int) -> socket.socket:
             return found
 
 
-def client(table: str, words: list[str]) -> int:
-    """What ssh would do with ``words``; flags before the host are ssh's own, and none is needed."""
-    with open(table) as file:
-        told = json.load(file)
-    while words and words[0].startswith("-"):
-        words = words[1:]
-    name, text = words[0] if words else "", " ".join(words[1:])
-    if name not in told["nodes"]:
-        return _fail(f"{name!r} is not a node of this job, whose other nodes are the only ones")
-    address, port = told["nodes"][name]
+def ssh(table: Table, words: list[str]) -> int:
+    """What ssh would do with ``words``. Other hosts than the job's nodes are for the real one."""
+    rest = words
+    while rest and rest[0].startswith("-"):
+        # Of ssh's flags none is needed here; these have a value, which may be the next word.
+        rest = rest[2:] if rest[0][1:] in tuple("bcDEeFIiJLlmOopQRSWw") else rest[1:]
+    name = rest[0] if rest else ""
+    if name not in table.nodes:
+        return _real("ssh", words, f"{name!r} is not a node of this job")
+    return table.call(name, " ".join(rest[1:]), _write)
+
+
+def pdsh(table: Table, words: list[str]) -> int:
+    """What pdsh would do with ``words``: the line on all hosts of ``-w`` at once, each line of
+    output behind its host's name. The exit code is with ``-S`` the largest, else 0."""
+    import getopt  # lazy: only here, and it brings gettext
+
     try:
-        return call(address, port, told["secret"].encode(), text.encode(errors="surrogateescape"))
-    except OSError as error:
-        return _fail(f"{name} at {address}:{port} does not answer: {error}")
+        found, line = getopt.getopt(words, "SNbqw:x:f:l:R:t:u:")
+    except getopt.GetoptError as error:
+        return _fail(f"pdsh: {error}; the job's own pdsh knows only -w, -x, -S and -N")
+    options = dict(found)
+    left_out = options.get("-x", "").split(",")
+    names = [name for name in options.get("-w", "").split(",") if name not in left_out]
+    strangers = [name for name in names if name not in table.nodes]
+    if strangers or not line:
+        why = f"{strangers[0]!r} is not a node of this job" if strangers else "no command"
+        return _real("pdsh", words, why)
+    codes = [0] * len(names)
+
+    def on(number: int, name: str) -> None:
+        said = _Lines("" if "-N" in options else f"{name}: ")
+        filled = " ".join(line).replace("%n", str(number)).replace("%h", name)
+        codes[number] = table.call(name, filled, said.write)
+        said.close()
+
+    callers = [threading.Thread(target=on, args=each, daemon=True) for each in enumerate(names)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    for name, code in zip(names, codes, strict=True):
+        if code:
+            _fail(f"pdsh: {name}: exit code {code}")
+    return max(codes) if "-S" in options else 0
+
+
+class _Lines:
+    """Output of one host, written out in whole lines behind its name."""
+
+    def __init__(self, before: str) -> None:
+        self._before = before.encode()
+        self._begun = {1: b"", 2: b""}
+
+    def write(self, fd: int, piece: bytes) -> None:
+        *lines, self._begun[fd] = (self._begun[fd] + piece).split(b"\n")
+        if lines:
+            _write(fd, b"".join(self._before + line + b"\n" for line in lines))
+
+    def close(self) -> None:
+        for fd, rest in self._begun.items():
+            if rest:
+                _write(fd, self._before + rest + b"\n")
+
+
+def _write(fd: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(fd, content) :]
+
+
+def _real(program: str, words: list[str], why: str) -> int:
+    """Become the system's own program, where the user would have found it on PATH."""
+    mine = os.environ.get(STAND_INS)
+    for folder in os.environ.get("PATH", os.defpath).split(":") if mine else ():
+        path = os.path.join(folder, program)
+        if folder not in ("", mine) and os.access(path, os.X_OK):
+            os.execv(path, [program, *words])
+    return _fail(f"{why}, whose nodes are the only ones")
 
 
 def _fail(sentence: str) -> int:
@@ -190,10 +293,11 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["serve"]:
-        serve(int(sys.argv[2]), os.environ.pop(SECRET).encode())
+    program, told, *words = sys.argv[1:]
+    if program == "serve":
+        serve(int(told), os.environ.pop(SECRET).encode())
         return 0
-    return client(sys.argv[1], sys.argv[2:])
+    return (pdsh if program == "pdsh" else ssh)(Table(told), words)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,11 @@ _HINTS = (
         "this PyTorch was built without {0}: use the backend gloo",
     ),
     (
+        re.compile(r"LOCAL_RANK \(\d+\) != OMPI_COMM_WORLD_LOCAL_RANK"),
+        "DeepSpeed takes nodes of one machine for one: under mpi give it one node with more "
+        "processes there (-p), or use the distribution deepspeed",
+    ),
+    (
         re.compile(r"can't open file '([^']+)'"),
         "`{0}` is not in the job's code: --code names the folder that is sent along",
     ),

@@ -53,13 +53,15 @@ def ranks_of(task: Task, node: int) -> list[Rank]:
 def ports_needed(task: Task, node: int) -> int:
     """How many free ports the node has to bring. The first of node 0 is the job's own.
 
-    TensorFlow listens on every task. A node that mpirun is to reach listens for it. Node 0 has a
-    second one for Horovod's rendezvous and for Ray's clients.
+    TensorFlow listens on every task. A node that mpirun or DeepSpeed's launcher is to reach listens
+    for it on its last one. Node 0 has a second one for Horovod's rendezvous and for Ray's clients.
     """
     if task.distribution == "tensorflow":
         return len(ranks_of(task, node))
     if task.distribution == "mpi":
         return 1
+    if task.distribution == "deepspeed":
+        return 2 if node == 0 else 1
     if task.distribution in ("horovod", "ray"):
         return 2 if node == 0 else 0
     return 1 if node == 0 else 0
