@@ -52,6 +52,7 @@ def seen(engine: LocalEngine, one: Gang):
         ({"nodes": 2, "gpus": 2}, "4 GPUs"),
         ({"cpus": 2.5}, "2.5 CPUs"),
         ({"memory": 1 << 31}, "bytes of memory"),
+        ({"nodes": 4, "processes": 129}, "516 processes"),
     ],
 )
 def test_never_fits(engine, needs, word):

@@ -38,6 +38,7 @@ JOBS = {
         ("missing-input", ["run", "-i", "data=nosuch", "--", "true"]),
         ("not-built", ["run", "--state", "mine", "--", "true"]),
         ("too-large", ["run", "-n", "65", "--", "true"]),
+        ("too-many", ["run", "-p", "1000000000", "--", "true"]),
         ("unknown-job", ["job", "show", "nosuch"]),
         ("unknown-command", ["jobs"]),
         ("no-words", ["run"]),

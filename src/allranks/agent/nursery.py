@@ -54,7 +54,7 @@ def _fork(wanted: dict[str, Any], fds: list[int], ours: list[int]) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for fd in ours:
             os.close(fd)
-        os.setsid()
+        os.setpgid(0, 0)  # the session is all agents': see `ranks`
         # The lock stays open as it is: held until the last process of the node is dead.
         _, log = fds
         null = os.open(os.devnull, os.O_RDONLY)

@@ -96,7 +96,7 @@ def _answer(caller: socket.socket, key: bytes) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,
+        process_group=0,
     )
     signal.signal(signal.SIGTERM, lambda number, frame: _end(child.pid))
     _relay(child, caller)

@@ -31,7 +31,7 @@ def main() -> int:
     told = _told(beside + ".json")
     # A group of its own, which mpirun's and our agent's signals reach as a whole.
     with contextlib.suppress(PermissionError):  # mpirun has seen to it
-        os.setsid()
+        os.setpgid(0, 0)
     log = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -44,6 +44,8 @@ class Capacity(NamedTuple):
     gpus: int = 0
     cpus: float = 1.0
     memory: int = 0
+    # Not the kernel's limit: far beyond what trains, and far below what brings a machine down.
+    processes: int = 512
 
     def minus(self, other: Capacity) -> Capacity:
         return Capacity(
@@ -51,13 +53,14 @@ class Capacity(NamedTuple):
             max(0, self.gpus - other.gpus),
             max(0, self.cpus - other.cpus),
             max(0, self.memory - other.memory),
+            max(0, self.processes - other.processes),
         )
 
     def short_of(self, need: Capacity) -> list[str]:
         """What ``need`` asks beyond this, in words; empty when it fits."""
-        words = ("nodes", "GPUs", "CPUs", "bytes of memory")
+        words = ("nodes", "GPUs", "CPUs", "bytes of memory", "processes")
         return [
-            f"{asked:g} {word} ({has:g} {'is' if has == 1 else 'are'} there)"
+            f"{asked:.12g} {word} ({has:.12g} {'is' if has == 1 else 'are'} there)"
             for word, has, asked in zip(words, self, need, strict=True)
             if asked > has
         ]
@@ -73,7 +76,8 @@ def this_machine() -> Capacity:
 def need(gang: Gang) -> Capacity:
     """What the whole gang takes. CPUs and memory count only when it names them."""
     n = gang.nodes
-    return Capacity(n, n * gang.gpus, n * (gang.cpus or 0), n * (gang.memory or 0))
+    cpus, memory = n * (gang.cpus or 0), n * (gang.memory or 0)
+    return Capacity(n, n * gang.gpus, cpus, memory, n * gang.processes)
 
 
 class _Gang:
@@ -130,7 +134,7 @@ class LocalEngine:
             raise Refused(
                 f"the job can never run on this machine: it needs {', '.join(short)}",
                 where="resources",
-                hint="ask for less: fewer nodes, GPUs, CPUs or less memory a node",
+                hint="ask for less: fewer nodes, processes, GPUs or CPUs, or less memory a node",
             )
 
     def render(self, gang: Gang) -> str:

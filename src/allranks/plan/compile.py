@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -73,6 +74,9 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         record=context.record,
         timeout=spec.limits.timeout,
     )
+    besides = task.chiefs + task.parameter_servers + task.evaluators
+    most = 1 if kind == "ray" else task.procs + math.ceil(besides / nodes)
+    gang = gang._replace(processes=most)
     retry = spec.retry
     rules = Rules(nodes, retry.max_attempts, tuple(str(on) for on in retry.on), spec.limits.timeout)
     plan = Plan(gang, task, rules, context.engine)

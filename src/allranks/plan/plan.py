@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 
 class Gang(NamedTuple):
-    """N agents to start, all or none. ``gpus``, ``cpus`` and ``memory`` (bytes) are per node;
-    None means "not named". ``env`` holds secrets: it never goes on a command line."""
+    """N agents to start, all or none. ``gpus``, ``cpus``, ``memory`` (bytes) and ``processes`` (of
+    the user's, at most) are per node; None means "not named". ``env`` holds secrets: it never goes
+    on a command line."""
 
     key: str
     nodes: int
@@ -24,6 +25,7 @@ class Gang(NamedTuple):
     cpus: float | None = None
     memory: int | None = None
     options: Mapping[str, Any] = {}
+    processes: int = 1
 
 
 class InputTask(NamedTuple):
