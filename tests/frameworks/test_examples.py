@@ -231,6 +231,21 @@ def test_a_rank_that_fails_ends_all_and_is_named(shared: Allranks, kind: str, ho
     assert done.returncode == code
 
 
+@pytest.mark.parametrize("kind", ["openmpi", "mpich"])
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_rank_that_leaves_while_others_wait_is_told_of(shared: Allranks, kind: str, who: int):
+    """MPICH's own mpirun ends the others and sometimes calls that a success."""
+    leave = f"if w.rank == {who}: import os; os._exit(0)"
+    script = f"from mpi4py.MPI import COMM_WORLD as w\n{leave}\nw.Barrier()"
+    done = shared(
+        *("run", "-n", 2, "-d", "mpi", "--", "python", "-c", script),
+        env={"VIRTUAL_ENV": str(environment(kind))},
+        timeout=60,
+    )
+    assert done.returncode != 0, done.stdout + done.stderr
+    assert f"rank {who} had ended with exit code 0 before" in done.stderr
+
+
 def test_every_node_has_its_grace(shared: Allranks):
     """Those that save quickly do not take the time from those that do not."""
     script = (

@@ -26,6 +26,8 @@ _GENTLE = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
 # How often ranks that mpirun has started, and no descriptor tells of, are looked at. mpirun itself
 # takes seconds to end the others after a failure, and sometimes does not.
 _LOOK = 0.1
+# How long a rank that mpirun has ended may be explained by a failure on another node.
+_EXPLAINED = 3.0
 
 Say = Callable[..., None]
 Log = tuple[int, Path]
@@ -47,6 +49,7 @@ class Attempt:
         self._running = Running()
         self._launch = Launch(self._running, {})
         self._end = _End(Reason.DONE)
+        self._cut_at: float | None = None
 
     def run(self, follow: Callable[[Log], None]) -> None:
         """From the start to the last process's end; ``follow`` hears of each rank's output."""
@@ -76,14 +79,14 @@ class Attempt:
 
     def _watch(self) -> tuple[Reason, Ended | None]:
         """Until nothing is left: why it ended, and the first failure if that was one of ours."""
-        worked, running = False, self._running
+        worked, running, hosted = False, self._running, self._launch.hosted
         while running.processes:
             if not worked and all(each.service for each in running.processes):
-                worked = True
-                self._say(Kind.WORKED)
-            hosted = self._launch.hosted
+                worked = hosted is None or hosted.done()
+                if worked:
+                    self._say(Kind.WORKED)
             self._inbox.wait(60.0 if hosted is None else _LOOK, running.fds)
-            if hosted is not None and (first := hosted.failure()) is not None:
+            if hosted is not None and (first := hosted.failure() or self._cut_short(hosted)):
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, first
             ended = running.reap()
@@ -100,7 +103,14 @@ class Attempt:
                 self._stop(why)
                 return why, None
         self._end_rest()
-        return Reason.DONE, None
+        # MPICH's mpirun now and then takes ranks that it had to end for a success.
+        return Reason.DONE, hosted.cut_short() if hosted is not None else None
+
+    def _cut_short(self, hosted: Hosted) -> Ended | None:
+        """A rank that mpirun has ended, and no failure elsewhere has followed that explains it."""
+        found, now = hosted.cut_short(), time.monotonic()
+        self._cut_at = None if found is None else self._cut_at or now
+        return found if self._cut_at is not None and now - self._cut_at > _EXPLAINED else None
 
     def _stop(self, why: Reason) -> None:
         """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
@@ -146,7 +156,8 @@ class Attempt:
 
     def _rank_ended(self, ended: Ended) -> None:
         if ended.process.rank is not None:
-            self._say(Kind.RANK_ENDED, ended.process.rank, code=ended.code, signal=ended.signal)
+            how = {"code": ended.code, "signal": ended.signal, "ended_at": ended.at}
+            self._say(Kind.RANK_ENDED, ended.process.rank, **how)
 
     # ------------------------------------------------------------ explaining
 
@@ -169,7 +180,7 @@ class Attempt:
             how = f"was ended by {first.signal}"
         who = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{who} {how}"
-        if tail and not first.signal:
+        if tail and not first.signal and process.rank is not None:
             message += f": {tail[-1]}"
         reason = Reason.RANK_KILLED if first.signal else Reason.RANK_EXITED
         if taken is not None:

@@ -70,18 +70,37 @@ class Hosted:
         failed = (each for each in self.ended() if each.code and each.signal != "SIGTERM")
         return next(failed, None)
 
+    def cut_short(self) -> Ended | None:
+        """One that was ended though it had not failed, by mpirun most likely."""
+        gone = [each for each in self._expected if (pid := self._pid(each)) and not _is_alive(pid)]
+        # Read after: a shim writes down how its rank ended before it ends itself.
+        ended = {each.process.rank: each for each in self.ended()}
+        for process in gone:
+            found = ended.get(process.rank)
+            if found is None or found.signal == "SIGTERM":
+                return found or Ended.of(process, -signal.SIGKILL)
+        return None
+
+    def done(self) -> bool:
+        """Whether all have ended, and well."""
+        ended = self.ended()
+        return len(ended) == len(self._expected) and not any(each.code for each in ended)
+
     def alive(self) -> dict[int, int]:
         """Process id of each rank that has begun and not ended."""
         over = {each.process.rank for each in self.ended()}
-        found = {}
-        for process in self._expected:
-            if process.rank is None or process.rank in over:
-                continue
-            with contextlib.suppress(OSError, ValueError):
-                pid = int((self.folder / f"{process.rank}.pid").read_text())
-                if _is_alive(pid):
-                    found[process.rank] = pid
-        return found
+        return {
+            each.rank: pid
+            for each in self._expected
+            if each.rank is not None and each.rank not in over
+            if (pid := self._pid(each)) and _is_alive(pid)
+        }
+
+    def _pid(self, process: Process) -> int:
+        """The shim's process id; 0 before it has written it."""
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.folder / f"{process.rank}.pid").read_text())
+        return 0
 
     def send(self, number: signal.Signals) -> None:
         """Signal every process of each living rank's group."""

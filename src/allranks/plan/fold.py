@@ -67,7 +67,8 @@ def _node_after(node: Node, event: Event) -> Node:
         return node._replace(state=NodeState.RUNNING)
     if event.kind is Kind.RANK_ENDED and event.rank is not None and data.get("code") == 0:
         finished = (*node.finished, event.rank)
-        return node._replace(finished=finished, finished_at=max(node.finished_at, event.at))
+        at = max(node.finished_at, data.get("ended_at") or event.at)
+        return node._replace(finished=finished, finished_at=at)
     if event.kind is Kind.WORKED:
         return node._replace(worked=True)
     if event.kind is Kind.ENDED and node.reason not in (None, Reason.DONE):

@@ -78,7 +78,7 @@ class Job(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The first cause: the earliest failure by time, on whichever node."""
+    """The first cause: the earliest failure by time (``at``), on whichever node."""
 
     reason: Reason
     node: int | None = None
@@ -86,6 +86,7 @@ class Failure(NamedTuple):
     code: int | None = None
     message: str = ""
     hint: str = ""
+    at: float = 0.0
 
 
 class Step(NamedTuple):
@@ -273,7 +274,7 @@ def failure(job: Job) -> Failure | None:
         _, index, reason = min(found)
         node = job.nodes[index]
         assert reason is not None
-        return Failure(reason, index, node.rank, node.code, node.message, node.hint)
+        return Failure(reason, index, node.rank, node.code, node.message, node.hint, node.at)
     if job.gang is GangState.GONE:
         reason = Reason.NODE_LOST if not job.message else Reason.GANG_REFUSED
         return Failure(reason, message=job.message or job.why)
@@ -289,17 +290,36 @@ def _cause(node: Node) -> Reason | None:
     return None if node.reason is Reason.DONE else node.reason
 
 
+_AS_MANY_STEPS = "every rank has to take as many steps as the others"
+
+
 def standing(job: Job, now: float) -> str:
     """Why a job is where it is, in words, when there is something to say of it."""
-    ended = sorted(rank for node in job.nodes for rank in node.finished)
     at_work = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)
-    if not (at_work and ended and now - max(n.finished_at for n in job.nodes) > LEFT_BEHIND):
+    done = _done_by(job, now - LEFT_BEHIND)
+    if not (at_work and done):
         return job.why
-    who = f"rank {ended[0]}" if len(ended) == 1 else f"rank {ended[0]} and {len(ended) - 1} more"
     return (
-        f"{who} ended with exit code 0 a while ago and others still run; if those wait for it they "
-        "wait for ever: every rank has to take as many steps as the others"
+        f"{done} ended with exit code 0 a while ago and others still run; if those wait for it "
+        f"they wait for ever: {_AS_MANY_STEPS}"
     )
+
+
+def left_early(job: Job, at: float) -> str:
+    """What a failure at that time may come from, in words; empty when no rank was done by then."""
+    done = _done_by(job, at)
+    if not done:
+        return ""
+    said = f"{done} had ended with exit code 0 before, and who waits for one that is done fails"
+    return f"{said}: {_AS_MANY_STEPS}"
+
+
+def _done_by(job: Job, at: float) -> str:
+    """Who ended with exit code 0, the last of them before ``at``; empty when nobody did."""
+    ended = sorted(rank for node in job.nodes for rank in node.finished)
+    if not ended or max(node.finished_at for node in job.nodes) >= at:
+        return ""
+    return f"rank {ended[0]}" if len(ended) == 1 else f"rank {ended[0]} and {len(ended) - 1} more"
 
 
 def outcome(job: Job) -> Failure:

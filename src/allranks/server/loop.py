@@ -327,7 +327,8 @@ def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict) -> str:
     general = text.format(job=row.name, rank=failure.rank)
     if failure.reason is Reason.SETUP_FAILED and failure.hint:
         return failure.hint
-    own = failure.hint and f"{failure.hint}; "
+    own = failure.hint or policy.left_early(row.record, failure.at)
+    own = own and f"{own}; "
     return own + SIGNALS.get(failure.code or 0, "") + general
 
 
