@@ -1,0 +1,61 @@
+"""A real Slurm of several hosts on this machine: see the head of `cluster`, which makes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("cluster")
+# Debian keeps its daemons and `ip` where only root's login shells look.
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+NEEDS = ("slurmctld", "slurmd", "munged", "ip", "nsenter")
+
+
+class Cluster(NamedTuple):
+    """``env`` is what commands of Slurm's need, from this machine as its login node."""
+
+    env: dict[str, str]
+
+    def __call__(self, *words: object, check: bool = True) -> str:
+        """Run a command of the cluster's own (`kill-host n1`, `exec n2 hostname`); its output."""
+        return self._run([str(PROGRAM), *map(str, words)], check)
+
+    def slurm(self, *words: object, check: bool = True) -> str:
+        """Run one of Slurm's; its output, blanks at the ends taken off."""
+        return self._run([str(word) for word in words], check)
+
+    def _run(self, words: Sequence[str], check: bool) -> str:
+        done = subprocess.run(
+            words,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=90,
+        )
+        assert done.returncode == 0 or not check, done.stdout + done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Cluster]:
+    """Three hosts that are up, and two that Slurm boots when they are wanted."""
+    missing = [name for name in NEEDS if shutil.which(name, path=PATH) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.skip(f"a Slurm of several hosts needs root and {', '.join(missing or NEEDS)}")
+    number = worker_id.removeprefix("gw")
+    state = tmp_path_factory.mktemp("cluster")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    env |= {"PATH": PATH, "CLUSTER_DIR": str(state), "SLURM_CONF": str(state / "etc/slurm.conf")}
+    # Each worker of a parallel run has a cluster of its own; 0 is left to people.
+    env["CLUSTER_ID"] = str(1 + int(number) % 9 if number.isdigit() else 1)
+    found = Cluster(env)
+    found("up", 3)
+    yield found
+    found("down")
