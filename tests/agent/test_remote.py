@@ -1,6 +1,7 @@
 """The program in place of ssh: real sockets, real processes."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shlex
@@ -70,6 +71,11 @@ def test_the_secret_itself_is_not_handed_on(tmp_path: Path, port: int):
     done = ask(tmp_path, port, "node-1", "env")
     assert b"OWN" in done.stdout
     assert KEY.encode() not in done.stdout
+
+
+def test_what_is_started_there_may_be_hung_up_on(tmp_path: Path, port: int):
+    done = ask(tmp_path, port, "node-1", "trap; kill -HUP $$; echo lives")
+    assert (done.returncode, done.stdout) == (129, b"")
 
 
 def test_a_death_by_signal_is_128_and_the_signal(tmp_path: Path, port: int):
@@ -193,5 +199,7 @@ def test_other_hosts_are_for_the_real_program(
 
 
 def test_each_attempt_has_a_secret_of_its_own_that_says_nothing_of_the_token():
-    assert remote.secret("t", 1) != remote.secret("t", 2) != remote.secret("u", 2)
-    assert "t" * 8 not in remote.secret("t" * 8, 1)
+    token = "deadbeef" * 8
+    assert len({remote.secret(t, n) for t in (token, "u") for n in (1, 2)}) == 4
+    assert token not in remote.secret(token, 1)
+    assert remote.secret(token, 1) != hashlib.sha256(token.encode()).hexdigest()

@@ -36,6 +36,17 @@ from allranks.cli.job_script import Script, scripts
         ("./train.py", [Script("python", "./train.py")]),
         ("python 'my train.py'", [Script("python", "my train.py")]),
         ("echo 'open", []),
+        (
+            "# train, #1\npython a.py # not b.py\npython c#d.py",
+            [Script("python", "a.py"), Script("python", "c#d.py")],
+        ),
+        ('python $HOME/x.py; python "$SCRIPT"; for f in *.py; do python $f; done', []),
+        ("python ${{inputs.code}}/train.py $[[--x ${{inputs.x}}]]", []),
+        ("python train.py $[[--x ${{inputs.x}}]]", [Script("python", "train.py")]),
+        ("(cd a && ls); python train.py", []),
+        ("cat >t.py <<END\nimport x\nEND\npython t.py", []),
+        ("cd $WORK && python run.py", []),
+        ("git clone u r && python r/t.py", [Script("python", "r/t.py", after="git")]),
         ("", []),
     ],
 )

@@ -146,6 +146,15 @@ def test_the_script_its_modules_and_the_inputs(allranks: Allranks, job: Path) ->
     assert (code, wrong(found)) == (1, [said])
 
 
+def test_the_output_of_another_job_is_an_input(allranks: Allranks, job: Path) -> None:
+    words = ["bash", "-c", 'echo hi > "$AZURE_ML_OUTPUT_kept/x"']
+    made = allranks("run", "--name", "first", "-o", "kept", "--", *words)
+    assert made.returncode == 0, made.stderr
+    other = "inputs.other={type: uri_folder, path: 'azureml://jobs/first/outputs/kept'}"
+    code, found = doctor(allranks, "--set", other, "--set", "resources.instance_count=1")
+    assert (code, wrong(found)) == (0, [])
+
+
 def test_a_gang_that_never_fits(allranks: Allranks, job: Path) -> None:
     code, found = doctor(allranks, "--set", "resources.instance_count=65")
     assert code == 1

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
+from allranks.cli.asked import Question, Told
 from allranks.cli.findings import BAD, NOTE, OK, Finding
-from allranks.cli.preflight import Question
-from allranks.cli.rehearsal import Told
 from allranks.cli.verdicts import of_gang
 from allranks.errors import Refused
 

@@ -66,6 +66,21 @@ def test_nodes_that_share_a_host_are_one_host_to_mpi():
     assert words[:3] == ["mpirun", "--host", "a:4"]
 
 
+def test_a_host_whose_nodes_are_apart_is_refused():
+    with pytest.raises(ValueError, match="node 2 is on a, as an earlier one"):
+        mpi.hosts(["a", "b", "a"])
+
+
+def test_words_of_the_users_own_for_ray():
+    more = {"head_node_additional_args": "--num-gpus 1 --resources '{\"x\": 1}'"}
+    more["worker_node_additional_args"] = "--num-gpus 2"
+    task = Task("j", "e", "true", nodes=2, distribution="ray", options=more)
+    places = [Place("10.0.0.1", "a", (7000, 7001), "", 4), Place("10.0.0.2", "b", (), "", 8)]
+    head, worker = (ray.start(task, node, places, "/t", 1 << 30) for node in (0, 1))
+    assert head[-4:] == ["--num-gpus", "1", "--resources", '{"x": 1}']
+    assert worker[-2:] == ["--num-gpus", "2"]
+
+
 def test_a_ray_head_and_its_worker():
     task = Task("j", "e", "true", nodes=2, distribution="ray")
     places = [Place("10.0.0.1", "a", (7000, 7001), "", 4), Place("10.0.0.2", "b", (), "", 8)]

@@ -271,6 +271,7 @@ def test_a_rank_that_is_done_while_others_still_run_is_told_of():
     assert policy.standing(job, 100.0 + policy.LEFT_BEHIND) == ""
     said = policy.standing(job, 101.0 + policy.LEFT_BEHIND)
     assert said.startswith("rank 3 ended with exit code 0 a while ago and others still run")
+    assert policy.standing(job, 1000.0, together=False) == ""
     assert policy.left_early(job, 100.0) == ""
     assert policy.left_early(job, 101.0).startswith("rank 3 had ended with exit code 0 before")
     assert load(json.loads(json.dumps(pack(job)))) == job

@@ -206,6 +206,27 @@ def test_jax():
     assert found["OMPI_COMM_WORLD_LOCAL_RANK"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("text", "alone", "typed"),
+    [
+        ("1.10", "1.10", "1.10"),
+        ("1e5", "1e5", "1e5"),
+        ("NaN", "NaN", "NaN"),
+        ("1e400", "1e400", "1e400"),
+        ("007", "007", "007"),
+        ("0.1", "0.1", 0.1),
+        ("-3", "-3", -3),
+        ("False", "false", False),
+        ("[1]", "[1]", "[1]"),
+    ],
+)
+def test_hyperparameters_are_what_the_user_wrote(text: str, alone: str, typed: object):
+    of = task(inputs=(InputTask("x", text=text),))
+    found = variables(of, 0, {"inputs.x": text})
+    assert found["SM_HP_X"] == alone
+    assert json.loads(found["SM_HPS"], parse_constant=pytest.fail) == {"x": typed}
+
+
 def test_ray_is_told_its_head_and_a_port_of_the_users_counts():
     assert variables(task(distribution="ray"), 0)["RAY_ADDRESS"] == "10.0.0.1:7000"
     of = task(distribution="ray", options={"port": 6379})

@@ -42,6 +42,7 @@ from allranks import (
     command,
     load_job,
 )
+from allranks.sdk.client import Job
 
 EVERYTHING = command(
     command="python train.py ${{inputs.data}} ${{outputs.model}}",
@@ -110,6 +111,14 @@ def test_short_words_win_over_their_sections() -> None:
     assert job.resources == Resources(instance_count=3, shm_size="1g", gpus_per_instance=1)
     assert job.limits.timeout == 6
     assert job.queue_settings == QueueSettings(job_tier="premium", priority="high")
+
+
+def test_jobs_can_be_copied_and_sent_to_other_processes() -> None:
+    made = Job({"name": "a", "status": "Queued"})
+    for other in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert (other.name, other.status) == ("a", "Queued")
+    with pytest.raises(AttributeError, match="a job has no 'nosuch'"):
+        _ = made.nosuch
 
 
 def test_outputs_are_attributes() -> None:

@@ -107,6 +107,21 @@ def test_round_trips() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("OpenMPI", "openmpi"),
+        ("open-mpi", "openmpi"),
+        ("MPICH", "mpich"),
+        ("IntelMPI", "intel"),
+        ("/opt/x/bin/mpirun", "/opt/x/bin/mpirun"),
+    ],
+)
+def test_an_mpi_by_any_of_its_names(said: str, meant: str) -> None:
+    job = parse({"command": "x", "distribution": {"type": "mpi", "implementation": said}})
+    assert job.to_dict()["distribution"]["implementation"] == meant
+
+
+@pytest.mark.parametrize(
     "distribution",
     [PyTorchDistribution(), MpiDistribution(), RayDistribution(port=1), TensorFlowDistribution()],
 )
@@ -186,6 +201,13 @@ def test_jobs_are_frozen() -> None:
         ("command: x\nenvironment: [y]", "environment", 2, "must be text", ""),
         ("command: x\ndistribution: {type: pytorh}", "distribution.type", 2, "one of", "`pytorch`"),
         ("command: x\ndistribution: {a: 1}", "distribution.type", 2, "`type` is required", "add"),
+        (
+            "command: x\ndistribution: {type: mpi, implementation: opnmpi}",
+            "distribution.implementation",
+            2,
+            "`opnmpi` is no MPI that can be chosen",
+            "`openmpi`, `mpich`",
+        ),
         ("command: x\ndistribution: mpi", "distribution", 2, "a mapping of keys", "below"),
         (
             "command: x\ndistribution: {type: mpi, process_count_per_instance: 0}",

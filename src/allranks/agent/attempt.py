@@ -29,6 +29,10 @@ _LOOK = 0.1
 # How long a rank that mpirun has ended may be explained by a failure on another node.
 _EXPLAINED = 3.0
 
+# How long after the start a port of the node's may be found taken by somebody else: imports come
+# first, and take minutes on a shared disk.
+_RACE = 300.0
+
 Say = Callable[..., None]
 Log = tuple[int, Path]
 
@@ -50,25 +54,26 @@ class Attempt:
         self._launch = Launch(self._running, {})
         self._end = _End(Reason.DONE)
         self._cut_at: float | None = None
+        self._started = 0.0
 
     def run(self, follow: Callable[[Log], None]) -> None:
         """From the start to the last process's end; ``follow`` hears of each rank's output."""
         mine = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
         try:
             self._launch = launch.start(self._stage, self._running)
+            for log in self._launch.logs.items():
+                follow(log)
+            self._say(Kind.STARTED, ranks=mine)
+            self._started = time.monotonic()
+            reason, first = self._watch()
+            self._end = self._explained(reason, first)
         except (AllranksError, OSError, ValueError) as error:
             self._stop(Reason.PEER_FAILED)
             hint = getattr(error, "hint", None) or ""
             self._end = _End(Reason.SETUP_FAILED, sentence(error), data={"hint": hint})
-            return
-        for log in self._launch.logs.items():
-            follow(log)
-        self._say(Kind.STARTED, ranks=mine)
-        try:
-            reason, first = self._watch()
-            self._end = self._explained(reason, first)
         finally:
-            self._launch.clean()
+            self._end_rest()
+            launch.clean(self._stage)
 
     def tell(self) -> None:
         """Say how it ended: the last event of the attempt but that everything is handed in."""
@@ -174,7 +179,10 @@ class Attempt:
     def _failed(self, first: Ended) -> _End:
         process, node = first.process, self._stage.node
         tail = last_lines(process.log)
-        taken = causes.port_taken(tail, self._stage.places[node].ports)
+        taken = None
+        # Later it is a script of the user's that listens once more, and not a race that was lost.
+        if not first.signal and time.monotonic() - self._started < _RACE:
+            taken = causes.port_taken(tail, self._stage.places[node].ports)
         how = f"exited with code {first.code}"
         if first.signal:
             how = f"was ended by {first.signal}"

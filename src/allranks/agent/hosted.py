@@ -108,11 +108,12 @@ class Hosted:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(os.getpgid(pid), number)
 
-    def clean(self) -> None:
+    @staticmethod
+    def clean(folder: Path, node: int) -> None:
         """Remove what is this node's; with the last node of its host, everything."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        if not any(self.folder.glob("node-*")):
-            shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(folder / f"node-{node}", ignore_errors=True)
+        if not any(folder.glob("node-*")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_listening(address: str, port: int) -> bool:

@@ -8,6 +8,7 @@ worker on every node. Helpers end with the ranks.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -62,14 +63,6 @@ class Launch(NamedTuple):
     running: Running
     logs: Mapping[int, Path]
     hosted: Hosted | None = None
-    scratch: Path | None = None
-
-    def clean(self) -> None:
-        """Leave nothing in /tmp."""
-        if self.hosted is not None:
-            self.hosted.clean()
-        if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 def start(stage: Stage, running: Running) -> Launch:
@@ -79,7 +72,8 @@ def start(stage: Stage, running: Running) -> Launch:
     if stage.task.distribution == "mpi":
         return _mpi(stage, running, logs)
     if stage.task.distribution == "ray":
-        return Launch(running, logs, scratch=_ray(stage, running))
+        _ray(stage, running)
+        return Launch(running, logs)
     if stage.task.distribution == "horovod" and stage.node == 0:
         fd = stage.held[1].fileno()
         argv = [*PYTHON, _beside("store.py"), str(fd)]
@@ -91,6 +85,21 @@ def start(stage: Stage, running: Running) -> Launch:
         argv = [SHELL, "-c", stage.command]
         running.start(stage.rank(rank), argv, stage.cwd, stage.env(rank) | more)
     return Launch(running, logs)
+
+
+def clean(stage: Stage) -> None:
+    """Leave nothing of this node's in /tmp, once nothing of it runs."""
+    if stage.task.distribution == "mpi":
+        Hosted.clean(_scratch(stage), stage.node)
+    elif stage.task.distribution == "ray":
+        shutil.rmtree(_scratch(stage), ignore_errors=True)
+
+
+def _scratch(stage: Stage) -> Path:
+    """A folder that all nodes of the attempt can name: short, because sockets' paths have 107 bytes
+    at most, without blanks, and telling nothing of the secret."""
+    name = hashlib.sha256(f"scratch {stage.secret()}".encode()).hexdigest()[:16]
+    return Path("/tmp", f"allranks-{stage.task.distribution}-{name}")
 
 
 def _beside(name: str) -> str:
@@ -112,6 +121,8 @@ def _serve(stage: Stage, running: Running, env: Mapping[str, str]) -> None:
     argv = [*PYTHON, _beside("remote.py"), "serve", str(fd)]
     env = {**env, "ALLRANKS_REMOTE_SECRET": stage.secret()}
     running.start(stage.helper("remote start"), argv, stage.cwd, env, [fd])
+    # Ours: a copy would keep the door open when the helper has closed it.
+    stage.held.pop().close()
 
 
 def _table(stage: Stage, path: Path, names: Mapping[str, int], work: str = "") -> Path:
@@ -157,7 +168,7 @@ def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
     env = stage.env(mine[0])
     wanted = str(task.options.get("implementation") or "")
     found = find_mpi(env, wanted) if stage.node == 0 else None
-    hosted = Hosted(Path("/tmp", f"allranks-mpi-{stage.secret()[:16]}"), stage.node)
+    hosted = Hosted(_scratch(stage), stage.node)
     for rank in mine:
         local = mpi.local_variables(rank.local, task.procs)
         hosted.expect(stage.rank(rank), stage.command, stage.cwd, _guarded(stage.env(rank)), local)
@@ -234,26 +245,23 @@ def _version(path: str, env: Mapping[str, str]) -> str:
 # ---------------------------------------------------------------- Ray
 
 
-def _ray(stage: Stage, running: Running) -> Path:
+def _ray(stage: Stage, running: Running) -> None:
     rank = Rank(0, stage.node, 0)
-    env = {**stage.env(rank), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": stage.secret()}
+    env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": stage.secret(), **stage.env(rank)}
     program = shutil.which("ray", path=env.get("PATH"))
     if program is None:
         raise NotFound(
             "there is no `ray` on the PATH of the job's environment",
             hint="install it there: pip install 'ray[default]'",
         )
-    # Ray keeps sockets there, whose paths may have 107 bytes at most; the head's choice is all
-    # nodes', so it is one that each can name.
-    scratch = Path("/tmp", f"allranks-ray-{stage.secret()[:12]}")
-    argv = [program, *ray.start(stage.task, stage.node, stage.places, str(scratch), _memory())]
+    scratch = str(_scratch(stage))
+    argv = [program, *ray.start(stage.task, stage.node, stage.places, scratch, _memory())]
     ports.release(stage.held)
     running.start(stage.helper("Ray node"), argv, stage.cwd, _without(env, "RAY_ADDRESS"))
     if stage.node == 0:
         wait = shlex.join(["python", _beside("ray_ready.py"), str(stage.task.nodes)])
         command = f"{wait} && exec {SHELL} -c {shlex.quote(stage.command)}"
         running.start(stage.rank(rank), [SHELL, "-c", command], stage.cwd, env)
-    return scratch
 
 
 def _memory() -> int:

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +105,7 @@ class Agent:
         try:
             code = self._fetch_code(folder)
             work = prepare(self._task, self._where.node, folder, code, time.time())
-            held = ports.hold(distributions.ports_needed(self._task, self._where.node))
+            held = self._hold()
         except (AllranksError, OSError) as error:
             hint = getattr(error, "hint", None) or ""
             self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint)
@@ -122,6 +122,12 @@ class Agent:
         if not self._link.flush(self._patience):
             raise Leave
         self._say(Kind.DRAINED)
+
+    def _hold(self) -> list[socket.socket]:
+        task, node = self._task, self._where.node
+        ours = distributions.helper_ports(task, node)
+        held = ports.hold(distributions.ports_needed(task, node) - ours)
+        return held + ports.hold(ours, self._where.address)
 
     def _place(self, held: list[socket.socket]) -> Place:
         where = self._where
@@ -226,7 +232,8 @@ class Agent:
         if task.timeout is not None:
             found["ALLRANKS_DEADLINE"] = str(started + task.timeout)
         env = variables.whole_environment(task, rank, places, work.paths, found)
-        if task.distribution == "tensorflow" and (frameworks.tensorflow(env) or (0, 0)) >= (2, 9):
+        users = "TF_CONFIG" in task.variables
+        if task.distribution == "tensorflow" and not users and _breaks_on_empty_ps(env):
             env = variables.without_empty_ps(env)
         # Last, and never the user's: what is left of a dead gang is found by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
@@ -240,6 +247,10 @@ class Agent:
 
     def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
         self._say(Kind.ENDED, rank, reason=reason, message=message, **data)
+
+
+def _breaks_on_empty_ps(env: Mapping[str, str]) -> bool:
+    return (frameworks.tensorflow(env) or (0, 0)) >= (2, 9)
 
 
 def _network(address: str, places: Sequence[Place]) -> dict[str, str]:

@@ -8,8 +8,8 @@ import socket
 from allranks.errors import EngineError
 
 
-def hold(count: int) -> list[socket.socket]:
-    """``count`` sockets, each bound to a port that is free on every address of this machine.
+def hold(count: int, address: str = "") -> list[socket.socket]:
+    """``count`` sockets, each bound to a port that is free on ``address``, by default on all.
 
     Outside the range the kernel takes for outgoing connections: between our letting go of one and
     the rank's taking it (importing torch takes seconds), no passing connection can be on it.
@@ -23,7 +23,7 @@ def hold(count: int) -> list[socket.socket]:
             return found
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            held.bind(("", port))
+            held.bind((address, port))
             found.append(held)
         except OSError:
             held.close()

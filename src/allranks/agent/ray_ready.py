@@ -13,8 +13,12 @@ PATIENCE = 120.0
 
 
 def main(nodes: int) -> int:
-    from ray._raylet import GcsClient  # type: ignore[import-not-found]  # lazy: the user's own
-
+    del sys.path[0]  # our own folder, whose modules' names may be the user's, too
+    try:
+        from ray._raylet import GcsClient  # type: ignore[import-not-found]  # lazy: the user's own
+    except ImportError as error:
+        print(f"allranks: the `python` of the job, {sys.executable}: {error}", file=sys.stderr)
+        return 1
     until = time.monotonic() + PATIENCE
     joined = 0
     while time.monotonic() < until:

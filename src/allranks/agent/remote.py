@@ -47,30 +47,38 @@ def secret(token: str, attempt: int) -> str:
 def serve(fd: int, key: bytes) -> None:
     """Answer until ended. Each caller gets a process of its own. After SIGHUP or SIGTERM no new
     ones are answered, and it ends with the last; SIGTERM is handed on to what they have begun."""
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, _no_more)
+        signal.signal(number, _ignore)
     listener = socket.socket(fileno=fd)
     listener.listen(64)
-    with contextlib.suppress(InterruptedError):
-        while True:
-            caller, _ = listener.accept()
-            if os.fork() == 0:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                listener.close()
-                with contextlib.suppress(OSError):  # the caller is gone
-                    _answer(caller, key)
-                os._exit(0)
-            caller.close()
-            _reap(os.WNOHANG)
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    listener.setblocking(False)
+    while True:
+        ready, _, _ = select.select([listener.fileno(), woken], [], [])
+        if woken in ready:
+            break
+        with contextlib.suppress(OSError):  # a caller that is gone again, or too many at once
+            _admit(listener, key)
+        _reap(os.WNOHANG)
     listener.close()
     _reap(0)
 
 
-def _no_more(number: int, frame: object) -> None:
-    raise InterruptedError
+def _admit(listener: socket.socket, key: bytes) -> None:
+    caller, _ = listener.accept()
+    if os.fork() == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        listener.close()
+        with contextlib.suppress(OSError):  # the caller is gone
+            _answer(caller, key)
+        os._exit(0)
+    caller.close()
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Not SIG_IGN, which what is started here would inherit."""
 
 
 def _reap(flags: int) -> None:

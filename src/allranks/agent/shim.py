@@ -29,6 +29,9 @@ def main() -> int:
         return 2
     beside = os.path.join(folder, number)
     told = _told(beside + ".json")
+    if told is None:
+        print(f"allranks: rank {number}'s node has not told what it is to do", file=sys.stderr)
+        return 2
     # A group of its own, which mpirun's and our agent's signals reach as a whole.
     with contextlib.suppress(PermissionError):  # mpirun has seen to it
         os.setpgid(0, 0)
@@ -42,7 +45,11 @@ def main() -> int:
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.chdir(told["cwd"])
+        try:
+            os.chdir(told["cwd"])
+        except OSError as error:
+            print(f"allranks: {error.strerror}: {told['cwd']}", file=sys.stderr, flush=True)
+            os._exit(2)
         # The launcher's own place for temporary files goes with it.
         env = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
         env.update({name: value for name, value in told["instead"].items() if name in env})
@@ -58,17 +65,19 @@ def main() -> int:
     return code if code >= 0 else 128 - code
 
 
-def _told(path: str) -> dict[str, Any]:
-    """What this rank is to be; its node may be a moment later than node 0, where mpirun runs."""
+def _told(path: str) -> dict[str, Any] | None:
+    """What this rank is to be; its node may be a moment later than node 0, where mpirun runs. It
+    holds the rank's whole environment: nobody else reads it."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
             with open(path) as file:
                 found: dict[str, Any] = json.load(file)
-                return found
+            os.unlink(path)
+            return found
         except FileNotFoundError:
             if time.monotonic() > until:
-                raise
+                return None
             time.sleep(0.02)
 
 

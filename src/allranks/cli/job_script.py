@@ -19,7 +19,12 @@ READER = Path(__file__).with_name("read_script.py")
 READ_TIMEOUT = 3.0
 
 _PYTHON = re.compile(r"python[0-9.]*")
-_REFERENCE = re.compile(r"\$\{\{.*?\}\}|\$\[\[|\]\]")
+_REFERENCE = re.compile(r"\$\{\{.*?\}\}")
+_OPTIONAL = re.compile(r"\$\[\[|\]\]")
+# What only a shell or a node knows: variables, what other commands print, patterns, references.
+_UNKNOWN = re.compile(r"[$`*?]")
+# Commands that leave no file behind which a later one may run.
+_IDLE = frozenset(["cd", "export", "set", "unset", "ulimit", "echo", "true", "[", "test", "sleep"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 # Words before a command that is still a command, and programs that start a Python script.
 _BEFORE = frozenset(
@@ -59,12 +64,14 @@ PACKAGES: Mapping[str, str] = dict(  # noqa: C408 (names, as `import` has them)
 
 
 class Script(NamedTuple):
-    """A script or module as the command names it, in ``folder`` below the code's."""
+    """A script or module as the command names it, in ``folder`` below the code's. It may be made
+    only by a command ``after`` which it is started."""
 
     python: str
     path: str
     folder: str = ""
     is_module: bool = False
+    after: str = ""
 
 
 class Read(NamedTuple):
@@ -78,39 +85,51 @@ class Read(NamedTuple):
 
 def scripts(command: str) -> list[Script]:
     """The Python scripts in a bash command, as far as they stand there plainly."""
-    text = _REFERENCE.sub("x", command).replace("\\\n", " ").replace("\n", " ; ")
+    text = _OPTIONAL.sub(" ", _REFERENCE.sub("$", command)).replace("\\\n", " ")
+    if "<<" in text:
+        return []  # a document within the command, which only a shell can tell from it
     try:
-        lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
+        lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
+        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
         words = list(lexer)
     except ValueError:
         return []
     found: list[Script] = []
-    folder = ""
+    folder = after = ""
     for simple in _simple(words):
-        if simple[0] == "cd" and len(simple) == 2:
+        if simple[0] in ("cd", "pushd"):
+            if len(simple) != 2 or _UNKNOWN.search(simple[1]) or "(" in text:
+                break  # where the rest is looked for is not known, or changes back somewhere
             folder = os.path.normpath(os.path.join(folder, simple[1]))
         elif os.path.basename(simple[0]) in ("bash", "sh") and "-c" in simple[:-1]:
             inner = scripts(simple[simple.index("-c") + 1])
             found += [s._replace(folder=os.path.join(folder, s.folder)) for s in inner]
-        else:
-            found += [s._replace(folder=folder) for s in _script(simple)]
+        elif started := list(_script(simple)):
+            seen = [s for s in started if not _UNKNOWN.search(s.python + s.path)]
+            found += [s._replace(folder=folder, after=after) for s in seen]
+        elif simple[0] not in _IDLE:
+            after = simple[0]
     return list(dict.fromkeys(found))
 
 
 def _simple(words: list[str]) -> Iterator[list[str]]:
-    """The simple commands, without assignments, redirections and words that come before."""
+    """The simple commands, without assignments, redirections, comments and words before them."""
     current: list[str] = []
-    skip = False
+    skip = comment = False
     for word in [*words, ";"]:
-        if skip:
+        punctuation = set(word) if word and set(word) <= set("<>&|;()\n") else set()
+        if "\n" in punctuation:
+            comment = False
+        if skip or comment:
             skip = False
-        elif word and set(word) <= set("<>&|;()") and set(word) & set("<>"):
+        elif punctuation & set("<>"):
             skip = True
-        elif word and set(word) <= set("&|;()"):
+        elif punctuation:
             if current:
                 yield current
             current = []
+        elif word.startswith("#"):
+            comment = True
         elif current or not (_ASSIGNMENT.match(word) or word in _BEFORE):
             current.append(word)
 
@@ -174,7 +193,11 @@ def look(
         if script.is_module and file is None:
             continue  # a module of the environment's, as `python -m pytest`
         if file is None or not file.is_file():
-            findings.append(_not_there(where, code, taken))
+            wrong = _not_there(where, code, taken)
+            if script.after:
+                said = f"{wrong.found}, unless `{script.after}` makes it"
+                wrong = wrong._replace(state=NOTE, found=said)
+            findings.append(wrong)
             continue
         if taken is not None and code is not None and _left_out(file, code, taken):
             hint = f"take it out of .amlignore or .gitignore in {code}"

@@ -11,16 +11,19 @@ import tarfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from allranks import settings
 from allranks.cli import job_script, verdicts
+from allranks.cli.asked import Question
 from allranks.cli.findings import BAD, NOTE, OK, Finding
 from allranks.cli.rehearsal import MEET, TOTAL, rehearse, spec_of, within
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan import mpi
 from allranks.plan.compile import Context, compile
 from allranks.sdk.environment import current
-from allranks.sdk.submission import prepare
+from allranks.sdk.submission import local, prepare
+from allranks.server.places import unseen
 from allranks.spec import load
 from allranks.spec.job import CommandJob
 from allranks.spec.values import Input, MpiDistribution, RayDistribution
@@ -31,22 +34,6 @@ WHOLE = 9.0
 _CURRENT = (None, "current", "azureml:current@latest")
 # How long copying the code may take here: its files are only looked at.
 _COPYING = 2.0
-
-
-class Question(NamedTuple):
-    """What the job is, as far as the verdicts need it. ``python`` is None when it is not seen to
-    run one, ``own`` its variables; ``current``: it runs in the environment in front here."""
-
-    nodes: int
-    procs: int
-    gpus: int
-    kind: str
-    modules: Mapping[str, Mapping[str, Any]]
-    paths: Mapping[str, str]
-    programs: tuple[str, ...]
-    python: str | None = None
-    own: Mapping[str, str] = {}
-    current: bool = True
 
 
 def preflight(
@@ -62,7 +49,7 @@ def preflight(
     found = [Finding("job file", OK, str(file))]
     data, folder = job.to_dict(), file.absolute().parent
     found += _plan(data, folder, file)
-    code = _path(data["code"], folder) if _is_local(data.get("code")) else None
+    code = local(data.get("code"), folder)
     base = current() | _plain(data.get("environment_variables") or {})
     copied = within(_COPYING, lambda: _taken(data, folder)) if code is not None else None
     found += _code(code, copied)
@@ -91,7 +78,8 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Iterator[Finding
     _, lines = load.read(load.content(file), file=str(file))
     try:
         job = CommandJob.parse({**data, "inputs": _absolute(data.get("inputs") or {}, folder)})
-        compile(job, Context("preflight", "/", (), str(data.get("compute") or "")))
+        compute, there = str(data.get("compute") or ""), unseen(job, settings.home())
+        compile(job, Context("preflight", "/", (), compute, places=there))
     except SpecError as error:
         for problem in error.problems:
             line = lines.get(problem.where or "")
@@ -101,16 +89,11 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Iterator[Finding
 def _absolute(inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Inputs as a submission has them."""
     return {
-        name: {**value, "path": str(_path(value["path"], folder))}
-        if isinstance(value, Mapping) and _is_local(value.get("path"))
+        name: {**value, "path": str(path)}
+        if isinstance(value, Mapping) and (path := local(value.get("path"), folder))
         else value
         for name, value in inputs.items()
     }
-
-
-def _path(path: str, folder: Path) -> Path:
-    plain = path[5:] if path.startswith("file:") else path
-    return Path(os.path.abspath(folder / Path(plain).expanduser()))
 
 
 def _of_problem(problem: Problem, file: str) -> Finding:
@@ -168,8 +151,9 @@ def _question(job: CommandJob, folder: Path, read: job_script.Read) -> Question:
         programs = (kind,)
     paths = {}
     for name, value in job.inputs.items():
-        if isinstance(value, Input) and _is_local(value.path):
-            paths[f"inputs.{name}"] = str(_path(value.path, folder))
+        path = local(value.path, folder) if isinstance(value, Input) else None
+        if path is not None:
+            paths[f"inputs.{name}"] = str(path)
     return Question(
         job.resources.instance_count,
         getattr(distribution, "process_count_per_instance", 1),
@@ -182,10 +166,6 @@ def _question(job: CommandJob, folder: Path, read: job_script.Read) -> Question:
         job.environment_variables,
         job.environment in _CURRENT,
     )
-
-
-def _is_local(path: Any) -> bool:
-    return isinstance(path, str) and (path.startswith("file:") or ":" not in path.split("/")[0])
 
 
 def _plain(variables: Mapping[str, str]) -> dict[str, str]:

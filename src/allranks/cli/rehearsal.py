@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from allranks import agent
+from allranks.cli.asked import Told
 from allranks.errors import AllranksError, Unreachable
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -37,16 +38,6 @@ LIMIT = 15.0
 _RESERVE = 0.8
 
 Answer = TypeVar("Answer")
-
-
-class Told(NamedTuple):
-    """What came of it. ``lines`` are the probes' words, ``job`` the newest known of the gang's job,
-    ``error`` why there was none or no more; ``ended`` whether it ended by itself in time."""
-
-    lines: tuple[Mapping[str, Any], ...] = ()
-    job: Mapping[str, Any] = {}
-    error: AllranksError | None = None
-    ended: bool = False
 
 
 def spec_of(job: Mapping[str, Any], python: str | None) -> dict[str, Any]:

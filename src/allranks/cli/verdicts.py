@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from allranks.cli.asked import Question, Told
 from allranks.cli.findings import BAD, NOTE, OK, Finding
 from allranks.cli.job_script import PACKAGES, missing
 from allranks.cli.networks import grouped, infiniband, named, networks
-from allranks.cli.rehearsal import Told
-
-if TYPE_CHECKING:
-    from allranks.cli.preflight import Question
 
 # More lines than a person reads of one thing.
 _MOST = 8

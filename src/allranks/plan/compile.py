@@ -97,6 +97,9 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
                 hint="activate the one you want and use `current`: --set environment=current",
             )
         )
+    for key in ("address", "include_dashboard", "dashboard_port"):
+        if getattr(spec.distribution, key, None):
+            problems.append(_unbuilt(f"distribution.{key}", f"`{key}` of a Ray cluster"))
     for key in ("metrics", "state", "warm", "hang_timeout"):
         if getattr(spec, key):
             problems.append(_unbuilt(key, f"`{key}`"))
@@ -106,7 +109,12 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
 
 def _options(distribution: Distribution | None) -> dict[str, Any]:
     """What a distribution's own start needs beside its counts."""
-    names = ("implementation", "port")
+    names = (
+        "implementation",
+        "port",
+        "head_node_additional_args",
+        "worker_node_additional_args",
+    )
     found = {name: getattr(distribution, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -67,6 +67,18 @@ def ports_needed(task: Task, node: int) -> int:
     return 1 if node == 0 else 0
 
 
+def helper_ports(task: Task, node: int) -> int:
+    """How many of those, the last ones, helpers of ours listen on, at the node's own address."""
+    if task.distribution in ("mpi", "deepspeed"):
+        return 1
+    return 1 if task.distribution == "horovod" and node == 0 else 0
+
+
+def together(task: Task) -> bool:
+    """Whether ranks wait for one another, so that none of them may end before the others do."""
+    return task.distribution != "none" and not task.evaluators
+
+
 def log_name(rank: int, world: int) -> str:
     """Azure ML's file name of a rank's output: one process, under ten, or zero-padded."""
     if world == 1:

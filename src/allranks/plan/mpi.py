@@ -52,11 +52,16 @@ class Host(NamedTuple):
 
 
 def hosts(names: Sequence[str]) -> list[Host]:
-    """The hosts of a job whose nodes are on hosts of these names, in the order of the nodes."""
+    """The hosts of a job whose nodes are on hosts of these names, in the order of the nodes.
+
+    Raises ValueError when a host's nodes do not follow one another: mpirun numbers host by host.
+    """
     found: list[Host] = []
     for node, name in enumerate(names):
         if node and name == names[node - 1]:
             found[-1] = found[-1]._replace(nodes=found[-1].nodes + 1)
+        elif name in names[:node]:
+            raise ValueError(f"node {node} is on {name}, as an earlier one, but others lie between")
         else:
             found.append(Host(name if node == 0 else f"allranks-node-{node}", node, 1))
     return found

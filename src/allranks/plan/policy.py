@@ -293,11 +293,12 @@ def _cause(node: Node) -> Reason | None:
 _AS_MANY_STEPS = "every rank has to take as many steps as the others"
 
 
-def standing(job: Job, now: float) -> str:
-    """Why a job is where it is, in words, when there is something to say of it."""
+def standing(job: Job, now: float, together: bool = True) -> str:
+    """Why a job is where it is, in words, when there is something to say of it. ``together``: its
+    ranks wait for one another."""
     at_work = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)
     done = _done_by(job, now - LEFT_BEHIND)
-    if not (at_work and done):
+    if not (at_work and done and together):
         return job.why
     return (
         f"{done} ended with exit code 0 a while ago and others still run; if those wait for it "

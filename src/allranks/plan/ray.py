@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from allranks.plan.plan import Place, Task
@@ -30,7 +31,8 @@ def start(task: Task, node: int, places: Sequence[Place], folder: str, memory: i
         share = int(memory * OBJECT_SHARE / together)
         found.append(f"--object-store-memory={max(LEAST_OBJECTS, share)}")
     if node > 0:
-        return [*found, "--address", f"{places[0].address}:{port(task, places)}"]
+        found += ["--address", f"{places[0].address}:{port(task, places)}"]
+        return [*found, *shlex.split(task.options.get("worker_node_additional_args", ""))]
     found += ["--head", "--port", str(port(task, places)), "--include-dashboard=false"]
     found += ["--ray-client-server-port", str(here.ports[1]), "--temp-dir", folder]
-    return found
+    return [*found, *shlex.split(task.options.get("head_node_additional_args", ""))]

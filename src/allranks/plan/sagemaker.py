@@ -6,6 +6,7 @@ Source: the README of sagemaker-training-toolkit (SM_*), and simple-sagemaker's 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 
 from allranks.plan.distributions import Rank
@@ -55,10 +56,14 @@ def _upper(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
-def _typed(text: str | None) -> object:
-    """A number or truth value as one: SageMaker's SM_HPS is JSON of what the user wrote."""
+def _typed(text: str) -> object:
+    """A number or truth value as one, when JSON would write it as the user did: SageMaker's SM_HPS
+    has types, and 1.10 may be a version."""
     try:
-        found = json.loads((text or "").replace("True", "true").replace("False", "false"))
+        found = json.loads({"True": "true", "False": "false"}.get(text, text))
     except ValueError:
         return text
-    return found if isinstance(found, (bool, int, float)) else text
+    same = isinstance(found, bool) or json.dumps(found) == text
+    return (
+        found if isinstance(found, (bool, int, float)) and math.isfinite(found) and same else text
+    )

@@ -45,6 +45,8 @@ class Job:
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for by copy and pickle before there is a `_told`
+            raise AttributeError(name)
         try:
             return self._told[name]
         except KeyError:

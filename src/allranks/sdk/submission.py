@@ -155,6 +155,14 @@ def _output(value: Any, base: Path) -> Any:
     return value if _is_uri(path) else {**value, "path": str(_absolute(path, base))}
 
 
+def local(path: Any, base: Path) -> Path | None:
+    """The file of this machine that a path in a job means, whether it is there or not; None for
+    other URIs and for what is no path."""
+    if not isinstance(path, str) or _is_uri(plain := _without_scheme(path)):
+        return None
+    return _absolute(plain, base)
+
+
 def _without_scheme(path: str) -> str:
     """A `file:` URI as the path it means; relative ones exist too: `file:./data`."""
     rest = path.removeprefix("file:")

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from allranks.engines.base import Engine, Handle, Seen
 from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
-from allranks.plan import policy
+from allranks.plan import distributions, policy
 from allranks.plan.plan import Gang
 from allranks.plan.policy import Step
 from allranks.server.auth import Auth
@@ -327,7 +327,9 @@ def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict) -> str:
     general = text.format(job=row.name, rank=failure.rank)
     if failure.reason is Reason.SETUP_FAILED and failure.hint:
         return failure.hint
-    own = failure.hint or policy.left_early(row.record, failure.at)
+    own = failure.hint
+    if not own and distributions.together(row.plan.task):
+        own = policy.left_early(row.record, failure.at)
     own = own and f"{own}; "
     return own + SIGNALS.get(failure.code or 0, "") + general
 

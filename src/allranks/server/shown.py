@@ -8,10 +8,15 @@ from typing import Any
 
 from allranks.masking import masked
 from allranks.plan import policy
-from allranks.plan.distributions import log_name, ranks, world
+from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import pack
 from allranks.settings import Home
 from allranks.store.records import JobRow, Told
+
+
+def standing(row: JobRow) -> str:
+    """Why the job is where it is, in words; empty when there is nothing to say of it."""
+    return policy.standing(row.record, time.time(), together(row.plan.task))
 
 
 def job(row: JobRow, home: Home) -> dict[str, Any]:
@@ -21,7 +26,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "name": row.name,
         "type": "command",
         "status": str(record.status),
-        "status_reason": policy.standing(record, time.time()) or None,
+        "status_reason": standing(row) or None,
         "display_name": spec.get("display_name") or row.name,
         "description": spec.get("description"),
         "experiment_name": row.experiment,

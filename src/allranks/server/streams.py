@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from allranks.plan import policy
 from allranks.server import shown
 from allranks.server.services import Services
 from allranks.states import TERMINAL
@@ -36,7 +34,7 @@ async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIte
         count = with_.bell.count(name)
         row = await run_in_threadpool(with_.records.get, name)
         ended = row.record.status in TERMINAL
-        standing = policy.standing(row.record, time.time())
+        standing = shown.standing(row)
         news = f"{row.record.status} {standing} {row.record.attempt}"
         if news != told and not ended:
             brief = shown.brief(row) | {"status_reason": standing or None}

@@ -184,12 +184,26 @@ class PyTorchDistribution(_PerNode):
     type: Literal["pytorch"] = "pytorch"
 
 
+def _implementation(value: object) -> object:
+    """``Open MPI`` and ``openmpi`` are one; anything else has to be a path."""
+    if not isinstance(value, str) or "/" in value:
+        return value
+    name = re.sub(r"[-_ ]|mpi$", "", value.lower())
+    known = {"open": "openmpi", "mpich": "mpich", "intel": "intel"}
+    if name not in known:
+        raise Wrong(
+            f"`{value}` is no MPI that can be chosen",
+            "`openmpi`, `mpich`, `intel`, or the path of an mpirun",
+        )
+    return known[name]
+
+
 class MpiDistribution(_PerNode):
     """``implementation``: ``openmpi``, ``mpich``, ``intel`` or a path of an mpirun; None: the first
     on the PATH of the job's environment."""
 
     type: Literal["mpi"] = "mpi"
-    implementation: Text | None = None
+    implementation: Annotated[Text | None, BeforeValidator(_implementation)] = None
 
 
 class DeepSpeedDistribution(_PerNode):
