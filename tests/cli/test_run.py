@@ -260,6 +260,31 @@ def test_ctrl_c_cancels_when_asked_to(shared_home, code, number):
     assert printed == "", "what was printed is not printed again"
 
 
+@pytest.mark.parametrize("kind", ["pytorch", "tensorflow", "mpi", "horovod", "jax", "ray"])
+def test_a_dry_run_of_every_distribution(allranks, kind):
+    done = allranks("run", "-n", 2, "-d", kind, "--dry-run", "--", "true")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<" in done.stdout
+
+
+def test_all_that_a_file_from_elsewhere_asks_too_much_is_told_at_once(allranks, code):
+    (code / "job.yml").write_text(
+        "command: x\nenvironment: azureml:e@latest\ncompute: azureml:gpu-cluster\n"
+    )
+    done = allranks("job", "create", "-f", "job.yml")
+    assert done.returncode == 2
+    assert "--set compute=local" in done.stderr
+    assert "--set environment=current" in done.stderr
+
+
+def test_where_named_outputs_are(allranks, home):
+    done = allranks("run", "--name", "a", "-o", "kept", "--", "touch", "${{outputs.kept}}/x")
+    folder = home / "jobs" / "a" / "named-outputs" / "kept"
+    assert f"output kept: {folder}" in done.stderr
+    assert [path.name for path in folder.iterdir()] == ["x"]
+    assert str(folder) in allranks("job", "show", "a").stdout
+
+
 def test_a_dry_run_starts_nothing_and_tells_all(allranks, home, code):
     done = allranks(
         "run", "-n", 2, "--dry-run", "--json", "--env", "API_KEY=x", "--", "python", "t.py"

@@ -47,6 +47,12 @@ from tests.support import CLI, environment
         (["run", "--warm", "torch", "--", "true"], "`warm` is not built yet", "leave it out"),
         (["run", "-m", "loss=l ([0-9]+)", "--", "true"], "`metrics` is not built yet", "leave"),
         (["run", "-n", "2", "--workers", "2", "--", "true"], "are TensorFlow's", "-d tensorflow"),
+        (
+            ["run", "-n", "2", "-p", "2", "-d", "tensorflow", "--", "true"],
+            "tensorflow starts one process a node",
+            "-n",
+        ),
+        (["run", "-p", "2", "-d", "ray", "--", "true"], "ray starts one process a node", "-n"),
         (["run", "--timeout", "-1", "--", "true"], "limits.timeout", ""),
         (["run", "--max-attempts", "0", "--", "true"], "retry.max_attempts", ""),
         (["job", "create"], "-f", "--help"),

@@ -26,6 +26,25 @@ def test_a_port_of_the_users_is_theirs():
     assert causes.port_taken(["port 29500 is fine", "Address already in use"], [29500]) is None
 
 
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        ([], ""),
+        (["one", "two"], "two"),
+        (["ValueError: boo", "[cc:15] Failed to push error to driver"], "ValueError: boo"),
+        (["[rank0]: RuntimeError: peer", "GLHF"], "[rank0]: RuntimeError: peer"),
+        (["a.b.SomeError: 1", "During handling:", "KeyboardInterrupt", "x"], "KeyboardInterrupt"),
+        (
+            ['  File "/c/a.py", line 3', "    x = (", "SyntaxError: '(' was never closed"],
+            "/c/a.py:3: SyntaxError: '(' was never closed",
+        ),
+        (["SyntaxError: where?"], "SyntaxError: where?"),
+    ],
+)
+def test_the_line_that_says_most(tail: list[str], said: str):
+    assert causes.telling(tail) == said
+
+
 def test_hints():
     missing = ["Traceback", "ModuleNotFoundError: No module named 'torch.nn'"]
     assert "`torch.nn` is not installed" in causes.hint(missing)

@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from allranks.agent import ports
 from allranks.client import Client
 from allranks.errors import Unauthorized
-from tests.support import command_line, leave_nothing, processes_of, until
+from tests.support import command_line, environment, leave_nothing, processes_of, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -54,6 +55,18 @@ def test_many_commands_at_once_start_one_server(allranks, home):
     assert [each.returncode for each in done] == [0] * 4, [each.stderr for each in done]
     servers = [p for p in processes_of(home) if "allranks.server" in " ".join(p.cmdline())]
     assert len(servers) == 1
+
+
+def test_one_whose_command_was_interrupted_meanwhile_serves_the_next(allranks, home):
+    read, write = os.pipe()
+    os.close(read)  # nobody hears that it is ready
+    argv = [sys.executable, "-P", "-m", "allranks.server", "--ready-fd", str(write)]
+    with subprocess.Popen(argv, env=environment(home), pass_fds=[write]) as server:
+        os.close(write)
+        until(lambda: (home / "server.json").exists())
+        assert allranks("run", "--", "true").returncode == 0
+        assert told(home)["pid"] == server.pid
+        server.terminate()
 
 
 def test_a_killed_server_is_replaced_on_the_same_port(allranks, home):

@@ -189,7 +189,7 @@ class Attempt:
         who = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{who} {how}"
         if tail and not first.signal and process.rank is not None:
-            message += f": {tail[-1]}"
+            message += f": {causes.telling(tail)}"
         reason = Reason.RANK_KILLED if first.signal else Reason.RANK_EXITED
         if taken is not None:
             reason = Reason.PORT_TAKEN

@@ -135,6 +135,9 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
         outputs = os.path.join(job["folder"], "artifacts", "outputs")
         if job["status"] == SUCCESS and os.path.isdir(outputs) and os.listdir(outputs):
             show.talk(f"outputs: {outputs}")
+        if job["status"] == SUCCESS:
+            for name, path in job["outputs"].items():
+                show.talk(f"output {name}: {path}")
     if error and job["status"] != "Canceled":
         show.talk(f"error: {error['message']}")
         if error["hint"] and not quiet:

@@ -83,6 +83,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("ended", job["ended_at"] or "-"),
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
+        *((f"output {name}", path) for name, path in job["outputs"].items()),
         *_network(job["node_states"]),
         *_asked_for(job["spec"]),
     ]

@@ -209,6 +209,12 @@ def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
             where="--distribution",
             hint="add -d tensorflow, or leave them out",
         )
+    if kind in ("tensorflow", "ray") and options.procs_per_node > 1:
+        raise UsageError(
+            f"{kind} starts one process a node",
+            where="-p/--procs-per-node",
+            hint="ask for more nodes with -n, or leave -p out",
+        )
     if kind == "none":
         if options.procs_per_node == 1:
             return None

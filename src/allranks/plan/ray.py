@@ -12,9 +12,9 @@ OBJECT_SHARE = 0.3
 LEAST_OBJECTS = 80_000_000
 
 
-def port(task: Task, places: Sequence[Place]) -> int:
+def port(task: Task, places: Sequence[Place]) -> int | str:
     """Where the head listens: as the job says, else the job's own port."""
-    return int(task.options.get("port") or places[0].ports[0])
+    return task.options.get("port") or places[0].ports[0]
 
 
 def start(task: Task, node: int, places: Sequence[Place], folder: str, memory: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -128,9 +129,9 @@ def _write(home: Home, listening: socket.socket) -> None:
 
 
 def _tell(ready_fd: int | None, data: dict[str, Any]) -> None:
-    """Tell the command that started us how it went, once."""
+    """Tell the command that started us how it went, once; it may have been interrupted."""
     if ready_fd is not None:
-        with open(ready_fd, "w") as file:
+        with contextlib.suppress(BrokenPipeError), open(ready_fd, "w") as file:
             json.dump(data, file)
 
 

@@ -52,8 +52,8 @@ def plan(
     spec = parse(submission.spec)
     if spec.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the doors make one up"))
-    engine = _engine(spec, engines)
-    made = compile(
+    engine, problems = _engine(spec, engines)
+    made = _compiled(
         spec,
         Context(
             name=spec.name,
@@ -65,6 +65,7 @@ def plan(
             in_place=submission.in_place,
             places=unseen(spec, home) if find is None else places(spec, find),
         ),
+        problems,
     )
     engine.admit(made.gang)
     return made
@@ -99,15 +100,22 @@ def _exists(services: Services, name: str) -> bool:
     return True
 
 
-def _engine(spec: CommandJob, engines: Mapping[str, Engine]) -> Engine:
-    name = (spec.compute or next(iter(engines))).removeprefix("azureml:")
-    if name not in engines:
-        raise SpecError(
-            Problem(
-                f"there is no compute named {name!r}",
-                "compute",
-                hint=f"this version has: {', '.join(engines)}; choose it with --compute, or "
-                "`--set compute=…` for a file",
-            )
-        )
-    return engines[name]
+def _compiled(spec: CommandJob, context: Context, problems: list[Problem]) -> Plan:
+    """The plan, unless there are problems: all of them are told at once."""
+    try:
+        made = compile(spec, context)
+    except SpecError as error:
+        problems = [*problems, *error.problems]
+    if problems:
+        raise SpecError(problems)
+    return made
+
+
+def _engine(spec: CommandJob, engines: Mapping[str, Engine]) -> tuple[Engine, list[Problem]]:
+    """The engine of the job's compute; the default one, and what is wrong, when there is none."""
+    default = next(iter(engines))
+    name = (spec.compute or default).removeprefix("azureml:")
+    if name in engines:
+        return engines[name], []
+    hint = f"this version has: {', '.join(engines)}; choose it: --set compute={default}"
+    return engines[default], [Problem(f"there is no compute named {name!r}", "compute", hint=hint)]
