@@ -23,6 +23,10 @@ _REFERENCE = re.compile(r"\$\{\{.*?\}\}")
 _OPTIONAL = re.compile(r"\$\[\[|\]\]")
 # What only a shell or a node knows: variables, what other commands print, patterns, references.
 _UNKNOWN = re.compile(r"[$`*?]")
+# Commands after which there may be more programs than before.
+_MAY_INSTALL = frozenset(
+    ["source", ".", "module", "conda", "pip", "pip3", "uv", "make", "export", "apt", "apt-get"]
+)
 # Commands that leave no file behind which a later one may run.
 _IDLE = frozenset(["cd", "export", "set", "unset", "ulimit", "echo", "true", "[", "test", "sleep"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -85,20 +89,11 @@ class Read(NamedTuple):
 
 def scripts(command: str) -> list[Script]:
     """The Python scripts in a bash command, as far as they stand there plainly."""
-    text = _OPTIONAL.sub(" ", _REFERENCE.sub("$", command)).replace("\\\n", " ")
-    if "<<" in text:
-        return []  # a document within the command, which only a shell can tell from it
-    try:
-        lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
-        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-        words = list(lexer)
-    except ValueError:
-        return []
     found: list[Script] = []
     folder = after = ""
-    for simple in _simple(words):
+    for simple in _commands(command):
         if simple[0] in ("cd", "pushd"):
-            if len(simple) != 2 or _UNKNOWN.search(simple[1]) or "(" in text:
+            if len(simple) != 2 or _UNKNOWN.search(simple[1]) or "(" in command:
                 break  # where the rest is looked for is not known, or changes back somewhere
             folder = os.path.normpath(os.path.join(folder, simple[1]))
         elif os.path.basename(simple[0]) in ("bash", "sh") and "-c" in simple[:-1]:
@@ -110,6 +105,31 @@ def scripts(command: str) -> list[Script]:
         elif simple[0] not in _IDLE:
             after = simple[0]
     return list(dict.fromkeys(found))
+
+
+def programs(command: str) -> list[str]:
+    """Names that have to be on PATH for the command, up to where it may put more there itself."""
+    found = []
+    for simple in _commands(command):
+        name = simple[0]
+        if name in _MAY_INSTALL or "pip" in simple or "()" in command or name == "case":
+            break
+        if "/" not in name and not _UNKNOWN.search(name):
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _commands(command: str) -> list[list[str]]:
+    """The simple commands in it; none when only a shell could tell."""
+    text = _OPTIONAL.sub(" ", _REFERENCE.sub("$", command)).replace("\\\n", " ")
+    if "<<" in text:
+        return []  # a document within the command
+    try:
+        lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
+        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+        return list(_simple(list(lexer)))
+    except ValueError:
+        return []
 
 
 def _simple(words: list[str]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import settings
-from allranks.cli import job_script, verdicts
+from allranks.cli import job_command, job_script, verdicts
 from allranks.cli.asked import Question
 from allranks.cli.findings import BAD, NOTE, OK, Finding
 from allranks.cli.rehearsal import MEET, TOTAL, rehearse, spec_of, within
@@ -53,6 +53,7 @@ def preflight(
     base = current() | _plain(data.get("environment_variables") or {})
     copied = within(_COPYING, lambda: _taken(data, folder)) if code is not None else None
     found += _code(code, copied)
+    found += job_command.look(job.command, base, job.environment in _CURRENT)
     taken = None if isinstance(copied, AllranksError) else copied
     read = job_script.look(job.command, code, taken, base, job.environment in _CURRENT)
     found += read.findings

@@ -14,6 +14,7 @@ from allranks.cli.follow import Viewer, exit_code, verdict
 from allranks.cli.overrides import override
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
+from allranks.plan.distributions import ONE_EACH
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
@@ -209,7 +210,7 @@ def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
             where="--distribution",
             hint="add -d tensorflow, or leave them out",
         )
-    if kind in ("tensorflow", "ray") and options.procs_per_node > 1:
+    if kind in ONE_EACH and options.procs_per_node > 1:
         raise UsageError(
             f"{kind} starts one process a node",
             where="-p/--procs-per-node",

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from allranks.plan.plan import Task
 
+# Those of which each node runs one process of the user's, whatever else is asked for.
+ONE_EACH = ("tensorflow", "ray")
+
 
 class Rank(NamedTuple):
     """One user process. A ``service`` (a parameter server) never has to end by itself."""
