@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import until
+from tests.support import processes_of, until
 
 MPIRUN = """#!/bin/bash
 [ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
@@ -32,9 +32,11 @@ import json, sys
 from pathlib import Path
 from allranks.agent.attempt import Attempt
 from allranks.agent.inbox import Inbox
+from allranks.agent.keeper import become_subreaper
 from allranks.agent.launch import Stage
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
+become_subreaper()
 told = json.loads(sys.argv[1])
 folder = Path(told["folder"])
 def say(kind, rank=None, **data): print(json.dumps([kind, rank, data]), flush=True)
@@ -85,6 +87,7 @@ def mpi(tmp_path: Path) -> Any:
         if any(str(tmp_path) in file.read_text(errors="replace") for file in folder.rglob("*.json"))
     ]
     assert not mine, "something is left in /tmp"
+    assert not processes_of(tmp_path)
 
 
 def test_ranks_find_their_own_environment_and_write_their_own_logs(mpi: Mpi):

@@ -235,16 +235,18 @@ def test_a_rank_that_fails_ends_all_and_is_named(shared: Allranks, kind: str, ho
 @pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_rank_that_leaves_while_others_wait_is_told_of(shared: Allranks, kind: str, who: int):
-    """MPICH's own mpirun ends the others and sometimes calls that a success."""
+    """MPICH's own mpirun ends the others and sometimes calls that a success; now and then it lets
+    them wait for ever, and nothing but a time limit ends that."""
     leave = f"if w.rank == {who}: import os; os._exit(0)"
     script = f"from mpi4py.MPI import COMM_WORLD as w\n{leave}\nw.Barrier()"
     done = shared(
-        *("run", "-n", 2, "-d", "mpi", "--", "python", "-c", script),
+        *("run", "-n", 2, "-d", "mpi", "--timeout", 20, "--", "python", "-c", script),
         env={"VIRTUAL_ENV": str(environment(kind))},
         timeout=60,
     )
     assert done.returncode != 0, done.stdout + done.stderr
-    assert f"rank {who} had ended with exit code 0 before" in done.stderr
+    waited = kind == "mpich" and "longer than limits.timeout" in done.stderr
+    assert waited or f"rank {who} had ended with exit code 0 before" in done.stderr
 
 
 def test_every_node_has_its_grace(shared: Allranks):
@@ -313,8 +315,8 @@ def test_horovod_by_gloo_and_by_mpi(run: Run, kind: str):
 def test_every_example_is_run_by_a_test():
     text = Path(__file__).read_text() + (Path(__file__).parent / "test_digits.py").read_text()
     for folder in EXAMPLES.iterdir():
-        run = rf'\b(run\w*|trained)\(\s*"{folder.name}"|"name", \[.*"{folder.name}"'
-        assert re.search(run, text), folder.name
+        run = rf'\brun\w*\(\s*"{folder.name}"|"name", \[.*"{folder.name}"|/ "{folder.name}"$'
+        assert re.search(run, text, re.MULTILINE), folder.name
         assert (folder / "README.md").exists(), folder.name
 
 
