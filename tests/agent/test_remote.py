@@ -121,8 +121,8 @@ def test_a_node_of_another_job_is_unknown(tmp_path: Path, port: int):
 
 
 def test_paths_into_the_callers_folder_lead_into_the_nodes(tmp_path: Path, port: int):
-    line = "echo /job/0/work/sub:/job/0/work /job/0/other"
-    done = ask(tmp_path, port, "node-1", line, work="/job/0/work")
+    line = "echo /job/0/cwd/sub:/job/0/cwd /job/0/other"
+    done = ask(tmp_path, port, "node-1", line, work="/job/0/cwd")
     assert done.stdout.decode() == f"{tmp_path}/sub:{tmp_path} /job/0/other\n"
 
 

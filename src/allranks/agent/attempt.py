@@ -58,19 +58,8 @@ class Attempt:
 
     def run(self, follow: Callable[[Log], None]) -> None:
         """From the start to the last process's end; ``follow`` hears of each rank's output."""
-        mine = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
         try:
-            self._launch = launch.start(self._stage, self._running)
-            for log in self._launch.logs.items():
-                follow(log)
-            self._say(Kind.STARTED, ranks=mine)
-            self._started = time.monotonic()
-            reason, first = self._watch()
-            self._end = self._explained(reason, first)
-        except (AllranksError, OSError, ValueError) as error:
-            self._stop(Reason.PEER_FAILED)
-            hint = getattr(error, "hint", None) or ""
-            self._end = _End(Reason.SETUP_FAILED, sentence(error), data={"hint": hint})
+            self._end = self._run(follow)
         finally:
             self._end_rest()
             launch.clean(self._stage)
@@ -79,6 +68,20 @@ class Attempt:
         """Say how it ended: the last event of the attempt but that everything is handed in."""
         end = self._end
         self._say(Kind.ENDED, end.rank, reason=end.reason, message=end.message, **end.data)
+
+    def _run(self, follow: Callable[[Log], None]) -> _End:
+        try:
+            self._launch = launch.start(self._stage, self._running)
+        except (AllranksError, OSError, ValueError) as error:
+            self._stop(Reason.PEER_FAILED)
+            hint = getattr(error, "hint", None) or ""
+            return _End(Reason.SETUP_FAILED, sentence(error), data={"hint": hint})
+        for log in self._launch.logs.items():
+            follow(log)
+        mine = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
+        self._say(Kind.STARTED, ranks=mine)
+        self._started = time.monotonic()
+        return self._explained(*self._watch())
 
     # ------------------------------------------------------------ watching
 

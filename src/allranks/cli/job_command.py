@@ -20,7 +20,7 @@ def look(command: str, base: Mapping[str, str], current: bool = True) -> Iterato
     """Findings on ``command``; ``base`` is this machine's environment, in which the ranks run too
     if it is the job's ``current`` one."""
     try:
-        read = _bash(["-n", "-c", re.sub(r"\$\{\{.*?\}\}|\$\[\[|\]\]", "x", command)], base)
+        read = _bash(["-n", "-c", job_script.as_shell(command)], base)
         if read.returncode:
             said = read.stderr.strip().splitlines()[0] if read.stderr.strip() else "?"
             said = re.sub(r"^.*?-c: (line \d+: )?", "", said)

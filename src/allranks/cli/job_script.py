@@ -119,9 +119,14 @@ def programs(command: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def as_shell(command: str) -> str:
+    """The command without what is not bash's; a variable stands for each reference."""
+    return _OPTIONAL.sub(" ", _REFERENCE.sub("$_", command))
+
+
 def _commands(command: str) -> list[list[str]]:
     """The simple commands in it; none when only a shell could tell."""
-    text = _OPTIONAL.sub(" ", _REFERENCE.sub("$", command)).replace("\\\n", " ")
+    text = as_shell(command).replace("\\\n", " ")
     if "<<" in text:
         return []  # a document within the command
     try:

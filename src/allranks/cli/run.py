@@ -14,7 +14,6 @@ from allranks.cli.follow import Viewer, exit_code, verdict
 from allranks.cli.overrides import override
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
-from allranks.plan.distributions import ONE_EACH
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
@@ -210,12 +209,8 @@ def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
             where="--distribution",
             hint="add -d tensorflow, or leave them out",
         )
-    if kind in ONE_EACH and options.procs_per_node > 1:
-        raise UsageError(
-            f"{kind} starts one process a node",
-            where="-p/--procs-per-node",
-            hint="ask for more nodes with -n, or leave -p out",
-        )
+    if options.procs_per_node > 1:
+        _hold_to_one_each(kind)
     if kind == "none":
         if options.procs_per_node == 1:
             return None
@@ -224,6 +219,17 @@ def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
         return {"type": kind, "process_count_per_instance": options.procs_per_node}
     counts = {"worker_count": options.workers, "parameter_server_count": options.parameter_servers}
     return {"type": kind, **{name: count for name, count in counts.items() if count is not None}}
+
+
+def _hold_to_one_each(kind: str) -> None:
+    from allranks.plan.distributions import ONE_EACH  # lazy: most runs need nothing of the plan
+
+    if kind in ONE_EACH:
+        raise UsageError(
+            f"{kind} starts one process a node",
+            where="-p/--procs-per-node",
+            hint="ask for more nodes with -n, or leave -p out",
+        )
 
 
 def _joined(words: list[str]) -> str:
