@@ -1,12 +1,17 @@
-"""What an engine is: start the same agents on N nodes, all or none; tell what became of them."""
+"""What an engine is: start the same agents on N nodes, all or none; tell what became of them.
+
+Engines are declared as a ``Kind``; ``kinds`` lists them. All else knows them by these types alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
+from allranks.engines.options import Option
 from allranks.plan.plan import Gang
-from allranks.states import GangState
+from allranks.settings import Home
+from allranks.states import GangState, Reason
 
 # Every process of a gang carries this variable, so that what a dead agent left can be found.
 MARKER = "ALLRANKS_GANG"
@@ -23,11 +28,45 @@ class Seen(NamedTuple):
     """An engine's word on a gang. UNKNOWN means "could not ask" and is never a verdict.
 
     ``lost`` are nodes known to be dead while the gang lives, where the engine can tell.
+    ``reason`` is why it is GONE, where the engine knows better than "not there".
     """
 
     state: GangState
     why: str = ""
     lost: tuple[int, ...] = ()
+    reason: Reason | None = None
+
+
+class Host(NamedTuple):
+    """A machine of a cluster, as its engine sees it; ``state`` and ``why`` in the engine's words.
+
+    ``ready``: a gang could start there now or once others have ended; one that is off, or is being
+    booted, is not. ``memory`` in bytes; 0 where the engine does not tell.
+    """
+
+    name: str
+    address: str = ""
+    state: str = ""
+    ready: bool = True
+    cpus: float = 0.0
+    free_cpus: float = 0.0
+    gpus: int = 0
+    free_gpus: int = 0
+    memory: int = 0
+    why: str = ""
+
+
+class Inventory(Protocol):
+    """What a cluster says of itself; ``options`` are a compute's. Asked by people, never to decide.
+
+    Both raise EngineError when the cluster could not be asked.
+    """
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise Refused, in the cluster's own words, if these options can never work there."""
+
+    def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
+        """Its machines, those that are off as well."""
 
 
 class Engine(Protocol):
@@ -52,3 +91,17 @@ class Engine(Protocol):
 
     def stop(self, handle: Handle) -> None:
         """Make it GONE, with every process of it; an unknown key: nothing to do."""
+
+
+class Kind(NamedTuple):
+    """An engine as it is declared: its name, what its options are, how one is made.
+
+    ``make`` gets the home and the options that say which cluster is meant, and asks nobody.
+    ``remote``: its nodes are other hosts, who reach the server by the agents' door.
+    """
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    make: Callable[[Home, Mapping[str, Any]], Engine]
+    remote: bool = True

@@ -15,15 +15,16 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allranks import locks
 from allranks.engines import nursery
-from allranks.engines.base import MARKER, Handle, Seen
+from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
 from allranks.engines.nursery import Nursery
 from allranks.engines.sweep import sweep
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang, pack
+from allranks.settings import Home
 from allranks.states import GangState
 
 # Node 0 is 127.0.0.2: nothing that wrongly falls back to localhost meets a node by accident.
@@ -169,6 +170,26 @@ class LocalEngine:
             if pid in _CHILDREN:
                 _CHILDREN.pop(pid).wait()
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Its options are those of every engine, and what does not fit is told of a job."""
+
+    def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
+        has, free = self._capacity, self._free()
+        name = os.uname().nodename
+        return [
+            Host(
+                name,
+                f"127.0.0.{FIRST_ADDRESS}",
+                "up",
+                True,
+                has.cpus,
+                free.cpus,
+                has.gpus,
+                free.gpus,
+                has.memory,
+            )
+        ]
 
     def stop_all(self) -> None:
         """End every gang of this home, for when its server is gone and could not see to it."""
@@ -320,6 +341,13 @@ class LocalEngine:
         self._gangs[gang.key] = found
         if found.started:
             self._start_agents(found)
+
+
+def _make(home: Home, options: Mapping[str, Any]) -> LocalEngine:
+    return LocalEngine(home.engines / LocalEngine.name, home.nodes)
+
+
+KIND = Kind(LocalEngine.name, "this machine; each node is an address of its own", (), _make, False)
 
 
 def _write(path: Path, data: Mapping[str, object]) -> None:
