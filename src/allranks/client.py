@@ -35,16 +35,17 @@ class Client:
     server's own error, as the exception it was there, when it refuses.
     """
 
-    def __init__(self, url: str, token: str = "", *, timeout: float = 30.0) -> None:
-        scheme, _, rest = url.partition("://")
-        host, _, port = rest.rstrip("/").rpartition(":")
-        if scheme != "http" or not host or not port.isdigit():
-            raise UsageError(
-                f"{url!r} is not the URL of a server", hint="e.g. http://127.0.0.1:7070"
-            )
+    def __init__(
+        self, url: str, token: str = "", *, timeout: float = 30.0, fingerprint: str = ""
+    ) -> None:
+        scheme, name, port = _parts(url)
+        # Over TLS the server is known by its certificate alone: no name, no authority.
+        if scheme != ("https" if fingerprint else "http"):
+            raise _not_a_url(url)
         self.url = url
-        self._address = (host.strip("[]"), int(port))
-        self._host = f"{host}:{port}"
+        self._address = (name.strip("[]"), port)
+        self._host = f"{name}:{port}"
+        self._fingerprint = fingerprint
         self._token = token
         self._timeout = timeout
         self._socket: socket.socket | None = None
@@ -136,8 +137,7 @@ class Client:
         self, method: str, path: str, body: Body, timeout: float
     ) -> tuple[Reply, BufferedReader]:
         if self._socket is None or self._file is None:
-            self._socket = socket.create_connection(self._address, timeout)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = self._connected(timeout)
             self._file = self._socket.makefile("rb")
         self._socket.settimeout(timeout)
         size = _size(body)
@@ -152,6 +152,49 @@ class Client:
             self._socket.sendall(head.encode("latin-1"))
             self._socket.sendfile(body)
         return _head(self._file), self._file
+
+    def _connected(self, timeout: float) -> socket.socket:
+        found = socket.create_connection(self._address, timeout)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return _pinned(found, self._fingerprint) if self._fingerprint else found
+
+
+def host(url: str) -> str:
+    """The host in a server's URL; raises UsageError when it is none."""
+    return _parts(url)[1].strip("[]")
+
+
+def _parts(url: str) -> tuple[str, str, int]:
+    scheme, _, rest = url.partition("://")
+    name, _, port = rest.rstrip("/").rpartition(":")
+    if scheme not in ("http", "https") or not name or not port.isdigit():
+        raise _not_a_url(url)
+    return scheme, name, int(port)
+
+
+def _not_a_url(url: str) -> UsageError:
+    return UsageError(f"{url!r} is not the URL of a server", hint="e.g. http://127.0.0.1:7070")
+
+
+def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
+    """The connection under TLS, to nobody but the owner of that very certificate (SHA-256)."""
+    import hashlib  # lazy: as ssl
+    import ssl  # lazy: 20 ms, and on the server's own machine there is no TLS
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        secured = context.wrap_socket(plain)
+    except OSError:
+        plain.close()
+        raise
+    found = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
+    if found != fingerprint:
+        secured.close()
+        raise ConnectionError("another server answers there: its certificate is not the known one")
+    return secured
 
 
 def _size(body: Body) -> int:

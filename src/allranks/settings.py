@@ -45,6 +45,16 @@ class Home(NamedTuple):
         return self.root / "token"
 
     @property
+    def door(self) -> Path:
+        """``{"port"}`` of the agents' door for other hosts, if it was ever opened."""
+        return self.root / "door.json"
+
+    @property
+    def certificate(self) -> Path:
+        """The agents' door's key and certificate."""
+        return self.root / "door.pem"
+
+    @property
     def lock(self) -> Path:
         return self.root / "server.lock"
 

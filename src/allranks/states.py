@@ -149,9 +149,9 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.TIME_LIMIT: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        None,
+        "preempted",
         "the job ran longer than limits.timeout",
-        "raise limits.timeout (--timeout SECONDS)",
+        "raise limits.timeout (--timeout SECONDS), or the time the compute gives its jobs",
     ),
     Reason.CANCELED: Verdict(JobStatus.CANCELED, Blame.NOBODY, None, "the job was canceled", ""),
     Reason.PLATFORM_ERROR: Verdict(

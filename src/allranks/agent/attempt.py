@@ -33,6 +33,9 @@ _EXPLAINED = 3.0
 # first, and take minutes on a shared disk.
 _RACE = 300.0
 
+# How long after a rank was ended by SIGTERM the agent may get its own.
+_NOTICE = 0.5
+
 Say = Callable[..., None]
 Log = tuple[int, Path]
 
@@ -102,6 +105,9 @@ class Attempt:
                 self._rank_ended(each)
             # A helper has no end of its own: one that is gone while ranks need it has failed.
             failed = [e for e in ended if e.code or (e.process.rank is None and e.process.service)]
+            if failed and (why := self._taken_away(failed[0])):
+                self._stop(why)
+                return why, None
             if failed:
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, failed[0]
@@ -119,6 +125,14 @@ class Attempt:
         found, now = hosted.cut_short(), time.monotonic()
         self._cut_at = None if found is None else self._cut_at or now
         return found if self._cut_at is not None and now - self._cut_at > _EXPLAINED else None
+
+    def _taken_away(self, first: Ended) -> Reason | None:
+        """Why the engine takes the node away, if that is what ended the rank: some signal every
+        process of ours at once, and the rank may be the first to be gone."""
+        until = time.monotonic() + (_NOTICE if first.signal == "SIGTERM" else 0.0)
+        while self._inbox.taken is None and time.monotonic() < until:
+            self._inbox.wait(until - time.monotonic())
+        return self._inbox.taken
 
     def _stop(self, why: Reason) -> None:
         """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
@@ -177,7 +191,10 @@ class Attempt:
                 self._rank_ended(each)
             if first is not None or reason is Reason.PEER_FAILED:
                 first = self._launch.hosted.failure() or first
-        return _End(reason) if first is None else self._failed(first)
+        if first is not None:
+            return self._failed(first)
+        told = reason is self._inbox.taken is Reason.TIME_LIMIT
+        return _End(reason, "the time that the compute gives a job is over" if told else "")
 
     def _failed(self, first: Ended) -> _End:
         process, node = first.process, self._stage.node

@@ -11,23 +11,26 @@ import select
 from collections.abc import Iterable
 from typing import Any
 
+from allranks.states import Reason
+
 
 class Inbox:
-    """The newest order of the server, and whether the engine takes the node away. Both stay until
-    something newer is known: nothing is consumed, so nothing is lost to who did not look for it."""
+    """The newest order of the server, and why the engine takes the node away, if it does. Both
+    stay until something newer is known: nothing is consumed, so nothing is lost to who did not look
+    for it."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.order: dict[str, Any] = {"do": "wait", "attempt": 0}
-        self.preempted = False
+        self.taken: Reason | None = None
 
     def put(self, order: dict[str, Any]) -> None:
         self.order = order
         self._wake()
 
-    def preempt(self) -> None:
+    def take(self, why: Reason) -> None:
         """The engine takes the node away: from a signal handler."""
-        self.preempted = True
+        self.taken = self.taken or why
         self._wake()
 
     def wait(self, timeout: float, fds: Iterable[int] = ()) -> None:

@@ -13,6 +13,8 @@ import ctypes
 import os
 import signal
 
+# What an engine tells an agent by: the node is taken away, or its time is up.
+NOTICES = (signal.SIGTERM, signal.SIGXCPU)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -31,7 +33,8 @@ def keep() -> int | None:
             os._exit(1)  # the keeper died before the line above took effect
         return None
     # An engine signals the process it started: hand it on.
-    signal.signal(signal.SIGTERM, lambda number, _: _send(agent, number))
+    for each in NOTICES:
+        signal.signal(each, lambda number, _: _send(agent, number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         pid, status = os.wait()

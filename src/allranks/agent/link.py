@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from allranks.agent.inbox import Inbox
 from allranks.agent.outbox import Outbox
@@ -22,6 +22,17 @@ from allranks.errors import AllranksError, NotFound, Unauthorized
 LOOK = 0.1
 AGAIN = 0.5
 PIECE = 1 << 20
+
+
+class Door(NamedTuple):
+    """Where the server is, and what to show it; ``fingerprint`` is its certificate's, for https."""
+
+    url: str
+    token: str
+    fingerprint: str = ""
+
+    def client(self) -> Client:
+        return Client(self.url, self.token, fingerprint=self.fingerprint)
 
 
 class Tail:
@@ -44,10 +55,10 @@ class Tail:
 class Link:
     """The connection to the server. ``attempt`` is the one the agent is in or was last sent to."""
 
-    def __init__(self, url: str, token: str, node: int, outbox: Outbox, inbox: Inbox) -> None:
+    def __init__(self, door: Door, node: int, outbox: Outbox, inbox: Inbox) -> None:
         self.attempt = 1
         self._base = f"/agent/v1/{node}"
-        self._url, self._token = url, token
+        self._door = door
         self._outbox, self._inbox = outbox, inbox
         self._tails: list[Tail] = []
         self._heard = time.monotonic()
@@ -58,7 +69,7 @@ class Link:
     def hello(self, patience: float) -> dict[str, Any] | None:
         """The task and the clocks; None when the server wants this agent to leave, or nobody has
         answered for ``patience`` seconds."""
-        client = Client(self._url, self._token)
+        client = self._door.client()
         while self.silent_for() < patience:
             try:
                 found: dict[str, Any] = client.json("POST", f"{self._base}/hello", {})
@@ -108,7 +119,7 @@ class Link:
         """
         while True:
             try:
-                with Client(self._url, self._token) as client, goal.open("wb") as file:
+                with self._door.client() as client, goal.open("wb") as file:
                     for piece in client.download(f"{self._base}/code/{digest}"):
                         file.write(piece)
                 return
@@ -120,7 +131,7 @@ class Link:
                 time.sleep(AGAIN)
 
     def _listen(self) -> None:
-        client, known = Client(self._url, self._token), ""
+        client, known = self._door.client(), ""
         while True:
             try:
                 path = f"{self._base}/orders?attempt={self.attempt}&known={known}"
@@ -144,7 +155,7 @@ class Link:
                 return
 
     def _ship(self) -> None:
-        client = Client(self._url, self._token)
+        client = self._door.client()
         while True:
             self._news.wait(LOOK)
             self._news.clear()

@@ -17,9 +17,10 @@ from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants
 from allranks.agent.launch import Stage
-from allranks.agent.link import Link, Tail
+from allranks.agent.link import Door, Link, Tail
 from allranks.agent.outbox import Outbox
 from allranks.agent.setup import Work, collect, prepare
+from allranks.client import host
 from allranks.errors import AllranksError
 from allranks.events import Kind
 from allranks.plan import distributions, variables
@@ -33,10 +34,15 @@ Order = dict[str, Any]
 
 
 class Where(NamedTuple):
-    """What the engine tells an agent by environment; the token never stands on a command line."""
+    """What the engine tells an agent by environment; the token never stands on a command line.
+
+    An engine that does not say: ``address`` is the one this node reaches the server from, ``cpus``
+    those this process may run on.
+    """
 
     url: str
     token: str
+    fingerprint: str
     launch: int
     node: int
     folder: Path
@@ -46,14 +52,16 @@ class Where(NamedTuple):
     @staticmethod
     def told(environ: dict[str, str]) -> Where:
         prefix = "ALLRANKS_AGENT_"
+        url = environ[prefix + "URL"]
         return Where(
-            environ[prefix + "URL"],
+            url,
             environ[prefix + "TOKEN"],
+            environ.get(prefix + "FINGERPRINT", ""),
             int(environ[prefix + "LAUNCH"]),
             int(environ[prefix + "NODE"]),
             Path(environ[prefix + "DIR"]),
-            environ[prefix + "ADDRESS"],
-            int(environ[prefix + "CPUS"]),
+            environ.get(prefix + "ADDRESS") or network.source(host(url)),
+            int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
         )
 
 
@@ -68,12 +76,15 @@ class Agent:
         self._inbox = Inbox()
         where.folder.mkdir(parents=True, exist_ok=True)
         self._outbox = Outbox(where.folder, where.launch, where.node)
-        self._link = Link(where.url, where.token, where.node, self._outbox, self._inbox)
+        self._link = Link(
+            Door(where.url, where.token, where.fingerprint), where.node, self._outbox, self._inbox
+        )
         self._attempt = 1
         self._network: dict[str, str] = {}
 
     def run(self) -> int:
-        signal.signal(signal.SIGTERM, lambda *_: self._inbox.preempt())
+        signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
+        signal.signal(signal.SIGXCPU, lambda *_: self._inbox.take(Reason.TIME_LIMIT))
         told = self._link.hello(self._patience)
         if told is None:
             return 0
@@ -169,8 +180,8 @@ class Agent:
 
     def _order(self) -> Order:
         """The order in force for this attempt; raises Leave when it is to leave."""
-        if self._inbox.preempted:
-            return {"do": "stop", "why": Reason.PREEMPTED}
+        if self._inbox.taken:
+            return {"do": "stop", "why": self._inbox.taken}
         order = self._inbox.order
         if order["do"] == "leave":
             raise Leave
@@ -266,7 +277,7 @@ def run() -> int:
     """The whole life of an agent, told by its environment; its exit code."""
     try:
         where = Where.told(dict(os.environ))
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OSError) as error:
         print(f"allranks agent: {error} is missing or wrong: an engine starts me", file=sys.stderr)
         return 2
     patience = float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120"))

@@ -109,7 +109,7 @@ def interface(
     try:
         known = list(_addresses())
         names = dict(socket.if_nameindex())
-        sources = [_source(peer) for peer in others]
+        sources = [source(peer) for peer in others]
     except (OSError, ValueError):
         return None
     of_address = {address: (index, prefix) for index, address, prefix in known}
@@ -161,7 +161,7 @@ def _in_order(place: Path) -> tuple[int, str, str]:
     return len(device), device, place.name
 
 
-def _source(peer: str) -> str:
+def source(peer: str) -> str:
     """The address this machine would send to ``peer`` from: connecting a datagram socket asks the
     kernel's routes and sends nothing."""
     numeric = socket.AI_NUMERICHOST

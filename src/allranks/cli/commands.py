@@ -14,7 +14,7 @@ class Command(NamedTuple):
     plain: bool = False
 
 
-_JOB, _SERVER = "allranks.cli.job", "allranks.cli.server"
+_JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.cli.compute"
 
 COMMANDS: dict[str, Command] = {
     "run": Command(
@@ -34,6 +34,14 @@ COMMANDS: dict[str, Command] = {
     "job download": Command("allranks.cli.logs", "fetch", "fetch a job's outputs and logs"),
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
+    "compute create": Command(_COMPUTE, "create", "name a cluster, or a part of it, for jobs"),
+    "compute list": Command(_COMPUTE, "list_computes", "the computes there are"),
+    "compute show": Command(_COMPUTE, "show_compute", "its hosts, what is free, what waits"),
+    "compute update": Command(_COMPUTE, "update", "change a compute"),
+    "compute delete": Command(_COMPUTE, "delete", "forget a compute"),
+    "compute wait": Command(_COMPUTE, "wait", "return once enough of its hosts are ready"),
+    "compute set-default": Command(_COMPUTE, "set_default", "where jobs go that name none"),
+    "compute map": Command(_COMPUTE, "stand_for", "let a name in job files mean a compute"),
     "server start": Command(_SERVER, "start", "start this home's server in the background"),
     "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
     "server status": Command(_SERVER, "status", "which server runs, where"),

@@ -12,7 +12,7 @@ from allranks.masking import masked
 from allranks.plan import distributions, mpi, variables
 from allranks.plan.plan import Place, Plan, Task, pack
 from allranks.sdk.submission import prepare
-from allranks.server.app import engines
+from allranks.server.app import clusters
 from allranks.server.submit import Submission, plan
 from allranks.spec.expressions import fill_shell
 
@@ -21,9 +21,9 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
     """Print what would happen. Raises what submitting would raise."""
     submission, _ = prepare(spec, base, in_place=in_place)
     home = settings.home()
-    found = engines(home)
+    found = clusters(home)
     made = plan(Submission.load(submission), home, found)
-    text = found[made.engine].render(made.gang)
+    text = found.engine(found.cluster(made)).render(made.gang)
     shown = _shown(made, text, submission["spec"].get("properties"))
     if json:
         show.as_json(shown)
@@ -50,6 +50,7 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
     return {
         "name": task.job,
         "digest": made.digest,
+        "compute": made.compute,
         "engine": made.engine,
         "rendered": text,
         "gang": {**pack(made.gang), "env": {}},

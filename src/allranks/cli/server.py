@@ -114,7 +114,8 @@ def _end_jobs(options: argparse.Namespace) -> list[str]:
     try:
         client = finding.connect(start=False, any_version=True)
         client.call("GET", "/api/v1/server", timeout=_ANSWER)
-        canceled: list[str] = client.json("POST", "/api/v1/server/stop")["canceled"]
+        which = f"all={str(options.all).lower()}"
+        canceled: list[str] = client.json("POST", f"/api/v1/server/stop?{which}")["canceled"]
         line = show.StatusLine(options.quiet)
         for name in canceled:
             line.say(f"waiting for {name} to end")

@@ -93,15 +93,24 @@ class Engine(Protocol):
         """Make it GONE, with every process of it; an unknown key: nothing to do."""
 
 
+class Target(Engine, Inventory, Protocol):
+    """What a compute of a home is: both."""
+
+
 class Kind(NamedTuple):
     """An engine as it is declared: its name, what its options are, how one is made.
 
     ``make`` gets the home and the options that say which cluster is meant, and asks nobody.
-    ``remote``: its nodes are other hosts, who reach the server by the agents' door.
+    ``end_all`` is of engines whose gangs run on this machine: it ends those of a home whose server
+    is gone. The nodes of all others are other hosts, who reach the server by the agents' door.
     """
 
     name: str
     help: str
     options: tuple[Option, ...]
-    make: Callable[[Home, Mapping[str, Any]], Engine]
-    remote: bool = True
+    make: Callable[[Home, Mapping[str, Any]], Target]
+    end_all: Callable[[Home], None] | None = None
+
+    @property
+    def remote(self) -> bool:
+        return self.end_all is None

@@ -347,7 +347,13 @@ def _make(home: Home, options: Mapping[str, Any]) -> LocalEngine:
     return LocalEngine(home.engines / LocalEngine.name, home.nodes)
 
 
-KIND = Kind(LocalEngine.name, "this machine; each node is an address of its own", (), _make, False)
+KIND = Kind(
+    LocalEngine.name,
+    "this machine; each node is an address of its own",
+    (),
+    _make,
+    lambda home: _make(home, {}).stop_all(),
+)
 
 
 def _write(path: Path, data: Mapping[str, object]) -> None:

@@ -20,7 +20,8 @@ BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", 
 class Context(NamedTuple):
     """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
     its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from;
-    ``places`` says where inputs lie that are outputs of other jobs, by their names here."""
+    ``places`` says where inputs lie that are outputs of other jobs, by their names here;
+    ``options`` are the engine's, the compute's and the job's own in one."""
 
     name: str
     record: str
@@ -31,6 +32,9 @@ class Context(NamedTuple):
     in_place: str | None = None
     experiment: str = "Default"
     places: Mapping[str, str] = {}
+    compute: str = ""
+    options: Mapping[str, Any] = {}
+    server_address: str = ""
 
 
 def compile(spec: CommandJob, context: Context) -> Plan:
@@ -43,7 +47,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     nodes = resources.instance_count
     distribution = spec.distribution
     kind = "none" if distribution is None else str(distribution.type)
-    options = dict((resources.properties or {}).get(context.engine) or {})
+    options = dict(context.options)
     gang = Gang(
         key=f"{context.name}.1",
         nodes=nodes,
@@ -79,7 +83,14 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     gang = gang._replace(processes=most)
     retry = spec.retry
     rules = Rules(nodes, retry.max_attempts, tuple(str(on) for on in retry.on), spec.limits.timeout)
-    plan = Plan(gang, task, rules, context.engine)
+    plan = Plan(
+        gang,
+        task,
+        rules,
+        context.engine,
+        compute=context.compute,
+        server_address=context.server_address,
+    )
     text = json.dumps(pack(plan), sort_keys=True)
     return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.plan import Place
-from allranks.plan.policy import Job, Node, Then
-from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, NodeState, Reason
+from allranks.plan.policy import Job, Node, Then, by_user
+from allranks.states import TERMINAL, GangState, JobStatus, NodeState, Reason
 
 # After a lost gang the next is submitted at once, then 1, 2, 4 … seconds later, a minute at most.
 BACK_OFF = 60.0
@@ -110,9 +110,12 @@ def _refused(job: Job, event: Event) -> Job:
 
 def _seen(job: Job, event: Event) -> Job:
     state = GangState(event.data["state"])
-    if job.gang is GangState.GONE or state is GangState.UNKNOWN:
+    if job.gang is GangState.GONE:
         return job
-    job = job._replace(gang=state, why=event.data.get("why", ""))
+    if state is GangState.UNKNOWN:
+        return job._replace(why=event.data.get("why", ""))
+    gone = Reason(event.data["reason"]) if event.data.get("reason") else None
+    job = job._replace(gang=state, why=event.data.get("why", ""), gone=gone)
     if state is GangState.UP:
         job = job._replace(up_at=job.up_at or event.at)
     if job.status is JobStatus.QUEUED and state in (GangState.PROVISIONING, GangState.UP):
@@ -139,12 +142,12 @@ def _stopping(job: Job, event: Event) -> Job:
 
 def _spent(job: Job) -> dict[str, Any]:
     assert job.then is not None
-    by_user = VERDICTS[job.then.reason].blame is Blame.USER
+    of_user = by_user(job.then.reason)
     raced = job.then.reason is Reason.PORT_TAKEN
     return {
         "attempt": job.attempt + 1,
-        "failures": job.failures + by_user,
-        "losses": job.losses + (not by_user and not raced),
+        "failures": job.failures + of_user,
+        "losses": job.losses + (not of_user and not raced),
         "races": job.races + raced,
         "then": None,
         "closing_at": None,
@@ -172,6 +175,7 @@ def _relaunched(job: Job, event: Event) -> Job:
         nodes=(Node(),) * len(job.nodes),
         gang=GangState.ABSENT,
         why="",
+        gone=None,
         submitted_at=None,
         up_at=None,
         stopped_at=None,

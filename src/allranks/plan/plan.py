@@ -93,13 +93,20 @@ class Rules(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All of it. ``digest`` names the content: equal plans have equal digests."""
+    """All of it. ``digest`` names the content: equal plans have equal digests.
+
+    ``compute`` is the name of the target, ``engine`` its kind; with ``gang.options`` that says
+    which cluster it is, whatever becomes of the compute. ``server_address`` is where its nodes
+    reach the server, empty when they are on the server's own machine.
+    """
 
     gang: Gang
     task: Task
     rules: Rules
     engine: str
     digest: str = ""
+    compute: str = ""
+    server_address: str = ""
 
 
 class Place(NamedTuple):

@@ -55,7 +55,9 @@ class Then(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The fold of a job's events: all that ``decide`` looks at. Times: seconds since the epoch."""
+    """The fold of a job's events: all that ``decide`` looks at. Times: seconds since the epoch.
+
+    ``gone`` is why the engine has ended the gang, where it said so."""
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -65,6 +67,7 @@ class Job(NamedTuple):
     canceled: bool = False
     gang: GangState = GangState.ABSENT
     why: str = ""
+    gone: Reason | None = None
     failures: int = 0
     losses: int = 0
     races: int = 0
@@ -122,6 +125,7 @@ def load(data: Mapping[str, Any]) -> Job:
     fields["nodes"] = tuple(_load_node(each) for each in data["nodes"])
     fields["status"] = JobStatus(data["status"])
     fields["gang"] = GangState(data["gang"])
+    fields["gone"] = Reason(data["gone"]) if data.get("gone") else None
     if data["then"] is not None:
         fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
     return Job(**fields)
@@ -182,7 +186,7 @@ def _after(job: Job, rules: Rules, reason: Reason) -> Step:
     """What follows a failure: the same nodes again, new ones, or the end."""
     if not _again(job, rules, reason):
         return _close("finish", reason)
-    same_nodes = VERDICTS[reason].blame is Blame.USER or reason is Reason.PORT_TAKEN
+    same_nodes = by_user(reason) or reason is Reason.PORT_TAKEN
     return _close("regroup" if same_nodes else "relaunch", reason)
 
 
@@ -192,9 +196,15 @@ def _again(job: Job, rules: Rules, reason: Reason) -> bool:
         return job.races < RACE_LIMIT
     if rules.max_attempts == 1 or verdict.retry is None or verdict.retry not in rules.on:
         return False
-    if verdict.blame is Blame.USER:
+    if by_user(reason):
         return job.failures + 1 < rules.max_attempts
     return job.losses < LOSS_LIMIT
+
+
+def by_user(reason: Reason) -> bool:
+    """Whether it eats an attempt. A user who is restarted after a time limit is so by an engine's:
+    their own ends the job."""
+    return VERDICTS[reason].blame is Blame.USER and reason is not Reason.TIME_LIMIT
 
 
 def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
@@ -206,9 +216,15 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return _close("finish", Reason.CANCELED)
     if then.purpose == "regroup":
         return _regroup(job, rules, then.reason, overdue)
-    if all(n.left for n in job.nodes) or (
+    everyone_left = all(n.left for n in job.nodes)
+    if everyone_left and then.reason in _FOR_THE_ENGINE_TO_SAY and _will_be_told(job, overdue):
+        return None
+    if everyone_left or (
         job.gang is GangState.GONE and job.stopped_at is not None
     ):
+        # What an agent took for a preemption may have been something final: only the engine knows.
+        if then.purpose == "relaunch" and job.gone and not _again(job, rules, job.gone):
+            return _close("finish", job.gone)
         return Step(Kind.RELAUNCHED if then.purpose == "relaunch" else Kind.FINISHED)
     # One that drains for ever, on a full disk perhaps, does not outlast a user who has canceled.
     patient = job.gang is not GangState.GONE and not (job.canceled and overdue)
@@ -217,6 +233,11 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if job.stopped_at is not None and clock.now < job.stopped_at + STOP_AGAIN:
         return None
     return Step(Kind.STOPPING, "stop")
+
+
+def _will_be_told(job: Job, overdue: bool) -> bool:
+    """The engine has not said yet why it ended the gang, and nobody else did."""
+    return job.gang is not GangState.GONE and job.stopped_at is None and not overdue
 
 
 def _regroup(job: Job, rules: Rules, reason: Reason, overdue: bool) -> Step | None:
@@ -274,9 +295,12 @@ def failure(job: Job) -> Failure | None:
         _, index, reason = min(found)
         node = job.nodes[index]
         assert reason is not None
+        if job.gone is not None and reason in _FOR_THE_ENGINE_TO_SAY:
+            return Failure(job.gone, message=job.why, at=node.at)
         return Failure(reason, index, node.rank, node.code, node.message, node.hint, node.at)
     if job.gang is GangState.GONE:
         reason = Reason.NODE_LOST if not job.message else Reason.GANG_REFUSED
+        reason = job.gone or reason
         return Failure(reason, message=job.message or job.why)
     if any(_cause(node) for node in job.nodes):
         return Failure(Reason.PEER_FAILED)
@@ -289,6 +313,9 @@ def _cause(node: Node) -> Reason | None:
         return Reason.NODE_LOST if _is_gone(node) else None
     return None if node.reason is Reason.DONE else node.reason
 
+
+# An agent that is ended sees no more than that; nor does a server that no longer hears it.
+_FOR_THE_ENGINE_TO_SAY = (Reason.PREEMPTED, Reason.NODE_LOST)
 
 _AS_MANY_STEPS = "every rank has to take as many steps as the others"
 
@@ -326,9 +353,12 @@ def _done_by(job: Job, at: float) -> str:
 def outcome(job: Job) -> Failure:
     """How the job ended, once it is to finish: the first cause, or why it was asked to end."""
     assert job.then is not None
+    found = failure(job)
     if job.then.reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT):
-        return Failure(job.then.reason)
-    return failure(job) or Failure(job.then.reason)
+        # The user's own wish, unless the engine had the same one and said so.
+        same = found is not None and found.reason is job.then.reason and not job.canceled
+        return found if found and same else Failure(job.then.reason)
+    return found or Failure(job.then.reason)
 
 
 # ---------------------------------------------------------------- order

@@ -77,7 +77,7 @@ async def events(request: Request) -> Response:
         raise NotFound(f"the job has no node {agent.node}")
     if said:
         await run_in_threadpool(with_.records.hear, agent.job, said)
-        with_.loop.wake(agent.job)
+        with_.loops.wake(agent.job)
     return JSONResponse({"acknowledged": max((event.seq for event in said), default=0)})
 
 
@@ -125,7 +125,7 @@ def _who(request: Request) -> tuple[Services, Agent]:
     with_: Services = request.app.state.services
     said = with_.auth.agent(request.headers.get("authorization"))
     agent = Agent(said.job, said.launch, request.path_params["node"])
-    with_.loop.heard(*agent)
+    with_.pulse.heard(*agent)
     return with_, agent
 
 

@@ -12,60 +12,81 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
 from allranks import __version__
-from allranks.engines.base import Engine
-from allranks.engines.local import LocalEngine
+from allranks.engines.base import Kind
+from allranks.engines.kinds import KINDS
 from allranks.errors import Unauthorized
 from allranks.server import agents, people
+from allranks.server import computes as computes_routes
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
-from allranks.server.loop import Loop
+from allranks.server.clusters import Clusters
+from allranks.server.door import Door
+from allranks.server.invitation import Invitation
+from allranks.server.loop import Loops
+from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
 from allranks.settings import Clocks, Home
 from allranks.store.blobs import Blobs
+from allranks.store.computes import Computes
 from allranks.store.db import open_database
 from allranks.store.records import Records
 
 App = Callable[..., Any]
 
 
-def engines(home: Home) -> Mapping[str, Engine]:
-    """The engines of a home by the name of their compute; the first is the default."""
-    local = LocalEngine(home.engines / LocalEngine.name, home.nodes)
-    return {local.name: local}
+def clusters(home: Home) -> Clusters:
+    """The computes of a home, without a server; a home that does not exist yet has none."""
+    there = home.database.exists()
+    return Clusters(home, Computes(open_database(home.database)) if there else None)
 
 
 def end_what_runs_here(home: Home) -> None:
     """End what a server that is gone has left running on this machine."""
-    LocalEngine(home.engines / LocalEngine.name, home.nodes).stop_all()
+    for kind in KINDS.values():
+        if kind.end_all is not None:
+            kind.end_all(home)
 
 
 def create_app(
     home: Home,
     clocks: Clocks,
     url: str,
-    with_engines: Mapping[str, Engine] | None = None,
+    kinds: Mapping[str, Kind] = KINDS,
 ) -> App:
-    """The server's application: people's routes and the agents' door. Its loop runs with it."""
-    records = Records(open_database(home.database))
-    found = with_engines or engines(home)
-    auth, bell = Auth(home), Bell()
-    loop = Loop(home, records, found, auth, bell, clocks, url)
-    services = Services(home, clocks, records, Blobs(home.blobs), found, auth, bell, loop)
+    """The server's application: people's routes and the agents' door. Its loops run with it."""
+    database = open_database(home.database)
+    records, computes = Records(database), Computes(database)
+    found = Clusters(home, computes, kinds)
+    auth, bell, pulse, door = Auth(home), Bell(), Pulse(clocks.lease), Door(home)
+    invitation = Invitation(auth, door, clocks, url)
+    loops = Loops(home, records, found, invitation, bell, pulse, clocks)
+    blobs = Blobs(home.blobs)
+    services = Services(
+        home, clocks, records, blobs, computes, found, auth, bell, pulse, door, loops
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         bell.belongs_to(asyncio.get_running_loop())
-        loop.start()
+        watching = asyncio.create_task(pulse.watch())
+        addresses = {each.server_address for each in found.all()}
+        addresses |= {row.plan.server_address for row in records.live()}
+        await door.open_all({each for each in addresses if each})
+        loops.start()
         yield
-        loop.stop()
+        watching.cancel()
+        await door.close()
+        await asyncio.to_thread(loops.stop)
 
     for_people = FastAPI(
         title="allranks", version=__version__, lifespan=lifespan, exception_handlers=HANDLERS
     )
     for_people.state.services = services
     for_people.include_router(people.router)
+    for_people.include_router(computes_routes.router)
     for_agents = agents.create_app(services)
+    door.leads_to(for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(agents.PREFIX):

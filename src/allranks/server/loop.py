@@ -1,7 +1,8 @@
 """The loop: lease a job, load it, decide, do one step outside any transaction, record it.
 
-One thread runs it. It sleeps until something happened to a job, or, while any is live, until the
-next tick: then every engine is asked once for all its gangs, and every live job is looked at.
+One thread for each cluster runs one: a cluster that is slow to answer holds up its own jobs alone.
+It sleeps until something happened to a job, or, while any is live, until the next tick: then its
+engine is asked once for all its gangs, and every live job of it is looked at.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from allranks.engines.base import Engine, Handle, Seen
+from allranks.engines.base import Handle, Seen
 from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
 from allranks.plan import distributions, policy
 from allranks.plan.plan import Gang
 from allranks.plan.policy import Step
-from allranks.server.auth import Auth
 from allranks.server.bell import Bell
+from allranks.server.clusters import Cluster, Clusters
+from allranks.server.invitation import Invitation
+from allranks.server.pulse import Pulse
 from allranks.server.salvage import salvage
 from allranks.settings import Clocks, Home
 from allranks.states import (
@@ -45,71 +48,102 @@ log = logging.getLogger("allranks.loop")
 LEASE = 60.0
 # How long a gang that was submitted but never seen may stay unseen before "not there" counts.
 SETTLE = 10.0
+# How long the server waits for a loop to end.
+_PATIENCE = 3.0
 
 
-class Heard(NamedTuple):
-    job: str
-    launch: int
-    node: int
-
-
-class Loop:
-    """Runs until ``stop``. ``wake`` and ``heard`` may be called from any thread."""
+class Loops:
+    """A loop for each cluster that has jobs, begun when the first comes. From any thread."""
 
     def __init__(
         self,
         home: Home,
         records: Records,
-        engines: Mapping[str, Engine],
-        auth: Auth,
+        clusters: Clusters,
+        invitation: Invitation,
         bell: Bell,
+        pulse: Pulse,
         clocks: Clocks,
-        url: str,
     ) -> None:
-        self._home, self._records, self._engines = home, records, engines
-        self._auth, self._bell, self._clocks, self._url = auth, bell, clocks, url
+        self._shared = (home, records, clusters, invitation, bell, pulse, clocks)
+        self._records, self._clusters, self._bell = records, clusters, bell
+        self._loops: dict[Cluster, Loop] = {}
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Take up every job that has not ended, and what runs on this machine."""
+        for cluster in self._clusters.on_this_machine():
+            self._of(cluster)
+        for row in self._records.live():
+            self._of(self._clusters.cluster(row.plan))
+
+    def stop(self) -> None:
+        for loop in self._loops.values():
+            loop.stop()
+
+    def wake(self, name: str) -> None:
+        """Something happened to that job: look at it now, and tell those who wait for news."""
+        row = self._records.latest(name) or self._records.get(name)
+        self._of(self._clusters.cluster(row.plan)).wake(name)
+        self._bell.ring(name)
+
+    def _of(self, cluster: Cluster) -> Loop:
+        with self._lock:
+            if cluster not in self._loops:
+                self._loops[cluster] = Loop(cluster, *self._shared)
+                self._loops[cluster].start()
+            return self._loops[cluster]
+
+
+class Loop:
+    """Runs from ``start`` until ``stop``. ``wake`` may be called from any thread."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        home: Home,
+        records: Records,
+        clusters: Clusters,
+        invitation: Invitation,
+        bell: Bell,
+        pulse: Pulse,
+        clocks: Clocks,
+    ) -> None:
+        self._cluster, self._clusters = cluster, clusters
+        self._engine = clusters.engine(cluster)
+        self._home, self._records, self._invitation = home, records, invitation
+        self._bell, self._pulse, self._clocks = bell, pulse, clocks
         # The same for every server of this home, of which its lock allows one at a time: what one
         # that was killed had leased is its successor's at once.
         self._owner = hashlib.sha256(f"{os.uname().nodename}:{home.root}".encode()).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        # Leases of agents are kept here, not in the record: a server that was away must not
-        # blame them for its own absence, so every lease starts afresh with it.
-        self._last: dict[Heard, float] = {}
-        self._born = self._awake = time.monotonic()
         self._next_tick = 0.0
         self._ended: list[JobRow] = []
-        self._thread = threading.Thread(target=self._run, name="loop", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         self._woken.put(None)
-        self._thread.join()
+        # One that waits for a cluster's answer is not waited for: what it does may be done again.
+        self._thread.join(_PATIENCE)
 
     def wake(self, name: str) -> None:
-        """Something happened to that job: look at it now, and tell those who wait for news."""
+        """Something happened to that job: look at it now."""
         self._woken.put(name)
-        self._bell.ring(name)
-
-    def heard(self, job: str, launch: int, node: int) -> None:
-        """The agent of that node is alive."""
-        self._last[Heard(job, launch, node)] = time.monotonic()
 
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
         live = True
-        try:
-            self._forget_the_dead()
-        except Exception:
-            log.exception("not everything could be cleaned up")
+        if self._cluster in self._clusters.on_this_machine():
+            self._tidy()
         while True:
             woken = self._wait(self._clocks.tick if live else None)
             if woken is None:
                 self._clean()
                 return
-            self._mind_the_gap()
             try:
                 if woken and time.monotonic() < self._next_tick:
                     live = True  # as far as we know: the next tick looks
@@ -117,10 +151,10 @@ class Loop:
                         self._guarded(self._look_at, self._records.get(name))
                     continue
                 self._clean()
-                rows = self._records.live()
+                rows = [row for row in self._records.live() if self._is_mine(row)]
                 live = bool(rows)
                 self._next_tick = time.monotonic() + self._clocks.tick
-                self._ask_engines(rows)
+                self._ask(rows)
                 for row in rows:
                     self._guarded(self._look_at, self._records.get(row.name))
             except Exception:
@@ -129,15 +163,6 @@ class Loop:
                 log.exception("the loop goes on after an error")
                 live = True
                 time.sleep(self._clocks.tick)
-
-    def _mind_the_gap(self) -> None:
-        """A server that was stopped for a while (paused, swapped out) heard nobody meanwhile: it
-        begins to listen anew, as one that was started."""
-        now = time.monotonic()
-        if now - self._awake > self._clocks.lease / 2:
-            self._born = now
-            self._last.clear()
-        self._awake = now
 
     def _guarded(self, act: Callable[..., None], row: JobRow, *more: Any) -> None:
         """Let no job that cannot be handled keep the others from being handled."""
@@ -160,20 +185,21 @@ class Loop:
         except queue.Empty:
             return found
 
-    def _ask_engines(self, rows: list[JobRow]) -> None:
-        for name, engine in self._engines.items():
-            asked = {
-                _key(row): row for row in rows if row.plan.engine == name and _is_out_there(row)
-            }
-            if not asked:
-                continue
-            try:
-                told = engine.poll([Handle(key) for key in asked])
-            except AllranksError as error:
-                log.warning("%s did not answer: %s", name, error)
-                continue
-            for key, seen in told.items():
-                self._guarded(self._take_in, asked[key], seen)
+    def _is_mine(self, row: JobRow) -> bool:
+        return self._clusters.cluster(row.plan) == self._cluster
+
+    def _ask(self, rows: list[JobRow]) -> None:
+        """What became of all gangs that are out there: one question."""
+        asked = {_key(row): row for row in rows if _is_out_there(row)}
+        if not asked:
+            return
+        try:
+            told = self._engine.poll([Handle(key) for key in asked])
+        except AllranksError as error:
+            log.warning("%s did not answer: %s", self._cluster.kind, error)
+            told = {key: Seen(GangState.UNKNOWN, error.message) for key in asked}
+        for key, seen in told.items():
+            self._guarded(self._take_in, asked[key], seen)
 
     def _take_in(self, row: JobRow, seen: Seen) -> None:
         """Record what an engine says, after what the dead left on this disk: their word wins."""
@@ -182,16 +208,16 @@ class Loop:
         never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
         if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
             return
-        dead = range(len(job.nodes)) if seen.state is GangState.GONE else seen.lost
-        for node in dead:
-            if not _is_alive(job.nodes[node]):
-                continue
+        for node in _dead(job, seen):
             salvage(self._home, self._records, row, node)
             if seen.state is not GangState.GONE:
-                data = {"why": "its agent is dead", **self._last_heard(row, node)}
+                why = seen.why if seen.state is not GangState.UP else ""
+                data = {"why": why or "its agent is dead", **self._pulse.last(row, node)}
                 happened.append(_event(row, Kind.LOST, node=node, data=data))
-        if (seen.state, seen.why) != (job.gang, job.why) and seen.state is not GangState.UNKNOWN:
-            happened.append(_event(row, Kind.SEEN, data={"state": seen.state, "why": seen.why}))
+        news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
+        if news:
+            data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
+            happened.append(_event(row, Kind.SEEN, data=data))
         if happened:
             self._records.hear(row.name, happened)
             self._bell.ring(row.name)
@@ -218,6 +244,7 @@ class Loop:
             event = self._do(row, step)
         except AllranksError as error:
             log.warning("%s: %s did not work, again soon: %s", row.name, step.event, error)
+            self._take_in(row, Seen(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
         if event.kind is Kind.FINISHED:
@@ -233,7 +260,7 @@ class Loop:
         return True
 
     def _do(self, row: JobRow, step: Step) -> Event:
-        engine = self._engines[row.plan.engine]
+        engine = self._engine
         if step.effect == "submit":
             try:
                 handle = engine.submit(self._gang(row))
@@ -251,18 +278,11 @@ class Loop:
             return _event(row, step.event, data=finished(row))
         data = step.data
         if step.event is Kind.LOST and step.node is not None:
-            data = {**data, **self._last_heard(row, step.node)}
+            data = {**data, **self._pulse.last(row, step.node)}
         return _event(row, step.event, node=step.node, data=data)
 
     def _gang(self, row: JobRow) -> Gang:
-        launch = row.record.launch
-        env = {
-            "ALLRANKS_AGENT_URL": self._url,
-            "ALLRANKS_AGENT_TOKEN": self._auth.agent_token(row.name, launch),
-            "ALLRANKS_AGENT_LAUNCH": str(launch),
-            "ALLRANKS_AGENT_PATIENCE": str(self._clocks.patience),
-        }
-        return row.plan.gang._replace(key=_key(row), env=env)
+        return row.plan.gang._replace(key=_key(row), env=self._invitation(row))
 
     def _clean(self) -> None:
         """After the end of a launch nothing of it stays, at the engine or on this disk. Done at
@@ -272,35 +292,26 @@ class Loop:
             self._guarded(self._forget, row)
 
     def _forget(self, row: JobRow) -> None:
-        self._engines[row.plan.engine].stop(Handle(_key(row)))
+        self._engine.stop(Handle(_key(row)))
         shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
-        for node in range(len(row.record.nodes)):
-            self._last.pop(Heard(row.name, row.record.launch, node), None)
+        self._pulse.forget(row)
 
-    def _forget_the_dead(self) -> None:
+    def _tidy(self) -> None:
         """What a server that was killed had no time to clean up after."""
-        live = {_key(row) for row in self._records.live()}
-        for folder in self._home.nodes.iterdir():
-            if folder.name not in live:
-                for engine in self._engines.values():
-                    engine.stop(Handle(folder.name))
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _last_heard(self, row: JobRow, node: int) -> dict[str, float]:
-        """When the node was last heard of, in the time of events; empty if it never was."""
-        last = self._last.get(Heard(row.name, row.record.launch, node))
-        return {} if last is None else {"heard": time.time() - (time.monotonic() - last)}
+        try:
+            live = {_key(row) for row in self._records.live()}
+            for folder in self._home.nodes.iterdir():
+                if folder.name not in live:
+                    self._engine.stop(Handle(folder.name))
+                    shutil.rmtree(folder, ignore_errors=True)
+        except Exception:
+            log.exception("not everything could be cleaned up")
 
     def _clock(self, row: JobRow) -> policy.Clock:
-        now, clocks = time.monotonic(), self._clocks
-        silent = frozenset(
-            node
-            for node in range(len(row.record.nodes))
-            if now - self._last.get(Heard(row.name, row.record.launch, node), self._born)
-            > clocks.lease
+        clocks, pulse = self._clocks, self._pulse
+        return policy.Clock(
+            time.time(), pulse.silent(row), clocks.hello, clocks.grace, pulse.since()
         )
-        since = time.time() - (now - self._born)
-        return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, since)
 
 
 def finished(row: JobRow) -> dict[str, Any]:
@@ -351,6 +362,21 @@ def _key(row: JobRow) -> str:
 
 def _is_out_there(row: JobRow) -> bool:
     return row.record.status is not JobStatus.NOT_STARTED and row.record.gang is not GangState.GONE
+
+
+def _dead(job: policy.Job, seen: Seen) -> Iterable[int]:
+    """The nodes whose agents an engine's word makes dead. A gang that is in a queue again has none
+    any more; those that have not come up yet may still, from there."""
+    nodes = range(len(job.nodes))
+    if seen.state is GangState.UP:
+        found: Iterable[int] = seen.lost
+    elif seen.state is GangState.GONE:
+        found = nodes
+    elif job.gang is GangState.UP and seen.state is not GangState.UNKNOWN:
+        found = [n for n in nodes if job.nodes[n].state is not NodeState.ABSENT]
+    else:
+        found = ()
+    return [node for node in found if _is_alive(job.nodes[node])]
 
 
 def _is_alive(node: policy.Node) -> bool:

@@ -37,9 +37,10 @@ def server(with_: With) -> dict[str, Any]:
 
 
 @router.post("/server/stop")
-def stop(with_: With) -> dict[str, Any]:
-    """Cancel the jobs of this machine; the caller ends the server once they have ended."""
-    names = [row.name for row in with_.records.live()]
+def stop(with_: With, all: bool = False) -> dict[str, Any]:
+    """Cancel the jobs of this machine, or ``all``; the caller ends the server once they have."""
+    live = with_.records.live()
+    names = [row.name for row in live if all or with_.clusters.runs_here(row.plan)]
     for name in names:
         _cancel(with_, name)
     return {"canceled": names}
@@ -145,4 +146,4 @@ def _cancel(with_: Services, name: str) -> None:
     record = row.record
     asked = Event(Kind.CANCEL_ASKED, time.time(), record.launch, record.attempt)
     with_.records.hear(name, [asked])
-    with_.loop.wake(name)
+    with_.loops.wake(name)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastapi import Request
 
-from allranks.engines.base import Engine
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
+from allranks.server.clusters import Clusters
+from allranks.server.door import Door
+from allranks.server.pulse import Pulse
 from allranks.settings import Clocks, Home
 from allranks.store.blobs import Blobs
+from allranks.store.computes import Computes
 from allranks.store.records import Records
 
 if TYPE_CHECKING:
-    from allranks.server.loop import Loop
+    from allranks.server.loop import Loops
 
 
 class Services(NamedTuple):
@@ -23,10 +25,13 @@ class Services(NamedTuple):
     clocks: Clocks
     records: Records
     blobs: Blobs
-    engines: Mapping[str, Engine]
+    computes: Computes
+    clusters: Clusters
     auth: Auth
     bell: Bell
-    loop: Loop
+    pulse: Pulse
+    door: Door
+    loops: Loops
 
     def __hash__(self) -> int:
         return id(self)

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from allranks.engines.base import Engine
 from allranks.errors import MissingCode, NotFound, Problem, SpecError
 from allranks.plan.compile import Context, compile
 from allranks.plan.plan import Plan
+from allranks.server.clusters import Clusters
 from allranks.server.places import places, unseen
 from allranks.server.services import Services
 from allranks.settings import Home
+from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
 from allranks.store.records import JobRow
 
@@ -41,7 +42,7 @@ class Submission(NamedTuple):
 def plan(
     submission: Submission,
     home: Home,
-    engines: Mapping[str, Engine],
+    clusters: Clusters,
     find: Callable[[str], JobRow] | None = None,
 ) -> Plan:
     """The plan of a submission. Pure but for the engine's count of what it has, and for ``find``,
@@ -52,32 +53,35 @@ def plan(
     spec = parse(submission.spec)
     if spec.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the doors make one up"))
-    engine, problems = _engine(spec, engines)
+    compute, options, problems = _compute(spec, clusters)
     made = _compiled(
         spec,
         Context(
             name=spec.name,
             record=str(home.jobs / spec.name),
             argv=AGENT,
-            engine=engine.name,
+            engine=compute.type,
             base=submission.base,
             code=submission.code,
             in_place=submission.in_place,
             places=unseen(spec, home) if find is None else places(spec, find),
+            compute=compute.name,
+            options=options,
+            server_address=compute.server_address or "",
         ),
         problems,
     )
-    engine.admit(made.gang)
+    clusters.engine(clusters.cluster(made)).admit(made.gang)
     return made
 
 
 def submit(submission: Submission, services: Services) -> JobRow:
     """Record the job and set it going. Nothing is left behind when it is refused."""
-    made = plan(submission, services.home, services.engines, services.records.get)
+    made = plan(submission, services.home, services.clusters, services.records.get)
     if submission.code is not None and not services.blobs.has(submission.code):
         raise MissingCode("the server does not have this code yet", hint="send it first")
     row = services.records.create(dict(submission.spec), made)
-    services.loop.wake(row.name)
+    services.loops.wake(row.name)
     return row
 
 
@@ -111,11 +115,21 @@ def _compiled(spec: CommandJob, context: Context, problems: list[Problem]) -> Pl
     return made
 
 
-def _engine(spec: CommandJob, engines: Mapping[str, Engine]) -> tuple[Engine, list[Problem]]:
-    """The engine of the job's compute; the default one, and what is wrong, when there is none."""
-    default = next(iter(engines))
-    name = (spec.compute or default).removeprefix("azureml:")
-    if name in engines:
-        return engines[name], []
-    hint = f"this version has: {', '.join(engines)}; choose it: --set compute={default}"
-    return engines[default], [Problem(f"there is no compute named {name!r}", "compute", hint=hint)]
+def _compute(spec: CommandJob, clusters: Clusters) -> tuple[Compute, dict[str, Any], list[Problem]]:
+    """The job's compute, its options, and what is wrong with them; where there is no such compute,
+    the one that is always there, so that all else that is wrong can be told too."""
+    try:
+        compute = clusters.find(spec.compute)
+    except SpecError as error:
+        return clusters.all()[0], {}, list(error.problems)
+    try:
+        options, problems = clusters.options(compute, spec), []
+    except SpecError as error:
+        options, problems = {}, list(error.problems)
+    wanted, most = spec.resources.instance_count, compute.max_instances
+    if most is not None and wanted > most:
+        where = "resources.instance_count"
+        message = f"{wanted} nodes are more than the {most} that {compute.name!r} may have"
+        hint = f"ask for fewer, or: allranks compute update {compute.name} --max-instances {wanted}"
+        problems.append(Problem(message, where, hint=hint))
+    return compute, options, problems

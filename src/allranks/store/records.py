@@ -253,6 +253,8 @@ def _job_row(row: Row[Any]) -> JobRow:
             Rules(**{**plan["rules"], "on": tuple(plan["rules"]["on"])}),
             plan["engine"],
             plan["digest"],
+            plan.get("compute", plan["engine"]),
+            plan.get("server_address", ""),
         ),
         record=policy.load(row.record),
         error=row.error,

@@ -1,0 +1,329 @@
+"""`allranks compute …`: named targets for jobs, and what their clusters say of themselves."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from allranks.cli import show
+from allranks.engines.kinds import KINDS
+from allranks.engines.options import COMMON, Option, Type
+from allranks.errors import SpecError, UsageError
+from allranks.sdk import finding
+from allranks.spec import load
+from allranks.spec.problems import placed
+
+_COMPUTES = "/api/v1/computes"
+_AGAIN = 1.0
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
+    add = parser.add_argument
+    add("-f", "--file", metavar="FILE", help="a compute's YAML; - is stdin")
+    add("--type", metavar="TYPE", help=f"its engine: {', '.join(KINDS)}")
+    add("--default", action="store_true", help="jobs that name no compute go there")
+    _key_options(parser)
+
+
+def create(options: argparse.Namespace) -> int:
+    """Make a compute; its cluster is asked first whether it can be."""
+    data, lines, file = _read(options.file)
+    data |= _given(options)
+    for key in ("name", "type"):
+        if getattr(options, key) is not None:
+            data[key] = getattr(options, key)
+    if "name" not in data:
+        raise UsageError("a compute needs a name", hint="allranks compute create NAME --type …")
+    client = finding.connect()
+    try:
+        made = client.json("POST", _COMPUTES, data)
+    except SpecError as error:
+        raise SpecError([placed(p, lines) for p in error.problems], file=file) from None
+    if options.default:
+        client.json("PUT", f"{_COMPUTES}/default", {"name": made["name"]})
+        made["is_default"] = True
+    return _told(options, made, "made")
+
+
+def update_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    _key_options(parser)
+
+
+def update(options: argparse.Namespace) -> int:
+    """Change what was given; jobs that were submitted go on as they are."""
+    changed = _given(options)
+    if not changed:
+        raise UsageError("nothing to change", hint="give the flags that are to be different")
+    made = finding.connect().json("PATCH", _path(options.name), changed)
+    return _told(options, made, "changed")
+
+
+def list_computes_options(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def list_computes(options: argparse.Namespace) -> int:
+    found = finding.connect().json("GET", _COMPUTES)
+    if options.json:
+        show.as_json(found)
+        return 0
+    rows = [
+        (
+            each["name"] + (" *" if each["is_default"] else ""),
+            each["type"],
+            _range(each),
+            _words(each["options"]),
+        )
+        for each in found["computes"]
+    ]
+    show.columns(("NAME", "TYPE", "NODES", "OPTIONS"), rows)
+    if not options.quiet:
+        goals: dict[str, list[str]] = {}
+        for name, goal in found["stands_for"].items():
+            goals.setdefault(goal, []).append(name)
+        for goal, names in goals.items():
+            show.talk(f"{', '.join(names)}: {'stand' if len(names) > 1 else 'stands'} for {goal}")
+    return 0
+
+
+def show_compute_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+
+
+def show_compute(options: argparse.Namespace) -> int:
+    """A compute with its hosts, what is free there and what waits."""
+    found = finding.connect().json("GET", _path(options.name))
+    if options.json:
+        show.as_json(found)
+        return 0
+    for key, value in _lines(found):
+        print(f"{key:<12}{value}")
+    if found["hosts"]:
+        print()
+        rows = [
+            (h["name"], h["address"], h["state"], _free(h, "cpus"), _free(h, "gpus"), h["why"])
+            for h in found["hosts"]
+        ]
+        show.columns(("HOST", "ADDRESS", "STATE", "CPUS FREE", "GPUS FREE", ""), rows)
+    if found["jobs"]:
+        print()
+        jobs = [(j["name"], j["status"], str(j["nodes"]), j["reason"] or "") for j in found["jobs"]]
+        show.columns(("JOB", "STATUS", "NODES", "WHY"), jobs)
+    return 0
+
+
+def wait_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME")
+    add("--min-nodes", type=int, metavar="K", help="until K hosts are ready (its min_instances, 1)")
+    add("--timeout", type=float, metavar="S", help="for so many seconds at most; then exit 124")
+
+
+def wait(options: argparse.Namespace) -> int:
+    """Return once enough hosts are ready to take a node of a job."""
+    client, line = finding.connect(), show.StatusLine(options.quiet)
+    until = None if options.timeout is None else time.monotonic() + options.timeout
+    while True:
+        found = client.json("GET", _path(options.name))
+        wanted = options.min_nodes or found["min_instances"] or 1
+        ready = sum(host["ready"] for host in found["hosts"])
+        done = ready >= wanted
+        late = until is not None and time.monotonic() >= until
+        if done or late:
+            line.clear()
+            return _waited(options, found, ready, wanted, done)
+        states = _count(host["state"] for host in found["hosts"])
+        line.say(f"{ready} of {wanted} ready ({found['trouble'] or states or 'no hosts'})")
+        time.sleep(_AGAIN if until is None else min(_AGAIN, max(0.0, until - time.monotonic())))
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Forget a compute; its cluster is left as it is, and so are jobs that run there."""
+    finding.connect().call("DELETE", _path(options.name))
+    if not options.quiet and not options.json:
+        show.talk(f"{options.name} is deleted; jobs that run there go on")
+    return 0
+
+
+def set_default_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+
+
+def set_default(options: argparse.Namespace) -> int:
+    """Jobs that name no compute go there from now on."""
+    finding.connect().call("PUT", f"{_COMPUTES}/default", _body({"name": options.name}))
+    if not options.quiet and not options.json:
+        show.talk(f"jobs that name no compute go to {options.name}")
+    return 0
+
+
+def stand_for_options(parser: argparse.ArgumentParser) -> None:
+    text = "a name jobs use, and the compute it means; without a compute: none any more"
+    parser.add_argument("names", nargs="+", metavar="NAME=COMPUTE", help=text)
+
+
+def stand_for(options: argparse.Namespace) -> int:
+    """Let names in other people's job files mean computes of yours."""
+    pairs = [name.partition("=") for name in options.names]
+    if any(not equals for _, equals, _ in pairs):
+        raise UsageError("that is no NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")
+    goals = {name: goal or None for name, _, goal in pairs}
+    finding.connect().call("PUT", f"{_COMPUTES}/map", _body(goals))
+    return 0
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _key_options(parser: argparse.ArgumentParser) -> None:
+    """The flags that both creating and updating have: a compute's keys, then the engines'."""
+    add = parser.add_argument
+    add("--description", metavar="TEXT")
+    add("--size", metavar="TEXT", help="what a node is like, in your words")
+    add("--tier", metavar="TIER", help="dedicated or low_priority")
+    add("--min-instances", metavar="N", help="`compute wait` waits for so many (0)")
+    add("--max-instances", metavar="N", help="no job gets more nodes (as many as there are)")
+    add("--idle-time-before-scale-down", metavar="S", help="kept and shown: the cluster decides")
+    where = "where its nodes reach this server (found by asking the kernel)"
+    add("--server-address", metavar="ADDRESS", help=where)
+    of: dict[Option, list[str]] = {option: [] for option in COMMON}
+    for kind in KINDS.values():
+        for option in kind.options:
+            of.setdefault(option, []).append(kind.name)
+    groups: dict[str, Any] = {}
+    for option, kinds in of.items():
+        title = ", ".join(kinds) or "every engine"
+        if title not in groups:
+            groups[title] = parser.add_argument_group(f"options of {title}")
+        _add_option(groups[title], option)
+
+
+def _add_option(group: Any, option: Option) -> None:
+    flag, dest = f"--{option.name.replace('_', '-')}", f"option_{option.name}"
+    text = option.help + (f" ({option.default})" if option.default is not None else "")
+    if option.type is Type.SWITCH:
+        group.add_argument(flag, dest=dest, action=argparse.BooleanOptionalAction, help=text)
+    elif option.type is Type.LINES:
+        group.add_argument(flag, dest=dest, action="append", metavar="TEXT", help=f"{text}; repeat")
+    else:
+        metavar = "N" if option.type is Type.NUMBER else "TEXT"
+        group.add_argument(flag, dest=dest, metavar=metavar, help=text)
+
+
+_KEYS = (
+    "description",
+    "size",
+    "tier",
+    "min_instances",
+    "max_instances",
+    "idle_time_before_scale_down",
+    "server_address",
+)
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    values = vars(options)
+    found = {key: values[key] for key in _KEYS if values[key] is not None}
+    own = {
+        name.removeprefix("option_"): value
+        for name, value in values.items()
+        if name.startswith("option_") and value is not None
+    }
+    return found | ({"options": own} if own else {})
+
+
+def _read(file: str | None) -> tuple[dict[str, Any], dict[str, int], str | None]:
+    if file is None:
+        return {}, {}, None
+    name = "stdin" if file == "-" else file
+    text = sys.stdin.read() if file == "-" else load.content(Path(file))
+    data, lines = load.read(text, file=name)
+    return dict(data), lines, name
+
+
+def _path(name: str) -> str:
+    return f"{_COMPUTES}/{quote(name, safe='')}"
+
+
+def _body(data: Mapping[str, Any]) -> bytes:
+    import json
+
+    return json.dumps(data).encode()
+
+
+# ---------------------------------------------------------------- showing
+
+
+def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
+    if options.json:
+        show.as_json(made)
+    elif not options.quiet:
+        show.talk(f"{made['name']} is {word}: {made['type']}, {_words(made['options']) or 'plain'}")
+        if made["door"]:
+            show.talk(f"its nodes reach this server at {made['door']}")
+        for key in made["without_effect"]:
+            show.talk(f"note: `{key}` has no effect on a cluster that is there already")
+        show.talk(f"try it: allranks run -c {made['name']} -- hostname")
+    return 0
+
+
+def _waited(
+    options: argparse.Namespace, found: Mapping[str, Any], ready: int, wanted: int, done: bool
+) -> int:
+    if options.json:
+        show.as_json({"ready": ready, "wanted": wanted, "done": done, "hosts": found["hosts"]})
+    elif not done:
+        show.talk(f"{ready} of {wanted} hosts are ready: {found['trouble'] or 'time is up'}")
+    elif not options.quiet:
+        show.talk(f"{ready} hosts are ready")
+    return 0 if done else 124
+
+
+def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    lines = [
+        ("name", found["name"] + (" (the default)" if found["is_default"] else "")),
+        ("type", found["type"]),
+        ("about", found["description"]),
+        ("nodes", _range(found)),
+        ("size", found["size"]),
+        ("tier", found["tier"]),
+        ("options", _words(found["options"])),
+        ("door", found["door"]),
+        ("trouble", found["door_trouble"] or found["trouble"]),
+    ]
+    return [(key, value) for key, value in lines if value]
+
+
+def _range(found: Mapping[str, Any]) -> str:
+    least, most = found["min_instances"], found["max_instances"]
+    return f"{least} to {most}" if most else (f"{least} or more" if least else "")
+
+
+def _words(options: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in options.items())
+
+
+def _value(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _free(host: Mapping[str, Any], what: str) -> str:
+    return f"{host[f'free_{what}']:g} of {host[what]:g}" if host[what] else ""
+
+
+def _count(states: Any) -> str:
+    counts: dict[str, int] = {}
+    for state in states:
+        counts[state] = counts.get(state, 0) + 1
+    return ", ".join(f"{number} {state}" for state, number in counts.items())

@@ -1,0 +1,139 @@
+"""What Slurm is sent: a batch script that starts one agent on each node. Pure."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from allranks.engines.options import Option, Type
+from allranks.plan.plan import Gang
+
+OPTIONS = (
+    Option("conf", "path of its slurm.conf (the system's own)", connects=True),
+    Option("partition", "partition (the cluster's default)"),
+    Option("account", "account to charge"),
+    Option("qos", "quality of service"),
+    Option("time", "time limit as sbatch takes it: minutes, or D-HH:MM:SS"),
+    Option("gres", "generic resources of each node, such as gpu:a100:4; GPUs are asked for anyway"),
+    Option("constraint", "features the nodes must have"),
+    Option("reservation", "reservation to run in"),
+    Option("exclusive", "whole nodes, shared with no other job", Type.SWITCH),
+    Option("extra", "one more option of sbatch, as it takes it: --mail-type=END", Type.LINES),
+    Option("modules", "environment module to load on the nodes", Type.LINES),
+    Option("prologue", "line of shell to run before the agents", Type.LINES),
+    Option("python", "the Python of the agents on the nodes (the server's own, by its path)"),
+    Option(
+        "ship_agent",
+        "copy the agent to each node: allranks need not be on a disk they share",
+        Type.SWITCH,
+    ),
+    Option("requeue", "let Slurm put the job back in its queue when a node fails", Type.SWITCH),
+    Option(
+        "warning",
+        "seconds before the time limit at which ranks are told to end",
+        Type.NUMBER,
+        default=60,
+    ),
+)
+# What the script and the agents print, in the gang's folder: they are silent as a rule.
+LOG = "batch.log"
+_PLAIN = ("partition", "account", "qos", "time", "constraint", "reservation")
+
+# Told by Slurm that time is up or that the job is preempted, the first node's agent hears of it,
+# and by the server all others. Slurm would signal every process of every rank, each once more than
+# the agents do.
+_TOLD = """\
+told() {
+    signal=TERM left=$(squeue -h -j "$SLURM_JOB_ID" -o %L)
+    [[ $left =~ ^([0-9]+):[0-9][0-9]$ && ${BASH_REMATCH[1]} -le SOON ]] && signal=XCPU
+    kill -s "$signal" "$(cat "$folder/0/pid")"
+}
+trap told TERM"""
+_AGENT = """\
+cd "$ALLRANKS_AGENT_DIR" || exit 1
+[ "$SLURM_PROCID" != 0 ] || echo $$ >pid
+exec "$@\""""
+
+
+def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
+    """The script of a gang: ``folder`` holds one for each agent, ``mark`` is how we know it again,
+    ``ship`` the archive with the agent's code where that is to be copied."""
+    options = gang.options
+    lines = ["#!/bin/bash -l" if options.get("modules") else "#!/bin/bash"]
+    lines += [f"#SBATCH {line}" for line in _directives(gang, mark, folder)]
+    lines += ["", f"folder={shlex.quote(folder)}", 'mkdir -p "$folder"']
+    before = _site(options)
+    if before:
+        # So that the agents can tell what these lines changed: the ranks are to have it as well.
+        lines += ['env -0 >"$folder/before"', 'export ALLRANKS_AGENT_BEFORE="$folder/before"']
+        lines += before
+    lines.append(_TOLD.replace("SOON", str(math.ceil(options.get("warning", 60) / 60) + 1)))
+    lines += _start(gang, ship)
+    return "\n".join(lines) + "\n"
+
+
+def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
+    options = gang.options
+    yield f"--job-name={gang.key}"
+    yield f"--comment={shlex.quote(mark)}"
+    yield f"--nodes={gang.nodes}"
+    yield f"--ntasks={gang.nodes}"
+    yield "--ntasks-per-node=1"
+    if not (options.get("exclusive") and gang.cpus is None):
+        yield f"--cpus-per-task={math.ceil(gang.cpus or gang.processes)}"
+    if gang.memory is not None:
+        yield f"--mem={math.ceil(gang.memory / (1 << 20))}M"
+    if gres := _gres(gang):
+        yield f"--gres={gres}"
+    yield from (f"--{name}={shlex.quote(options[name])}" for name in _PLAIN if options.get(name))
+    if options.get("exclusive"):
+        yield "--exclusive"
+    yield "--requeue" if options.get("requeue") else "--no-requeue"
+    yield f"--signal=B:TERM@{math.ceil(options.get('warning', 60))}"
+    # In a file's name, Slurm takes `%` for a field and `\` for its own escape.
+    output = f"{folder}/{LOG}".replace("\\", "\\\\").replace("%", "%%")
+    yield f"--output={shlex.quote(output)}"
+    yield "--open-mode=append"
+    yield from options.get("extra", ())
+
+
+def _gres(gang: Gang) -> str:
+    given = gang.options.get("gres") or ""
+    ours = f"gpu:{gang.gpus}" if gang.gpus and not given.startswith(("gpu", "gres/gpu")) else ""
+    return ",".join(each for each in (ours, given) if each)
+
+
+def _site(options: Mapping[str, Any]) -> list[str]:
+    """The lines of the site and of the user that come before the agents."""
+    modules = options.get("modules") or []
+    load = [f"module load {shlex.join(modules)} || exit 1"] if modules else []
+    return [*load, *(options.get("prologue") or [])]
+
+
+def _start(gang: Gang, ship: str | None) -> Iterator[str]:
+    python = gang.options.get("python")
+    argv = [python, *gang.argv[1:]] if python else list(gang.argv)
+    agent = [
+        "export ALLRANKS_AGENT_NODE=$SLURM_PROCID ALLRANKS_AGENT_CPUS=$SLURM_CPUS_ON_NODE",
+        'export ALLRANKS_AGENT_DIR="$0/$SLURM_PROCID"',
+        'mkdir -p "$ALLRANKS_AGENT_DIR"',
+    ]
+    if ship is not None:
+        yield f'sbcast --force {shlex.quote(ship)} "/tmp/allranks-$SLURM_JOB_ID.tar" || exit 1'
+        agent += [
+            "code=/tmp/allranks-$SLURM_JOB_ID-$SLURM_PROCID",
+            'mkdir -p "$code" && tar -xf "/tmp/allranks-$SLURM_JOB_ID.tar" -C "$code" || exit 1',
+            'export PYTHONPATH="$code"',
+        ]
+    # The agents' own: one that fails leaves the others to hand in what they have.
+    step = f"srun --nodes={gang.nodes} --ntasks={gang.nodes} --ntasks-per-node=1"
+    step += " --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --input=none"
+    text = "\n".join([*agent, _AGENT])
+    yield f'{step} /bin/bash -c {shlex.quote(text)} "$folder" {shlex.join(argv)} &'
+    # A signal ends `wait` before what it waits for.
+    yield 'agents=$!\nwhile wait "$agents"; code=$?; kill -0 "$agents" 2>/dev/null; do :; done'
+    if ship is not None:
+        yield "srun --overlap --ntasks-per-node=1 bash -c 'rm -rf /tmp/allranks-\"$SLURM_JOB_ID\"*'"
+    yield 'exit "$code"'

@@ -1,0 +1,133 @@
+"""Which compute a job means, and one engine for each cluster that computes name.
+
+Several computes may be of one cluster (its partitions, say): they share an engine, so that one
+question a tick serves all their jobs. A plan says which cluster it is for; a job goes on whatever
+becomes of its compute.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from allranks.engines import options
+from allranks.engines.base import Kind, Target
+from allranks.engines.kinds import KINDS
+from allranks.errors import Problem, SpecError
+from allranks.plan.plan import Plan
+from allranks.settings import Home
+from allranks.spec.compute import Compute
+from allranks.spec.job import CommandJob
+from allranks.spec.problems import nearest
+from allranks.store.computes import Computes
+
+# Names that examples for Azure ML use; they mean the default compute until told otherwise.
+STAND_FOR_DEFAULT = ("cpu-cluster", "gpu-cluster", "serverless")
+
+
+class Cluster(NamedTuple):
+    """What tells one cluster from another: the kind of its engine, and where it is."""
+
+    kind: str
+    connection: str = "{}"
+
+
+class Clusters:
+    """The computes of a home. ``computes`` None: a home that has none yet. Any thread may ask."""
+
+    def __init__(
+        self, home: Home, computes: Computes | None, kinds: Mapping[str, Kind] = KINDS
+    ) -> None:
+        self._home, self._computes, self.kinds = home, computes, kinds
+        self._engines: dict[Cluster, Target] = {}
+        self._lock = threading.Lock()
+        # The kind that needs nothing has a compute of its name without being asked.
+        self.first = next(iter(kinds))
+
+    def all(self) -> list[Compute]:
+        """Every compute, the one that is always there first."""
+        rows = [] if self._computes is None else self._computes.list()
+        found = [Compute.model_validate(row.spec) for row in rows]
+        own = [] if any(each.name == self.first for each in found) else [self._always()]
+        return [*own, *found]
+
+    def default(self) -> str:
+        return (self._computes.default() if self._computes is not None else "") or self.first
+
+    def stands_for(self) -> dict[str, str]:
+        """The names that are no computes, and the compute that each means."""
+        sent = self._computes.sent() if self._computes is not None else {}
+        there = {each.name for each in self.all()}
+        unsent = {name: self.default() for name in STAND_FOR_DEFAULT if name not in there}
+        return {**unsent, **{name: goal for name, goal in sent.items() if name not in there}}
+
+    def find(self, name: str | None) -> Compute:
+        """The compute of that name, or that the name stands for; the default one without a name.
+
+        Raises SpecError when there is none.
+        """
+        wanted = (name or self.default()).removeprefix("azureml:")
+        there = {each.name: each for each in self.all()}
+        sent = self.stands_for()
+        found = there.get(wanted) or there.get(sent.get(wanted, ""))
+        if found is None:
+            known = ", ".join([*there, *sent])
+            create = f"allranks compute create {wanted} --type …"
+            hint = nearest(wanted, [*there, *sent]) or f"there are: {known}; or make it: {create}"
+            problem = Problem(f"there is no compute named {wanted!r}", "compute", hint=hint)
+            raise SpecError(problem)
+        return found
+
+    def kind(self, compute: Compute) -> Kind:
+        """Raises SpecError when this version has no such engine."""
+        if compute.type not in self.kinds:
+            hint = nearest(compute.type, self.kinds) or f"there are: {', '.join(self.kinds)}"
+            raise SpecError(Problem(f"there is no engine {compute.type!r}", "type", hint=hint))
+        return self.kinds[compute.type]
+
+    def options(self, compute: Compute, spec: CommandJob | None = None) -> dict[str, Any]:
+        """All options of the engine that are set: by default, by the compute, by the job.
+
+        Raises SpecError with every one that is wrong.
+        """
+        kind = self.kind(compute)
+        declared = (*kind.options, *options.COMMON)
+        found = {**options.defaults(declared), **options.check(declared, compute.options, "")}
+        if spec is None:
+            return found
+        own = (spec.resources.properties or {}).get(kind.name) or {}
+        where = f"resources.properties.{kind.name}"
+        if not isinstance(own, Mapping):
+            hint = "write `key: value` lines below it"
+            raise SpecError(Problem("must be a mapping of options", where, hint=hint))
+        return {**found, **options.check(declared, own, where, of_job=True)}
+
+    def engine_of(self, compute: Compute) -> Target:
+        kind = self.kind(compute)
+        return self.engine(self._cluster(kind.name, self.options(compute)))
+
+    def cluster(self, plan: Plan) -> Cluster:
+        return self._cluster(plan.engine, plan.gang.options)
+
+    def engine(self, cluster: Cluster) -> Target:
+        with self._lock:
+            if cluster not in self._engines:
+                made = self.kinds[cluster.kind].make(self._home, json.loads(cluster.connection))
+                self._engines[cluster] = made
+            return self._engines[cluster]
+
+    def on_this_machine(self) -> Iterator[Cluster]:
+        """Those whose gangs run here."""
+        return (Cluster(kind.name) for kind in self.kinds.values() if not kind.remote)
+
+    def runs_here(self, plan: Plan) -> bool:
+        return not self.kinds[plan.engine].remote
+
+    def _cluster(self, kind: str, values: Mapping[str, Any]) -> Cluster:
+        where = options.connection(self.kinds[kind].options, values)
+        return Cluster(kind, json.dumps(where, sort_keys=True))
+
+    def _always(self) -> Compute:
+        return Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)

@@ -1,0 +1,90 @@
+"""A compute as its user wrote it: Azure ML's keys, and the options of its engine beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.problems import placed, problems
+from allranks.spec.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong, matching
+from allranks.spec.values import Part, snake
+
+Tier = Annotated[Literal["dedicated", "low_priority"], BeforeValidator(snake)]
+ComputeName = Annotated[
+    Text,
+    AfterValidator(
+        matching(
+            r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
+            "must be 1 to 63 of letters, digits, `-`, `_` and `.`, a letter or digit first",
+            "as in `gpu-cluster`",
+        )
+    ),
+]
+# Azure's, about networks and accounts of a cloud: read, kept and shown, of no effect on a cluster
+# that is there already.
+OF_THE_CLOUD = (
+    "location",
+    "identity",
+    "network_settings",
+    "ssh_settings",
+    "ssh_public_access_enabled",
+    "enable_node_public_ip",
+    "subnet",
+    "resource_id",
+    "provisioning_state",
+    "id",
+)
+
+
+class Compute(Part):
+    """A named target for jobs. ``type`` is the engine, ``options`` its own; a file has those at its
+    top, beside the rest. ``server_address``: where its nodes reach this server."""
+
+    name: ComputeName
+    type: Text
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    size: Text | None = None
+    tier: Tier | None = None
+    min_instances: Annotated[Integer, Field(ge=0)] = 0
+    max_instances: Count | None = None
+    idle_time_before_scale_down: Seconds | None = None
+    server_address: Text | None = None
+    options: Free = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _a_range(self) -> Compute:
+        if self.max_instances is not None and self.min_instances > self.max_instances:
+            raise Wrong(
+                f"`min_instances` is {self.min_instances} and `max_instances` less",
+                "the least number of nodes first, then the most",
+            )
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON without what is default; ``parse`` makes the same of it again."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def parse(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> tuple[Compute, tuple[str, ...]]:
+    """The compute in ``data``, and the keys of it that have no effect here.
+
+    Whatever is no key of a compute's is taken for an option of its engine, which knows its own.
+    Raises one SpecError with everything else that is wrong.
+    """
+    given = {key: value for key, value in data.items() if value is not None and key != "$schema"}
+    idle = tuple(key for key in given if key in OF_THE_CLOUD)
+    own = {key: value for key, value in given.items() if key in Compute.model_fields}
+    rest = {key: given[key] for key in given if key not in own and key not in idle}
+    own["options"] = {**own.get("options", {}), **rest}
+    try:
+        return Compute.model_validate(own), idle
+    except ValidationError as error:
+        found: list[Problem] = problems(error, own, {"": (Compute,)})
+        raise SpecError([placed(p, lines or {}) for p in found], file=file) from None

@@ -1,0 +1,89 @@
+"""The computes of a home, and which of them names without one of their own stand for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, delete, insert, select, update
+
+from allranks.errors import Conflict, NotFound
+from allranks.store.db import computes as _computes
+from allranks.store.db import settings as _settings
+
+_DEFAULT, _MAP = "compute.default", "compute.map"
+
+
+class ComputeRow(NamedTuple):
+    name: str
+    spec: dict[str, Any]
+    created_at: float
+
+
+class Computes:
+    """Reads and writes whole rows; a name is one compute's."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = engine.execution_options(read_only=True)
+
+    def list(self) -> list[ComputeRow]:
+        query = select(_computes).order_by(_computes.c.name)
+        with self._reading.connect() as connection:
+            rows = connection.execute(query)
+            return [ComputeRow(row.name, row.spec, row.created_at) for row in rows]
+
+    def create(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Raises Conflict when there is one of that name."""
+        if any(row.name == name for row in self.list()):
+            raise Conflict(
+                f"there is a compute named {name!r} already",
+                hint=f"another name, or `allranks compute update {name} …`",
+            )
+        with self._engine.begin() as connection:
+            values = {"name": name, "spec": dict(spec), "created_at": time.time()}
+            connection.execute(insert(_computes).values(**values))
+
+    def update(self, name: str, spec: Mapping[str, Any]) -> None:
+        with self._engine.begin() as connection:
+            same = _computes.c.name == name
+            connection.execute(update(_computes).where(same).values(spec=dict(spec)))
+
+    def delete(self, name: str) -> None:
+        """And what pointed to it; raises NotFound."""
+        with self._engine.begin() as connection:
+            gone = connection.execute(delete(_computes).where(_computes.c.name == name))
+        if not gone.rowcount:
+            raise NotFound(f"there is no compute named {name!r}", hint="allranks compute list")
+        self.send(
+            {name: None for name, goal in self.sent().items() if goal == name},
+            default="" if self.default() == name else None,
+        )
+
+    def default(self) -> str:
+        """The default compute's name; empty: the one that is there without being made."""
+        return str(self._setting(_DEFAULT) or "")
+
+    def sent(self) -> dict[str, str]:
+        """Names that stand for another compute."""
+        return dict(self._setting(_MAP) or {})
+
+    def send(self, names: Mapping[str, str | None], default: str | None = None) -> None:
+        """Let names stand for another compute, with None no longer; and set the default."""
+        if names:
+            found = {**self.sent(), **names}
+            self._set(_MAP, {name: goal for name, goal in found.items() if goal is not None})
+        if default is not None:
+            self._set(_DEFAULT, default)
+
+    def _setting(self, key: str) -> Any:
+        query = select(_settings.c.value).where(_settings.c.key == key)
+        with self._reading.connect() as connection:
+            found = connection.execute(query).first()
+        return None if found is None else found.value
+
+    def _set(self, key: str, value: Any) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(delete(_settings).where(_settings.c.key == key))
+            connection.execute(insert(_settings).values(key=key, value=value))
