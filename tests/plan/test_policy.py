@@ -318,6 +318,71 @@ def test_a_preempted_gang_is_launched_anew_once_it_is_gone():
     assert (story.job.launch, story.job.attempt, story.job.status) == (2, 2, "NotStarted")
 
 
+def left(reason: str | None, why: str = "Slurm: …", rules: Rules = TWICE) -> Story:
+    """Both nodes were told to go by their engine and have left; then it says why."""
+    story = Story(rules).running().fails(0, Reason.PREEMPTED)
+    story.step()
+    story.drained().both(Kind.BYE)
+    assert story.next() is None  # only the engine knows why
+    return story.server(Kind.SEEN, state="gone", why=why, reason=reason)
+
+
+def test_what_agents_took_for_a_preemption_was_a_cancel():
+    story = left("CANCELED", "by root")
+    story.ended()
+    assert (story.job.status, story.job.launch) == (JobStatus.CANCELED, 1)
+    assert outcome(story.job)[:5] == (Reason.CANCELED, None, None, None, "by root")
+
+
+def test_after_an_engines_time_limit_it_starts_again_as_after_a_preemption():
+    story = left("TIME_LIMIT")
+    story.step()
+    story.step()
+    assert (story.job.launch, story.job.failures, story.job.losses) == (2, 0, 1)
+    once = left("TIME_LIMIT", "time is over", ONCE)
+    once.ended()
+    assert outcome(once.job).message == "time is over"
+    assert once.job.status is JobStatus.FAILED
+
+
+def test_an_agent_that_was_told_of_the_time_limit_counts_the_same():
+    story = Story().running().fails(0, Reason.TIME_LIMIT, message="over")
+    story.ended()
+    assert story.job.launch == 2
+
+
+def test_a_users_own_time_limit_ends_it():
+    story = Story(TWICE._replace(timeout=5.0)).running()
+    story.now = 5.0
+    story.ended()
+    assert (story.job.status, outcome(story.job).reason) == (JobStatus.FAILED, Reason.TIME_LIMIT)
+
+
+def test_a_preemption_that_was_a_lost_node_names_the_one_that_said_nothing():
+    story = Story(ONCE).running().fails(0, Reason.PREEMPTED)
+    story.step()
+    story.server(Kind.SEEN, state="gone", why="a node failed", reason="NODE_LOST")
+    assert failure(story.job).reason is Reason.NODE_LOST
+    assert failure(story.job).node == 1
+
+
+def test_what_the_engine_says_after_our_own_stop_is_no_reason():
+    story = Story(ONCE).running().server(Kind.LOST, 0, why="silent").server(Kind.LOST, 1, why="x")
+    story.step()
+    assert story.step() == Step(Kind.STOPPING, "stop")
+    story.server(Kind.SEEN, state="gone", why="canceled", reason="CANCELED")
+    story.ended()
+    assert outcome(story.job).reason is Reason.NODE_LOST
+
+
+def test_an_engine_that_never_says_why_is_waited_for_no_longer_than_agents_are():
+    story = Story(ONCE).running().fails(0, Reason.PREEMPTED)
+    story.step()
+    story.drained().both(Kind.BYE)
+    assert story.next() is None
+    assert story.next(now=1000.0) == Step(Kind.FINISHED)
+
+
 def test_no_regroup_with_a_lost_node():
     story = Story().running().fails(0)
     story.step()

@@ -23,7 +23,7 @@ from allranks.agent.setup import Work, collect, prepare
 from allranks.client import host
 from allranks.errors import AllranksError
 from allranks.events import Kind
-from allranks.plan import distributions, variables
+from allranks.plan import distributions, site, variables
 from allranks.plan.distributions import Rank
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
@@ -88,7 +88,8 @@ class Agent:
         told = self._link.hello(self._patience)
         if told is None:
             return 0
-        self._task = Task.load(told["task"])
+        task = Task.load(told["task"])
+        self._task = task._replace(base=_with_site(task.base))
         self._clocks = Clocks(**told["clocks"])
         self._patience = self._clocks.patience
         self._attempt = self._link.attempt
@@ -262,6 +263,14 @@ class Agent:
 
 def _breaks_on_empty_ps(env: Mapping[str, str]) -> bool:
     return (frameworks.tensorflow(env) or (0, 0)) >= (2, 9)
+
+
+def _with_site(base: Mapping[str, str]) -> Mapping[str, str]:
+    """With what the cluster's own lines changed here, where an engine has noted how it was."""
+    noted = os.environ.get("ALLRANKS_AGENT_BEFORE")
+    if noted is None:
+        return base
+    return site.laid_over(base, site.read(Path(noted).read_bytes()), os.environ)
 
 
 def _network(address: str, places: Sequence[Place]) -> dict[str, str]:

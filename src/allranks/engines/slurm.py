@@ -25,6 +25,8 @@ from allranks.states import GangState, Reason
 
 # Longer than a busy controller takes; the loop of this cluster waits for it, and no other.
 PATIENCE = 20.0
+# As long as a person who submits waits to hear that a job can never run.
+_AT_ONCE = 3.0
 # What Slurm's commands say when nobody answered them; all else is an answer.
 _NO_ANSWER = re.compile(
     r"contact slurm controller|timed out|connection (refused|failure)|zero bytes|"
@@ -75,8 +77,11 @@ class SlurmEngine:
 
     def admit(self, gang: Gang) -> None:
         try:
-            self._ask("sbatch", "--test-only", input=self.render(gang))
+            self._ask("sbatch", "--test-only", input=self.render(gang), patience=_AT_ONCE)
         except Refused as error:
+            # Slurm says the same of what is only down or drained now.
+            if "configuration is not available" in error.message and self._has(gang):
+                return
             raise self._refused(error, gang.options) from None
         except EngineError:
             return  # nobody answers: the job waits for that
@@ -154,6 +159,16 @@ class SlurmEngine:
             )
         return list(found.values())
 
+    def _has(self, gang: Gang) -> bool:
+        """Whether enough hosts have what a node needs, whatever state they are in."""
+        cpus, memory = gang.cpus or gang.processes, gang.memory or 0
+        fit = [
+            host
+            for host in self.hosts(gang.options)
+            if host.cpus >= cpus and host.gpus >= gang.gpus and host.memory >= memory
+        ]
+        return len(fit) >= gang.nodes
+
     # ------------------------------------------------------------ asking
 
     def _mark(self, key: str) -> str:
@@ -206,7 +221,13 @@ class SlurmEngine:
             for key in keys
         }
 
-    def _ask(self, *words: str, input: str = "", env: Mapping[str, str] | None = None) -> str:
+    def _ask(
+        self,
+        *words: str,
+        input: str = "",
+        env: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+    ) -> str:
         """Run one of Slurm's commands; what it printed.
 
         Raises Refused with Slurm's own words, EngineError when nobody answered.
@@ -218,7 +239,7 @@ class SlurmEngine:
                 env={**self._env, **(env or {})},
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE,
+                timeout=patience,
                 cwd="/",
             )
         except FileNotFoundError:
@@ -228,7 +249,7 @@ class SlurmEngine:
                 "`allranks server stop`, then any command, starts it anew from your shell",
             ) from None
         except subprocess.TimeoutExpired:
-            said = f"Slurm does not answer: `{words[0]}` took over {PATIENCE:g} s"
+            said = f"Slurm does not answer: `{words[0]}` took over {patience:g} s"
             raise EngineError(said) from None
         if done.returncode == 0:
             return done.stdout

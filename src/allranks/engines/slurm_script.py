@@ -29,7 +29,11 @@ OPTIONS = (
         "copy the agent to each node: allranks need not be on a disk they share",
         Type.SWITCH,
     ),
-    Option("requeue", "let Slurm put the job back in its queue when a node fails", Type.SWITCH),
+    Option(
+        "requeue",
+        "let Slurm itself put a job back in its queue after it began, when a node fails",
+        Type.SWITCH,
+    ),
     Option(
         "warning",
         "seconds before the time limit at which ranks are told to end",
@@ -64,6 +68,9 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     lines = ["#!/bin/bash -l" if options.get("modules") else "#!/bin/bash"]
     lines += [f"#SBATCH {line}" for line in _directives(gang, mark, folder)]
     lines += ["", f"folder={shlex.quote(folder)}", 'mkdir -p "$folder"']
+    if not options.get("requeue"):
+        # A host that does not boot is no loss: until here, Slurm is to try others by itself.
+        lines.append('scontrol update JobId="$SLURM_JOB_ID" Requeue=0')
     before = _site(options)
     if before:
         # So that the agents can tell what these lines changed: the ranks are to have it as well.
@@ -90,7 +97,7 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     yield from (f"--{name}={shlex.quote(options[name])}" for name in _PLAIN if options.get(name))
     if options.get("exclusive"):
         yield "--exclusive"
-    yield "--requeue" if options.get("requeue") else "--no-requeue"
+    yield "--requeue"
     yield f"--signal=B:TERM@{math.ceil(options.get('warning', 60))}"
     # In a file's name, Slurm takes `%` for a field and `\` for its own escape.
     output = f"{folder}/{LOG}".replace("\\", "\\\\").replace("%", "%%")
@@ -121,11 +128,13 @@ def _start(gang: Gang, ship: str | None) -> Iterator[str]:
         'mkdir -p "$ALLRANKS_AGENT_DIR"',
     ]
     if ship is not None:
-        yield f'sbcast --force {shlex.quote(ship)} "/tmp/allranks-$SLURM_JOB_ID.tar" || exit 1'
+        # In each node's own memory: /tmp may be a disk they share.
+        shipped = '"/dev/shm/allranks-$SLURM_JOB_ID.tar"'
+        yield f"sbcast --force {shlex.quote(ship)} {shipped} || exit 1"
         agent += [
-            "code=/tmp/allranks-$SLURM_JOB_ID-$SLURM_PROCID",
-            'mkdir -p "$code" && tar -xf "/tmp/allranks-$SLURM_JOB_ID.tar" -C "$code" || exit 1',
-            'export PYTHONPATH="$code"',
+            'export PYTHONPATH="$ALLRANKS_AGENT_DIR/code"',
+            f'mkdir -p "$PYTHONPATH" && tar -xf {shipped} -C "$PYTHONPATH" || exit 1',
+            f"rm {shipped}",
         ]
     # The agents' own: one that fails leaves the others to hand in what they have.
     step = f"srun --nodes={gang.nodes} --ntasks={gang.nodes} --ntasks-per-node=1"
@@ -134,6 +143,4 @@ def _start(gang: Gang, ship: str | None) -> Iterator[str]:
     yield f'{step} /bin/bash -c {shlex.quote(text)} "$folder" {shlex.join(argv)} &'
     # A signal ends `wait` before what it waits for.
     yield 'agents=$!\nwhile wait "$agents"; code=$?; kill -0 "$agents" 2>/dev/null; do :; done'
-    if ship is not None:
-        yield "srun --overlap --ntasks-per-node=1 bash -c 'rm -rf /tmp/allranks-\"$SLURM_JOB_ID\"*'"
     yield 'exit "$code"'

@@ -114,7 +114,9 @@ def _seen(job: Job, event: Event) -> Job:
         return job
     if state is GangState.UNKNOWN:
         return job._replace(why=event.data.get("why", ""))
-    gone = Reason(event.data["reason"]) if event.data.get("reason") else None
+    # What follows from our own asking it to stop is no news.
+    told = event.data.get("reason") if job.stopped_at is None else None
+    gone = Reason(told) if told else None
     job = job._replace(gang=state, why=event.data.get("why", ""), gone=gone)
     if state is GangState.UP:
         job = job._replace(up_at=job.up_at or event.at)

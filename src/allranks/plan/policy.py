@@ -219,9 +219,7 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     everyone_left = all(n.left for n in job.nodes)
     if everyone_left and then.reason in _FOR_THE_ENGINE_TO_SAY and _will_be_told(job, overdue):
         return None
-    if everyone_left or (
-        job.gang is GangState.GONE and job.stopped_at is not None
-    ):
+    if everyone_left or (job.gang is GangState.GONE and job.stopped_at is not None):
         # What an agent took for a preemption may have been something final: only the engine knows.
         if then.purpose == "relaunch" and job.gone and not _again(job, rules, job.gone):
             return _close("finish", job.gone)
@@ -295,8 +293,11 @@ def failure(job: Job) -> Failure | None:
         _, index, reason = min(found)
         node = job.nodes[index]
         assert reason is not None
-        if job.gone is not None and reason in _FOR_THE_ENGINE_TO_SAY:
-            return Failure(job.gone, message=job.why, at=node.at)
+        if job.gone not in (None, reason) and reason in _FOR_THE_ENGINE_TO_SAY:
+            # Of a lost node the others were told by the engine: it is the one that says nothing.
+            mute = [i for i, each in enumerate(job.nodes) if each.reason is None]
+            lost = mute[0] if mute and job.gone is Reason.NODE_LOST else None
+            return Failure(job.gone, lost, message=job.why, at=node.at)
         return Failure(reason, index, node.rank, node.code, node.message, node.hint, node.at)
     if job.gang is GangState.GONE:
         reason = Reason.NODE_LOST if not job.message else Reason.GANG_REFUSED

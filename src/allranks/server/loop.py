@@ -324,7 +324,7 @@ def finished(row: JobRow) -> dict[str, Any]:
     error = {
         "reason": failure.reason,
         "blame": verdict.blame,
-        "message": _sentence(failure, verdict.sentence),
+        "message": _sentence(row, failure, verdict.sentence),
         "hint": _hint(row, failure, verdict),
         "node": failure.node,
         "rank": failure.rank,
@@ -345,9 +345,11 @@ def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict) -> str:
     return own + SIGNALS.get(failure.code or 0, "") + general
 
 
-def _sentence(failure: policy.Failure, sentence: str) -> str:
+def _sentence(row: JobRow, failure: policy.Failure, sentence: str) -> str:
     if failure.reason is Reason.NODE_LOST and failure.node is not None:
-        return f"node {failure.node} was lost: {failure.message}"
+        place = row.record.nodes[failure.node].place
+        host = f" ({place.host})" if place is not None and row.plan.server_address else ""
+        return f"node {failure.node}{host} was lost: {failure.message}"
     return failure.message or sentence
 
 

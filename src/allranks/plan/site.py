@@ -1,0 +1,41 @@
+"""What a cluster's own lines (modules, a prologue) changed on a node, laid over a rank's base.
+
+A rank's environment begins with a clean base, taken where the job was submitted; what such lines
+put into the agent's environment is meant for the ranks. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# The shell's own, the batch system's, and ours.
+_NOT_FOR_RANKS = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "ALLRANKS_", "BASH_FUNC_")
+_OF_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "BASH_ENV", "TMPDIR"})
+
+
+def laid_over(
+    base: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, str]:
+    """``base`` with what differs in ``after`` from ``before``. To a list of folders (PATH) what was
+    added is added, in front; only the active environment's own programs stay first."""
+    found = dict(base)
+    for name, value in after.items():
+        was = before.get(name)
+        ours = name.startswith(_NOT_FOR_RANKS) or name in _OF_SHELLS
+        if value != was and not ours:
+            found[name] = _added(name, base, was or "", value) if "PATH" in name else value
+    return found
+
+
+def _added(name: str, base: Mapping[str, str], was: str, value: str) -> str:
+    old, kept = was.split(":"), base.get(name, "").split(":")
+    new = [each for each in value.split(":") if each not in old and each not in kept]
+    active = base.get("VIRTUAL_ENV") or base.get("CONDA_PREFIX")
+    first = 1 if name == "PATH" and active and kept[0] == f"{active}/bin" else 0
+    return ":".join(each for each in (*kept[:first], *new, *kept[first:]) if each)
+
+
+def read(listed: bytes) -> dict[str, str]:
+    """An environment as `env -0` lists it."""
+    text = listed.decode(errors="surrogateescape")
+    return dict(each.partition("=")[::2] for each in text.split("\0") if "=" in each)

@@ -1,0 +1,64 @@
+"""Options as data: what is given becomes what was declared, or is refused by name."""
+
+import pytest
+
+from allranks.engines.options import Option, Type, check, connection, defaults
+from allranks.errors import SpecError
+
+DECLARED = (
+    Option("conf", "where it is", connects=True),
+    Option("partition", "which part"),
+    Option("warning", "seconds", Type.NUMBER, default=60),
+    Option("exclusive", "alone", Type.SWITCH),
+    Option("modules", "to load", Type.LINES),
+)
+
+
+def test_values_become_what_was_declared():
+    given = {"partition": 7, "warning": "30", "exclusive": "Yes", "modules": "cuda", "conf": "/x"}
+    assert check(DECLARED, given, "") == {
+        "partition": "7",
+        "warning": 30,
+        "exclusive": True,
+        "modules": ["cuda"],
+        "conf": "/x",
+    }
+    assert check(DECLARED, {"warning": 1.5, "modules": ["a", "b"]}, "") == {
+        "warning": 1.5,
+        "modules": ["a", "b"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"partitoin": "x"}, "there is no option 'partitoin'"),
+        ({"warning": "soon"}, "'soon' is not a positive number"),
+        ({"warning": True}, "True is not a positive number"),
+        ({"warning": -1}, "-1 is not a positive number"),
+        ({"exclusive": "maybe"}, "'maybe' is not true or false"),
+        ({"partition": "a\nb"}, "is not a text of one line"),
+        ({"partition": ["a"]}, "is not a text"),
+        ({"modules": [{"a": 1}]}, "is not a text"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_key(given, said):
+    with pytest.raises(SpecError) as caught:
+        check(DECLARED, given, "resources.properties.x")
+    (problem,) = caught.value.problems
+    assert said in problem.message
+    assert problem.where == f"resources.properties.x.{next(iter(given))}"
+    assert problem.hint
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    with pytest.raises(SpecError) as caught:
+        check(DECLARED, {"a": 1, "warning": "x"}, "")
+    assert len(caught.value.problems) == 2
+
+
+def test_which_cluster_it_is_is_not_a_jobs_to_say():
+    with pytest.raises(SpecError, match="no option 'conf'"):
+        check(DECLARED, {"conf": "/y"}, "", of_job=True)
+    assert connection(DECLARED, {"conf": "/x", "partition": "p"}) == {"conf": "/x"}
+    assert defaults(DECLARED) == {"warning": 60}
