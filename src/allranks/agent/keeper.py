@@ -27,7 +27,7 @@ def keep() -> int | None:
     parent = os.getpid()
     agent = os.fork()
     if agent == 0:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        follow_to_death(signal.SIGKILL)
         become_subreaper()
         if os.getppid() != parent:
             os._exit(1)  # the keeper died before the line above took effect
@@ -46,6 +46,11 @@ def keep() -> int | None:
 
 def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def follow_to_death(number: int) -> None:
+    """Have the kernel send this process that signal when the thread that started it has died."""
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def end_descendants() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allranks.engines import local, slurm
+from allranks.engines import local, ray, slurm
 from allranks.engines.base import Kind
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (local.KIND, slurm.KIND)}
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (local.KIND, slurm.KIND, ray.KIND)}
