@@ -3,15 +3,17 @@
 For engines whose node is a process of theirs, such as an actor, that may be killed without a word:
 the kernel closes the pipe, and the agent gets SIGTERM, a grace period, and then SIGKILL.
 
-    python -m allranks.agent.tether GRACE WORD...
+    python -m allranks.agent.tether GRACE FOLDER WORD...
 
-Its output is that of WORD..., and at the end a line of a zero byte and the exit code.
+Its output is that of WORD..., and at the end a line of a zero byte and the exit code. FOLDER is
+removed then: who starts a tether may be gone by that time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,7 +49,7 @@ def _end(held: subprocess.Popen[bytes], grace: float) -> None:
 
 
 def main() -> None:
-    grace, *argv = sys.argv[1:]
+    grace, folder, *argv = sys.argv[1:]
     # Ray kills the children of a worker that ends, and its process group: be neither.
     if os.fork():
         os._exit(0)
@@ -57,6 +59,7 @@ def main() -> None:
     except OSError as error:
         os.write(1, f"{argv[0]} cannot be started: {error.strerror}\n".encode())
         code = 127
+    shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.write(1, b"\0%d\n" % code)
     os._exit(0)

@@ -245,21 +245,26 @@ def bundle(gang: Gang) -> dict[str, float]:
 
 @functools.cache
 def package() -> tuple[str, bytes]:
-    """What nodes need of us, as a zip: its name, which is of its content, and its bytes."""
+    """What Ray needs of us, as a zip: its name, which is of its content, and its bytes."""
     root = Path(allranks.__file__).parent
-    files = {DRIVER: Path(ray_driver.__file__).read_bytes()}
+    agent = {}
     for each in sorted(root.rglob("*")):
         place = each.relative_to(root)
         wanted = each.suffix == ".py" if len(place.parts) == 1 else place.parts[0] in _SENT
         if wanted and each.is_file() and "__pycache__" not in place.parts:
-            files[f"{root.name}/{place.as_posix()}"] = each.read_bytes()
-    digest = hashlib.sha256()
+            agent[f"{root.name}/{place.as_posix()}"] = each.read_bytes()
+    driver = Path(ray_driver.__file__).read_bytes()
+    content = _zipped({DRIVER: driver, ray_driver.CODE: _zipped(agent)})
+    return f"allranks-{hashlib.sha256(content).hexdigest()[:24]}.zip", content
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    """The same bytes for the same files."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
-            digest.update(f"{name}\0{len(content)}\0".encode() + content)
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-    return f"allranks-{digest.hexdigest()[:24]}.zip", packed.getvalue()
+    return packed.getvalue()
 
 
 def dashboard(options: Mapping[str, Any]) -> Dashboard:

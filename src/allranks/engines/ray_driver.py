@@ -3,21 +3,30 @@
 It is sent as a file of its own, next to the part of allranks that agents need: it imports Ray and
 nothing of ours, and has to be read by a Python too old for us, to say so. All actors and the
 placement group are the driver's and not detached: Ray ends them with it, however it dies.
+
+The actors have no runtime environment, but are handed code and secrets by the driver: so they get
+a worker that waits for work already, where one for that environment takes seconds to start.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import zipfile
 from typing import Any
 
-# In the environment of the driver and of its actors: the gang as JSON, and its secrets.
+# In the environment of the driver: the gang as JSON, and its secrets. Beside it: what agents are.
 GANG, SECRETS = "ALLRANKS_RAY_GANG", "ALLRANKS_RAY_SECRETS"
+CODE = "agent.zip"
+# How Ray tells a driver what it was submitted with.
+_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 # The driver's exit code for what will never do, however often it is tried.
 NEVER = 64
 # Ray's job supervisor waits so many seconds for a driver that is to stop; less is an agent's grace.
@@ -31,22 +40,24 @@ _BUILT_IN = ("CPU", "GPU", "memory")
 class AllranksNode:
     """One node: an actor that holds an agent at the end of a tether."""
 
-    def __init__(self, gang: Any, node: int) -> None:
-        self.gang, self.node = gang, node
+    def __init__(self, gang: Any, node: int, secrets: dict[str, str]) -> None:
+        self.gang, self.node, self.secrets = gang, node, secrets
         self.agent: Any = None
         self.stopped = threading.Event()
 
-    def run(self) -> Any:
+    def run(self, code: bytes) -> Any:
         """Run the agent; its exit code, None if nobody knows, and the last line it said."""
         folder = os.path.join(self.gang["folder"], str(self.node))
         try:
             os.makedirs(folder, exist_ok=True)
+            unpacked = tempfile.mkdtemp(prefix="allranks-")
         except OSError as error:
-            return NEVER, f"{folder} cannot be made: {error.strerror}"
+            return NEVER, f"{error.filename} cannot be made: {error.strerror}"
+        zipfile.ZipFile(io.BytesIO(code)).extractall(unpacked)
         agent: Any = subprocess.Popen(
-            [sys.executable, "-P", "-m", "allranks.agent.tether", str(GRACE), *self.words()],
+            [sys.executable, "-P", "-m", "allranks.agent.tether", *self.words(unpacked)],
             cwd=folder,
-            env=self.environment(folder),
+            env=self.environment(folder, unpacked),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -54,15 +65,15 @@ class AllranksNode:
         self.agent = agent
         if self.stopped.is_set():
             agent.stdin.close()
-        code, last = None, ""
+        ended, last = None, ""
         for line in agent.stdout:
             if line.startswith(b"\0"):
-                code = int(line[1:])
+                ended = int(line[1:])
             elif line.strip():
                 last = line.decode(errors="replace").strip()
                 print(last, flush=True)
         agent.wait()
-        return code, last
+        return ended, last
 
     def stop(self) -> None:
         """Let go of the tether: `run` returns when all has ended."""
@@ -70,17 +81,17 @@ class AllranksNode:
         if self.agent is not None:
             self.agent.stdin.close()
 
-    def words(self) -> list[str]:
+    def words(self, unpacked: str) -> list[str]:
         first, *others = self.gang["argv"]
-        return [sys.executable if first == "python" else first, *others]
+        return [str(GRACE), unpacked, sys.executable if first == "python" else first, *others]
 
-    def environment(self, folder: str) -> dict[str, str]:
+    def environment(self, folder: str, unpacked: str) -> dict[str, str]:
         util: Any = importlib.import_module("ray.util")
         each = self.gang["each"]
         env = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
-        env.update(json.loads(os.environ[SECRETS]))
+        env.update(self.secrets)
         env.update(
-            PYTHONPATH=os.getcwd(),  # where Ray unpacked what we sent
+            PYTHONPATH=unpacked,
             ALLRANKS_GANG=self.gang["mark"],
             ALLRANKS_AGENT_NODE=str(self.node),
             ALLRANKS_AGENT_DIR=folder,
@@ -111,6 +122,9 @@ class Driver:
         each, name = self.gang["each"], self.gang["name"]
         groups: Any = importlib.import_module("ray.util.placement_group")
         strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
+        with open(CODE, "rb") as file:
+            code = self.ray.put(file.read())
+        secrets = json.loads(os.environ[SECRETS])
         bundles = [each] * self.gang["nodes"]
         group = groups.placement_group(bundles, strategy="STRICT_SPREAD", name=name)
         for node in range(self.gang["nodes"]):
@@ -124,8 +138,8 @@ class Driver:
                 max_concurrency=2,
                 scheduling_strategy=strategies.PlacementGroupSchedulingStrategy(group, node),
             )
-            self.actors.append(actor.remote(self.gang, node))
-            self.running[self.actors[-1].run.remote()] = node
+            self.actors.append(actor.remote(self.gang, node, secrets))
+            self.running[self.actors[-1].run.remote(code)] = node
 
     def watch(self) -> None:
         """Until every agent has ended; those of other nodes go on when one is lost."""
@@ -182,6 +196,8 @@ def main() -> int:
     except ImportError:
         say(f"{sys.executable} has no Ray: name the Python that Ray runs on with `python`")
         return NEVER
+    config = json.loads(os.environ.get(_CONFIG, "{}"))
+    os.environ[_CONFIG] = json.dumps({**config, "runtime_env": {}})
     driver.ray.init()
     # After `init`, which has a handler of its own. A wait of Ray's hears signals once a second:
     # it stands in a thread, and this one waits for an event.
