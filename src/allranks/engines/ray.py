@@ -24,7 +24,7 @@ import allranks
 from allranks.engines import ray_cluster, ray_driver
 from allranks.engines.base import Handle, Host, Kind, Seen
 from allranks.engines.options import Option, Type
-from allranks.engines.ray_dashboard import Dashboard
+from allranks.engines.ray_dashboard import Answer, Dashboard
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.settings import Home
@@ -119,20 +119,16 @@ class RayEngine:
         path = f"/api/jobs/{quote(self.id(handle.key))}"
         until = time.monotonic() + LOOKS_ON
         asked = False
-        while True:
-            answer = self._dashboard.ask("GET", path)
-            if answer.status == 404:
+        while (status := self._status(path)) is not None:
+            if status not in ("PENDING", "RUNNING"):
+                self._must("forget the job", "DELETE", path)
                 return
-            if not answer.ok:
-                raise EngineError(f"Ray did not stop the job: {answer.last_line()}")
-            if json.loads(answer.text)["status"] not in ("PENDING", "RUNNING"):
-                self._dashboard.ask("DELETE", path)
-            elif not asked:
-                asked = self._ask_to_stop(path)
-            elif time.monotonic() > until:
-                return
-            else:
-                time.sleep(0.05)
+            asked = asked or self._ask_to_stop(path)
+            if time.monotonic() > until:
+                if not asked:
+                    raise EngineError("Ray did not stop the job: there is nobody yet to be told")
+                return  # it ends: its agents have their grace
+            time.sleep(0.05)
 
     def check(self, options: Mapping[str, Any]) -> None:
         found = dashboard(options)
@@ -211,16 +207,21 @@ class RayEngine:
         path = f"/api/packages/gcs/{name}"
         # Asking for it has Ray keep it for ten minutes, should its last job end meanwhile.
         if self._dashboard.ask("GET", path).status == 404:
-            answer = self._dashboard.ask("PUT", path, content)
-            if not answer.ok:
-                raise EngineError(f"Ray did not take the agent's code: {answer.last_line()}")
+            self._must("take the agent's code", "PUT", path, content)
+
+    def _status(self, path: str) -> str | None:
+        answer = self._must("tell of the job", "GET", path)
+        return str(json.loads(answer.text)["status"]) if answer.ok else None
 
     def _ask_to_stop(self, path: str) -> bool:
-        answer = self._dashboard.ask("POST", f"{path}/stop")
+        """Whether it was told: it may this moment have ended, or not have begun to listen."""
+        return '"stopped": true' in self._must("stop the job", "POST", f"{path}/stop").text
+
+    def _must(self, what: str, method: str, path: str, body: bytes | None = None) -> Answer:
+        answer = self._dashboard.ask(method, path, body)
         if not answer.ok and answer.status != 404:
-            raise EngineError(f"Ray did not stop the job: {answer.last_line()}")
-        # Not stopped: it has this moment ended, or its supervisor is not yet there to be told.
-        return '"stopped": true' in answer.text
+            raise EngineError(f"Ray did not {what}: {answer.last_line()}")
+        return answer
 
 
 def bundle(gang: Gang) -> dict[str, float]:

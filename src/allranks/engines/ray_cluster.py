@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from allranks.engines.base import Host, Seen
 from allranks.engines.ray_dashboard import Dashboard
@@ -20,6 +20,7 @@ _NODES = "/api/v0/nodes?limit=10000&detail=true"
 _WAITING = ("DEPENDENCIES_UNREADY", "PENDING_CREATION")
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def placed(dashboard: Dashboard, jobs: Sequence[Row]) -> dict[str, Seen]:
@@ -58,23 +59,27 @@ def lack(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
     # What stands in for an autoscaler where there is none makes up a type for each node it sees.
     if not types or not all(re.fullmatch(r"node_[0-9a-f]{56}", each) for each in types):
         return ""
-    hosts: dict[str, Row] = {}
-    for row in sorted(dashboard.state(_NODES), key=lambda row: row["state"] == "ALIVE"):
-        hosts[row["node_ip"]] = row
-    fit = len(_fitting(hosts.values(), each))
+    known = [(row["node_ip"], row["state"] == "ALIVE", row) for row in dashboard.state(_NODES)]
+    fit = len(_fitting(_once(known), each))
     return f"it needs {_count(nodes)} with {words(each)} each, {_are(fit)}" if fit < nodes else ""
 
 
 def hosts(dashboard: Dashboard) -> list[Host]:
     """Ray's nodes, but for the dead whose host is back."""
     told = dashboard.json("/nodes?view=summary")["data"]
-    found: dict[str, Host] = {}
-    rows = sorted(told["summary"], key=lambda row: row["raylet"].get("state") == "ALIVE")
-    for row in rows:
-        host = _host(row, told.get("nodeLogicalResources") or {})
-        if host.ready or host.address not in found:
-            found[host.address] = host
-    return sorted(found.values(), key=lambda host: host.name)
+    logical = told.get("nodeLogicalResources") or {}
+    found = [_host(row, logical) for row in told["summary"]]
+    once = _once([(host.address, host.ready, host) for host in found])
+    return sorted(once, key=lambda host: (host.name, host.address))
+
+
+def _once(known: Sequence[tuple[str, bool, T]]) -> list[T]:
+    """Of what is known by address, and is alive or not: all that is alive, and of each address
+    where nothing is, one of the dead."""
+    alive = [each for _, up, each in known if up]
+    addresses = {address for address, up, _ in known if up}
+    dead = {address: each for address, up, each in known if not up and address not in addresses}
+    return alive + list(dead.values())
 
 
 def words(each: Mapping[str, float]) -> str:
@@ -100,7 +105,7 @@ def _waits_for(gang: Row, nodes: Sequence[Row]) -> str:
     wanted = f"{_count(gang['nodes'])} with {words(gang['each'])} each"
     if there < gang["nodes"]:
         return f"waits for {wanted}: {_are(there)}"
-    return f"waits for {wanted} to be free"
+    return f"waits for {wanted} to be free, and to start"
 
 
 def _fitting(rows: Iterable[Row], each: Mapping[str, float]) -> list[Row]:
