@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -19,13 +19,14 @@ class Case(NamedTuple):
     """An engine with room for ``room`` nodes, and a gang for it whose agents stay.
 
     ``again`` makes the engine of a server that takes over, ``processes`` finds those of the gang,
-    or never any where there are none. ``seconds``: how long the engine may take for anything.
+    ``of_node`` to a node. ``seconds``: how long the engine may take for anything.
     """
 
     engine: Engine
     gang: Gang
     again: Callable[[], Engine]
-    processes: Callable[[], list[int]]
+    processes: Callable[[], Sequence[object]]
+    of_node: int = 1
     room: int = 4
     seconds: float = 20.0
 
@@ -37,6 +38,7 @@ class Case(NamedTuple):
         """Submit the gang, and wait until it is up."""
         handle = self.engine.submit(self.gang)
         until(lambda: self.state() is GangState.UP, self.seconds)
+        until(lambda: len(self.processes()) == self.of_node * self.gang.nodes, self.seconds)
         return handle
 
     def is_gone(self) -> None:

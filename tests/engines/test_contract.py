@@ -18,7 +18,7 @@ class TestTheFakeEngine(Contract):
     @pytest.fixture
     def case(self) -> Case:
         fake = FakeEngine(nodes=4)
-        return Case(fake, sleeper("job.1"), lambda: fake, list)
+        return Case(fake, sleeper("job.1"), lambda: fake, list, of_node=0)
 
 
 class TestTheLocalEngine(Contract):

@@ -65,7 +65,7 @@ def lack(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
 
 
 def hosts(dashboard: Dashboard) -> list[Host]:
-    """Ray's nodes, but for the dead whose host is back."""
+    """Ray's nodes, but for the dead whose host is back; what is free is some seconds old."""
     told = dashboard.json("/nodes?view=summary")["data"]
     logical = told.get("nodeLogicalResources") or {}
     found = [_host(row, logical) for row in told["summary"]]
