@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import http.server
 import json
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from allranks.engines import ray_driver
 from allranks.engines.base import Handle
-from allranks.engines.ray import OPTIONS, RayEngine, bundle, package
+from allranks.engines.ray import OPTIONS, RayEngine, bundle, cause, package
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.states import GangState
@@ -123,6 +126,34 @@ def test_what_a_node_is_to_have(needs: dict, each: dict):
 def test_a_resource_that_is_none_is_refused(line: str):
     with pytest.raises(Refused, match="not a resource"):
         bundle(GANG._replace(options={"resources": [line]}))
+
+
+def test_a_python_without_ray_is_told(tmp_path: Path):
+    """As none has without its packages."""
+    argv = [sys.executable, "-IS", ray_driver.__file__]
+    env = {ray_driver.GANG: "{}", ray_driver.SECRETS: "{}"}
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == ray_driver.NEVER, done.stderr
+    assert f"allranks: {sys.executable} has no Ray" in done.stdout
+
+
+def test_a_python_that_is_too_old_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
+    assert ray_driver.main() == ray_driver.NEVER
+    assert "Ray runs on Python 3.9.1" in capsys.readouterr().out
+    ast.parse(Path(ray_driver.__file__).read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("Job failed.\nallranks: node 1 is lost: x\nallranks: y\n(noise)", "node 1 is lost: x"),
+        ("runtime_env setup failed:\nno room\n", "no room"),
+        ("", "Ray says no more than that it failed"),
+    ],
+)
+def test_the_cause_is_the_drivers_first_sentence_or_rays_last(message: str, why: str):
+    assert cause(message) == why
 
 
 def test_only_what_says_which_cluster_connects():

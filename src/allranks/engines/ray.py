@@ -293,12 +293,12 @@ def _seen(job: Mapping[str, Any] | None, placed: Mapping[str, Seen]) -> Seen:
     never = job.get("driver_exit_code") == ray_driver.NEVER
     return Seen(
         GangState.GONE,
-        _ENDED.get(status) or _cause(message),
+        _ENDED.get(status) or cause(message),
         reason=Reason.GANG_REFUSED if never else None,
     )
 
 
-def _cause(message: str) -> str:
+def cause(message: str) -> str:
     """The driver's first sentence, or Ray's last."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line.removeprefix("allranks: ") for line in lines if line.startswith("allranks: ")]

@@ -143,11 +143,13 @@ class Driver:
 
     def watch(self) -> None:
         """Until every agent has ended; those of other nodes go on when one is lost."""
-        while self.running:
-            ended, _ = self.ray.wait(list(self.running))
-            for each in ended:
-                self.take_in(self.running.pop(each), each)
-        self.done.set()
+        try:
+            while self.running:
+                ended, _ = self.ray.wait(list(self.running))
+                for each in ended:
+                    self.take_in(self.running.pop(each), each)
+        finally:
+            self.done.set()
 
     def take_in(self, node: int, ended: Any) -> None:
         exceptions: Any = importlib.import_module("ray.exceptions")
@@ -171,10 +173,11 @@ class Driver:
         if code == NEVER:
             self.let_go()
 
-    def let_go(self) -> None:
+    def let_go(self) -> bool:
+        """Have every agent end; whether there is one that was told."""
         self.ending = True
-        for actor in self.actors:
-            actor.stop.remote()
+        asked = [actor.stop.remote() for actor in self.actors]
+        return bool(self.ray.wait(asked, num_returns=len(asked), timeout=1.0)[0])
 
 
 def first_line(error: Exception) -> str:
@@ -212,10 +215,10 @@ def main() -> int:
     watch = threading.Thread(target=driver.watch, daemon=True)
     watch.start()
     driver.done.wait()
-    if told.is_set():
-        driver.let_go()
-        watch.join(PATIENCE - 1)
-    return driver.code
+    # Actors that still wait for their place hear nothing, and have nothing to end.
+    if told.is_set() and driver.let_go():
+        watch.join(PATIENCE - 2)
+    return driver.code or (1 if driver.running else 0)
 
 
 if __name__ == "__main__":
