@@ -2,7 +2,8 @@
 
 import pytest
 
-from allranks.engines.options import Option, Type, check, connection, defaults
+from allranks.engines.kinds import KINDS
+from allranks.engines.options import COMMON, Option, Type, check, connection, defaults
 from allranks.errors import SpecError
 
 DECLARED = (
@@ -62,3 +63,13 @@ def test_which_cluster_it_is_is_not_a_jobs_to_say():
         check(DECLARED, {"conf": "/y"}, "", of_job=True)
     assert connection(DECLARED, {"conf": "/x", "partition": "p"}) == {"conf": "/x"}
     assert defaults(DECLARED) == {"warning": 60}
+
+
+def test_an_option_that_several_engines_have_is_of_one_type():
+    """It is one flag of `compute create`."""
+    types: dict[str, set[Type]] = {}
+    for kind in KINDS.values():
+        for option in (*COMMON, *kind.options):
+            types.setdefault(option.name, set()).add(option.type)
+    assert [name for name, of in types.items() if len(of) > 1] == []
+    assert all(option.help for kind in KINDS.values() for option in kind.options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -197,21 +197,28 @@ def _key_options(parser: argparse.ArgumentParser) -> None:
     add("--idle-time-before-scale-down", metavar="S", help="kept and shown: the cluster decides")
     where = "where its nodes reach this server (found by asking the kernel)"
     add("--server-address", metavar="ADDRESS", help=where)
-    of: dict[Option, list[str]] = {option: [] for option in COMMON}
+    of: dict[str, list[tuple[str, Option]]] = {each.name: [("", each)] for each in COMMON}
     for kind in KINDS.values():
         for option in kind.options:
-            of.setdefault(option, []).append(kind.name)
+            of.setdefault(option.name, []).append((kind.name, option))
     groups: dict[str, Any] = {}
-    for option, kinds in of.items():
-        title = ", ".join(kinds) or "every engine"
+    for found in of.values():
+        title = " and of ".join(name for name, _ in found) or "every engine"
         if title not in groups:
             groups[title] = parser.add_argument_group(f"options of {title}")
-        _add_option(groups[title], option)
+        _add_option(groups[title], found)
 
 
-def _add_option(group: Any, option: Option) -> None:
+def _add_option(group: Any, found: Sequence[tuple[str, Option]]) -> None:
+    """One flag for the options of that name, whichever engines have one."""
+    option = found[0][1]
     flag, dest = f"--{option.name.replace('_', '-')}", f"option_{option.name}"
-    text = option.help + (f" ({option.default})" if option.default is not None else "")
+    text = "; ".join(
+        (f"{name}: " if len(found) > 1 else "")
+        + each.help
+        + (f" ({each.default})" if each.default is not None else "")
+        for name, each in found
+    ).replace("%", "%%")
     if option.type is Type.SWITCH:
         group.add_argument(flag, dest=dest, action=argparse.BooleanOptionalAction, help=text)
     elif option.type is Type.LINES:

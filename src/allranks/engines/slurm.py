@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
 from allranks.engines.shipping import archive
-from allranks.engines.slurm_script import LOG, OPTIONS, script
+from allranks.engines.slurm_script import LOG, OPTIONS, cpus, script
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.settings import Home
@@ -80,9 +80,17 @@ class SlurmEngine:
             self._ask("sbatch", "--test-only", input=self.render(gang), patience=_AT_ONCE)
         except Refused as error:
             # Slurm says the same of what is only down or drained now.
-            if "configuration is not available" in error.message and self._has(gang):
-                return
-            raise self._refused(error, gang.options) from None
+            if "configuration is not available" not in error.message:
+                raise self._refused(error, gang.options) from None
+            there = self._fit(gang)
+            if there < gang.nodes:
+                each = f"{cpus(gang)} CPUs and {gang.gpus} GPUs"
+                raise Refused(
+                    f"the job can never run there: it needs {gang.nodes} nodes with {each} each, "
+                    f"and Slurm has {there}",
+                    where="resources",
+                    hint="ask for fewer nodes, or less of each; `allranks compute show` has them",
+                ) from None
         except EngineError:
             return  # nobody answers: the job waits for that
 
@@ -94,6 +102,7 @@ class SlurmEngine:
         found = self._living(gang.key)
         if found:
             return Handle(gang.key, found[-1].ref)
+        self.admit(gang)
         if gang.options.get("ship_agent"):
             archive(self._archive())
         self._nodes.joinpath(gang.key).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -159,15 +168,12 @@ class SlurmEngine:
             )
         return list(found.values())
 
-    def _has(self, gang: Gang) -> bool:
-        """Whether enough hosts have what a node needs, whatever state they are in."""
-        cpus, memory = gang.cpus or gang.processes, gang.memory or 0
-        fit = [
-            host
+    def _fit(self, gang: Gang) -> int:
+        """How many hosts have what a node needs, whatever state they are in."""
+        return sum(
+            host.cpus >= cpus(gang) and host.gpus >= gang.gpus and host.memory >= (gang.memory or 0)
             for host in self.hosts(gang.options)
-            if host.cpus >= cpus and host.gpus >= gang.gpus and host.memory >= memory
-        ]
-        return len(fit) >= gang.nodes
+        )
 
     # ------------------------------------------------------------ asking
 
@@ -265,8 +271,6 @@ class SlurmEngine:
         if "partition" in said:
             there = self._ask("sinfo", "--noheader", "--format=%R").split()
             hint = f"its partitions: {', '.join(sorted(set(there)))}"
-        elif "configuration" in said:
-            hint = "no nodes there have that much, or there are too few: `allranks compute show`"
         elif "account" in said or "qos" in said:
             hint = "yours: sacctmgr show assoc user=$USER format=account,partition,qos"
         return Refused(error.message, where=error.where, hint=hint)

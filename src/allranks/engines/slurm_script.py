@@ -81,6 +81,11 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def cpus(gang: Gang) -> int:
+    """Of each node. Slurm counts nodes full by them: a gang that names none has one a process."""
+    return math.ceil(gang.cpus or gang.processes)
+
+
 def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     options = gang.options
     yield f"--job-name={gang.key}"
@@ -89,7 +94,7 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     yield f"--ntasks={gang.nodes}"
     yield "--ntasks-per-node=1"
     if not (options.get("exclusive") and gang.cpus is None):
-        yield f"--cpus-per-task={math.ceil(gang.cpus or gang.processes)}"
+        yield f"--cpus-per-task={cpus(gang)}"
     if gang.memory is not None:
         yield f"--mem={math.ceil(gang.memory / (1 << 20))}M"
     if gres := _gres(gang):

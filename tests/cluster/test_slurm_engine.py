@@ -1,0 +1,110 @@
+"""What every engine promises, of Slurm's on a real cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from allranks.engines.base import MARKER, Handle
+from allranks.engines.slurm import KIND, SlurmEngine
+from allranks.errors import Refused
+from allranks.plan.plan import Gang
+from tests.cluster.conftest import Cluster
+from tests.cluster.test_slurm import ready
+from tests.engines.contract import Case, Contract, sleeper
+from tests.support import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def engine(cluster: Cluster, tmp_path: Path) -> SlurmEngine:
+    ready(cluster)
+    return SlurmEngine(tmp_path / "engine", tmp_path / "no'des", cluster.env["SLURM_CONF"])
+
+
+@pytest.fixture
+def gang(tmp_path: Path) -> Gang:
+    return sleeper(f"{tmp_path.name}.1")._replace(options={"partition": "main"})
+
+
+class TestSlurm(Contract):
+    @pytest.fixture
+    def case(
+        self, cluster: Cluster, engine: SlurmEngine, gang: Gang, tmp_path: Path
+    ) -> Iterator[Case]:
+        def again() -> SlurmEngine:
+            conf = cluster.env["SLURM_CONF"]
+            return SlurmEngine(tmp_path / "engine", tmp_path / "no'des", conf)
+
+        # The batch script itself carries the mark too, and what it waits with.
+        case = Case(engine, gang, again, lambda: sleepers(gang.key), room=3, seconds=40)
+        yield case
+        engine.stop(Handle(gang.key))
+        case.is_gone()
+
+
+def sleepers(key: str) -> list[int]:
+    """The agents of the gang, on whatever host."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            marked = process.environ().get(MARKER, "").endswith(f".{key}")
+            if marked and "time.sleep(60)" in " ".join(process.cmdline()):
+                found.append((process.pid, process.name()))
+        except psutil.Error:
+            continue
+    return sorted(pid for pid, name in found if name.startswith("python"))
+
+
+def test_two_homes_may_have_a_job_of_the_same_name(engine, gang, cluster, tmp_path):
+    other = SlurmEngine(tmp_path / "other", tmp_path / "others", cluster.env["SLURM_CONF"])
+    ours, theirs = engine.submit(gang), other.submit(gang)
+    assert ours.ref != theirs.ref
+    engine.stop(ours)
+    until(lambda: engine.poll([ours])[gang.key].state == "gone")
+    until(lambda: other.poll([theirs])[gang.key].state == "up")
+    other.stop(theirs)
+
+
+def test_what_slurm_has_forgotten_is_found_in_the_log_of_completed_jobs(engine, gang, cluster):
+    # The record of a job that the controller no longer has: as after MinJobAge.
+    told = engine._remembered([gang.key])[gang.key]
+    assert (told.state, told.reason) == ("gone", None)
+    done = gang._replace(argv=("/bin/false",))
+    handle = engine.submit(done)
+    until(lambda: engine.poll([handle])[gang.key].state == "gone", 40)
+    assert engine._remembered([gang.key])[gang.key].why == "Slurm: its agents have ended"
+
+
+def test_the_last_words_of_agents_that_cannot_start_are_told(engine, gang):
+    handle = engine.submit(gang._replace(argv=("/no/such/python", "-m", "x")))
+    until(lambda: engine.poll([handle])[gang.key].state == "gone", 40)
+    assert "/no/such/python" in engine.poll([handle])[gang.key].why
+
+
+def test_resources_that_no_node_has_are_refused_in_words(engine, gang):
+    with pytest.raises(Refused) as caught:
+        engine.admit(gang._replace(cpus=64))
+    assert "2 nodes with 64 CPUs" in caught.value.message
+    assert caught.value.hint
+
+
+def test_every_option_is_one_slurm_takes(engine, gang):
+    options = {
+        "partition": "main",
+        "time": "1-00:00:00",
+        "exclusive": True,
+        "extra": ["--mail-type=NONE", "--nice=10"],
+        "prologue": ["export A='b c'"],
+        "warning": 90,
+        "requeue": True,
+    }
+    engine.check(options)
+    text = engine.render(gang._replace(options=options, memory=1 << 30))
+    for line in ("--time=1-00:00:00", "--exclusive", "--nice=10", "--mem=1024M", "B:TERM@90"):
+        assert line in text
+    assert {option.name for option in KIND.options} >= options.keys()
