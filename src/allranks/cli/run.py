@@ -40,7 +40,7 @@ def _what(add: Callable[..., Any]) -> None:
     add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
     add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
     add("--in-place", action="store_true", help="run in that folder itself, copy nothing")
-    add("-c", "--compute", metavar="NAME", help="where to run (this machine)")
+    add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
     add("-e", "--environment", metavar="SPEC", help="the Python environment (current)")
     add("--name", help="the job's name (made up)")
     add("--display-name", metavar="TEXT")
