@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import allranks
-from allranks.engines import ray_cluster, ray_driver
+from allranks.engines import ray_cluster, ray_driver, shipping
 from allranks.engines.base import Handle, Host, Kind, Seen
 from allranks.engines.options import Option, Type
 from allranks.engines.ray_dashboard import Answer, Dashboard
@@ -50,8 +49,6 @@ _FIND_PYTHON = (
     " | sed -n 's/.*--python_worker_command=\\([^ ]*\\) .*/\\1/p'); "
     f'exec "${{P:-python}}" {DRIVER}'
 )
-# What an agent is made of.
-_SENT = ("agent", "plan", "spec")
 _ENDED = {"SUCCEEDED": "its agents have ended", "STOPPED": "it was stopped"}
 
 
@@ -247,15 +244,8 @@ def bundle(gang: Gang) -> dict[str, float]:
 @functools.cache
 def package() -> tuple[str, bytes]:
     """What Ray needs of us, as a zip: its name, which is of its content, and its bytes."""
-    root = Path(allranks.__file__).parent
-    agent = {}
-    for each in sorted(root.rglob("*")):
-        place = each.relative_to(root)
-        wanted = each.suffix == ".py" if len(place.parts) == 1 else place.parts[0] in _SENT
-        if wanted and each.is_file() and "__pycache__" not in place.parts:
-            agent[f"{root.name}/{place.as_posix()}"] = each.read_bytes()
     driver = Path(ray_driver.__file__).read_bytes()
-    content = _zipped({DRIVER: driver, ray_driver.CODE: _zipped(agent)})
+    content = _zipped({DRIVER: driver, ray_driver.CODE: _zipped(dict(shipping.files()))})
     return f"allranks-{hashlib.sha256(content).hexdigest()[:24]}.zip", content
 
 
