@@ -1,4 +1,4 @@
-"""The same jobs on three hosts of Slurm and on three nodes of Ray: real frameworks, same results."""
+"""The same jobs on three hosts of Slurm and three nodes of Ray: real frameworks, same results."""
 
 from __future__ import annotations
 

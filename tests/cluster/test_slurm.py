@@ -383,8 +383,8 @@ def test_what_the_cluster_does_not_have_is_refused_at_once(slurm: Allranks, flag
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("-n", 9), "Requested node configuration is not available"),
-        (("--gpus", 1), "Requested node configuration is not available"),
+        (("-n", 9), "it needs 9 nodes with 1 CPU each, 3 are there"),
+        (("--gpus", 2), "it needs 1 node with 1 CPU and 2 GPUs each, 0 are there"),
         (("--set", "resources.properties.slurm.partition=nope"), "Invalid partition name"),
         (("--set", "resources.properties.slurm.partitoin=main"), "no option 'partitoin'"),
         (("--set", "resources.properties.slurm.conf=/x"), "no option 'conf'"),

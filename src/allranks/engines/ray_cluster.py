@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from allranks.engines.base import Host, Seen
 from allranks.engines.ray_dashboard import Dashboard
 from allranks.engines.ray_driver import AllranksNode
+from allranks.engines.words import count, there_are
 from allranks.states import GangState
 
 _ACTORS = (
@@ -61,7 +62,11 @@ def lack(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
         return ""
     known = [(row["node_ip"], row["state"] == "ALIVE", row) for row in dashboard.state(_NODES)]
     fit = len(_fitting(_once(known), each))
-    return f"it needs {_count(nodes)} with {words(each)} each, {_are(fit)}" if fit < nodes else ""
+    return (
+        f"it needs {count(nodes, 'node')} with {words(each)} each, {there_are(fit)}"
+        if fit < nodes
+        else ""
+    )
 
 
 def hosts(dashboard: Dashboard) -> list[Host]:
@@ -87,7 +92,7 @@ def words(each: Mapping[str, float]) -> str:
     parts = []
     for name, amount in each.items():
         if name in ("CPU", "GPU"):
-            parts.append(f"{amount:g} {name}{'' if amount == 1 else 's'}")
+            parts.append(count(amount, name))
         elif name == "memory":
             parts.append(f"{amount / (1 << 30):.3g} GiB of memory")
         else:
@@ -102,9 +107,9 @@ def _gang(job: Row) -> dict[str, Any]:
 
 def _waits_for(gang: Row, nodes: Sequence[Row]) -> str:
     there = len(_fitting([row for row in nodes if row["state"] == "ALIVE"], gang["each"]))
-    wanted = f"{_count(gang['nodes'])} with {words(gang['each'])} each"
+    wanted = f"{count(gang['nodes'], 'node')} with {words(gang['each'])} each"
     if there < gang["nodes"]:
-        return f"waits for {wanted}: {_are(there)}"
+        return f"waits for {wanted}: {there_are(there)}"
     return f"waits for {wanted} to be free, and to start"
 
 
@@ -114,14 +119,6 @@ def _fitting(rows: Iterable[Row], each: Mapping[str, float]) -> list[Row]:
         return all(has.get(name, 0) >= amount for name, amount in each.items())
 
     return [row for row in rows if fits(row)]
-
-
-def _count(nodes: int) -> str:
-    return f"{nodes} node{'' if nodes == 1 else 's'}"
-
-
-def _are(there: int) -> str:
-    return f"{there} {'is' if there == 1 else 'are'} there"
 
 
 def _host(row: Row, logical: Mapping[str, str]) -> Host:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
 from allranks.engines.shipping import archive
 from allranks.engines.slurm_script import LOG, OPTIONS, cpus, script
+from allranks.engines.words import count, there_are
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.settings import Home
@@ -84,10 +85,10 @@ class SlurmEngine:
                 raise self._refused(error, gang.options) from None
             there = self._fit(gang)
             if there < gang.nodes:
-                each = f"{cpus(gang)} CPUs and {gang.gpus} GPUs"
+                gpus = f" and {count(gang.gpus, 'GPU')}" if gang.gpus else ""
+                needs = f"{count(gang.nodes, 'node')} with {count(cpus(gang), 'CPU')}{gpus} each"
                 raise Refused(
-                    f"the job can never run there: it needs {gang.nodes} nodes with {each} each, "
-                    f"and Slurm has {there}",
+                    f"the job can never run on this cluster: it needs {needs}, {there_are(there)}",
                     where="resources",
                     hint="ask for fewer nodes, or less of each; `allranks compute show` has them",
                 ) from None
