@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import burst, distributions, launch, lines, train, weight
+from bench import burst, clusters, distributions, launch, lines, train, weight
 from bench.report import Result
 
 
@@ -23,6 +23,9 @@ BENCHES = {
     "launch": Bench(launch.options, launch.run, "three trivial ranks, end to end, beside peers"),
     "distributions": Bench(
         distributions.options, distributions.run, "each distribution beside its own launcher"
+    ),
+    "clusters": Bench(
+        clusters.options, clusters.run, "jobs of three nodes beside the cluster's own way"
     ),
     "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
     "lines": Bench(lines.options, lines.run, "long output while the server is killed"),

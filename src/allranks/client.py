@@ -68,7 +68,7 @@ class Client:
             raise Unreachable(f"the server at {self.url} broke off: {error}") from None
         if reply.headers.get("connection", "").lower() == "close":
             self.close()
-        return _checked(reply._replace(body=content))
+        return checked(reply._replace(body=content))
 
     def stream(
         self, method: str, path: str, data: Any = None, *, timeout: float = 60.0
@@ -77,7 +77,7 @@ class Client:
         body = None if data is None else json.dumps(data).encode()
         reply, file = self._open(method, path, body, timeout)
         if reply.status >= 400:
-            _checked(reply._replace(body=b"".join(_body(reply, file))))
+            checked(reply._replace(body=b"".join(_body(reply, file))))
         try:
             yield from _lines(_body(reply, file))
         except (OSError, ValueError) as error:
@@ -89,7 +89,7 @@ class Client:
         """The body of a GET in pieces."""
         reply, file = self._open("GET", path, None, timeout)
         if reply.status >= 400:
-            _checked(reply._replace(body=b"".join(_body(reply, file))))
+            checked(reply._replace(body=b"".join(_body(reply, file))))
         try:
             yield from _body(reply, file)
         except (OSError, ValueError) as error:
@@ -253,7 +253,8 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _checked(reply: Reply) -> Reply:
+def checked(reply: Reply) -> Reply:
+    """The reply; raises the server's own error when it is one."""
     if reply.status < 400:
         return reply
     try:

@@ -207,6 +207,19 @@ def slurm_home_token(slurm: Allranks) -> str:
     return Path(home, "token").read_text().strip()
 
 
+def test_where_no_network_leads_the_disk_does(slurm: Allranks, cluster: Cluster, home: Path):
+    slurm("compute", "update", "s", "--server-address", "mailbox")
+    assert "mailbox" in json.loads(slurm("compute", "show", "s", "--json").stdout)["door"]
+    done = slurm("run", "--name", "mail", "-n", 3, "--", "bash", "-c", "echo $RANK $MASTER_ADDR")
+    first = f"198.18.{cluster.env['CLUSTER_ID']}.11"
+    assert sorted(done.stdout.splitlines()) == [f"{rank} {first}" for rank in range(3)]
+    begin(slurm, "mailed", "-n", 2)
+    slurm("job", "cancel", "mailed")
+    assert ended(slurm, "mailed")["status"] == "Canceled"
+    assert "saved" in slurm("job", "logs", "mailed", "--rank", 1).stdout
+    until(lambda: not list((home / "nodes").iterdir()))
+
+
 # ---------------------------------------------------------------- what befalls a cluster
 
 

@@ -60,9 +60,18 @@ class Where(NamedTuple):
             int(environ[prefix + "LAUNCH"]),
             int(environ[prefix + "NODE"]),
             Path(environ[prefix + "DIR"]),
-            environ.get(prefix + "ADDRESS") or network.source(host(url)),
+            environ.get(prefix + "ADDRESS") or _own_address(url),
             int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
         )
+
+
+def _own_address(url: str) -> str:
+    """The address of this node by which it reaches the server; where no network leads there, the
+    one that its own name stands for, or any that is not loopback."""
+    if not url.startswith("mailbox:"):
+        return network.source(host(url))
+    named = socket.gethostbyname(os.uname().nodename)
+    return named if not named.startswith("127.") else network.any_address()
 
 
 class Leave(Exception):

@@ -171,6 +171,12 @@ def source(peer: str) -> str:
         return str(asking.getsockname()[0]).partition("%")[0]
 
 
+def any_address() -> str:
+    """An IPv4 address of this node that others may reach; the loopback's where there is none."""
+    found = [address for _, address, _ in _addresses() if ":" not in address]
+    return next((each for each in found if not each.startswith("127.")), found[0])
+
+
 def _addresses() -> Iterator[tuple[int, str, int]]:
     """Interface index, address and prefix length of all addresses of this machine.
 

@@ -15,7 +15,7 @@ from allranks import __version__
 from allranks.engines.base import Kind
 from allranks.engines.kinds import KINDS
 from allranks.errors import Unauthorized
-from allranks.server import agents, people
+from allranks.server import agents, mailbox, people
 from allranks.server import computes as computes_routes
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
@@ -59,7 +59,7 @@ def create_app(
     records, computes = Records(database), Computes(database)
     found = Clusters(home, computes, kinds)
     auth, bell, pulse, door = Auth(home), Bell(), Pulse(clocks.lease), Door(home)
-    invitation = Invitation(auth, door, clocks, url)
+    invitation = Invitation(home, auth, door, clocks, url)
     loops = Loops(home, records, found, invitation, bell, pulse, clocks)
     blobs = Blobs(home.blobs)
     services = Services(
@@ -72,10 +72,12 @@ def create_app(
         watching = asyncio.create_task(pulse.watch())
         addresses = {each.server_address for each in found.all()}
         addresses |= {row.plan.server_address for row in records.live()}
-        await door.open_all({each for each in addresses if each})
+        await door.open_all({each for each in addresses if each} - {mailbox.ADDRESS})
+        reading = asyncio.create_task(mailboxes.serve())
         loops.start()
         yield
         watching.cancel()
+        reading.cancel()
         await door.close()
         await asyncio.to_thread(loops.stop)
 
@@ -87,6 +89,7 @@ def create_app(
     for_people.include_router(computes_routes.router)
     for_agents = agents.create_app(services)
     door.leads_to(for_agents)
+    mailboxes = mailbox.Mailboxes(home, records, for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(agents.PREFIX):

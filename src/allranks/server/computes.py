@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 
 from allranks.agent import network
 from allranks.engines.base import Host
-from allranks.errors import AllranksError, Conflict, Problem, SpecError
-from allranks.server import shown
+from allranks.errors import AllranksError, Conflict
+from allranks.server import mailbox, shown
 from allranks.server.services import Services, services
 from allranks.spec.compute import Compute, parse
 
@@ -127,26 +127,32 @@ async def _checked(compute: Compute, with_: Services) -> Compute:
         address = await run_in_threadpool(_route, compute, with_)
         compute = compute.model_copy(update={"server_address": address})
     assert compute.server_address is not None
-    await with_.door.open(compute.server_address)
+    if compute.server_address != mailbox.ADDRESS:
+        await with_.door.open(compute.server_address)
     return compute
 
 
 def _route(compute: Compute, with_: Services) -> str:
-    """The address of this machine that its hosts are reached from: the kernel's own answer."""
+    """The address of this machine that its hosts are reached from: the kernel's own answer. Where
+    it knows a way to none, there is still the disk they share."""
     for host in _hosts(compute, with_):
         try:
             found = socket.getaddrinfo(host.address or host.name, None, type=socket.SOCK_DGRAM)
             return network.source(str(found[0][4][0]))
         except OSError:
             continue
-    message = "no host of the cluster can be reached from here: this machine knows no way to any"
-    hint = "name the address that they reach this server by: --server-address ADDRESS"
-    raise SpecError(Problem(message, "server_address", hint=hint))
+    return mailbox.ADDRESS
 
 
 def _hosts(compute: Compute, with_: Services) -> list[Host]:
     engine = with_.clusters.engine_of(compute)
     return list(engine.hosts(with_.clusters.options(compute)))
+
+
+def _door(with_: Services, address: str | None) -> str | None:
+    if address == mailbox.ADDRESS:
+        return f"a mailbox below {with_.home.nodes}"
+    return with_.door.url(address) if address else None
 
 
 def _host(host: Host) -> Mapping[str, Any]:
@@ -159,6 +165,6 @@ def _brief(with_: Services, compute: Compute) -> dict[str, Any]:
         **compute.model_dump(mode="json"),
         "options": with_.clusters.options(compute),
         "is_default": compute.name == with_.clusters.find(None).name,
-        "door": with_.door.url(address) if address else None,
+        "door": _door(with_, address),
         "door_trouble": with_.door.trouble.get(address or ""),
     }
