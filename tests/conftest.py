@@ -14,7 +14,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An ALLRANKS_HOME that does not exist yet; afterwards nothing of it may be running."""
     path = tmp_path / "ho'me x"
     for name in [name for name in os.environ if name.startswith("ALLRANKS_")]:
-        monkeypatch.delenv(name)
+        if not name.startswith("ALLRANKS_TEST_"):  # ours, not the product's
+            monkeypatch.delenv(name)
     for name, value in environment(path).items():
         monkeypatch.setenv(name, value)
     yield path
