@@ -46,8 +46,7 @@ def slurm(
     ready(cluster)
     monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
     make = ("compute", "create", "s", "--type", "slurm", "--partition", "main", "--default")
-    done = allranks(*make)
-    assert done.returncode == 0, done.stderr
+    until(lambda: allranks(*make).returncode == 0, 30)  # a healed controller hangs up now and then
     yield allranks
     allranks("server", "stop", "--all")
     until(lambda: not cluster.slurm("squeue", "-h"), seconds=40)

@@ -72,12 +72,15 @@ def test_two_homes_may_have_a_job_of_the_same_name(engine, gang, cluster, tmp_pa
 
 def test_what_slurm_has_forgotten_is_found_in_the_log_of_completed_jobs(engine, gang, cluster):
     # The record of a job that the controller no longer has: as after MinJobAge.
-    told = engine._remembered([gang.key])[gang.key]
+    told = engine._remembered([Handle(gang.key)])[gang.key]
     assert (told.state, told.reason) == ("gone", None)
     done = gang._replace(argv=("/bin/false",))
     handle = engine.submit(done)
     until(lambda: engine.poll([handle])[gang.key].state == "gone", 40)
-    assert engine._remembered([gang.key])[gang.key].why == "Slurm: its agents have ended"
+    assert engine._remembered([handle])[gang.key].why == "Slurm: its script failed"
+    # A number that Slurm gave out again, or another home's job of that name, is not ours.
+    for other in (Handle(gang.key, "1000000"), Handle("other.1", handle.ref)):
+        assert "not in the queue" in engine._remembered([other])[other.key].why
 
 
 def test_the_last_words_of_agents_that_cannot_start_are_told(engine, gang):
@@ -93,6 +96,26 @@ def test_resources_that_no_node_has_are_refused_in_words(engine, gang):
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "extra", ["--comment=x", "--array=0-3", "-J x", "--wait", "--export=NONE", "not an option"]
+)
+def test_what_a_gang_is_known_by_is_not_to_be_changed(engine, gang, extra):
+    with pytest.raises(Refused) as caught:
+        engine.admit(gang._replace(options={"partition": "main", "extra": [extra]}))
+    assert repr(extra) in caught.value.message
+
+
+def test_strange_jobs_of_the_same_user_do_no_harm(engine, gang, cluster):
+    handle = engine.submit(gang)
+    strange = ("--hold", "-o", "/dev/null", "--wrap", "true", "--comment")
+    cluster.slurm("sbatch", *strange, "a|b|c|d|e\nf|g|h|i|j|k")
+    cluster.slurm("sbatch", *strange, b"\xff\xfe".decode(errors="surrogateescape"))
+    cluster.slurm("sbatch", *strange, "x", "--array=1-3")
+    until(lambda: engine.poll([handle])[gang.key].state == "up")
+    engine.stop(handle)
+    cluster.slurm("scancel", "--state=PENDING", "--user=root")
+
+
 def test_every_option_is_one_slurm_takes(engine, gang):
     options = {
         "partition": "main",
@@ -102,6 +125,7 @@ def test_every_option_is_one_slurm_takes(engine, gang):
         "prologue": ["export A='b c'"],
         "warning": 90,
         "requeue": True,
+        "gres": "",
     }
     engine.check(options)
     text = engine.render(gang._replace(options=options, memory=1 << 30))

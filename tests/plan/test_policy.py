@@ -7,7 +7,7 @@ import json
 import pytest
 
 from allranks.events import Event, Kind
-from allranks.plan import policy
+from allranks.plan import policy, standing
 from allranks.plan.fold import fold
 from allranks.plan.plan import Rules, pack
 from allranks.plan.policy import Clock, Job, Step, decide, failure, load, new, order, outcome
@@ -266,14 +266,14 @@ def test_a_rank_that_is_done_while_others_still_run_is_told_of():
     story = Story().running()
     story.now = 100.0
     story.agent(0, Kind.RANK_ENDED)
-    assert policy.standing(story.job, 1000.0) == ""  # one that failed is told of by its end
+    assert standing.standing(story.job, 1000.0) == ""  # one that failed is told of by its end
     job = fold(story.job, Event(Kind.RANK_ENDED, 100.0, 1, 1, 0, 3, seq=99, data={"code": 0}))
-    assert policy.standing(job, 100.0 + policy.LEFT_BEHIND) == ""
-    said = policy.standing(job, 101.0 + policy.LEFT_BEHIND)
+    assert standing.standing(job, 100.0 + standing.LEFT_BEHIND) == ""
+    said = standing.standing(job, 101.0 + standing.LEFT_BEHIND)
     assert said.startswith("rank 3 ended with exit code 0 a while ago and others still run")
-    assert policy.standing(job, 1000.0, together=False) == ""
-    assert policy.left_early(job, 100.0) == ""
-    assert policy.left_early(job, 101.0).startswith("rank 3 had ended with exit code 0 before")
+    assert standing.standing(job, 1000.0, together=False) == ""
+    assert standing.left_early(job, 100.0) == ""
+    assert standing.left_early(job, 101.0).startswith("rank 3 had ended with exit code 0 before")
     assert load(json.loads(json.dumps(pack(job)))) == job
 
 

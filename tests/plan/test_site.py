@@ -19,6 +19,16 @@ def test_folders_are_added_in_front_once():
     assert found == {"LD_LIBRARY_PATH": "/opt/lib:/a"}
 
 
+def test_a_variable_that_is_one_folder_is_not_joined():
+    base = {"CUDA_PATH": "/usr/local/cuda"}
+    assert laid_over(base, {}, {"CUDA_PATH": "/opt/cuda-12"}) == {"CUDA_PATH": "/opt/cuda-12"}
+    assert laid_over({}, {}, {"DATASET_PATH": "s3://b/x"}) == {"DATASET_PATH": "s3://b/x"}
+
+
+def test_what_is_unset_is_unset():
+    assert laid_over({"A": "1", "B": "2"}, {"A": "1"}, {}) == {"B": "2"}
+
+
 def test_the_active_environment_stays_first():
     base = {"PATH": "/venv/bin:/bin", "VIRTUAL_ENV": "/venv"}
     found = laid_over(base, {"PATH": "/bin"}, {"PATH": "/opt/python/bin:/bin"})

@@ -22,6 +22,8 @@ from allranks.errors import AllranksError, NotFound, Unauthorized
 LOOK = 0.1
 AGAIN = 0.5
 PIECE = 1 << 20
+# Seconds for an answer, before the server has said how patient it is.
+_TIMEOUT = 15.0
 
 
 class Door(NamedTuple):
@@ -32,12 +34,12 @@ class Door(NamedTuple):
     token: str
     fingerprint: str = ""
 
-    def client(self) -> Client:
+    def client(self, timeout: float) -> Client:
         if self.url.startswith("mailbox:"):
             from allranks.agent.mailbox import Mailbox  # lazy: few clusters have no way to us
 
-            return Mailbox(self.url, self.token)
-        return Client(self.url, self.token, fingerprint=self.fingerprint)
+            return Mailbox(self.url, self.token, timeout=timeout)
+        return Client(self.url, self.token, timeout=timeout, fingerprint=self.fingerprint)
 
 
 class Tail:
@@ -68,25 +70,36 @@ class Link:
         self._tails: list[Tail] = []
         self._heard = time.monotonic()
         self._refused = False
+        self._timeout = _TIMEOUT
+        # Why nobody has been spoken to yet.
+        self.trouble = ""
         self._news = threading.Event()
         self._empty = threading.Condition()
 
     def hello(self, patience: float) -> dict[str, Any] | None:
         """The task and the clocks; None when the server wants this agent to leave, or nobody has
         answered for ``patience`` seconds."""
-        client = self._door.client()
+        client = self._door.client(_TIMEOUT)
         while self.silent_for() < patience:
             try:
                 found: dict[str, Any] = client.json("POST", f"{self._base}/hello", {})
             except (Unauthorized, NotFound):
+                self.trouble = ""
                 return None
-            except AllranksError:
+            except AllranksError as error:
+                self.trouble = error.message
                 time.sleep(AGAIN)
             else:
+                self.trouble = ""
                 client.close()
                 self.attempt = found["attempt"]
                 return found
         return None
+
+    def expect_answers_within(self, lease: float) -> None:
+        """A question for orders is answered within a third of a lease. One that is not is asked
+        again before the lease is over: the network may have lost the connection."""
+        self._timeout = min(lease / 3, 10.0) + min(lease / 3, 3.0)
 
     def start(self) -> None:
         self._heard = time.monotonic()
@@ -124,7 +137,7 @@ class Link:
         """
         while True:
             try:
-                with self._door.client() as client, goal.open("wb") as file:
+                with self._door.client(_TIMEOUT) as client, goal.open("wb") as file:
                     for piece in client.download(f"{self._base}/code/{digest}"):
                         file.write(piece)
                 return
@@ -136,7 +149,7 @@ class Link:
                 time.sleep(AGAIN)
 
     def _listen(self) -> None:
-        client, known = self._door.client(), ""
+        client, known = self._door.client(self._timeout), ""
         while True:
             try:
                 path = f"{self._base}/orders?attempt={self.attempt}&known={known}"
@@ -160,7 +173,7 @@ class Link:
                 return
 
     def _ship(self) -> None:
-        client = self._door.client()
+        client = self._door.client(_TIMEOUT)
         while True:
             self._news.wait(LOOK)
             self._news.clear()

@@ -26,8 +26,8 @@ _SOONEST, _LATEST = 0.02, 0.25
 class Mailbox(Client):
     """``url`` is `mailbox:` and the folder. Not for several threads at once."""
 
-    def __init__(self, url: str, token: str) -> None:
-        super().__init__("http://127.0.0.1:0", token)
+    def __init__(self, url: str, token: str, *, timeout: float = 30.0) -> None:
+        super().__init__("http://127.0.0.1:0", token, timeout=timeout)
         self.url = url
         self._folder = Path(url.removeprefix(SCHEME))
 

@@ -96,11 +96,14 @@ class Agent:
         signal.signal(signal.SIGXCPU, lambda *_: self._inbox.take(Reason.TIME_LIMIT))
         told = self._link.hello(self._patience)
         if told is None:
-            return 0
+            if self._link.trouble:
+                print(f"allranks agent: {self._link.trouble}", file=sys.stderr)
+            return 1 if self._link.trouble else 0
         task = Task.load(told["task"])
         self._task = task._replace(base=_with_site(task.base))
         self._clocks = Clocks(**told["clocks"])
         self._patience = self._clocks.patience
+        self._link.expect_answers_within(self._clocks.lease)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -276,10 +279,11 @@ def _breaks_on_empty_ps(env: Mapping[str, str]) -> bool:
 
 def _with_site(base: Mapping[str, str]) -> Mapping[str, str]:
     """With what the cluster's own lines changed here, where an engine has noted how it was."""
-    noted = os.environ.get("ALLRANKS_AGENT_BEFORE")
+    noted = os.environ.get("ALLRANKS_AGENT_SITE")
     if noted is None:
         return base
-    return site.laid_over(base, site.read(Path(noted).read_bytes()), os.environ)
+    before, after = (site.read(Path(noted, name).read_bytes()) for name in ("before", "after"))
+    return site.laid_over(base, before, after)
 
 
 def _network(address: str, places: Sequence[Place]) -> dict[str, str]:

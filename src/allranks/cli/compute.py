@@ -162,7 +162,7 @@ def set_default_options(parser: argparse.ArgumentParser) -> None:
 
 def set_default(options: argparse.Namespace) -> int:
     """Jobs that name no compute go there from now on."""
-    finding.connect().call("PUT", f"{_COMPUTES}/default", _body({"name": options.name}))
+    finding.connect().json("PUT", f"{_COMPUTES}/default", {"name": options.name})
     if not options.quiet and not options.json:
         show.talk(f"jobs that name no compute go to {options.name}")
     return 0
@@ -179,7 +179,7 @@ def stand_for(options: argparse.Namespace) -> int:
     if any(not equals for _, equals, _ in pairs):
         raise UsageError("that is no NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")
     goals = {name: goal or None for name, _, goal in pairs}
-    finding.connect().call("PUT", f"{_COMPUTES}/map", _body(goals))
+    finding.connect().json("PUT", f"{_COMPUTES}/map", goals)
     return 0
 
 
@@ -261,12 +261,6 @@ def _read(file: str | None) -> tuple[dict[str, Any], dict[str, int], str | None]
 
 def _path(name: str) -> str:
     return f"{_COMPUTES}/{quote(name, safe='')}"
-
-
-def _body(data: Mapping[str, Any]) -> bytes:
-    import json
-
-    return json.dumps(data).encode()
 
 
 # ---------------------------------------------------------------- showing

@@ -28,13 +28,15 @@ class Seen(NamedTuple):
     """An engine's word on a gang. UNKNOWN means "could not ask" and is never a verdict.
 
     ``lost`` are nodes known to be dead while the gang lives, where the engine can tell.
-    ``reason`` is why it is GONE, where the engine knows better than "not there".
+    ``reason`` is why it is GONE, where the engine knows better than "not there"; ``paused``: its
+    agents cannot speak just now, because the engine has stopped them for a while.
     """
 
     state: GangState
     why: str = ""
     lost: tuple[int, ...] = ()
     reason: Reason | None = None
+    paused: bool = False
 
 
 class Host(NamedTuple):
@@ -73,6 +75,8 @@ class Engine(Protocol):
     """Five methods. Any of them may be called again after a crash: done twice is done once."""
 
     name: str
+    # Seconds between two polls at least, while nothing happens; 0: every tick.
+    pace: float
 
     def admit(self, gang: Gang) -> None:
         """Raise Refused, with the reason, if the gang could never run here."""
@@ -87,7 +91,7 @@ class Engine(Protocol):
         """
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
-        """What became of all of them, by key, in one question."""
+        """What became of all of them, by key; the number of questions is not theirs."""
 
     def stop(self, handle: Handle) -> None:
         """Make it GONE, with every process of it; an unknown key: nothing to do."""

@@ -17,6 +17,7 @@ from allranks.states import GangState
 
 class FakeEngine:
     name = "fake"
+    pace = 0.0
 
     def __init__(self, nodes: int = 64) -> None:
         self.nodes = nodes

@@ -105,6 +105,7 @@ class LocalEngine:
     work. One engine a home: the server's lock sees to it."""
 
     name = "local"
+    pace = 0.0
 
     def __init__(self, folder: Path, nodes: Path, capacity: Capacity | None = None) -> None:
         self._folder, self._nodes = folder, nodes
@@ -177,19 +178,8 @@ class LocalEngine:
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         has, free = self._capacity, self._free()
         name = os.uname().nodename
-        return [
-            Host(
-                name,
-                f"127.0.0.{FIRST_ADDRESS}",
-                "up",
-                True,
-                has.cpus,
-                free.cpus,
-                has.gpus,
-                free.gpus,
-                has.memory,
-            )
-        ]
+        own = Host(name, f"127.0.0.{FIRST_ADDRESS}", "up", cpus=has.cpus, free_cpus=free.cpus)
+        return [own._replace(gpus=has.gpus, free_gpus=free.gpus, memory=has.memory)]
 
     def stop_all(self) -> None:
         """End every gang of this home, for when its server is gone and could not see to it."""

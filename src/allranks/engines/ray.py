@@ -57,6 +57,7 @@ class RayEngine:
     disk that Ray's nodes share with the server."""
 
     name = "ray"
+    pace = 1.0
 
     def __init__(self, folder: Path, nodes: Path, options: Mapping[str, Any]) -> None:
         self._folder, self._nodes = folder, nodes

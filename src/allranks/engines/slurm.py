@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
 from allranks.engines.shipping import archive
-from allranks.engines.slurm_script import LOG, OPTIONS, cpus, script
+from allranks.engines.slurm_script import LOG, OPTIONS, PROLOGUE, cpus, has_site, script
 from allranks.engines.words import count, there_are
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
@@ -28,28 +28,47 @@ from allranks.states import GangState, Reason
 PATIENCE = 20.0
 # As long as a person who submits waits to hear that a job can never run.
 _AT_ONCE = 3.0
-# What Slurm's commands say when nobody answered them; all else is an answer.
+# What Slurm's commands say when nobody could answer them; all else is an answer.
 _NO_ANSWER = re.compile(
-    r"contact slurm controller|timed out|connection (refused|failure)|zero bytes|"
-    r"not responding|temporarily unable|backup controller|communication",
+    r"contact slurm controller|timed out|connection (refused|failure)|zero bytes|not responding|"
+    r"temporarily un|backup controller|communication|authentication|credential|"
+    r"unexpected message|receive failure|i/o error|configuration source",
     re.IGNORECASE,
 )
+# A user's or a site's limit for jobs in the queue, which ends when other jobs do.
+_FULL = re.compile(r"policy|submit limit|limit reached", re.IGNORECASE)
 # What a user shares with every job of theirs; agents add what the job's own environment is.
 _HANDED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG")
 
-_WAITS = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-_ENDED: Mapping[str, tuple[Reason | None, str]] = {
-    "COMPLETED": (None, "its agents have ended"),
-    "FAILED": (None, "its agents have ended"),
-    "CANCELLED": (Reason.CANCELED, "it was canceled in the cluster, not by allranks"),
-    "PREEMPTED": (Reason.PREEMPTED, "a job of higher priority took its nodes"),
-    "TIMEOUT": (Reason.TIME_LIMIT, "the cluster's time limit for the job is over"),
-    "DEADLINE": (Reason.TIME_LIMIT, "the deadline of the job is over"),
-    "NODE_FAIL": (Reason.NODE_LOST, "a node of it failed"),
-    "BOOT_FAIL": (Reason.NODE_LOST, "a node of it did not boot"),
-    "OUT_OF_MEMORY": (None, "a node had no memory left for it"),
-    "REVOKED": (None, "another cluster of the federation took it"),
+_Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangState.GONE
+# Every state that squeue and sacct have a word for, what it is to us, and why it ended.
+STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
+    **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), (_Q, None, "")),
+    **dict.fromkeys(("RESV_DEL_HOLD", "SPECIAL_EXIT"), (_Q, None, "it is held")),
+    **dict.fromkeys(("CONFIGURING", "POWER_UP_NODE"), (_P, None, "its hosts are being booted")),
+    **dict.fromkeys(
+        ("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"), (_U, None, "")
+    ),
+    **dict.fromkeys(("SUSPENDED", "STOPPED"), (_U, None, "it is suspended")),
+    "COMPLETED": (_G, None, "its agents have ended"),
+    # Counts where no agent has said anything: what they say is closer to what happened.
+    "FAILED": (_G, Reason.SETUP_FAILED, "its script failed"),
+    "LAUNCH_FAILED": (_G, Reason.SETUP_FAILED, "its script could not be started"),
+    "CANCELLED": (_G, Reason.CANCELED, "it was canceled in the cluster, not by allranks"),
+    "PREEMPTED": (_G, Reason.PREEMPTED, "a job of higher priority took its nodes"),
+    "TIMEOUT": (_G, Reason.TIME_LIMIT, "the cluster's time limit for the job is over"),
+    "DEADLINE": (_G, Reason.TIME_LIMIT, "the deadline of the job is over"),
+    "NODE_FAIL": (_G, Reason.NODE_LOST, "a node of it failed"),
+    "BOOT_FAIL": (_G, Reason.NODE_LOST, "a node of it did not boot"),
+    "RECONFIG_FAIL": (_G, Reason.NODE_LOST, "a node of it could not be set up"),
+    "OUT_OF_MEMORY": (_G, None, "a node had no memory left for it"),
+    "REVOKED": (_G, None, "another cluster of the federation took it"),
 }
+
+
+_PAUSED = ("SUSPENDED", "STOPPED")
+# A host that can take a node now or once others end; `-` and `+` say what it is planned for.
+_READY = re.compile(r"(idle|mixed|allocated|completing|planned)[-+]?")
 
 
 class _Job(NamedTuple):
@@ -66,6 +85,8 @@ class SlurmEngine:
     """Agents as one job of Slurm's. ``nodes`` is where they work, on a disk the nodes share."""
 
     name = "slurm"
+    # As often as agents' silence is looked at would be a burden to a controller that many share.
+    pace = 1.0
 
     def __init__(self, folder: Path, nodes: Path, conf: str | None = None) -> None:
         self._folder, self._nodes = folder, nodes
@@ -78,20 +99,9 @@ class SlurmEngine:
 
     def admit(self, gang: Gang) -> None:
         try:
-            self._ask("sbatch", "--test-only", input=self.render(gang), patience=_AT_ONCE)
-        except Refused as error:
-            # Slurm says the same of what is only down or drained now.
-            if "configuration is not available" not in error.message:
-                raise self._refused(error, gang.options) from None
-            there = self._fit(gang)
-            if there < gang.nodes:
-                gpus = f" and {count(gang.gpus, 'GPU')}" if gang.gpus else ""
-                needs = f"{count(gang.nodes, 'node')} with {count(cpus(gang), 'CPU')}{gpus} each"
-                raise Refused(
-                    f"the job can never run on this cluster: it needs {needs}, {there_are(there)}",
-                    where="resources",
-                    hint="ask for fewer nodes, or less of each; `allranks compute show` has them",
-                ) from None
+            self._admit(gang, _AT_ONCE)
+        except Refused:
+            raise
         except EngineError:
             return  # nobody answers: the job waits for that
 
@@ -106,11 +116,16 @@ class SlurmEngine:
         self.admit(gang)
         if gang.options.get("ship_agent"):
             archive(self._archive())
-        self._nodes.joinpath(gang.key).mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = self._nodes / gang.key
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if has_site(gang.options):
+            (folder / PROLOGUE).touch()
         env = {**gang.env, MARKER: f"{self._home}.{gang.key}"}
         try:
             said = self._ask("sbatch", "--parsable", input=self.render(gang), env=env)
         except Refused as error:
+            if _FULL.search(error.message):
+                raise EngineError(error.message) from None  # until some have ended
             raise self._refused(error, gang.options) from None
         return Handle(gang.key, said.strip().partition(";")[0])
 
@@ -122,12 +137,12 @@ class SlurmEngine:
         except EngineError as error:
             return {handle.key: Seen(GangState.UNKNOWN, error.message) for handle in handles}
         found, missing = {}, []
-        for key, _ in handles:
-            job = queue.get(self._mark(key))
+        for handle in handles:
+            job = queue.get(self._mark(handle.key))
             if job is None:
-                missing.append(key)
+                missing.append(handle)
             else:
-                found[key] = self._seen(key, job.state, job.reason, job.nodes)
+                found[handle.key] = self._seen(handle.key, job.state, job.reason, job.nodes)
         return {**found, **(self._remembered(missing) if missing else {})}
 
     def stop(self, handle: Handle) -> None:
@@ -139,41 +154,62 @@ class SlurmEngine:
 
     def check(self, options: Mapping[str, Any]) -> None:
         """As for a job of one node that does nothing."""
-        gang = Gang("check.1", 1, ("true",), options=options)
-        try:
-            self._ask("sbatch", "--test-only", input=self.render(gang))
-        except Refused as error:
-            raise self._refused(error, options) from None
+        self._admit(Gang("check.1", 1, ("true",), options=options), PATIENCE)
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
+        return self._hosts(options, PATIENCE)
+
+    def _hosts(self, options: Mapping[str, Any], patience: float) -> list[Host]:
         fields = ("NodeHost", "NodeAddr", "StateLong", "CPUsState", "Memory", "Gres", "GresUsed")
         form = ",".join(f"{field}:|" for field in (*fields, "Reason"))
         where = [f"--partition={options['partition']}"] if options.get("partition") else []
-        lines = self._ask("sinfo", "--noheader", "--Node", f"--Format={form}", *where)
+        words = ("sinfo", "--noheader", "--Node", f"--Format={form}", *where)
+        lines = self._ask(*words, patience=patience)
         found = {}
         for line in lines.splitlines():
-            name, address, state, cpus, memory, gres, used, why = line.split("|")[:8]
-            _, idle, _, total = (float(number) for number in cpus.split("/"))
-            word = state.rstrip("*~#!%$@^-+")
+            if line.count("|") < len(fields) + 1:
+                continue
+            name, address, state, counts, memory, gres, used, why = line.split("|")[:8]
+            _, idle, _, total = map(_number, (counts.split("/") + [""] * 4)[:4])
             found[name] = Host(
                 name,
                 address,
                 state,
-                state == word and word in ("idle", "mixed", "allocated", "completing", "planned"),
-                total,
-                idle,
-                _gpus(gres),
-                max(0, _gpus(gres) - _gpus(used)),
-                int(memory) << 20,
-                "" if why == "none" else why,
+                ready=bool(_READY.fullmatch(state)),
+                cpus=total,
+                free_cpus=idle,
+                gpus=_gpus(gres),
+                free_gpus=max(0, _gpus(gres) - _gpus(used)),
+                memory=int(_number(memory)) << 20,
+                why="" if why == "none" else why,
             )
         return list(found.values())
 
-    def _fit(self, gang: Gang) -> int:
+    def _admit(self, gang: Gang, patience: float) -> None:
+        """Raises Refused if it can never run there, EngineError if nobody answers."""
+        try:
+            self._ask("sbatch", "--test-only", input=self.render(gang), patience=patience)
+        except Refused as error:
+            # Slurm says the same of what is only down or drained now, and of a full queue.
+            if _FULL.search(error.message):
+                return
+            if "configuration is not available" not in error.message:
+                raise self._refused(error, gang.options) from None
+            there = self._fit(gang, patience)
+            if there < gang.nodes:
+                gpus = f" and {count(gang.gpus, 'GPU')}" if gang.gpus else ""
+                needs = f"{count(gang.nodes, 'node')} with {count(cpus(gang), 'CPU')}{gpus} each"
+                raise Refused(
+                    f"the job can never run on this cluster: it needs {needs}, {there_are(there)}",
+                    where="resources",
+                    hint="ask for fewer nodes, or less of each; `allranks compute show` has them",
+                ) from None
+
+    def _fit(self, gang: Gang, patience: float) -> int:
         """How many hosts have what a node needs, whatever state they are in."""
         return sum(
             host.cpus >= cpus(gang) and host.gpus >= gang.gpus and host.memory >= (gang.memory or 0)
-            for host in self.hosts(gang.options)
+            for host in self._hosts(gang.options, patience)
         )
 
     # ------------------------------------------------------------ asking
@@ -185,48 +221,54 @@ class SlurmEngine:
         return self._folder / "agent.tar"
 
     def _queue(self) -> list[_Job]:
-        """Every job of this user that Slurm still knows, ended ones first."""
+        """Every job of this home that Slurm still knows, ended ones first."""
         form = "JobID:|,State:|,Reason:|,NodeList:|,Comment:|"
         user = f"--user={os.getuid()}"
         said = self._ask("squeue", "--noheader", "--states=all", user, f"--Format={form}")
-        found = [_Job(*line.split("|")[:5]) for line in said.splitlines() if line.count("|") >= 5]
-        return sorted(found, key=lambda job: (job.state not in _ENDED, int(job.ref)))
+        mine = self._mark("")
+        # Comments are anybody's text: only lines that are ours are read.
+        rows = (line.split("|") for line in said.splitlines())
+        found = [_Job(*row[:5]) for row in rows if len(row) == 6 and row[4].startswith(mine)]
+        return sorted(found, key=lambda job: (not _ended(job.state), _number(job.ref)))
 
     def _living(self, key: str) -> list[_Job]:
         mark = self._mark(key)
-        return [job for job in self._queue() if job.mark == mark and job.state not in _ENDED]
+        return [job for job in self._queue() if job.mark == mark and not _ended(job.state)]
 
     def _seen(self, key: str, state: str, reason: str, nodes: str) -> Seen:
-        if state in _ENDED:
-            why, words = _ENDED[state]
-            said = _last_words(self._nodes / key / LOG) if state == "FAILED" else ""
-            return Seen(GangState.GONE, f"Slurm: {said or words}", reason=why)
-        if state in _WAITS:
-            return Seen(GangState.QUEUED, "" if reason in ("None", "") else f"Slurm: {reason}")
-        if state == "CONFIGURING":
-            return Seen(GangState.PROVISIONING, f"Slurm: {nodes} is being booted")
-        return Seen(GangState.UP)
+        is_, why, words = STATES.get(state, (GangState.UP, None, f"it is {state}"))
+        if state == "FAILED":
+            words = _last_words(self._nodes / key / LOG) or words
+        elif is_ is GangState.QUEUED and reason not in ("None", ""):
+            words = reason
+        elif is_ is GangState.PROVISIONING:
+            words = f"{nodes} is being booted"
+        elif state == "RUNNING" and (self._nodes / key / PROLOGUE).exists():
+            is_, words = GangState.PROVISIONING, "its modules and prologue run"
+        return Seen(is_, words and f"Slurm: {words}", reason=why, paused=state in _PAUSED)
 
-    def _remembered(self, keys: Sequence[str]) -> Mapping[str, Seen]:
+    def _remembered(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
         """Of those that the controller has forgotten: what accounting knows, where there is any,
-        else the log of completed jobs."""
-        ended: dict[str, str] = {}
-        which = (f"--user={os.getuid()}", f"--name={','.join(keys)}", "--starttime=now-30days")
-        form = ("--noheader", "--parsable2", "--allocations", "--format=JobName,State")
-        for source in ((), ("--completion",)):
+        else the log of completed jobs. Neither names homes: number and name have to agree."""
+        known: dict[tuple[str, str], str] = {}
+        refs = ",".join(handle.ref for handle in handles if handle.ref)
+        which = (f"--user={os.getuid()}", f"--jobs={refs}")
+        form = ("--noheader", "--parsable2", "--allocations", "--format=JobID,JobName,State")
+        for source in ((), ("--completion",)) if refs else ():
             try:
                 said = self._ask("sacct", *source, *which, *form)
             except EngineError:
                 continue
+            rows = (line.split("|") for line in said.splitlines() if line.count("|") == 2)
             # Of `CANCELLED by 0` the word that is the state.
-            pairs = (line.split("|") for line in said.splitlines() if line.count("|") == 1)
-            ended = {key: state.partition(" ")[0] for key, state in pairs}
+            known = {(ref, name): state.partition(" ")[0] for ref, name, state in rows}
             break
         gone = Seen(GangState.GONE, "Slurm: it is not in the queue any more")
-        return {
-            key: self._seen(key, ended[key], "", "") if ended.get(key) in _ENDED else gone
-            for key in keys
-        }
+        found = {}
+        for handle in handles:
+            state = known.get((handle.ref, handle.key), "")
+            found[handle.key] = self._seen(handle.key, state, "", "") if _ended(state) else gone
+        return found
 
     def _ask(
         self,
@@ -246,6 +288,7 @@ class SlurmEngine:
                 env={**self._env, **(env or {})},
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=patience,
                 cwd="/",
             )
@@ -265,16 +308,31 @@ class SlurmEngine:
             raise EngineError(f"Slurm does not answer: {said}")
         raise Refused(f"Slurm refuses it: {said}")
 
+    def _partitions(self) -> list[str]:
+        try:
+            return sorted(set(self._ask("sinfo", "--noheader", "--format=%R").split()))
+        except EngineError:
+            return ["nobody can say"]
+
     def _refused(self, error: Refused, options: Mapping[str, Any]) -> Refused:
         if error.hint:
             return error
         said, hint = error.message.lower(), "`sinfo` shows what the cluster has"
         if "partition" in said:
-            there = self._ask("sinfo", "--noheader", "--format=%R").split()
-            hint = f"its partitions: {', '.join(sorted(set(there)))}"
+            hint = f"its partitions: {', '.join(self._partitions())}"
         elif "account" in said or "qos" in said:
             hint = "yours: sacctmgr show assoc user=$USER format=account,partition,qos"
         return Refused(error.message, where=error.where, hint=hint)
+
+
+def _ended(state: str) -> bool:
+    return STATES.get(state, (GangState.UP,))[0] is GangState.GONE
+
+
+def _number(text: str) -> float:
+    """0 for `N/A`, and for whatever else is none."""
+    found = re.match(r"\d+(\.\d+)?", text)
+    return float(found[0]) if found else 0.0
 
 
 def _sentence(command: str, said: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from allranks.engines.options import Option, Type
+from allranks.errors import Refused
 from allranks.plan.plan import Gang
 
 OPTIONS = (
@@ -31,7 +33,7 @@ OPTIONS = (
     ),
     Option(
         "requeue",
-        "let Slurm itself put a job back in its queue after it began, when a node fails",
+        "leave it to operators to requeue a job that has begun; that is a loss to its attempt",
         Type.SWITCH,
     ),
     Option(
@@ -43,18 +45,28 @@ OPTIONS = (
 )
 # What the script and the agents print, in the gang's folder: they are silent as a rule.
 LOG = "batch.log"
-_PLAIN = ("partition", "account", "qos", "time", "constraint", "reservation")
+# There while the site's own lines run and no agent can be expected yet.
+PROLOGUE = "prologue-runs"
+_PLAIN = ("partition", "account", "qos", "time", "constraint", "reservation", "gres")
+# Of sbatch's options those that a gang is known by, or that make something else of it.
+_OURS = re.compile(
+    r"--(array|chdir|comment|error|export|export-file|help|het-group|"
+    r"input|job-name|kill-on-invalid-dep|no-requeue|nodes|ntasks|ntasks-per-node|open-mode|output|"
+    r"parsable|requeue|signal|test-only|usage|version|wait|wrap)(=|\s|$)|-[aDeiJnNoVW]"
+)
 
 # Told by Slurm that time is up or that the job is preempted, the first node's agent hears of it,
 # and by the server all others. Slurm would signal every process of every rank, each once more than
-# the agents do.
-_TOLD = """\
-told() {
-    signal=TERM left=$(squeue -h -j "$SLURM_JOB_ID" -o %L)
-    [[ $left =~ ^([0-9]+):[0-9][0-9]$ && ${BASH_REMATCH[1]} -le SOON ]] && signal=XCPU
+# the agents do. Which of the two it is, only the time left says.
+_TOLD = r"""told() {
+    local signal=TERM left=${SLURM_JOB_END_TIME:+$((SLURM_JOB_END_TIME - $(date +%s)))}
+    if [ -z "$left" ] && [[ $(squeue -h -j "$SLURM_JOB_ID" -o %L) =~ ^(([0-9]+)-)?(([0-9]+):)?([0-9]+):([0-9]+)$ ]]; then
+        left=$(((((10#0${BASH_REMATCH[2]} * 24 + 10#0${BASH_REMATCH[4]}) * 60 + 10#${BASH_REMATCH[5]}) * 60) + 10#${BASH_REMATCH[6]}))
+    fi
+    [ "${left:-SOON1}" -gt SOON ] || signal=XCPU
     kill -s "$signal" "$(cat "$folder/0/pid")"
 }
-trap told TERM"""
+trap told TERM"""  # noqa: E501
 _AGENT = """\
 cd "$ALLRANKS_AGENT_DIR" || exit 1
 [ "$SLURM_PROCID" != 0 ] || echo $$ >pid
@@ -63,22 +75,31 @@ exec "$@\""""
 
 def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     """The script of a gang: ``folder`` holds one for each agent, ``mark`` is how we know it again,
-    ``ship`` the archive with the agent's code where that is to be copied."""
+    ``ship`` the archive with the agent's code where that is to be copied.
+
+    Raises Refused for options that would make something else of it.
+    """
     options = gang.options
     lines = ["#!/bin/bash -l" if options.get("modules") else "#!/bin/bash"]
     lines += [f"#SBATCH {line}" for line in _directives(gang, mark, folder)]
-    lines += ["", f"folder={shlex.quote(folder)}", 'mkdir -p "$folder"']
+    lines += ["", "umask 077", f"folder={shlex.quote(folder)}", 'mkdir -p "$folder"']
+    lines.append('rm -f "$folder/0/pid"')
     if not options.get("requeue"):
         # A host that does not boot is no loss: until here, Slurm is to try others by itself.
         lines.append('scontrol update JobId="$SLURM_JOB_ID" Requeue=0')
-    before = _site(options)
-    if before:
+    if has_site(options):
         # So that the agents can tell what these lines changed: the ranks are to have it as well.
-        lines += ['env -0 >"$folder/before"', 'export ALLRANKS_AGENT_BEFORE="$folder/before"']
-        lines += before
-    lines.append(_TOLD.replace("SOON", str(math.ceil(options.get("warning", 60) / 60) + 1)))
+        noted = "env -0 | grep -zv ^ALLRANKS_"
+        lines += [f'{noted} >"$folder/before"', *_site(options), f'{noted} >"$folder/after"']
+        lines += ['export ALLRANKS_AGENT_SITE="$folder"', f'rm -f "$folder/{PROLOGUE}"']
+    soon = math.ceil(options.get("warning", 60)) + 60  # Slurm may be a minute early
+    lines.append(_TOLD.replace("SOON1", str(soon + 1)).replace("SOON", str(soon)))
     lines += _start(gang, ship)
     return "\n".join(lines) + "\n"
+
+
+def has_site(options: Mapping[str, Any]) -> bool:
+    return bool(options.get("modules") or options.get("prologue"))
 
 
 def cpus(gang: Gang) -> int:
@@ -87,9 +108,10 @@ def cpus(gang: Gang) -> int:
 
 
 def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
-    options = gang.options
+    options = dict(gang.options)
+    options["gres"] = _gres(gang)
     yield f"--job-name={gang.key}"
-    yield f"--comment={shlex.quote(mark)}"
+    yield f"--comment={_quoted(mark)}"
     yield f"--nodes={gang.nodes}"
     yield f"--ntasks={gang.nodes}"
     yield "--ntasks-per-node=1"
@@ -97,24 +119,35 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
         yield f"--cpus-per-task={cpus(gang)}"
     if gang.memory is not None:
         yield f"--mem={math.ceil(gang.memory / (1 << 20))}M"
-    if gres := _gres(gang):
-        yield f"--gres={gres}"
-    yield from (f"--{name}={shlex.quote(options[name])}" for name in _PLAIN if options.get(name))
+    yield from (f"--{name}={_quoted(options[name])}" for name in _PLAIN if options.get(name))
     if options.get("exclusive"):
         yield "--exclusive"
     yield "--requeue"
     yield f"--signal=B:TERM@{math.ceil(options.get('warning', 60))}"
-    # In a file's name, Slurm takes `%` for a field and `\` for its own escape.
-    output = f"{folder}/{LOG}".replace("\\", "\\\\").replace("%", "%%")
-    yield f"--output={shlex.quote(output)}"
+    # In a file's name Slurm takes `%` for a field.
+    yield f"--output={_quoted(f'{folder}/{LOG}'.replace('%', '%%'))}"
     yield "--open-mode=append"
-    yield from options.get("extra", ())
+    for each in options.get("extra", ()):
+        if _OURS.match(each) or not each.startswith("-"):
+            raise Refused(
+                f"{each!r} is not one of sbatch's options that may be added",
+                where="extra",
+                hint="write one to an item, as in --mail-type=END; what a job is known and placed "
+                "by is allranks' own, or has an option of its own",
+            )
+        yield each
+
+
+def _quoted(text: str) -> str:
+    """As a word for sbatch, to which a backslash is one within quotes, too."""
+    return shlex.quote(text.replace("\\", "\\\\"))
 
 
 def _gres(gang: Gang) -> str:
-    given = gang.options.get("gres") or ""
-    ours = f"gpu:{gang.gpus}" if gang.gpus and not given.startswith(("gpu", "gres/gpu")) else ""
-    return ",".join(each for each in (ours, given) if each)
+    given = [each for each in (gang.options.get("gres") or "").split(",") if each]
+    counted = any(each.removeprefix("gres/").startswith("gpu") for each in given)
+    ours = [f"gpu:{gang.gpus}"] if gang.gpus and not counted else []
+    return ",".join([*ours, *given])
 
 
 def _site(options: Mapping[str, Any]) -> list[str]:
@@ -133,13 +166,13 @@ def _start(gang: Gang, ship: str | None) -> Iterator[str]:
         'mkdir -p "$ALLRANKS_AGENT_DIR"',
     ]
     if ship is not None:
-        # In each node's own memory: /tmp may be a disk they share.
-        shipped = '"/dev/shm/allranks-$SLURM_JOB_ID.tar"'
-        yield f"sbcast --force {shlex.quote(ship)} {shipped} || exit 1"
+        # In each node's own memory, /tmp may be a disk they share; of a name nobody can guess.
+        yield "export shipped=/dev/shm/allranks-$(od -An -N8 -tx8 /dev/urandom | tr -d ' ').tar"
+        yield f'sbcast {shlex.quote(ship)} "$shipped" || exit 1'
         agent += [
             'export PYTHONPATH="$ALLRANKS_AGENT_DIR/code"',
-            f'mkdir -p "$PYTHONPATH" && tar -xf {shipped} -C "$PYTHONPATH" || exit 1',
-            f"rm {shipped}",
+            'mkdir -p "$PYTHONPATH" && tar -xf "$shipped" -C "$PYTHONPATH" || exit 1',
+            'rm "$shipped"',
         ]
     # The agents' own: one that fails leaves the others to hand in what they have.
     step = f"srun --nodes={gang.nodes} --ntasks={gang.nodes} --ntasks-per-node=1"

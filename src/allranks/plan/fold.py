@@ -95,7 +95,8 @@ def _with(job: Job, index: int, node: Node) -> Job:
 def _submitted(job: Job, event: Event) -> Job:
     if job.status is not JobStatus.NOT_STARTED:
         return job
-    return job._replace(status=JobStatus.QUEUED, submitted_at=event.at)
+    ref = str(event.data.get("ref", ""))
+    return job._replace(status=JobStatus.QUEUED, submitted_at=event.at, ref=ref)
 
 
 def _refused(job: Job, event: Event) -> Job:
@@ -177,6 +178,7 @@ def _relaunched(job: Job, event: Event) -> Job:
         nodes=(Node(),) * len(job.nodes),
         gang=GangState.ABSENT,
         why="",
+        ref="",
         gone=None,
         submitted_at=None,
         up_at=None,

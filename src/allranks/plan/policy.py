@@ -19,8 +19,6 @@ from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, Nod
 LOSS_LIMIT = 10
 # How often a job starts again, whatever its user asked for, because a port was taken from it.
 RACE_LIMIT = 3
-# Seconds after which a rank that is done while others run may be what those wait for.
-LEFT_BEHIND = 30.0
 # How long an engine gets to act on `stop`, and agents on an order past its grace.
 STOP_AGAIN = 5.0
 SLACK = 20.0
@@ -57,7 +55,7 @@ class Then(NamedTuple):
 class Job(NamedTuple):
     """The fold of a job's events: all that ``decide`` looks at. Times: seconds since the epoch.
 
-    ``gone`` is why the engine has ended the gang, where it said so."""
+    ``ref`` is the engine's own id of the gang, ``gone`` why it has ended it, where it said so."""
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -67,6 +65,7 @@ class Job(NamedTuple):
     canceled: bool = False
     gang: GangState = GangState.ABSENT
     why: str = ""
+    ref: str = ""
     gone: Reason | None = None
     failures: int = 0
     losses: int = 0
@@ -221,8 +220,9 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return None
     if everyone_left or (job.gang is GangState.GONE and job.stopped_at is not None):
         # What an agent took for a preemption may have been something final: only the engine knows.
-        if then.purpose == "relaunch" and job.gone and not _again(job, rules, job.gone):
-            return _close("finish", job.gone)
+        cause = failure(job)
+        if then.purpose == "relaunch" and cause and not _again(job, rules, cause.reason):
+            return _close("finish", cause.reason)
         return Step(Kind.RELAUNCHED if then.purpose == "relaunch" else Kind.FINISHED)
     # One that drains for ever, on a full disk perhaps, does not outlast a user who has canceled.
     patient = job.gang is not GangState.GONE and not (job.canceled and overdue)
@@ -293,15 +293,19 @@ def failure(job: Job) -> Failure | None:
         _, index, reason = min(found)
         node = job.nodes[index]
         assert reason is not None
-        if job.gone not in (None, reason) and reason in _FOR_THE_ENGINE_TO_SAY:
+        if job.gone in _FOR_THE_ENGINE_TO_SAY.get(reason, ()):
+            assert job.gone is not None
             # Of a lost node the others were told by the engine: it is the one that says nothing.
             mute = [i for i, each in enumerate(job.nodes) if each.reason is None]
             lost = mute[0] if mute and job.gone is Reason.NODE_LOST else None
             return Failure(job.gone, lost, message=job.why, at=node.at)
         return Failure(reason, index, node.rank, node.code, node.message, node.hint, node.at)
     if job.gang is GangState.GONE:
-        reason = Reason.NODE_LOST if not job.message else Reason.GANG_REFUSED
-        reason = job.gone or reason
+        reason = job.gone or (Reason.GANG_REFUSED if job.message else Reason.NODE_LOST)
+        if reason is Reason.SETUP_FAILED and any(
+            n.state is not NodeState.ABSENT for n in job.nodes
+        ):
+            reason = Reason.NODE_LOST  # agents were up: no script failed to start them
         return Failure(reason, message=job.message or job.why)
     if any(_cause(node) for node in job.nodes):
         return Failure(Reason.PEER_FAILED)
@@ -315,40 +319,12 @@ def _cause(node: Node) -> Reason | None:
     return None if node.reason is Reason.DONE else node.reason
 
 
-# An agent that is ended sees no more than that; nor does a server that no longer hears it.
-_FOR_THE_ENGINE_TO_SAY = (Reason.PREEMPTED, Reason.NODE_LOST)
-
-_AS_MANY_STEPS = "every rank has to take as many steps as the others"
-
-
-def standing(job: Job, now: float, together: bool = True) -> str:
-    """Why a job is where it is, in words, when there is something to say of it. ``together``: its
-    ranks wait for one another."""
-    at_work = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)
-    done = _done_by(job, now - LEFT_BEHIND)
-    if not (at_work and done and together):
-        return job.why
-    return (
-        f"{done} ended with exit code 0 a while ago and others still run; if those wait for it "
-        f"they wait for ever: {_AS_MANY_STEPS}"
-    )
-
-
-def left_early(job: Job, at: float) -> str:
-    """What a failure at that time may come from, in words; empty when no rank was done by then."""
-    done = _done_by(job, at)
-    if not done:
-        return ""
-    said = f"{done} had ended with exit code 0 before, and who waits for one that is done fails"
-    return f"{said}: {_AS_MANY_STEPS}"
-
-
-def _done_by(job: Job, at: float) -> str:
-    """Who ended with exit code 0, the last of them before ``at``; empty when nobody did."""
-    ended = sorted(rank for node in job.nodes for rank in node.finished)
-    if not ended or max(node.finished_at for node in job.nodes) >= at:
-        return ""
-    return f"rank {ended[0]}" if len(ended) == 1 else f"rank {ended[0]} and {len(ended) - 1} more"
+# What the engine knows better: an agent that is ended sees no more than that, nor does a server
+# that no longer hears it. (Of a lost node a cancel may be our own, done and not recorded.)
+_FOR_THE_ENGINE_TO_SAY: Mapping[Reason, tuple[Reason, ...]] = {
+    Reason.PREEMPTED: (Reason.CANCELED, Reason.TIME_LIMIT, Reason.NODE_LOST),
+    Reason.NODE_LOST: (Reason.PREEMPTED, Reason.TIME_LIMIT),
+}
 
 
 def outcome(job: Job) -> Failure:

@@ -1,7 +1,7 @@
 """What a cluster's own lines (modules, a prologue) changed on a node, laid over a rank's base.
 
 A rank's environment begins with a clean base, taken where the job was submitted; what such lines
-put into the agent's environment is meant for the ranks. Pure.
+put into the environment is meant for the ranks. Pure.
 """
 
 from __future__ import annotations
@@ -9,21 +9,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 # The shell's own, the batch system's, and ours.
-_NOT_FOR_RANKS = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "ALLRANKS_", "BASH_FUNC_")
+_NOT_FOR_RANKS = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "PMI_", "ALLRANKS_", "BASH_FUNC_")
 _OF_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "BASH_ENV", "TMPDIR"})
+# Variables that are lists of folders, joined by colons. (CUDA_PATH and the like are one folder.)
+_LISTS = frozenset(
+    {
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "LIBRARY_PATH",
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "PYTHONPATH",
+        "MANPATH",
+        "INFOPATH",
+        "PKG_CONFIG_PATH",
+        "CMAKE_PREFIX_PATH",
+        "ACLOCAL_PATH",
+        "XDG_DATA_DIRS",
+    }
+)
 
 
 def laid_over(
     base: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """``base`` with what differs in ``after`` from ``before``. To a list of folders (PATH) what was
-    added is added, in front; only the active environment's own programs stay first."""
+    """``base`` with what differs in ``after`` from ``before``: what is set, changed or unset. To a
+    list of folders what was added is added, in front; only the active environment's own programs
+    stay first."""
     found = dict(base)
-    for name, value in after.items():
-        was = before.get(name)
-        ours = name.startswith(_NOT_FOR_RANKS) or name in _OF_SHELLS
-        if value != was and not ours:
-            found[name] = _added(name, base, was or "", value) if "PATH" in name else value
+    for name in before.keys() | after.keys():
+        value, was = after.get(name), before.get(name)
+        if value == was or name.startswith(_NOT_FOR_RANKS) or name in _OF_SHELLS:
+            continue
+        if value is None:
+            found.pop(name, None)
+        elif name in _LISTS:
+            found[name] = _added(name, base, was or "", value)
+        else:
+            found[name] = value
     return found
 
 

@@ -39,7 +39,8 @@ class Agent(NamedTuple):
     node: int
 
 
-def create_app(services: Services) -> Starlette:
+def create_app() -> Starlette:
+    """Its ``state.services`` are to be set before it is asked."""
     routes = [
         Route(PREFIX + "/{node:int}/hello", hello, methods=["POST"]),
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
@@ -47,9 +48,7 @@ def create_app(services: Services) -> Starlette:
         Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/code/{digest}", code),
     ]
-    app = Starlette(routes=routes, exception_handlers=HANDLERS)
-    app.state.services = services
-    return app
+    return Starlette(routes=routes, exception_handlers=HANDLERS)
 
 
 async def hello(request: Request) -> Response:

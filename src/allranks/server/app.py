@@ -22,7 +22,7 @@ from allranks.server.bell import Bell
 from allranks.server.clusters import Clusters
 from allranks.server.door import Door
 from allranks.server.invitation import Invitation
-from allranks.server.loop import Loops
+from allranks.server.loop import Loops, With
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
@@ -58,26 +58,33 @@ def create_app(
     database = open_database(home.database)
     records, computes = Records(database), Computes(database)
     found = Clusters(home, computes, kinds)
-    auth, bell, pulse, door = Auth(home), Bell(), Pulse(clocks.lease), Door(home)
+    auth, bell, pulse = Auth(home), Bell(), Pulse(clocks.lease)
+    for_agents = agents.create_app()
+    door = Door(home, for_agents, pulse.begin_anew)
     invitation = Invitation(home, auth, door, clocks, url)
-    loops = Loops(home, records, found, invitation, bell, pulse, clocks)
+    loops = Loops(With(home, records, found, invitation, bell, pulse, clocks))
     blobs = Blobs(home.blobs)
     services = Services(
         home, clocks, records, blobs, computes, found, auth, bell, pulse, door, loops
     )
+    for_agents.state.services = services
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         bell.belongs_to(asyncio.get_running_loop())
-        watching = asyncio.create_task(pulse.watch())
-        addresses = {each.server_address for each in found.all()}
-        addresses |= {row.plan.server_address for row in records.live()}
-        await door.open_all({each for each in addresses if each} - {mailbox.ADDRESS})
-        reading = asyncio.create_task(mailboxes.serve())
+        told = [each.server_address or "" for each in found.all()]
+        told += [row.plan.server_address for row in records.live()]
+        addresses = set(told) - {"", mailbox.ADDRESS}
+        # As long as one is not open, nobody who should come in by it is missed.
+        door.trouble.update(dict.fromkeys(addresses, "it is not open yet"))
+        tasks = [
+            asyncio.create_task(each)
+            for each in (pulse.watch(), door.keep_open(addresses), mailboxes.serve())
+        ]
         loops.start()
         yield
-        watching.cancel()
-        reading.cancel()
+        for task in tasks:
+            task.cancel()
         await door.close()
         await asyncio.to_thread(loops.stop)
 
@@ -87,8 +94,6 @@ def create_app(
     for_people.state.services = services
     for_people.include_router(people.router)
     for_people.include_router(computes_routes.router)
-    for_agents = agents.create_app(services)
-    door.leads_to(for_agents)
     mailboxes = mailbox.Mailboxes(home, records, for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
 import socket
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
@@ -11,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from allranks.agent import network
 from allranks.engines.base import Host
-from allranks.errors import AllranksError, Conflict
+from allranks.errors import AllranksError, Conflict, Problem, SpecError
 from allranks.server import mailbox, shown
 from allranks.server.services import Services, services
 from allranks.spec.compute import Compute, parse
@@ -19,15 +20,18 @@ from allranks.spec.compute import Compute, parse
 With = Annotated[Services, Depends(services)]
 Data = Annotated[dict[str, Any], Body()]
 router = APIRouter(prefix="/api/v1/computes")
+# How many hosts of a cluster are looked up to find the way to it.
+_TRIED = 20
 
 
 @router.get("")
 def list_computes(with_: With) -> dict[str, Any]:
     """All of them; ``default``; ``stands_for``: names that mean another compute."""
     found = with_.clusters
+    default = found.find(None).name
     return {
-        "computes": [_brief(with_, each) for each in found.all()],
-        "default": found.find(None).name,
+        "computes": [_brief(with_, each, default) for each in found.all()],
+        "default": default,
         "stands_for": found.stands_for(),
     }
 
@@ -50,7 +54,8 @@ async def create(data: Data, with_: With) -> dict[str, Any]:
 async def update(name: str, data: Data, with_: With) -> dict[str, Any]:
     """Change some of its keys; with null, back to what is default."""
     before = _own(name, with_).to_dict()
-    options = {**before.pop("options", {}), **data.pop("options", {})}
+    changed = data.pop("options", None) or {}
+    options = {**before.pop("options", {}), **(changed if isinstance(changed, dict) else {})}
     options = {key: value for key, value in options.items() if value is not None}
     compute, idle = parse({**before, **data, "options": options, "name": name})
     compute = await _checked(compute, with_)
@@ -85,7 +90,7 @@ def show(name: str, with_: With) -> dict[str, Any]:
     compute = with_.clusters.find(name)
     told: dict[str, Any] = {"hosts": [], "trouble": None}
     try:
-        told["hosts"] = [_host(each) for each in _hosts(compute, with_)]
+        told["hosts"] = [each._asdict() for each in _hosts(compute, with_)]
     except AllranksError as error:
         told["trouble"] = error.message
     jobs = [row for row in with_.records.live() if row.plan.compute == compute.name]
@@ -125,23 +130,47 @@ async def _checked(compute: Compute, with_: Services) -> Compute:
         return compute
     if compute.server_address is None:
         address = await run_in_threadpool(_route, compute, with_)
-        compute = compute.model_copy(update={"server_address": address})
-    assert compute.server_address is not None
-    if compute.server_address != mailbox.ADDRESS:
-        await with_.door.open(compute.server_address)
-    return compute
+    else:
+        address = await run_in_threadpool(_numeric, compute.server_address)
+    if address != mailbox.ADDRESS:
+        await with_.door.open(address)
+    return compute.model_copy(update={"server_address": address})
 
 
 def _route(compute: Compute, with_: Services) -> str:
     """The address of this machine that its hosts are reached from: the kernel's own answer. Where
     it knows a way to none, there is still the disk they share."""
-    for host in _hosts(compute, with_):
+    found = []
+    for host in itertools.islice(_hosts(compute, with_), _TRIED):
         try:
-            found = socket.getaddrinfo(host.address or host.name, None, type=socket.SOCK_DGRAM)
-            return network.source(str(found[0][4][0]))
+            found.append(network.source(_resolved(host.address or host.name)))
         except OSError:
             continue
-    return mailbox.ADDRESS
+        if not found[-1].startswith("127."):
+            return found[-1]
+    # A host that is this machine: fine if there is no other.
+    return found[0] if found else mailbox.ADDRESS
+
+
+def _numeric(address: str) -> str:
+    """The address in figures, for agents look no names up; raises SpecError for what is none."""
+    if address == mailbox.ADDRESS:
+        return address
+    try:
+        found = _resolved(address)
+        wild = ipaddress.ip_address(found).is_unspecified
+    except (OSError, ValueError):
+        wild, found = True, ""
+    if wild:
+        message = f"{address!r} is not an address of this machine that nodes could call"
+        hint = f"one of `ip address`, such as 10.0.0.5; or {mailbox.ADDRESS}"
+        raise SpecError(Problem(message, "server_address", hint=hint))
+    return found
+
+
+def _resolved(name: str) -> str:
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
+    return str(found[0][4][0])
 
 
 def _hosts(compute: Compute, with_: Services) -> list[Host]:
@@ -155,16 +184,12 @@ def _door(with_: Services, address: str | None) -> str | None:
     return with_.door.url(address) if address else None
 
 
-def _host(host: Host) -> Mapping[str, Any]:
-    return host._asdict()
-
-
-def _brief(with_: Services, compute: Compute) -> dict[str, Any]:
+def _brief(with_: Services, compute: Compute, default: str | None = None) -> dict[str, Any]:
     address = compute.server_address
     return {
         **compute.model_dump(mode="json"),
         "options": with_.clusters.options(compute),
-        "is_default": compute.name == with_.clusters.find(None).name,
+        "is_default": compute.name == (default or with_.clusters.find(None).name),
         "door": _door(with_, address),
         "door_trouble": with_.door.trouble.get(address or ""),
     }

@@ -16,6 +16,7 @@ import logging
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,71 +29,92 @@ from allranks.settings import Home
 
 log = logging.getLogger("allranks.door")
 
+App = Callable[..., Any]
+
 _YEARS = 50
+# Seconds between tries to open it, and the most that are spoken to at once.
+_AGAIN = 5.0
+_MOST = 4096
 
 
 class Door:
-    """``open`` and ``close`` are for the server's event loop, the rest for any thread."""
+    """To ``app``, the agents' routes. ``open``, ``keep_open`` and ``close`` are for the server's
+    event loop, the rest for any thread. ``opened`` is called when one stands open that did not."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._app: Callable[..., Any] | None = None
+    def __init__(self, home: Home, app: App, opened: Callable[[], None]) -> None:
+        self._home, self._app, self._opened = home, app, opened
         self._open: dict[str, tuple[_Server, asyncio.Task[None]]] = {}
+        self._making = threading.Lock()
         # Addresses where it should stand open and does not, and why.
         self.trouble: dict[str, str] = {}
-
-    def leads_to(self, app: Callable[..., Any]) -> None:
-        self._app = app
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the home's certificate, made when it is first asked for."""
-        text = _certificate(self._home.certificate).read_text()
+        text = self._certificate().read_text()
         pem = text[text.index(ssl.PEM_HEADER) :]
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
 
     def url(self, address: str) -> str:
         host = f"[{address}]" if ":" in address else address
-        return f"https://{host}:{self._port(address)}"
+        return f"https://{host}:{self._port()}"
 
     async def open(self, address: str) -> None:
         """Listen there, if that is not done yet; raises ServerError when it cannot be."""
-        if address in self._open:
+        if address in self._open and not self._open[address][1].done():
             return
         try:
+            config = self._config()
             listening = self._listen(address)
         except AllranksError as error:
             self.trouble[address] = error.message
             raise
-        self.trouble.pop(address, None)
-        file = str(_certificate(self._home.certificate))
-        config = uvicorn.Config(
-            self._app or _nobody,
-            ssl_certfile=file,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-        )
         server = _Server(config)
-        task = asyncio.create_task(server.serve(sockets=[listening]))
-        self._open[address] = (server, task)
+        self._open[address] = (server, asyncio.create_task(server.serve(sockets=[listening])))
+        if self.trouble.pop(address, None):
+            self._opened()
 
-    async def open_all(self, addresses: set[str]) -> None:
-        """As ``open``; what cannot be opened is told in the log and by ``trouble``."""
-        for address in sorted(addresses):
-            try:
-                await self.open(address)
-            except AllranksError as error:
-                log.error("%s", error)
+    async def keep_open(self, addresses: set[str]) -> None:
+        """Open it at all of them, and again every few seconds where it cannot be yet: an interface
+        may come up later than this server."""
+        wanted = set(addresses)
+        while True:
+            for address in sorted(wanted | self.trouble.keys()):
+                try:
+                    await self.open(address)
+                except AllranksError as error:
+                    log.error("%s", error)
+            wanted = set()
+            await asyncio.sleep(_AGAIN)
 
     async def close(self) -> None:
         for server, _ in self._open.values():
             server.should_exit = True
         await asyncio.gather(*(task for _, task in self._open.values()), return_exceptions=True)
 
+    def _config(self) -> uvicorn.Config:
+        config = uvicorn.Config(
+            self._app,
+            ssl_certfile=str(self._certificate()),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            limit_concurrency=_MOST,
+            timeout_graceful_shutdown=1,
+        )
+        try:
+            config.load()
+        except (OSError, ValueError) as error:
+            raise ServerError(
+                f"the home's certificate cannot be used: {error}",
+                where=str(self._home.certificate),
+                hint="remove that file, and start the server again: it makes a new one (agents "
+                "that run now do not know that)",
+            ) from error
+        return config
+
     def _listen(self, address: str) -> socket.socket:
-        port = self._port(address)
+        port = self._port()
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -109,15 +131,22 @@ class Door:
         listening.listen(512)
         return listening
 
-    def _port(self, address: str) -> int:
-        try:
-            return int(json.loads(self._home.door.read_text())["port"])
-        except (OSError, ValueError, KeyError, TypeError):
-            held = ports.hold(1)
-            (number,) = ports.numbers(held)
-            ports.release(held)
-            self._home.door.write_text(json.dumps({"port": number}))
-            return number
+    def _port(self) -> int:
+        """The home's, chosen once: agents that run know no other."""
+        with self._making:
+            if not self._home.door.exists():
+                held = ports.hold(1)
+                (number,) = ports.numbers(held)
+                ports.release(held)
+                _write(self._home.door, json.dumps({"port": number}).encode())
+        return int(json.loads(self._home.door.read_text())["port"])
+
+    def _certificate(self) -> Path:
+        """The file with the home's key and certificate; made, for its owner only, when missing."""
+        with self._making:
+            if not self._home.certificate.exists():
+                _write(self._home.certificate, _made())
+        return self._home.certificate
 
 
 class _Server(uvicorn.Server):
@@ -127,14 +156,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _nobody(scope: Any, receive: Any, send: Any) -> None:
-    raise RuntimeError("the door leads nowhere")
+def _write(file: Path, content: bytes) -> None:
+    beside = Path(f"{file}.new")
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(content)
+    beside.replace(file)
 
 
-def _certificate(file: Path) -> Path:
-    """The file with the home's key and certificate; made, for its owner only, when missing."""
-    if file.exists():
-        return file
+def _made() -> bytes:
+    """A key and its certificate, as PEM."""
     # Imported here: only homes with clusters need one, once.
     from cryptography import x509  # lazy: see above
     from cryptography.hazmat.primitives import hashes, serialization  # lazy: see above
@@ -154,13 +184,9 @@ def _certificate(file: Path) -> Path:
         .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
         .sign(key, hashes.SHA256())
     )
-    pem = key.private_bytes(
+    private = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
-    ) + made.public_bytes(serialization.Encoding.PEM)
-    beside = file.with_suffix(".new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-        out.write(pem)
-    beside.replace(file)
-    return file
+    )
+    return private + made.public_bytes(serialization.Encoding.PEM)

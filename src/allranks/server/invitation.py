@@ -29,6 +29,10 @@ class Invitation:
             found["ALLRANKS_AGENT_FINGERPRINT"] = self._door.fingerprint
         return found
 
+    def stands(self, row: JobRow) -> bool:
+        """Whether its agents can come in: the door is open where they were told to come."""
+        return row.plan.server_address not in self._door.trouble
+
     def _where(self, address: str, key: str) -> str:
         if address == mailbox.ADDRESS:
             return mailbox.url(self._home, key)

@@ -14,72 +14,85 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import Any, NamedTuple
 
 from allranks.engines.base import Handle, Seen
 from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
-from allranks.plan import distributions, policy
+from allranks.plan import policy
 from allranks.plan.plan import Gang
 from allranks.plan.policy import Step
 from allranks.server.bell import Bell
 from allranks.server.clusters import Cluster, Clusters
+from allranks.server.endings import how_it_ended
 from allranks.server.invitation import Invitation
 from allranks.server.pulse import Pulse
 from allranks.server.salvage import salvage
 from allranks.settings import Clocks, Home
 from allranks.states import (
-    SIGNALS,
     TERMINAL,
-    VERDICTS,
     GangState,
     JobStatus,
     NodeState,
-    Reason,
-    Verdict,
 )
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.loop")
 
-# A lease on a job row outlives the slowest single step by far, and is short enough that another
-# server need not wait long for what a dead one held.
-LEASE = 60.0
+# A lease on a job row outlives the slowest single step, which asks a cluster several times, and is
+# short enough that another server need not wait long for what a dead one held.
+LEASE = 120.0
 # How long a gang that was submitted but never seen may stay unseen before "not there" counts.
 SETTLE = 10.0
-# How long the server waits for a loop to end.
+# How many times its own pace a cluster may go unasked.
+_SLOWEST = 8
+# How long the server waits for its loops to end.
 _PATIENCE = 3.0
+
+
+class With(NamedTuple):
+    """What every loop works with."""
+
+    home: Home
+    records: Records
+    clusters: Clusters
+    invitation: Invitation
+    bell: Bell
+    pulse: Pulse
+    clocks: Clocks
 
 
 class Loops:
     """A loop for each cluster that has jobs, begun when the first comes. From any thread."""
 
-    def __init__(
-        self,
-        home: Home,
-        records: Records,
-        clusters: Clusters,
-        invitation: Invitation,
-        bell: Bell,
-        pulse: Pulse,
-        clocks: Clocks,
-    ) -> None:
-        self._shared = (home, records, clusters, invitation, bell, pulse, clocks)
-        self._records, self._clusters, self._bell = records, clusters, bell
+    def __init__(self, with_: With) -> None:
+        self._with = with_
+        self._records, self._clusters, self._bell = with_.records, with_.clusters, with_.bell
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Take up every job that has not ended, and what runs on this machine."""
+        live = self._records.live()
+        dead = self._left_over({_key(row) for row in live})
         for cluster in self._clusters.on_this_machine():
-            self._of(cluster)
-        for row in self._records.live():
-            self._of(self._clusters.cluster(row.plan))
+            self._of(cluster, dead)
+        for row in live:
+            try:
+                self._of(self._clusters.cluster(row.plan))
+            except (AllranksError, KeyError):
+                log.exception("%s: nobody can see to it", row.name)
 
     def stop(self) -> None:
-        for loop in self._loops.values():
-            loop.stop()
+        with self._lock:
+            loops = list(self._loops.values())
+        for loop in loops:
+            loop.end()
+        # One that waits for a cluster's answer is not waited for: what it does may be done again.
+        until = time.monotonic() + _PATIENCE
+        for loop in loops:
+            loop.join(until - time.monotonic())
 
     def wake(self, name: str) -> None:
         """Something happened to that job: look at it now, and tell those who wait for news."""
@@ -87,47 +100,46 @@ class Loops:
         self._of(self._clusters.cluster(row.plan)).wake(name)
         self._bell.ring(name)
 
-    def _of(self, cluster: Cluster) -> Loop:
+    def _of(self, cluster: Cluster, left_over: Sequence[str] = ()) -> Loop:
         with self._lock:
             if cluster not in self._loops:
-                self._loops[cluster] = Loop(cluster, *self._shared)
+                self._loops[cluster] = Loop(cluster, self._with, left_over)
                 self._loops[cluster].start()
             return self._loops[cluster]
+
+    def _left_over(self, live: Set[str]) -> list[str]:
+        """Gangs that a server which was killed had no time to clean up after; looked for before
+        any loop can start a new one."""
+        return [each.name for each in self._with.home.nodes.iterdir() if each.name not in live]
 
 
 class Loop:
     """Runs from ``start`` until ``stop``. ``wake`` may be called from any thread."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        home: Home,
-        records: Records,
-        clusters: Clusters,
-        invitation: Invitation,
-        bell: Bell,
-        pulse: Pulse,
-        clocks: Clocks,
-    ) -> None:
-        self._cluster, self._clusters = cluster, clusters
-        self._engine = clusters.engine(cluster)
-        self._home, self._records, self._invitation = home, records, invitation
-        self._bell, self._pulse, self._clocks = bell, pulse, clocks
+    def __init__(self, cluster: Cluster, with_: With, left_over: Sequence[str] = ()) -> None:
+        self._cluster, self._clusters = cluster, with_.clusters
+        self._left_over = left_over
+        self._engine = with_.clusters.engine(cluster)
+        self._home, self._records, self._invitation = with_.home, with_.records, with_.invitation
+        self._bell, self._pulse, self._clocks = with_.bell, with_.pulse, with_.clocks
         # The same for every server of this home, of which its lock allows one at a time: what one
         # that was killed had leased is its successor's at once.
-        self._owner = hashlib.sha256(f"{os.uname().nodename}:{home.root}".encode()).hexdigest()
+        self._owner = hashlib.sha256(
+            f"{os.uname().nodename}:{with_.home.root}".encode()
+        ).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._next_tick = 0.0
+        self._next_tick = self._next_poll = self._pace = 0.0
         self._ended: list[JobRow] = []
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def end(self) -> None:
         self._woken.put(None)
-        # One that waits for a cluster's answer is not waited for: what it does may be done again.
-        self._thread.join(_PATIENCE)
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(max(0.0, seconds))
 
     def wake(self, name: str) -> None:
         """Something happened to that job: look at it now."""
@@ -137,14 +149,15 @@ class Loop:
 
     def _run(self) -> None:
         live = True
-        if self._cluster in self._clusters.on_this_machine():
-            self._tidy()
+        self._tidy()
         while True:
             woken = self._wait(self._clocks.tick if live else None)
             if woken is None:
                 self._clean()
                 return
             try:
+                if woken:
+                    self._next_poll = self._pace = 0.0
                 if woken and time.monotonic() < self._next_tick:
                     live = True  # as far as we know: the next tick looks
                     for name in woken:
@@ -186,18 +199,26 @@ class Loop:
             return found
 
     def _is_mine(self, row: JobRow) -> bool:
-        return self._clusters.cluster(row.plan) == self._cluster
+        return (
+            row.plan.engine == self._cluster.kind
+            and self._clusters.cluster(row.plan) == self._cluster
+        )
 
     def _ask(self, rows: list[JobRow]) -> None:
-        """What became of all gangs that are out there: one question."""
+        """What became of all gangs that are out there: one question. A cluster that many share is
+        asked less and less often while nothing happens; agents' words come by themselves."""
         asked = {_key(row): row for row in rows if _is_out_there(row)}
-        if not asked:
+        if not asked or time.monotonic() < self._next_poll:
             return
+        self._pace = min(max(self._engine.pace, self._pace * 1.5), self._engine.pace * _SLOWEST)
+        self._next_poll = time.monotonic() + self._pace
         try:
-            told = self._engine.poll([Handle(key) for key in asked])
-        except AllranksError as error:
-            log.warning("%s did not answer: %s", self._cluster.kind, error)
-            told = {key: Seen(GangState.UNKNOWN, error.message) for key in asked}
+            told = self._engine.poll([_handle(row) for row in asked.values()])
+        except Exception as error:
+            # Whatever it was: jobs are decided upon all the same.
+            if not isinstance(error, AllranksError):
+                log.exception("%s could not be asked", self._cluster.kind)
+            told = {key: Seen(GangState.UNKNOWN, str(error)) for key in asked}
         for key, seen in told.items():
             self._guarded(self._take_in, asked[key], seen)
 
@@ -214,8 +235,11 @@ class Loop:
                 why = seen.why if seen.state is not GangState.UP else ""
                 data = {"why": why or "its agent is dead", **self._pulse.last(row, node)}
                 happened.append(_event(row, Kind.LOST, node=node, data=data))
+        if seen.paused:
+            self._pulse.excuse(row)
         news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
-        if news:
+        if news and job.gang is not GangState.GONE:
+            self._pace = 0.0
             data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
             happened.append(_event(row, Kind.SEEN, data=data))
         if happened:
@@ -268,14 +292,14 @@ class Loop:
                 return _event(row, Kind.REFUSED, data={"message": error.message})
             return _event(row, step.event, data=handle._asdict())
         if step.effect == "stop":
-            engine.stop(Handle(_key(row)))
+            engine.stop(_handle(row))
             # Only now is nothing written any more.
             for node in range(len(row.record.nodes)):
                 salvage(self._home, self._records, row, node)
-            self._next_tick = 0.0  # it is gone by now, most likely: ask at once
+            self._next_tick = self._next_poll = self._pace = 0.0  # gone by now, most likely
             return _event(row, step.event)
         if step.event is Kind.FINISHED:
-            return _event(row, step.event, data=finished(row))
+            return _event(row, step.event, data=how_it_ended(row))
         data = step.data
         if step.event is Kind.LOST and step.node is not None:
             data = {**data, **self._pulse.last(row, step.node)}
@@ -287,70 +311,32 @@ class Loop:
     def _clean(self) -> None:
         """After the end of a launch nothing of it stays, at the engine or on this disk. Done at
         the next tick: agents that have just said bye are then gone by themselves."""
-        while self._ended:
-            row = self._ended.pop()
-            self._guarded(self._forget, row)
+        ended, self._ended = self._ended, []
+        for row in ended:
+            try:
+                self._forget(row)
+            except Exception:
+                log.exception("%s: cleaned up again at the next tick", row.name)
+                self._ended.append(row)
 
     def _forget(self, row: JobRow) -> None:
-        self._engine.stop(Handle(_key(row)))
+        self._engine.stop(_handle(row))
         shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
         self._pulse.forget(row)
 
     def _tidy(self) -> None:
         """What a server that was killed had no time to clean up after."""
         try:
-            live = {_key(row) for row in self._records.live()}
-            for folder in self._home.nodes.iterdir():
-                if folder.name not in live:
-                    self._engine.stop(Handle(folder.name))
-                    shutil.rmtree(folder, ignore_errors=True)
+            for key in self._left_over:
+                self._engine.stop(Handle(key))
+                shutil.rmtree(self._home.nodes / key, ignore_errors=True)
         except Exception:
             log.exception("not everything could be cleaned up")
 
     def _clock(self, row: JobRow) -> policy.Clock:
         clocks, pulse = self._clocks, self._pulse
-        return policy.Clock(
-            time.time(), pulse.silent(row), clocks.hello, clocks.grace, pulse.since()
-        )
-
-
-def finished(row: JobRow) -> dict[str, Any]:
-    """How the job ended, as the FINISHED event records it and ``job show`` prints it."""
-    failure = policy.outcome(row.record)
-    verdict = VERDICTS[failure.reason]
-    code = 0 if failure.reason is Reason.DONE else failure.code
-    if verdict.outcome is JobStatus.COMPLETED:
-        return {"status": verdict.outcome, "exit_code": code, "error": None}
-    error = {
-        "reason": failure.reason,
-        "blame": verdict.blame,
-        "message": _sentence(row, failure, verdict.sentence),
-        "hint": _hint(row, failure, verdict),
-        "node": failure.node,
-        "rank": failure.rank,
-    }
-    return {"status": verdict.outcome, "exit_code": code, "error": error}
-
-
-def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict) -> str:
-    """What the lines of the rank itself suggest comes before what follows from its end alone."""
-    text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
-    general = text.format(job=row.name, rank=failure.rank)
-    if failure.reason is Reason.SETUP_FAILED and failure.hint:
-        return failure.hint
-    own = failure.hint
-    if not own and distributions.together(row.plan.task):
-        own = policy.left_early(row.record, failure.at)
-    own = own and f"{own}; "
-    return own + SIGNALS.get(failure.code or 0, "") + general
-
-
-def _sentence(row: JobRow, failure: policy.Failure, sentence: str) -> str:
-    if failure.reason is Reason.NODE_LOST and failure.node is not None:
-        place = row.record.nodes[failure.node].place
-        host = f" ({place.host})" if place is not None and row.plan.server_address else ""
-        return f"node {failure.node}{host} was lost: {failure.message}"
-    return failure.message or sentence
+        silent = pulse.silent(row) if self._invitation.stands(row) else frozenset[int]()
+        return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, pulse.since())
 
 
 def _event(row: JobRow, kind: Kind, *, node: int | None = None, data: Any = None) -> Event:
@@ -360,6 +346,10 @@ def _event(row: JobRow, kind: Kind, *, node: int | None = None, data: Any = None
 
 def _key(row: JobRow) -> str:
     return f"{row.name}.{row.record.launch}"
+
+
+def _handle(row: JobRow) -> Handle:
+    return Handle(_key(row), row.record.ref)
 
 
 def _is_out_there(row: JobRow) -> bool:

@@ -31,6 +31,16 @@ class Pulse:
         """The agent of that node is alive."""
         self._last[Heard(job, launch, node)] = time.monotonic()
 
+    def excuse(self, row: JobRow) -> None:
+        """Its agents are kept from speaking just now: nobody's silence counts."""
+        for node in range(len(row.record.nodes)):
+            self.heard(row.name, row.record.launch, node)
+
+    def begin_anew(self) -> None:
+        """Nobody could be heard until now."""
+        self._born = self._awake = time.monotonic()
+        self._last.clear()
+
     def silent(self, row: JobRow) -> frozenset[int]:
         """The nodes that have not been heard of for longer than a lease."""
         now = time.monotonic()
@@ -63,6 +73,5 @@ class Pulse:
             await asyncio.sleep(self._lease / 8)
             now = time.monotonic()
             if now - self._awake > self._lease / 2:
-                self._born = now
-                self._last.clear()
+                self.begin_anew()
             self._awake = now

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from allranks.masking import masked
-from allranks.plan import policy
+from allranks.plan import standing as plan_standing
 from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import pack
 from allranks.settings import Home
@@ -16,7 +16,7 @@ from allranks.store.records import JobRow, Told
 
 def standing(row: JobRow) -> str:
     """Why the job is where it is, in words; empty when there is nothing to say of it."""
-    return policy.standing(row.record, time.time(), together(row.plan.task))
+    return plan_standing.standing(row.record, time.time(), together(row.plan.task))
 
 
 def job(row: JobRow, home: Home) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def parse(
     idle = tuple(key for key in given if key in OF_THE_CLOUD)
     own = {key: value for key, value in given.items() if key in Compute.model_fields}
     rest = {key: given[key] for key in given if key not in own and key not in idle}
-    own["options"] = {**own.get("options", {}), **rest}
+    options = own.get("options") or {}
+    own["options"] = {**options, **rest} if isinstance(options, Mapping) else options
     try:
         return Compute.model_validate(own), idle
     except ValidationError as error:

@@ -1,0 +1,86 @@
+"""The batch script: what it says in words that the shell and sbatch take as they are meant."""
+
+import subprocess
+
+import pytest
+
+from allranks.engines.slurm import STATES, _gpus, _number
+from allranks.engines.slurm_script import script
+from allranks.plan.plan import Gang
+
+GANG = Gang("job.1", 2, ("/a b/python", "-P", "-m", "allranks.agent"))
+HOSTILE = ["/ho'me x/$(touch bad)/`id`/job.1", '/a"b/%j/c\\d/job.1']
+
+
+@pytest.mark.parametrize("folder", HOSTILE)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prologue": ["export A='b c'"], "modules": ["cuda/12; id"], "ship_agent": True},
+        {"account": "a'; id", "constraint": "x&y|z", "gres": "lustre:1"},
+    ],
+)
+def test_the_shell_can_read_it(folder, options):
+    text = script(GANG._replace(options=options), "allranks h job.1", folder, "/x y/agent.tar")
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            words = subprocess.run(
+                ["bash", "-c", f"printf '%s\\n' {line.removeprefix('#SBATCH ')}"],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.splitlines()
+            assert len(words) == 1, line
+
+
+def test_gpus_are_asked_for_once():
+    def gres(gpus: int, given: str) -> list[str]:
+        text = script(GANG._replace(gpus=gpus, options={"gres": given}), "m", "/f")
+        return [line for line in text.splitlines() if "--gres" in line]
+
+    assert gres(0, "") == []
+    assert gres(2, "") == ["#SBATCH --gres=gpu:2"]
+    assert gres(2, "lustre:1") == ["#SBATCH --gres=gpu:2,lustre:1"]
+    assert gres(2, "lustre:1,gpu:a100:2") == ["#SBATCH --gres=lustre:1,gpu:a100:2"]
+
+
+@pytest.mark.parametrize(
+    ("left", "signal"),
+    [
+        ("1:59", "XCPU"),
+        ("2:01", "TERM"),
+        ("0:00", "XCPU"),
+        ("1:00:00", "TERM"),
+        ("2-00:00:00", "TERM"),
+        ("UNLIMITED", "TERM"),
+        ("", "TERM"),
+        ("09:08", "TERM"),
+    ],
+)
+def test_a_notice_near_the_end_is_of_the_time_limit(tmp_path, left, signal):
+    text = script(GANG, "m", str(tmp_path))
+    told = text[text.index("told() {") : text.index("trap told")]
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "pid").write_text("123")
+    stand_ins = f"squeue() {{ echo '{left}'; }}\nkill() {{ echo \"$@\"; }}\nSLURM_JOB_ID=1\n"
+    done = subprocess.run(
+        ["bash", "-c", f"{stand_ins}folder={tmp_path}\n{told}\ntold"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"-s {signal} 123", done.stderr
+
+
+def test_every_state_has_an_end_or_none():
+    for name, (state, reason, words) in STATES.items():
+        assert (state == "gone") or reason is None, name
+        assert (state == "gone") <= bool(words), name
+
+
+def test_numbers_that_are_none():
+    assert [_number(text) for text in ("N/A", "", "100+", "4000", "1.5")] == [0, 0, 100, 4000, 1.5]
+    assert _gpus("gpu:a100:4(S:0-1),shard:8,gpu:2") == 6
+    assert _gpus("(null)") == 0
