@@ -1,0 +1,105 @@
+"""`allranks compute …` where no cluster is needed: names, limits, files, what cannot be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks
+
+pytestmark = pytest.mark.slow
+
+
+def names(allranks: Allranks) -> dict[str, bool]:
+    told = json.loads(allranks("compute", "list", "--json").stdout)
+    return {each["name"]: each["is_default"] for each in told["computes"]}
+
+
+def test_the_life_of_a_compute(allranks: Allranks):
+    assert names(allranks) == {"local": True}
+    made = allranks("compute", "create", "two", "--type", "local", "--max-instances", 2, "--json")
+    assert json.loads(made.stdout)["max_instances"] == 2
+    again = allranks("compute", "create", "two", "--type", "local")
+    assert again.returncode == 2
+    assert "there is a compute named 'two' already" in again.stderr
+
+    assert allranks("run", "-c", "two", "-n", 2, "--", "true").returncode == 0
+    large = allranks("run", "-c", "two", "-n", 3, "--", "true")
+    assert large.returncode == 2
+    assert "3 nodes are more than the 2 that 'two' may have" in large.stderr
+    assert "--max-instances 3" in large.stderr
+    assert allranks("compute", "update", "two", "--max-instances", 3).returncode == 0
+    assert allranks("run", "-c", "two", "-n", 3, "--", "true").returncode == 0
+
+    assert allranks("compute", "set-default", "two").returncode == 0
+    assert names(allranks) == {"local": False, "two": True}
+    done = allranks("run", "--name", "there", "-c", "azureml:cpu-cluster", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(allranks("job", "show", "there", "--json").stdout)["compute"] == "two"
+
+    allranks("compute", "map", "gpu-cluster=local", "serverless=local")
+    listed = allranks("compute", "list").stderr
+    assert "gpu-cluster, serverless: stand for local" in listed
+    assert "cpu-cluster: stands for two" in listed
+    allranks("compute", "map", "gpu-cluster=")
+    assert "gpu-cluster: stand for two" in allranks("compute", "list").stderr
+
+    assert allranks("compute", "delete", "two").returncode == 0
+    assert names(allranks) == {"local": True}
+    gone = allranks("run", "-c", "two", "--", "true")
+    assert gone.returncode == 2
+    assert "no compute named 'two'" in gone.stderr
+
+
+def test_a_file_has_azures_keys_and_the_engines_options(allranks: Allranks, code: Path):
+    (code / "compute.yml").write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json\n"
+        "name: here\ntype: local\nsize: STANDARD_D2\ntier: Dedicated\nlocation: westus\ncpus: 1.5\n"
+    )
+    done = allranks("compute", "create", "-f", "compute.yml")
+    assert done.returncode == 0, done.stderr
+    assert "`location` has no effect" in done.stderr
+    shown = json.loads(allranks("compute", "show", "here", "--json").stdout)
+    assert (shown["tier"], shown["options"]) == ("dedicated", {"cpus": 1.5})
+    (host,) = shown["hosts"]
+    assert host["ready"]
+    assert host["cpus"] >= 1
+    wait = ("compute", "wait", "here", "--timeout", 5)
+    assert allranks(*wait).returncode == 0
+    assert allranks(*wait, "--min-nodes", 2, "--timeout", 0.1).returncode == 124
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("name: a\ntype: lokal\n", 2, "there is no engine 'lokal'"),
+        ("name: a\ntype: local\ncpu: 2\n", 3, "there is no option 'cpu'"),
+        ("name: a\ntype: local\ncpus: many\n", 3, "'many' is not a positive number"),
+        ("name: a\ntype: local\ntier: gold\n", 3, "must be one of"),
+        ("name: a/b\ntype: local\n", 1, "must be 1 to 63 of letters"),
+        ("name: a\ntype: local\noptions: foo\n", 3, "must be a mapping"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_line(allranks, code: Path, text, line, said):
+    (code / "c.yml").write_text(text)
+    done = allranks("compute", "create", "-f", "c.yml")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: c.yml:{line}: ")
+    assert said in done.stderr
+    assert "hint" in done.stderr
+    assert names(allranks) == {"local": True}
+
+
+def test_the_one_that_is_always_there_stays(allranks: Allranks):
+    for words in (("delete", "local"), ("update", "local", "--max-instances", 2)):
+        done = allranks("compute", *words)
+        assert done.returncode == 2
+        assert "always there" in done.stderr
+
+
+def test_wrong_use(allranks: Allranks):
+    assert "a compute needs a name" in allranks("compute", "create", "--type", "local").stderr
+    assert "nothing to change" in allranks("compute", "update", "local").stderr
+    assert "NAME=COMPUTE" in allranks("compute", "map", "x").stderr
+    nothing = allranks("compute", "show", "nothing")
+    assert (nothing.returncode, "no compute named 'nothing'" in nothing.stderr) == (2, True)
