@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from allranks.engines.slurm import STATES, _gpus, _number
+from allranks.engines.slurm import STATES
+from allranks.engines.slurm_commands import gpus, number
 from allranks.engines.slurm_script import script
 from allranks.plan.plan import Gang
 
@@ -36,8 +37,8 @@ def test_the_shell_can_read_it(folder, options):
 
 
 def test_gpus_are_asked_for_once():
-    def gres(gpus: int, given: str) -> list[str]:
-        text = script(GANG._replace(gpus=gpus, options={"gres": given}), "m", "/f")
+    def gres(count: int, given: str) -> list[str]:
+        text = script(GANG._replace(gpus=count, options={"gres": given}), "m", "/f")
         return [line for line in text.splitlines() if "--gres" in line]
 
     assert gres(0, "") == []
@@ -81,6 +82,6 @@ def test_every_state_has_an_end_or_none():
 
 
 def test_numbers_that_are_none():
-    assert [_number(text) for text in ("N/A", "", "100+", "4000", "1.5")] == [0, 0, 100, 4000, 1.5]
-    assert _gpus("gpu:a100:4(S:0-1),shard:8,gpu:2") == 6
-    assert _gpus("(null)") == 0
+    assert [number(text) for text in ("N/A", "", "100+", "4000", "1.5")] == [0, 0, 100, 4000, 1.5]
+    assert gpus("gpu:a100:4(S:0-1),shard:8,gpu:2") == 6
+    assert gpus("(null)") == 0

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
 from allranks.engines.shipping import archive
+from allranks.engines.slurm_commands import PATIENCE, Commands, number
 from allranks.engines.slurm_script import LOG, OPTIONS, PROLOGUE, cpus, has_site, script
 from allranks.engines.words import count, there_are
 from allranks.errors import EngineError, Refused
@@ -24,22 +24,10 @@ from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.states import GangState, Reason
 
-# Longer than a busy controller takes; the loop of this cluster waits for it, and no other.
-PATIENCE = 20.0
 # As long as a person who submits waits to hear that a job can never run.
 _AT_ONCE = 3.0
-# What Slurm's commands say when nobody could answer them; all else is an answer.
-_NO_ANSWER = re.compile(
-    r"contact slurm controller|timed out|connection (refused|failure)|zero bytes|not responding|"
-    r"temporarily un|backup controller|communication|authentication|credential|"
-    r"unexpected message|receive failure|i/o error|configuration source",
-    re.IGNORECASE,
-)
 # A user's or a site's limit for jobs in the queue, which ends when other jobs do.
 _FULL = re.compile(r"policy|submit limit|limit reached", re.IGNORECASE)
-# What a user shares with every job of theirs; agents add what the job's own environment is.
-_HANDED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG")
-
 _Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangState.GONE
 # Every state that squeue and sacct have a word for, what it is to us, and why it ended.
 STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
@@ -67,8 +55,6 @@ STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
 
 
 _PAUSED = ("SUSPENDED", "STOPPED")
-# A host that can take a node now or once others end; `-` and `+` say what it is planned for.
-_READY = re.compile(r"(idle|mixed|allocated|completing|planned)[-+]?")
 
 
 class _Job(NamedTuple):
@@ -91,9 +77,7 @@ class SlurmEngine:
     def __init__(self, folder: Path, nodes: Path, conf: str | None = None) -> None:
         self._folder, self._nodes = folder, nodes
         self._home = hashlib.sha256(os.path.realpath(nodes).encode()).hexdigest()[:12]
-        self._env = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
-        if conf := conf or os.environ.get("SLURM_CONF"):
-            self._env["SLURM_CONF"] = conf
+        self._ask = Commands(conf)
 
     # ------------------------------------------------------------ a gang
 
@@ -157,33 +141,7 @@ class SlurmEngine:
         self._admit(Gang("check.1", 1, ("true",), options=options), PATIENCE)
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
-        return self._hosts(options, PATIENCE)
-
-    def _hosts(self, options: Mapping[str, Any], patience: float) -> list[Host]:
-        fields = ("NodeHost", "NodeAddr", "StateLong", "CPUsState", "Memory", "Gres", "GresUsed")
-        form = ",".join(f"{field}:|" for field in (*fields, "Reason"))
-        where = [f"--partition={options['partition']}"] if options.get("partition") else []
-        words = ("sinfo", "--noheader", "--Node", f"--Format={form}", *where)
-        lines = self._ask(*words, patience=patience)
-        found = {}
-        for line in lines.splitlines():
-            if line.count("|") < len(fields) + 1:
-                continue
-            name, address, state, counts, memory, gres, used, why = line.split("|")[:8]
-            _, idle, _, total = map(_number, (counts.split("/") + [""] * 4)[:4])
-            found[name] = Host(
-                name,
-                address,
-                state,
-                ready=bool(_READY.fullmatch(state)),
-                cpus=total,
-                free_cpus=idle,
-                gpus=_gpus(gres),
-                free_gpus=max(0, _gpus(gres) - _gpus(used)),
-                memory=int(_number(memory)) << 20,
-                why="" if why == "none" else why,
-            )
-        return list(found.values())
+        return self._ask.hosts(options.get("partition"))
 
     def _admit(self, gang: Gang, patience: float) -> None:
         """Raises Refused if it can never run there, EngineError if nobody answers."""
@@ -209,7 +167,7 @@ class SlurmEngine:
         """How many hosts have what a node needs, whatever state they are in."""
         return sum(
             host.cpus >= cpus(gang) and host.gpus >= gang.gpus and host.memory >= (gang.memory or 0)
-            for host in self._hosts(gang.options, patience)
+            for host in self._ask.hosts(gang.options.get("partition"), patience)
         )
 
     # ------------------------------------------------------------ asking
@@ -229,7 +187,7 @@ class SlurmEngine:
         # Comments are anybody's text: only lines that are ours are read.
         rows = (line.split("|") for line in said.splitlines())
         found = [_Job(*row[:5]) for row in rows if len(row) == 6 and row[4].startswith(mine)]
-        return sorted(found, key=lambda job: (not _ended(job.state), _number(job.ref)))
+        return sorted(found, key=lambda job: (not _ended(job.state), number(job.ref)))
 
     def _living(self, key: str) -> list[_Job]:
         mark = self._mark(key)
@@ -270,44 +228,6 @@ class SlurmEngine:
             found[handle.key] = self._seen(handle.key, state, "", "") if _ended(state) else gone
         return found
 
-    def _ask(
-        self,
-        *words: str,
-        input: str = "",
-        env: Mapping[str, str] | None = None,
-        patience: float = PATIENCE,
-    ) -> str:
-        """Run one of Slurm's commands; what it printed.
-
-        Raises Refused with Slurm's own words, EngineError when nobody answered.
-        """
-        try:
-            done = subprocess.run(
-                words,
-                input=input,
-                env={**self._env, **(env or {})},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=patience,
-                cwd="/",
-            )
-        except FileNotFoundError:
-            raise Refused(
-                f"Slurm's command `{words[0]}` is not on the PATH of this server",
-                hint="run the server on a login node of the cluster, its commands on PATH; "
-                "`allranks server stop`, then any command, starts it anew from your shell",
-            ) from None
-        except subprocess.TimeoutExpired:
-            said = f"Slurm does not answer: `{words[0]}` took over {patience:g} s"
-            raise EngineError(said) from None
-        if done.returncode == 0:
-            return done.stdout
-        said = _sentence(words[0], done.stderr) or f"`{words[0]}` failed"
-        if _NO_ANSWER.search(done.stderr):
-            raise EngineError(f"Slurm does not answer: {said}")
-        raise Refused(f"Slurm refuses it: {said}")
-
     def _partitions(self) -> list[str]:
         try:
             return sorted(set(self._ask("sinfo", "--noheader", "--format=%R").split()))
@@ -327,25 +247,6 @@ class SlurmEngine:
 
 def _ended(state: str) -> bool:
     return STATES.get(state, (GangState.UP,))[0] is GangState.GONE
-
-
-def _number(text: str) -> float:
-    """0 for `N/A`, and for whatever else is none."""
-    found = re.match(r"\d+(\.\d+)?", text)
-    return float(found[0]) if found else 0.0
-
-
-def _sentence(command: str, said: str) -> str:
-    """The last thing it said, without the names of who says it."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    text = lines[-1] if lines else ""
-    return re.sub(rf"^({command}: )?((error|fatal|allocation failure): )*", "", text).strip()
-
-
-def _gpus(gres: str) -> int:
-    """How many in `gpu:a100:4(S:0-1),shard:8`."""
-    counted = re.findall(r"(?:^|,)gpu(?::[^:,(]+)*:(\d+)", gres)
-    return sum(int(number) for number in counted)
 
 
 def _last_words(log: Path) -> str:
