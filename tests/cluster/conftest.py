@@ -36,6 +36,7 @@ class Cluster(NamedTuple):
             env=self.env,
             capture_output=True,
             text=True,
+            errors="replace",
             stdin=subprocess.DEVNULL,
             timeout=90,
         )

@@ -191,11 +191,11 @@ def test_the_door_is_for_agents_alone_and_under_its_own_certificate(slurm: Allra
     home_token = slurm_home_token(slurm)
     with pytest.raises(Unreachable, match="certificate is not the known one"):
         Client(door, fingerprint="0" * 64).json("GET", "/agent/v1/0/orders?attempt=1&known=")
-    client = Client(door, home_token, fingerprint=right)
-    for path, status in (("/api/v1/jobs", 404), ("/docs", 404), ("/agent/v1/0/orders", 401)):
-        with pytest.raises(Exception) as caught:
-            client.json("GET", path)
-        assert caught.value.http == status, path
+    with Client(door, home_token, fingerprint=right) as client:
+        for path, status in (("/api/v1/jobs", 404), ("/docs", 404), ("/agent/v1/0/orders", 401)):
+            with pytest.raises(Exception) as caught:
+                client.json("GET", path)
+            assert caught.value.http == status, path
     with socket.create_connection((host, int(port)), 5) as plain:
         plain.sendall(b"GET /api/v1/jobs HTTP/1.1\r\n\r\n")
         assert not plain.recv(100).startswith(b"HTTP/1.1 200")
@@ -344,7 +344,7 @@ def test_a_boot_that_fails_is_told(slurm: Allranks, cluster: Cluster):
         # Nothing ran, so nothing is lost: Slurm gives up on the hosts, the job waits for others.
         until(lambda: "ResumeTimeout" in why(slurm, "cloud"), seconds=90)
         until(lambda: show(slurm, "dark")["status"] == "Queued")
-        assert show(slurm, "dark")["status_reason"].startswith("Slurm: ")
+        until(lambda: (show(slurm, "dark")["status_reason"] or "").startswith("Slurm: "))
         slurm("job", "cancel", "dark")
         assert ended(slurm, "dark")["status"] == "Canceled"
     finally:
