@@ -379,7 +379,7 @@ def why(slurm: Allranks, compute: str) -> str:
         (("--reservation", "nope"), "Requested reservation is invalid", "sinfo"),
         (("--constraint", "nope"), "Invalid feature specification", "sinfo"),
         (("--gres", "fpga:1"), "Invalid generic resource", "sinfo"),
-        (("--conf", "/nowhere/slurm.conf"), "Slurm", ""),
+        (("--conf", "/nowhere/slurm.conf"), "there is no file '/nowhere/slurm.conf'", "SLURM_CONF"),
         (("--set-nothing", "1"), "unrecognized arguments", "--help"),
     ],
 )

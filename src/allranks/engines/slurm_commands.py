@@ -44,6 +44,14 @@ class Commands:
 
         Raises Refused with Slurm's own words, EngineError when nobody answered.
         """
+        conf = self._env.get("SLURM_CONF")
+        if conf is not None and not os.path.exists(conf):
+            # Slurm would look for a controller that hands one out, for longer than we wait.
+            raise Refused(
+                f"there is no file {conf!r}",
+                where="conf",
+                hint="name the cluster's slurm.conf, or leave it out (SLURM_CONF counts, too)",
+            )
         try:
             done = subprocess.run(
                 words,
