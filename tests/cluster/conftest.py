@@ -52,7 +52,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterato
         pytest.skip(f"a Slurm of several hosts needs root and {', '.join(missing or NEEDS)}")
     number = worker_id.removeprefix("gw")
     state = tmp_path_factory.mktemp("cluster")
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    # Nothing of a test's own: daemons would carry it for the whole session.
+    ours = ("SLURM_", "ALLRANKS_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     env |= {"PATH": PATH, "CLUSTER_DIR": str(state), "SLURM_CONF": str(state / "etc/slurm.conf")}
     # Each worker of a parallel run has a cluster of its own; 0 is left to people.
     env["CLUSTER_ID"] = str(1 + int(number) % 9 if number.isdigit() else 1)
