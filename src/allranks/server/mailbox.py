@@ -53,9 +53,10 @@ class Mailboxes:
         try:
             status, content = await _asked(self._app, head, body)
             await asyncio.to_thread(write, folder / ANSWERS / name, {"status": status}, content)
+        except FileNotFoundError:
+            pass  # the gang is gone, and its folder with it
         except Exception:
-            # The gang may be gone, and its folder with it.
-            log.warning("no answer for %s in %s", head.get("path"), folder, exc_info=True)
+            log.exception("no answer for %s in %s", head.get("path"), folder)
 
 
 def box(home: Home, key: str) -> Path:
