@@ -120,3 +120,25 @@ def test_the_job_shows_what_happened(slurm: Allranks, cluster: Cluster, home: Pa
     assert json.loads(slurm("job", "show", "job", "--json").stdout)["exit_code"] is None
     ready(cluster)
     until(lambda: not alive(home), seconds=60)
+
+
+def test_an_agent_that_dies_before_its_first_word_is_missed(
+    slurm: Allranks, cluster: Cluster, home: Path
+):
+    """Nobody waits two minutes for its hello: its shell says that it has ended."""
+    slurm("server", "stop")  # so that no agent can be heard at first
+    options = ("--detach", "--name", "mute", "-n", 2, "--max-attempts", 2)
+    slurm("run", *options, "--", "bash", "-c", SCRIPT)
+    server = json.loads(slurm("server", "status", "--json").stdout)["pid"]
+    until(lambda: len(alive(home)) >= 2, seconds=20)
+    psutil.Process(server).suspend()
+    try:
+        victims = [p for p in alive(home) if p.environ()["ALLRANKS_AGENT_DIR"].endswith("/1")]
+        for victim in victims:
+            if "allranks.agent" in victim.cmdline():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    victim.kill()
+    finally:
+        psutil.Process(server).resume()
+    job = ended(slurm, "mute", seconds=60)
+    assert (job["status"], job["error"]) == ("Completed", None)

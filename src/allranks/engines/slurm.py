@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
 from allranks.engines.shipping import archive
 from allranks.engines.slurm_commands import PATIENCE, Commands, number
-from allranks.engines.slurm_script import LOG, OPTIONS, PROLOGUE, cpus, has_site, script
+from allranks.engines.slurm_script import ENDED, LOG, OPTIONS, PROLOGUE, cpus, has_site, script
 from allranks.engines.words import count, there_are
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
@@ -203,7 +203,8 @@ class SlurmEngine:
             words = f"{nodes} is being booted"
         elif state == "RUNNING" and (self._nodes / key / PROLOGUE).exists():
             is_, words = GangState.PROVISIONING, "its modules and prologue run"
-        return Seen(is_, words and f"Slurm: {words}", reason=why, paused=state in _PAUSED)
+        lost = _ended_agents(self._nodes / key) if state == "RUNNING" else ()
+        return Seen(is_, words and f"Slurm: {words}", lost, why, paused=state in _PAUSED)
 
     def _remembered(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
         """Of those that the controller has forgotten: what accounting knows, where there is any,
@@ -247,6 +248,16 @@ class SlurmEngine:
 
 def _ended(state: str) -> bool:
     return STATES.get(state, (GangState.UP,))[0] is GangState.GONE
+
+
+def _ended_agents(folder: Path) -> tuple[int, ...]:
+    """The nodes whose agents are no more, as far as this disk tells."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return ()
+    numbers = [name.removeprefix(ENDED) for name in names if name.startswith(ENDED)]
+    return tuple(sorted(int(each) for each in numbers if each.isdigit()))
 
 
 def _last_words(log: Path) -> str:

@@ -45,6 +45,8 @@ OPTIONS = (
 )
 # What the script and the agents print, in the gang's folder: they are silent as a rule.
 LOG = "batch.log"
+# Beginning of the names of files that say which node's agent has ended.
+ENDED = "ended-"
 # There while the site's own lines run and no agent can be expected yet.
 PROLOGUE = "prologue-runs"
 _PLAIN = ("partition", "account", "qos", "time", "constraint", "reservation", "gres")
@@ -67,10 +69,15 @@ _TOLD = r"""told() {
     kill -s "$signal" "$(cat "$folder/0/pid")"
 }
 trap told TERM"""  # noqa: E501
+# The shell stays, to say on the shared disk that its agent is no more: others may be, and only
+# srun would know. It outlasts the SIGTERM that Slurm sends to all.
 _AGENT = """\
 cd "$ALLRANKS_AGENT_DIR" || exit 1
-[ "$SLURM_PROCID" != 0 ] || echo $$ >pid
-exec "$@\""""
+trap : TERM
+([ "$SLURM_PROCID" != 0 ] || echo $BASHPID >pid; exec "$@")
+code=$?
+echo $code 2>/dev/null >"$0/ENDED$SLURM_PROCID"
+exit $code"""
 
 
 def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
@@ -83,7 +90,7 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     lines = ["#!/bin/bash -l" if options.get("modules") else "#!/bin/bash"]
     lines += [f"#SBATCH {line}" for line in _directives(gang, mark, folder)]
     lines += ["", "umask 077", f"folder={shlex.quote(folder)}", 'mkdir -p "$folder"']
-    lines.append('rm -f "$folder/0/pid"')
+    lines.append(f'rm -f "$folder/0/pid" "$folder/{ENDED}"*')
     if not options.get("requeue"):
         # A host that does not boot is no loss: until here, Slurm is to try others by itself.
         lines.append('scontrol update JobId="$SLURM_JOB_ID" Requeue=0')
@@ -177,7 +184,7 @@ def _start(gang: Gang, ship: str | None) -> Iterator[str]:
     # The agents' own: one that fails leaves the others to hand in what they have.
     step = f"srun --nodes={gang.nodes} --ntasks={gang.nodes} --ntasks-per-node=1"
     step += " --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --input=none"
-    text = "\n".join([*agent, _AGENT])
+    text = "\n".join([*agent, _AGENT.replace("ENDED", ENDED)])
     yield f'{step} /bin/bash -c {shlex.quote(text)} "$folder" {shlex.join(argv)} &'
     # A signal ends `wait` before what it waits for.
     yield 'agents=$!\nwhile wait "$agents"; code=$?; kill -0 "$agents" 2>/dev/null; do :; done'
