@@ -48,6 +48,7 @@ def slurm(
     make = ("compute", "create", "s", "--type", "slurm", "--partition", "main", "--default")
     until(lambda: allranks(*make).returncode == 0, 30)  # a healed controller hangs up now and then
     yield allranks
+    cluster("heal", "ctl")
     allranks("server", "stop", "--all")
     until(lambda: not cluster.slurm("squeue", "-h"), seconds=40)
 
@@ -285,16 +286,16 @@ def test_a_requeued_job_is_a_new_gang_and_never_two(slurm: Allranks, cluster: Cl
 
 
 def test_a_controller_that_is_down_is_no_verdict(slurm: Allranks, cluster: Cluster):
-    begin(slurm, "patient", "-n", 3, seconds=25)
+    begin(slurm, "patient", "-n", 3, seconds=45)
     # One that dies within seconds has not saved that the job runs.
     began, saved = time.time(), Path(cluster.env["CLUSTER_DIR"], "ctld", "job_state")
     until(lambda: saved.exists() and saved.stat().st_mtime > began, seconds=30)
     cluster("kill-host", "ctl")
-    until(lambda: "does not answer" in (show(slurm, "patient")["status_reason"] or ""))
+    until(lambda: "does not answer" in (show(slurm, "patient")["status_reason"] or ""), 40)
     # Others are not held up by it, and what is submitted now waits.
     assert slurm("run", "-c", "local", "--", "echo", "here").stdout == "here\n"
     assert slurm("run", "--detach", "--name", "later", "--", "hostname").returncode == 0
-    until(lambda: "does not answer" in (show(slurm, "later")["status_reason"] or ""))
+    until(lambda: "does not answer" in (show(slurm, "later")["status_reason"] or ""), 40)
     cluster("heal", "ctl")
     assert ended(slurm, "later")["status"] == "Completed"
     job = ended(slurm, "patient")
