@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,12 @@ def _ports(task: Task, node: int) -> Any:
 def _print(shown: Mapping[str, Any]) -> None:
     gang, task = shown["gang"], shown["task"]
     print(f"job        {shown['name']}  (plan {shown['digest'][:12]})")
-    print(f"engine     {shown['engine']}: {shown['rendered']}")
+    text = shown["rendered"]
+    if "\n" in text:
+        print(f"compute    {shown['compute']}, of {shown['engine']}, which is sent:\n")
+        print(textwrap.indent(text.rstrip(), "    ") + "\n")
+    else:
+        print(f"engine     {shown['engine']}: {text}")
     needs = {name: gang[name] for name in ("gpus", "cpus", "memory") if gang[name]}
     print(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
     code = task["in_place"] or (f"snapshot {task['code'][:12]}" if task["code"] else "none")
