@@ -85,3 +85,20 @@ def test_numbers_that_are_none():
     assert [number(text) for text in ("N/A", "", "100+", "4000", "1.5")] == [0, 0, 100, 4000, 1.5]
     assert gpus("gpu:a100:4(S:0-1),shard:8,gpu:2") == 6
     assert gpus("(null)") == 0
+
+
+@pytest.mark.parametrize(
+    ("time", "warning", "before"),
+    [
+        ("", 60, 60),
+        ("1", 60, 15),
+        ("1:30", 60, 22),
+        ("4:00:00", 600, 600),
+        ("1-00", 7200, 7200),
+        ("0-00:02", 60, 30),
+        ("UNLIMITED", 90, 90),
+    ],
+)
+def test_the_warning_is_never_most_of_a_short_jobs_time(time, warning, before):
+    text = script(GANG._replace(options={"time": time, "warning": warning}), "m", "/f")
+    assert f"--signal=B:TERM@{before}\n" in text

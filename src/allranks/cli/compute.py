@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,10 +35,13 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def create(options: argparse.Namespace) -> int:
     """Make a compute; its cluster is asked first whether it can be."""
     data, lines, file = _read(options.file)
-    data |= _given(options)
+    given = _given(options)
+    # An option of the engine's may stand beside the keys, as in a file: the command line wins.
+    data |= {**given, **given.pop("options", {})}
     for key in ("name", "type"):
         if getattr(options, key) is not None:
             data[key] = getattr(options, key)
+    _from_environment(data)
     if "name" not in data:
         raise UsageError("a compute needs a name", hint="allranks compute create NAME --type …")
     client = finding.connect()
@@ -59,6 +63,11 @@ def update_options(parser: argparse.ArgumentParser) -> None:
 def update(options: argparse.Namespace) -> int:
     """Change what was given; jobs that were submitted go on as they are."""
     changed = _given(options)
+    # Given empty: back to what is default.
+    emptied = {key: None for key, value in changed.get("options", {}).items() if _empty(value)}
+    changed = {key: None if _empty(value) else value for key, value in changed.items()}
+    if emptied:
+        changed["options"] = {**(changed["options"] or {}), **emptied}
     if not changed:
         raise UsageError("nothing to change", hint="give the flags that are to be different")
     made = finding.connect().json("PATCH", _path(options.name), changed)
@@ -150,9 +159,13 @@ def delete_options(parser: argparse.ArgumentParser) -> None:
 
 def delete(options: argparse.Namespace) -> int:
     """Forget a compute; its cluster is left as it is, and so are jobs that run there."""
-    finding.connect().call("DELETE", _path(options.name))
-    if not options.quiet and not options.json:
+    told = finding.connect().json("DELETE", _path(options.name))
+    if options.json:
+        show.as_json(told)
+    elif not options.quiet:
         show.talk(f"{options.name} is deleted; jobs that run there go on")
+        if told["default"]:
+            show.talk(f"note: jobs that name no compute go to {told['default']} from now on")
     return 0
 
 
@@ -180,6 +193,9 @@ def stand_for(options: argparse.Namespace) -> int:
         raise UsageError("that is no NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")
     goals = {name: goal or None for name, _, goal in pairs}
     finding.connect().json("PUT", f"{_COMPUTES}/map", goals)
+    if not options.quiet and not options.json:
+        for name, goal in goals.items():
+            show.talk(f"{name} means {goal}" if goal else f"{name} means nothing of its own")
     return 0
 
 
@@ -248,6 +264,20 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         if name.startswith("option_") and value is not None
     }
     return found | ({"options": own} if own else {})
+
+
+def _empty(value: Any) -> bool:
+    return value in ("", [""])
+
+
+def _from_environment(data: dict[str, Any]) -> None:
+    """What the caller's own environment says of the cluster is kept with the compute: the server
+    may have been started from another shell."""
+    kind = KINDS.get(str(data.get("type")))
+    for option in kind.options if kind is not None else ():
+        value = os.environ.get(option.variable or "")
+        if value and option.name not in data:
+            data[option.name] = value
 
 
 def _read(file: str | None) -> tuple[dict[str, Any], dict[str, int], str | None]:

@@ -115,12 +115,15 @@ def _end_jobs(options: argparse.Namespace) -> list[str]:
         client = finding.connect(start=False, any_version=True)
         client.call("GET", "/api/v1/server", timeout=_ANSWER)
         which = f"all={str(options.all).lower()}"
-        canceled: list[str] = client.json("POST", f"/api/v1/server/stop?{which}")["canceled"]
+        told = client.json("POST", f"/api/v1/server/stop?{which}")
+        canceled: list[str] = told["canceled"]
         line = show.StatusLine(options.quiet)
         for name in canceled:
             line.say(f"waiting for {name} to end")
             client.call("GET", f"/api/v1/jobs/{name}/wait?timeout={_JOBS}", timeout=_JOBS + 5)
         line.clear()
+        if told["left"] and not options.quiet and not options.json:
+            show.talk(f"{told['left']} jobs on clusters go on (--all ends them, too)")
         return canceled
     except AllranksError:
         return []

@@ -21,13 +21,15 @@ class Type(StrEnum):
 
 class Option(NamedTuple):
     """``help`` is what `compute create --help` says. ``connects``: it says which cluster is meant,
-    so that it is the compute's alone and no job's; all others a job may set for itself."""
+    so that it is the compute's alone and no job's; all others a job may set for itself.
+    ``variable`` is one of the caller's environment that stands for it where it is not given."""
 
     name: str
     help: str
     type: Type = Type.TEXT
     default: Any = None
     connects: bool = False
+    variable: str | None = None
 
 
 # What every engine has, of each node.

@@ -37,7 +37,12 @@ LOOKS_ON = 2.0
 
 OPTIONS = (
     Option("address", "Ray's dashboard", default="http://127.0.0.1:8265", connects=True),
-    Option("token_file", "file with the token, of a Ray that asks for one", connects=True),
+    Option(
+        "token_file",
+        "file with the token, of a Ray that asks for one (RAY_AUTH_TOKEN_PATH)",
+        connects=True,
+        variable="RAY_AUTH_TOKEN_PATH",
+    ),
     Option("python", "the Python Ray's head runs on, should it not be found", connects=True),
     Option("resources", "further resources of each node, such as TPU=4", Type.LINES),
 )

@@ -54,6 +54,8 @@ STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
 }
 
 
+# States of hosts that are neither down nor drained; those that are off are booted when wanted.
+_IN_ORDER = re.compile(r"idle|mixed|allocated|completing|planned|powered|powering")
 _PAUSED = ("SUSPENDED", "STOPPED")
 
 
@@ -153,22 +155,15 @@ class SlurmEngine:
                 return
             if "configuration is not available" not in error.message:
                 raise self._refused(error, gang.options) from None
-            there = self._fit(gang, patience)
+            hosts = self._ask.hosts(gang.options.get("partition"), patience)
+            there = sum(_fits(gang, host) for host in hosts)
+            hint = "ask for fewer nodes, or less of each; `allranks compute show` has them"
             if there < gang.nodes:
-                gpus = f" and {count(gang.gpus, 'GPU')}" if gang.gpus else ""
-                needs = f"{count(gang.nodes, 'node')} with {count(cpus(gang), 'CPU')}{gpus} each"
-                raise Refused(
-                    f"the job can never run on this cluster: it needs {needs}, {there_are(there)}",
-                    where="resources",
-                    hint="ask for fewer nodes, or less of each; `allranks compute show` has them",
-                ) from None
-
-    def _fit(self, gang: Gang, patience: float) -> int:
-        """How many hosts have what a node needs, whatever state they are in."""
-        return sum(
-            host.cpus >= cpus(gang) and host.gpus >= gang.gpus and host.memory >= (gang.memory or 0)
-            for host in self._ask.hosts(gang.options.get("partition"), patience)
-        )
+                needs = f"{count(gang.nodes, 'node')} with {_words(gang)} each, {there_are(there)}"
+                said = f"the job can never run on this cluster: it needs {needs}"
+                raise Refused(said, where="resources", hint=hint) from None
+            if all(_IN_ORDER.match(host.state) for host in hosts):
+                raise Refused(error.message, where="resources", hint=hint) from None
 
     # ------------------------------------------------------------ asking
 
@@ -244,6 +239,21 @@ class SlurmEngine:
         elif "account" in said or "qos" in said:
             hint = "yours: sacctmgr show assoc user=$USER format=account,partition,qos"
         return Refused(error.message, where=error.where, hint=hint)
+
+
+def _fits(gang: Gang, host: Host) -> bool:
+    """Whether it has what a node needs, whatever state it is in."""
+    memory = gang.memory or 0
+    return host.cpus >= cpus(gang) and host.gpus >= gang.gpus and host.memory >= memory
+
+
+def _words(gang: Gang) -> str:
+    parts = [count(cpus(gang), "CPU")]
+    if gang.gpus:
+        parts.append(count(gang.gpus, "GPU"))
+    if gang.memory:
+        parts.append(f"{gang.memory / (1 << 30):.3g} GiB of memory")
+    return " and ".join(", ".join(parts).rsplit(", ", 1))
 
 
 def _ended(state: str) -> bool:

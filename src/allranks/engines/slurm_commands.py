@@ -121,6 +121,6 @@ def _host(row: Sequence[str]) -> Host:
 
 def _sentence(command: str, said: str) -> str:
     """The last thing it said, without the names of who says it."""
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in said.splitlines() if line.strip() and "--help" not in line]
     text = lines[-1] if lines else ""
     return re.sub(rf"^({command}: )?((error|fatal|allocation failure): )*", "", text).strip()

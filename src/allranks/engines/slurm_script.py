@@ -13,7 +13,12 @@ from allranks.errors import Refused
 from allranks.plan.plan import Gang
 
 OPTIONS = (
-    Option("conf", "path of its slurm.conf (the system's own)", connects=True),
+    Option(
+        "conf",
+        "path of its slurm.conf (SLURM_CONF, else the system's own)",
+        connects=True,
+        variable="SLURM_CONF",
+    ),
     Option("partition", "partition (the cluster's default)"),
     Option("account", "account to charge"),
     Option("qos", "quality of service"),
@@ -99,7 +104,7 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
         noted = "env -0 | grep -zv ^ALLRANKS_"
         lines += [f'{noted} >"$folder/before"', *_site(options), f'{noted} >"$folder/after"']
         lines += ['export ALLRANKS_AGENT_SITE="$folder"', f'rm -f "$folder/{PROLOGUE}"']
-    soon = math.ceil(options.get("warning", 60)) + 60  # Slurm may be a minute early
+    soon = _warning(options) + 60  # Slurm may be a minute early
     lines.append(_TOLD.replace("SOON1", str(soon + 1)).replace("SOON", str(soon)))
     lines += _start(gang, ship)
     return "\n".join(lines) + "\n"
@@ -112,6 +117,24 @@ def has_site(options: Mapping[str, Any]) -> bool:
 def cpus(gang: Gang) -> int:
     """Of each node. Slurm counts nodes full by them: a gang that names none has one a process."""
     return math.ceil(gang.cpus or gang.processes)
+
+
+def _warning(options: Mapping[str, Any]) -> int:
+    """Seconds; never most of a short job's time."""
+    wanted: int = math.ceil(options.get("warning", 60))
+    limit = _seconds(str(options.get("time") or ""))
+    return wanted if limit is None else max(1, min(wanted, limit // 4))
+
+
+def _seconds(limit: str) -> int | None:
+    """Of a time as sbatch takes it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None for what is none."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit)
+    if found is None:
+        return None
+    days, first, second, third = (int(part or 0) for part in found.groups())
+    if found[1] or found[4]:  # hours first
+        return ((days * 24 + first) * 60 + second) * 60 + third
+    return first * 60 + second
 
 
 def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
@@ -130,7 +153,7 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     if options.get("exclusive"):
         yield "--exclusive"
     yield "--requeue"
-    yield f"--signal=B:TERM@{math.ceil(options.get('warning', 60))}"
+    yield f"--signal=B:TERM@{_warning(options)}"
     # In a file's name Slurm takes `%` for a field.
     yield f"--output={_quoted(f'{folder}/{LOG}'.replace('%', '%%'))}"
     yield "--open-mode=append"

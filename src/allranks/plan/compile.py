@@ -191,8 +191,9 @@ def _bytes(value: Any, where: str) -> int | None:
         return None
     text = str(value).strip().lower().removesuffix("b").removesuffix("i")
     unit = text[-1:] if text[-1:].isalpha() else ""
-    if unit not in _UNITS:
+    # Nobody means four bytes: some mean megabytes and some gigabytes.
+    if unit not in _UNITS or (not unit and text.isdigit() and int(text) < 1 << 20):
         raise SpecError(
-            Problem(f"{value!r} is not an amount of memory", where, hint="e.g. 4g, 512m")
+            Problem(f"{value!r} is not an amount of memory", where, hint="with its unit: 4g, 512m")
         )
     return int((_number(text.removesuffix(unit), where) or 0) * _UNITS[unit])

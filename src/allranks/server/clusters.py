@@ -27,6 +27,10 @@ from allranks.store.computes import Computes
 STAND_FOR_DEFAULT = ("cpu-cluster", "gpu-cluster", "serverless")
 
 
+# Types that files for Azure ML have.
+_AZURES = ("amlcompute", "computeinstance", "virtualmachine", "synapsespark")
+
+
 class Cluster(NamedTuple):
     """What tells one cluster from another: the kind of its engine, and where it is."""
 
@@ -54,14 +58,16 @@ class Clusters:
         return [*own, *found]
 
     def default(self) -> str:
-        return (self._computes.default() if self._computes is not None else "") or self.first
+        chosen = self._computes.default() if self._computes is not None else ""
+        return chosen if any(each.name == chosen for each in self.all()) else self.first
 
     def stands_for(self) -> dict[str, str]:
         """The names that are no computes, and the compute that each means."""
         sent = self._computes.sent() if self._computes is not None else {}
         there = {each.name for each in self.all()}
         unsent = {name: self.default() for name in STAND_FOR_DEFAULT if name not in there}
-        return {**unsent, **{name: goal for name, goal in sent.items() if name not in there}}
+        good = {name: goal for name, goal in sent.items() if name not in there and goal in there}
+        return {**unsent, **good}
 
     def find(self, name: str | None) -> Compute:
         """The compute of that name, or that the name stands for; the default one without a name.
@@ -84,6 +90,8 @@ class Clusters:
         """Raises SpecError when this version has no such engine."""
         if compute.type not in self.kinds:
             hint = nearest(compute.type, self.kinds) or f"there are: {', '.join(self.kinds)}"
+            if compute.type.lower() in _AZURES:
+                hint = f"that is a cloud's: say where it is to be instead, --type {self._others()}"
             raise SpecError(Problem(f"there is no engine {compute.type!r}", "type", hint=hint))
         return self.kinds[compute.type]
 
@@ -97,7 +105,12 @@ class Clusters:
         found = {**options.defaults(declared), **options.check(declared, compute.options, "")}
         if spec is None:
             return found
-        own = (spec.resources.properties or {}).get(kind.name) or {}
+        given = spec.resources.properties or {}
+        for name in given:
+            if name not in self.kinds and (hint := nearest(name, self.kinds)):
+                place = f"resources.properties.{name}"
+                raise SpecError(Problem(f"there is no engine {name!r}", place, hint=hint))
+        own = given.get(kind.name) or {}
         where = f"resources.properties.{kind.name}"
         if not isinstance(own, Mapping):
             hint = "write `key: value` lines below it"
@@ -128,6 +141,9 @@ class Clusters:
     def _cluster(self, kind: str, values: Mapping[str, Any]) -> Cluster:
         where = options.connection(self.kinds[kind].options, values)
         return Cluster(kind, json.dumps(where, sort_keys=True))
+
+    def _others(self) -> str:
+        return " or ".join(name for name in self.kinds if name != self.first)
 
     def _always(self) -> Compute:
         return Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)

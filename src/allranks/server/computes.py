@@ -40,6 +40,10 @@ def list_computes(with_: With) -> dict[str, Any]:
 async def create(data: Data, with_: With) -> dict[str, Any]:
     """Make a compute, once its cluster has been asked whether it can be."""
     compute, idle = parse(data)
+    if compute.name == with_.clusters.first:
+        raise Conflict(
+            f"the compute {compute.name!r} is always there as it is", hint="choose another name"
+        )
     if any(each.name == compute.name for each in with_.computes.list()):
         raise Conflict(
             f"there is a compute named {compute.name!r} already",
@@ -63,10 +67,13 @@ async def update(name: str, data: Data, with_: With) -> dict[str, Any]:
     return {**_brief(with_, compute), "without_effect": idle}
 
 
-@router.delete("/{name}", status_code=204)
-def delete(name: str, with_: With) -> None:
-    """Jobs that run on it go on; new ones cannot be sent there."""
-    with_.computes.delete(_own(name, with_).name)
+@router.delete("/{name}")
+def delete(name: str, with_: With) -> dict[str, Any]:
+    """Jobs that run on it go on; new ones cannot be sent there. ``default``: where those go now
+    that name none, if it was this one."""
+    was_default = with_.clusters.default() == _own(name, with_).name
+    with_.computes.delete(name)
+    return {"name": name, "default": with_.clusters.default() if was_default else None}
 
 
 @router.put("/default", status_code=204)
@@ -77,6 +84,11 @@ def set_default(data: Data, with_: With) -> None:
 @router.put("/map", status_code=204)
 def stand_for(data: Data, with_: With) -> None:
     """Let names mean other computes; null: no longer."""
+    there = {each.name for each in with_.clusters.all()}
+    if taken := sorted(name for name, goal in data.items() if goal is not None and name in there):
+        raise Conflict(
+            f"{taken[0]!r} is a compute itself", hint="map a name that is none, or delete that one"
+        )
     goals = {
         name: None if goal is None else with_.clusters.find(goal).name
         for name, goal in data.items()

@@ -237,6 +237,8 @@ class Loop:
                 happened.append(_event(row, Kind.LOST, node=node, data=data))
         if seen.paused:
             self._pulse.excuse(row)
+        if job.stopped_at is not None and seen.state is GangState.GONE:
+            seen = Seen(GangState.GONE)  # as we asked: whatever the cluster calls that
         news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
         if news and job.gang is not GangState.GONE:
             self._pace = 0.0

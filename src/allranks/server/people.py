@@ -43,7 +43,7 @@ def stop(with_: With, all: bool = False) -> dict[str, Any]:
     names = [row.name for row in live if all or with_.clusters.runs_here(row.plan)]
     for name in names:
         _cancel(with_, name)
-    return {"canceled": names}
+    return {"canceled": names, "left": len(live) - len(names)}
 
 
 @router.post("/jobs", status_code=201)
