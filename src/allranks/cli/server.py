@@ -122,7 +122,7 @@ def _end_jobs(options: argparse.Namespace) -> list[str]:
             line.say(f"waiting for {name} to end")
             client.call("GET", f"/api/v1/jobs/{name}/wait?timeout={_JOBS}", timeout=_JOBS + 5)
         line.clear()
-        if told["left"] and not options.quiet and not options.json:
+        if told.get("left") and not options.quiet and not options.json:
             show.talk(f"{told['left']} jobs on clusters go on (--all ends them, too)")
         return canceled
     except AllranksError:
