@@ -21,6 +21,8 @@ def processes_of(home: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             words = [*process.cmdline(), *process.environ().values()]
+            if process.status() == psutil.STATUS_ZOMBIE:  # ended, and not yet taken note of
+                continue
         except psutil.Error:  # gone meanwhile, or not ours to read
             continue
         if process.pid != os.getpid() and any(str(home) in word for word in words):

@@ -100,7 +100,7 @@ def test_a_job_from_stdin(shared):
         ("command: x\ninputs:\n  d: {path: ./nosuch}\n", 3, "inputs.d.path", "begin at"),
         ("command: x\nstate: s\n", 2, "state", "leave it out"),
         ("command: x\nenvironment: azureml:sklearn:1\n", 2, "environment", "current"),
-        ("command: x\ncompute: azureml:gpu-cluster\n", 2, "compute", "local"),
+        ("command: x\ncompute: azureml:elsewhere\n", 2, "compute", "local"),
         ("command: x\nresources: {instance_count: 65}\n", None, "resources", "fewer"),
     ],
 )

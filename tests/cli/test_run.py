@@ -269,11 +269,12 @@ def test_a_dry_run_of_every_distribution(allranks, kind):
 
 def test_all_that_a_file_from_elsewhere_asks_too_much_is_told_at_once(allranks, code):
     (code / "job.yml").write_text(
-        "command: x\nenvironment: azureml:e@latest\ncompute: azureml:gpu-cluster\n"
+        "command: x\nenvironment: azureml:e@latest\ncompute: azureml:elsewhere\n"
     )
     done = allranks("job", "create", "-f", "job.yml")
     assert done.returncode == 2
-    assert "--set compute=local" in done.stderr
+    assert "there is no compute named 'elsewhere'" in done.stderr
+    assert "local" in done.stderr
     assert "--set environment=current" in done.stderr
 
 

@@ -51,7 +51,9 @@ def test_kill(slurm: Allranks, cluster: Cluster, home: Path, seed: int):
     print(seed, what, killed, f"{moment:.1f} s", job["status"], job["attempts"], job["error"])
     assert (job["status"], job["error"]) == ("Completed", None)
     for end in told["closing"][:-1]:
-        assert end["data"] == {"purpose": "relaunch", "reason": "NODE_LOST"}
+        # When Slurm is first to notice, agents on other hosts are told to go before it says why.
+        assert end["data"]["purpose"] == "relaunch"
+        assert end["data"]["reason"] in ("NODE_LOST", "PREEMPTED")
     if job["launches"] > 1:
         again = next(e for e in told["go"] if e["launch"] == job["launches"])
         print("again after", seconds(again) - at)
