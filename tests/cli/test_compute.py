@@ -103,3 +103,33 @@ def test_wrong_use(allranks: Allranks):
     assert "NAME=COMPUTE" in allranks("compute", "map", "x").stderr
     nothing = allranks("compute", "show", "nothing")
     assert (nothing.returncode, "no compute named 'nothing'" in nothing.stderr) == (2, True)
+
+
+def options(allranks: Allranks, name: str) -> dict[str, object]:
+    told = json.loads(allranks("compute", "show", name, "--json").stdout)
+    return dict(told["options"])
+
+
+def test_the_command_line_wins_over_the_file_and_empty_is_unset(allranks: Allranks, code: Path):
+    (code / "c.yml").write_text("name: a\ntype: local\ncpus: 1\nmemory: 1g\n")
+    done = allranks("compute", "create", "b", "-f", "c.yml", "--cpus", 2)
+    assert done.returncode == 0, done.stderr
+    assert options(allranks, "b") == {"cpus": 2, "memory": "1g"}
+    assert allranks("compute", "update", "b", "--memory", "").returncode == 0
+    assert options(allranks, "b") == {"cpus": 2}
+
+
+def test_what_else_is_refused_by_name(allranks: Allranks):
+    taken = allranks("compute", "create", "local", "--type", "local")
+    assert (taken.returncode, "always there" in taken.stderr) == (2, True)
+    assert "is a compute itself" in allranks("compute", "map", "local=local").stderr
+    cloud = allranks("compute", "create", "a", "--type", "amlcompute")
+    assert "--type slurm or ray" in cloud.stderr
+    for key, said in (("lokal.cpus=1", "there is no engine 'lokal'"), ("local.memory=4", "4g")):
+        done = allranks("run", "--set", f"resources.properties.{key}", "--", "true")
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_default_that_is_deleted_is_told_of(allranks: Allranks):
+    allranks("compute", "create", "mine", "--type", "local", "--default")
+    assert "go to local from now on" in allranks("compute", "delete", "mine").stderr

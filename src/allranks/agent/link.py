@@ -22,6 +22,8 @@ from allranks.errors import AllranksError, NotFound, Unauthorized
 LOOK = 0.1
 AGAIN = 0.5
 PIECE = 1 << 20
+# A door's URL that names a folder, where no network leads to the server.
+MAILBOX = "mailbox:"
 # Seconds for an answer, before the server has said how patient it is.
 _TIMEOUT = 15.0
 
@@ -35,7 +37,7 @@ class Door(NamedTuple):
     fingerprint: str = ""
 
     def client(self, timeout: float) -> Client:
-        if self.url.startswith("mailbox:"):
+        if self.url.startswith(MAILBOX):
             from allranks.agent.mailbox import Mailbox  # lazy: few clusters have no way to us
 
             return Mailbox(self.url, self.token, timeout=timeout)

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from allranks.agent.link import MAILBOX
 from allranks.client import Client, Reply, checked
 from allranks.errors import Unreachable
 
-SCHEME = "mailbox:"
 QUESTIONS, ANSWERS = "in", "out"
 # Between two looks for an answer: soon at first, for most come at once.
 _SOONEST, _LATEST = 0.02, 0.25
@@ -29,7 +29,7 @@ class Mailbox(Client):
     def __init__(self, url: str, token: str, *, timeout: float = 30.0) -> None:
         super().__init__("http://127.0.0.1:0", token, timeout=timeout)
         self.url = url
-        self._folder = Path(url.removeprefix(SCHEME))
+        self._folder = Path(url.removeprefix(MAILBOX))
 
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float | None = None

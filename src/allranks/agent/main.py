@@ -17,7 +17,7 @@ from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants
 from allranks.agent.launch import Stage
-from allranks.agent.link import Door, Link, Tail
+from allranks.agent.link import MAILBOX, Door, Link, Tail
 from allranks.agent.outbox import Outbox
 from allranks.agent.setup import Work, collect, prepare
 from allranks.client import host
@@ -68,7 +68,7 @@ class Where(NamedTuple):
 def _own_address(url: str) -> str:
     """The address of this node by which it reaches the server; where no network leads there, the
     one that its own name stands for, or any that is not loopback."""
-    if not url.startswith("mailbox:"):
+    if not url.startswith(MAILBOX):
         return network.source(host(url))
     named = socket.gethostbyname(os.uname().nodename)
     return named if not named.startswith("127.") else network.any_address()

@@ -6,24 +6,24 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from allranks.cli import show
-from allranks.engines.kinds import KINDS
 from allranks.engines.options import COMMON, Option, Type
 from allranks.errors import SpecError, UsageError
 from allranks.sdk import finding
-from allranks.spec import load
-from allranks.spec.problems import placed
 
 _COMPUTES = "/api/v1/computes"
 _AGAIN = 1.0
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
+    from allranks.engines.kinds import KINDS  # lazy: only making one has to know of engines
+
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
     add("-f", "--file", metavar="FILE", help="a compute's YAML; - is stdin")
@@ -48,6 +48,8 @@ def create(options: argparse.Namespace) -> int:
     try:
         made = client.json("POST", _COMPUTES, data)
     except SpecError as error:
+        from allranks.spec.problems import placed  # lazy: imports the models
+
         raise SpecError([placed(p, lines) for p in error.problems], file=file) from None
     if options.default:
         client.json("PUT", f"{_COMPUTES}/default", {"name": made["name"]})
@@ -62,12 +64,9 @@ def update_options(parser: argparse.ArgumentParser) -> None:
 
 def update(options: argparse.Namespace) -> int:
     """Change what was given; jobs that were submitted go on as they are."""
-    changed = _given(options)
-    # Given empty: back to what is default.
-    emptied = {key: None for key, value in changed.get("options", {}).items() if _empty(value)}
-    changed = {key: None if _empty(value) else value for key, value in changed.items()}
-    if emptied:
-        changed["options"] = {**(changed["options"] or {}), **emptied}
+    given = _given(options)
+    own = given.pop("options", {})
+    changed = _unset(given) | ({"options": _unset(own)} if own else {})
     if not changed:
         raise UsageError("nothing to change", hint="give the flags that are to be different")
     made = finding.connect().json("PATCH", _path(options.name), changed)
@@ -204,6 +203,8 @@ def stand_for(options: argparse.Namespace) -> int:
 
 def _key_options(parser: argparse.ArgumentParser) -> None:
     """The flags that both creating and updating have: a compute's keys, then the engines'."""
+    from allranks.engines.kinds import KINDS  # lazy: as above
+
     add = parser.add_argument
     add("--description", metavar="TEXT")
     add("--size", metavar="TEXT", help="what a node is like, in your words")
@@ -266,13 +267,16 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     return found | ({"options": own} if own else {})
 
 
-def _empty(value: Any) -> bool:
-    return value in ("", [""])
+def _unset(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given empty goes back to what is default."""
+    return {key: None if value in ("", [""]) else value for key, value in values.items()}
 
 
 def _from_environment(data: dict[str, Any]) -> None:
     """What the caller's own environment says of the cluster is kept with the compute: the server
     may have been started from another shell."""
+    from allranks.engines.kinds import KINDS  # lazy: as above
+
     kind = KINDS.get(str(data.get("type")))
     for option in kind.options if kind is not None else ():
         value = os.environ.get(option.variable or "")
@@ -283,10 +287,12 @@ def _from_environment(data: dict[str, Any]) -> None:
 def _read(file: str | None) -> tuple[dict[str, Any], dict[str, int], str | None]:
     if file is None:
         return {}, {}, None
+    from allranks.spec import load  # lazy: imports the models
+
     name = "stdin" if file == "-" else file
     text = sys.stdin.read() if file == "-" else load.content(Path(file))
     data, lines = load.read(text, file=name)
-    return dict(data), lines, name
+    return data, lines, name
 
 
 def _path(name: str) -> str:
@@ -353,8 +359,5 @@ def _free(host: Mapping[str, Any], what: str) -> str:
     return f"{host[f'free_{what}']:g} of {host[what]:g}" if host[what] else ""
 
 
-def _count(states: Any) -> str:
-    counts: dict[str, int] = {}
-    for state in states:
-        counts[state] = counts.get(state, 0) + 1
-    return ", ".join(f"{number} {state}" for state, number in counts.items())
+def _count(states: Iterable[str]) -> str:
+    return ", ".join(f"{number} {state}" for state, number in Counter(states).items())

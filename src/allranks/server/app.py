@@ -22,7 +22,7 @@ from allranks.server.bell import Bell
 from allranks.server.clusters import Clusters
 from allranks.server.door import Door
 from allranks.server.invitation import Invitation
-from allranks.server.loop import Loops, With
+from allranks.server.loop import Loops, Shared
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
@@ -62,7 +62,7 @@ def create_app(
     for_agents = agents.create_app()
     door = Door(home, for_agents, pulse.begin_anew)
     invitation = Invitation(home, auth, door, clocks, url)
-    loops = Loops(With(home, records, found, invitation, bell, pulse, clocks))
+    loops = Loops(Shared(home, records, found, invitation, bell, pulse, clocks))
     blobs = Blobs(home.blobs)
     services = Services(
         home, clocks, records, blobs, computes, found, auth, bell, pulse, door, loops
@@ -72,7 +72,7 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         bell.belongs_to(asyncio.get_running_loop())
-        told = [each.server_address or "" for each in found.all()]
+        told = [each.server_address or "" for each in found.known().there.values()]
         told += [row.plan.server_address for row in records.live()]
         addresses = set(told) - {"", mailbox.ADDRESS}
         # As long as one is not open, nobody who should come in by it is missed.

@@ -25,8 +25,6 @@ from allranks.store.computes import Computes
 
 # Names that examples for Azure ML use; they mean the default compute until told otherwise.
 STAND_FOR_DEFAULT = ("cpu-cluster", "gpu-cluster", "serverless")
-
-
 # Types that files for Azure ML have.
 _AZURES = ("amlcompute", "computeinstance", "virtualmachine", "synapsespark")
 
@@ -36,6 +34,30 @@ class Cluster(NamedTuple):
 
     kind: str
     connection: str = "{}"
+
+
+class Known(NamedTuple):
+    """The computes by name, the one that is always there first; the name of the default; and what
+    names mean that are no computes."""
+
+    there: Mapping[str, Compute]
+    default: str
+    stands_for: Mapping[str, str]
+
+    def find(self, name: str | None) -> Compute:
+        """The compute of that name, or that the name stands for; the default one without a name.
+
+        Raises SpecError when there is none.
+        """
+        wanted = (name or self.default).removeprefix("azureml:")
+        found = self.there.get(self.stands_for.get(wanted, wanted))
+        if found is None:
+            known = [*self.there, *self.stands_for]
+            create = f"allranks compute create {wanted} --type …"
+            hint = nearest(wanted, known) or f"there are: {', '.join(known)}; or make it: {create}"
+            problem = Problem(f"there is no compute named {wanted!r}", "compute", hint=hint)
+            raise SpecError(problem)
+        return found
 
 
 class Clusters:
@@ -50,41 +72,22 @@ class Clusters:
         # The kind that needs nothing has a compute of its name without being asked.
         self.first = next(iter(kinds))
 
-    def all(self) -> list[Compute]:
-        """Every compute, the one that is always there first."""
-        rows = [] if self._computes is None else self._computes.list()
-        found = [Compute.model_validate(row.spec) for row in rows]
-        own = [] if any(each.name == self.first for each in found) else [self._always()]
-        return [*own, *found]
-
-    def default(self) -> str:
-        chosen = self._computes.default() if self._computes is not None else ""
-        return chosen if any(each.name == chosen for each in self.all()) else self.first
-
-    def stands_for(self) -> dict[str, str]:
-        """The names that are no computes, and the compute that each means."""
-        sent = self._computes.sent() if self._computes is not None else {}
-        there = {each.name for each in self.all()}
-        unsent = {name: self.default() for name in STAND_FOR_DEFAULT if name not in there}
-        good = {name: goal for name, goal in sent.items() if name not in there and goal in there}
-        return {**unsent, **good}
+    def known(self) -> Known:
+        """All that is written down of computes, read once."""
+        always = Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)
+        there, chosen, sent = {self.first: always}, "", {}
+        if self._computes is not None:
+            found = [Compute.model_validate(row.spec) for row in self._computes.list()]
+            there |= {each.name: each for each in found}
+            chosen, sent = self._computes.default(), self._computes.sent()
+        default = chosen if chosen in there else self.first
+        goals = {name: default for name in STAND_FOR_DEFAULT if name not in there}
+        goals |= {name: to for name, to in sent.items() if name not in there and to in there}
+        return Known(there, default, goals)
 
     def find(self, name: str | None) -> Compute:
-        """The compute of that name, or that the name stands for; the default one without a name.
-
-        Raises SpecError when there is none.
-        """
-        wanted = (name or self.default()).removeprefix("azureml:")
-        there = {each.name: each for each in self.all()}
-        sent = self.stands_for()
-        found = there.get(wanted) or there.get(sent.get(wanted, ""))
-        if found is None:
-            known = ", ".join([*there, *sent])
-            create = f"allranks compute create {wanted} --type …"
-            hint = nearest(wanted, [*there, *sent]) or f"there are: {known}; or make it: {create}"
-            problem = Problem(f"there is no compute named {wanted!r}", "compute", hint=hint)
-            raise SpecError(problem)
-        return found
+        """As ``Known.find``."""
+        return self.known().find(name)
 
     def kind(self, compute: Compute) -> Kind:
         """Raises SpecError when this version has no such engine."""
@@ -144,6 +147,3 @@ class Clusters:
 
     def _others(self) -> str:
         return " or ".join(name for name in self.kinds if name != self.first)
-
-    def _always(self) -> Compute:
-        return Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)

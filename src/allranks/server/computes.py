@@ -27,12 +27,11 @@ _TRIED = 20
 @router.get("")
 def list_computes(with_: With) -> dict[str, Any]:
     """All of them; ``default``; ``stands_for``: names that mean another compute."""
-    found = with_.clusters
-    default = found.find(None).name
+    known = with_.clusters.known()
     return {
-        "computes": [_brief(with_, each, default) for each in found.all()],
-        "default": default,
-        "stands_for": found.stands_for(),
+        "computes": [_brief(with_, each, known.default) for each in known.there.values()],
+        "default": known.default,
+        "stands_for": known.stands_for,
     }
 
 
@@ -44,11 +43,7 @@ async def create(data: Data, with_: With) -> dict[str, Any]:
         raise Conflict(
             f"the compute {compute.name!r} is always there as it is", hint="choose another name"
         )
-    if any(each.name == compute.name for each in with_.computes.list()):
-        raise Conflict(
-            f"there is a compute named {compute.name!r} already",
-            hint=f"another name, or change it: allranks compute update {compute.name} …",
-        )
+    with_.computes.expect_free(compute.name)
     compute = await _checked(compute, with_)
     with_.computes.create(compute.name, compute.to_dict())
     return {**_brief(with_, compute), "without_effect": idle}
@@ -71,9 +66,9 @@ async def update(name: str, data: Data, with_: With) -> dict[str, Any]:
 def delete(name: str, with_: With) -> dict[str, Any]:
     """Jobs that run on it go on; new ones cannot be sent there. ``default``: where those go now
     that name none, if it was this one."""
-    was_default = with_.clusters.default() == _own(name, with_).name
+    was_default = with_.clusters.known().default == _own(name, with_).name
     with_.computes.delete(name)
-    return {"name": name, "default": with_.clusters.default() if was_default else None}
+    return {"name": name, "default": with_.clusters.known().default if was_default else None}
 
 
 @router.put("/default", status_code=204)
@@ -84,15 +79,12 @@ def set_default(data: Data, with_: With) -> None:
 @router.put("/map", status_code=204)
 def stand_for(data: Data, with_: With) -> None:
     """Let names mean other computes; null: no longer."""
-    there = {each.name for each in with_.clusters.all()}
-    if taken := sorted(name for name, goal in data.items() if goal is not None and name in there):
+    known = with_.clusters.known()
+    if taken := sorted(name for name, to in data.items() if to is not None and name in known.there):
         raise Conflict(
             f"{taken[0]!r} is a compute itself", hint="map a name that is none, or delete that one"
         )
-    goals = {
-        name: None if goal is None else with_.clusters.find(goal).name
-        for name, goal in data.items()
-    }
+    goals = {name: to and known.find(to).name for name, to in data.items()}
     with_.computes.send(goals)
 
 
@@ -201,7 +193,7 @@ def _brief(with_: Services, compute: Compute, default: str | None = None) -> dic
     return {
         **compute.model_dump(mode="json"),
         "options": with_.clusters.options(compute),
-        "is_default": compute.name == (default or with_.clusters.find(None).name),
+        "is_default": compute.name == (default or with_.clusters.known().default),
         "door": _door(with_, address),
         "door_trouble": with_.door.trouble.get(address or ""),
     }

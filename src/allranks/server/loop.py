@@ -30,12 +30,7 @@ from allranks.server.invitation import Invitation
 from allranks.server.pulse import Pulse
 from allranks.server.salvage import salvage
 from allranks.settings import Clocks, Home
-from allranks.states import (
-    TERMINAL,
-    GangState,
-    JobStatus,
-    NodeState,
-)
+from allranks.states import TERMINAL, GangState, JobStatus, NodeState
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.loop")
@@ -51,7 +46,7 @@ _SLOWEST = 8
 _PATIENCE = 3.0
 
 
-class With(NamedTuple):
+class Shared(NamedTuple):
     """What every loop works with."""
 
     home: Home
@@ -66,9 +61,9 @@ class With(NamedTuple):
 class Loops:
     """A loop for each cluster that has jobs, begun when the first comes. From any thread."""
 
-    def __init__(self, with_: With) -> None:
-        self._with = with_
-        self._records, self._clusters, self._bell = with_.records, with_.clusters, with_.bell
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._records, self._clusters, self._bell = shared.records, shared.clusters, shared.bell
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
 
@@ -103,30 +98,29 @@ class Loops:
     def _of(self, cluster: Cluster, left_over: Sequence[str] = ()) -> Loop:
         with self._lock:
             if cluster not in self._loops:
-                self._loops[cluster] = Loop(cluster, self._with, left_over)
+                self._loops[cluster] = Loop(cluster, self._shared, left_over)
                 self._loops[cluster].start()
             return self._loops[cluster]
 
     def _left_over(self, live: Set[str]) -> list[str]:
         """Gangs that a server which was killed had no time to clean up after; looked for before
         any loop can start a new one."""
-        return [each.name for each in self._with.home.nodes.iterdir() if each.name not in live]
+        return [each.name for each in self._shared.home.nodes.iterdir() if each.name not in live]
 
 
 class Loop:
-    """Runs from ``start`` until ``stop``. ``wake`` may be called from any thread."""
+    """Runs from ``start`` until ``end``. ``wake`` may be called from any thread."""
 
-    def __init__(self, cluster: Cluster, with_: With, left_over: Sequence[str] = ()) -> None:
-        self._cluster, self._clusters = cluster, with_.clusters
+    def __init__(self, cluster: Cluster, shared: Shared, left_over: Sequence[str] = ()) -> None:
+        self._cluster, self._clusters = cluster, shared.clusters
         self._left_over = left_over
-        self._engine = with_.clusters.engine(cluster)
-        self._home, self._records, self._invitation = with_.home, with_.records, with_.invitation
-        self._bell, self._pulse, self._clocks = with_.bell, with_.pulse, with_.clocks
+        self._engine = shared.clusters.engine(cluster)
+        self._home, self._records, self._invitation = shared.home, shared.records, shared.invitation
+        self._bell, self._pulse, self._clocks = shared.bell, shared.pulse, shared.clocks
         # The same for every server of this home, of which its lock allows one at a time: what one
         # that was killed had leased is its successor's at once.
-        self._owner = hashlib.sha256(
-            f"{os.uname().nodename}:{with_.home.root}".encode()
-        ).hexdigest()
+        whose = f"{os.uname().nodename}:{shared.home.root}".encode()
+        self._owner = hashlib.sha256(whose).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._next_tick = self._next_poll = self._pace = 0.0
         self._ended: list[JobRow] = []

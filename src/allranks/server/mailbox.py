@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from allranks.agent.mailbox import ANSWERS, QUESTIONS, SCHEME, read, write
+from allranks.agent.link import MAILBOX
+from allranks.agent.mailbox import ANSWERS, QUESTIONS, read, write
 from allranks.settings import Home
 from allranks.store.records import Records
 
@@ -69,7 +70,7 @@ def url(home: Home, key: str) -> str:
     folder = box(home, key)
     for name in (QUESTIONS, ANSWERS):
         (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    return f"{SCHEME}{folder}"
+    return f"{MAILBOX}{folder}"
 
 
 def _questions(folder: Path) -> list[tuple[str, dict[str, Any], bytes]]:

@@ -121,7 +121,7 @@ def _compute(spec: CommandJob, clusters: Clusters) -> tuple[Compute, dict[str, A
     try:
         compute = clusters.find(spec.compute)
     except SpecError as error:
-        return clusters.all()[0], {}, list(error.problems)
+        return clusters.find(clusters.first), {}, list(error.problems)
     try:
         options, problems = clusters.options(compute, spec), []
     except SpecError as error:

@@ -34,13 +34,17 @@ class Computes:
             rows = connection.execute(query)
             return [ComputeRow(row.name, row.spec, row.created_at) for row in rows]
 
-    def create(self, name: str, spec: Mapping[str, Any]) -> None:
+    def expect_free(self, name: str) -> None:
         """Raises Conflict when there is one of that name."""
         if any(row.name == name for row in self.list()):
             raise Conflict(
                 f"there is a compute named {name!r} already",
-                hint=f"another name, or `allranks compute update {name} …`",
+                hint=f"another name, or change it: allranks compute update {name} …",
             )
+
+    def create(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Raises Conflict when there is one of that name."""
+        self.expect_free(name)
         with self._engine.begin() as connection:
             values = {"name": name, "spec": dict(spec), "created_at": time.time()}
             connection.execute(insert(_computes).values(**values))
