@@ -10,7 +10,7 @@ import pytest
 
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.slurm import KIND, SlurmEngine
-from allranks.errors import Refused
+from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_slurm import ready
@@ -94,6 +94,24 @@ def test_resources_that_no_node_has_are_refused_in_words(engine, gang):
         engine.admit(gang._replace(cpus=64))
     assert "2 nodes with 64 CPUs" in caught.value.message
     assert caught.value.hint
+
+
+def test_hosts_that_a_new_controller_has_not_heard_of_yet_are_waited_for(engine, gang, cluster):
+    hosts = ("n1", "n2", "n3")
+    for host in hosts:
+        cluster("cut", host)
+    cluster("kill-host", "ctl")
+    try:
+        cluster("heal", "ctl")
+        until(lambda: {host.state for host in engine.hosts({"partition": "main"})} == {"unknown"})
+        engine.admit(gang)
+        with pytest.raises(EngineError, match="configuration is not available"):
+            engine.submit(gang)
+    finally:
+        for host in hosts:
+            cluster("heal", host)
+    ready(cluster)
+    engine.stop(engine.submit(gang))
 
 
 @pytest.mark.parametrize(

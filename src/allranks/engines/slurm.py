@@ -54,8 +54,9 @@ STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
 }
 
 
-# States of hosts that are neither down nor drained; those that are off are booted when wanted.
-_IN_ORDER = re.compile(r"idle|mixed|allocated|completing|planned|powered|powering")
+# States of hosts that are neither down nor drained; those that are off are booted when wanted. With
+# a `*` they do not answer.
+_IN_ORDER = re.compile(r"(idle|mixed|allocated|completing|planned|power(ed|ing)_\w+)[^*]?")
 _PAUSED = ("SUSPENDED", "STOPPED")
 
 
@@ -110,9 +111,7 @@ class SlurmEngine:
         try:
             said = self._ask("sbatch", "--parsable", input=self.render(gang), env=env)
         except Refused as error:
-            if _FULL.search(error.message):
-                raise EngineError(error.message) from None  # until some have ended
-            raise self._refused(error, gang.options) from None
+            raise self._never(error, gang, PATIENCE) or EngineError(error.message) from None
         return Handle(gang.key, said.strip().partition(";")[0])
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
@@ -148,22 +147,36 @@ class SlurmEngine:
     def _admit(self, gang: Gang, patience: float) -> None:
         """Raises Refused if it can never run there, EngineError if nobody answers."""
         try:
-            self._ask("sbatch", "--test-only", input=self.render(gang), patience=patience)
+            self._test(gang, patience)
         except Refused as error:
-            # Slurm says the same of what is only down or drained now, and of a full queue.
-            if _FULL.search(error.message):
-                return
-            if "configuration is not available" not in error.message:
-                raise self._refused(error, gang.options) from None
-            hosts = self._ask.hosts(gang.options.get("partition"), patience)
-            there = sum(_fits(gang, host) for host in hosts)
-            hint = "ask for fewer nodes, or less of each; `allranks compute show` has them"
-            if there < gang.nodes:
-                needs = f"{count(gang.nodes, 'node')} with {_words(gang)} each, {there_are(there)}"
-                said = f"the job can never run on this cluster: it needs {needs}"
-                raise Refused(said, where="resources", hint=hint) from None
-            if all(_IN_ORDER.match(host.state) for host in hosts):
-                raise Refused(error.message, where="resources", hint=hint) from None
+            never = self._never(error, gang, patience)
+            if never is not None:
+                raise never from None
+
+    def _test(self, gang: Gang, patience: float) -> None:
+        self._ask("sbatch", "--test-only", input=self.render(gang), patience=patience)
+
+    def _never(self, error: Refused, gang: Gang, patience: float) -> Refused | None:
+        """What a refusal of Slurm's comes to; None where it may be otherwise in a while. It says
+        the same of a full queue, of hosts that are down or drained now, and of all hosts for the
+        seconds after its controller has started."""
+        if _FULL.search(error.message):
+            return None
+        if "configuration is not available" not in error.message:
+            return self._refused(error, gang.options)
+        hosts = self._ask.hosts(gang.options.get("partition"), patience)
+        there = sum(_fits(gang, host) for host in hosts)
+        hint = "ask for fewer nodes, or less of each; `allranks compute show` has them"
+        if there < gang.nodes:
+            needs = f"{count(gang.nodes, 'node')} with {_words(gang)} each, {there_are(there)}"
+            said = f"the job can never run on this cluster: it needs {needs}"
+            return Refused(said, where="resources", hint=hint)
+        if all(_IN_ORDER.fullmatch(host.state) for host in hosts):
+            try:
+                self._test(gang, patience)  # they may have come between the two answers
+            except Refused:
+                return Refused(error.message, where="resources", hint=hint)
+        return None
 
     # ------------------------------------------------------------ asking
 
