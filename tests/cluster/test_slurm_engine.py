@@ -10,7 +10,7 @@ import pytest
 
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.slurm import KIND, SlurmEngine
-from allranks.errors import EngineError, Refused
+from allranks.errors import Refused
 from allranks.plan.plan import Gang
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_slurm import ready
@@ -104,14 +104,14 @@ def test_hosts_that_a_new_controller_has_not_heard_of_yet_are_waited_for(engine,
     try:
         cluster("heal", "ctl")
         until(lambda: {host.state for host in engine.hosts({"partition": "main"})} == {"unknown"})
-        engine.admit(gang)
-        with pytest.raises(EngineError, match="configuration is not available"):
-            engine.submit(gang)
+        with pytest.raises(Refused, match="configuration is not available"):
+            engine._test(gang, 3.0)
+        handle = engine.submit(gang)
     finally:
         for host in hosts:
             cluster("heal", host)
-    ready(cluster)
-    engine.stop(engine.submit(gang))
+    until(lambda: engine.poll([handle])[gang.key].state == "up", 40)
+    engine.stop(handle)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from allranks.states import GangState, Reason
 
 # As long as a person who submits waits to hear that a job can never run.
 _AT_ONCE = 3.0
+# In which a controller that has heard of a host comes to know what it has.
+_MOMENT = 0.5
 # A user's or a site's limit for jobs in the queue, which ends when other jobs do.
 _FULL = re.compile(r"policy|submit limit|limit reached", re.IGNORECASE)
 _Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangState.GONE
@@ -172,8 +175,9 @@ class SlurmEngine:
             said = f"the job can never run on this cluster: it needs {needs}"
             return Refused(said, where="resources", hint=hint)
         if all(_IN_ORDER.fullmatch(host.state) for host in hosts):
+            time.sleep(_MOMENT)  # they may have come between the two answers
             try:
-                self._test(gang, patience)  # they may have come between the two answers
+                self._test(gang, patience)
             except Refused:
                 return Refused(error.message, where="resources", hint=hint)
         return None
