@@ -297,7 +297,8 @@ def test_a_controller_that_is_down_is_no_verdict(slurm: Allranks, cluster: Clust
     assert slurm("run", "--detach", "--name", "later", "--", "hostname").returncode == 0
     until(lambda: "does not answer" in (show(slurm, "later")["status_reason"] or ""), 40)
     cluster("heal", "ctl")
-    assert ended(slurm, "later")["status"] == "Completed"
+    later = ended(slurm, "later")
+    assert (later["status"], later["error"]) == ("Completed", None)
     job = ended(slurm, "patient")
     assert (job["status"], job["attempts"]) == ("Completed", 1)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from allranks.engines import slurm
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.slurm import KIND, SlurmEngine
-from allranks.errors import Refused
+from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_slurm import ready
@@ -96,22 +98,17 @@ def test_resources_that_no_node_has_are_refused_in_words(engine, gang):
     assert caught.value.hint
 
 
-def test_hosts_that_a_new_controller_has_not_heard_of_yet_are_waited_for(engine, gang, cluster):
-    hosts = ("n1", "n2", "n3")
-    for host in hosts:
-        cluster("cut", host)
-    cluster("kill-host", "ctl")
-    try:
-        cluster("heal", "ctl")
-        until(lambda: {host.state for host in engine.hosts({"partition": "main"})} == {"unknown"})
+def test_what_a_controller_refuses_that_has_just_started_is_asked_again(engine, gang, monkeypatch):
+    # A refusal that says nothing of what the hosts have, though all are in good order.
+    gang = gang._replace(options={"partition": "main", "extra": ["--tmp=999999"]})
+    monkeypatch.setattr(slurm, "_YOUTH", math.inf)
+    engine.admit(gang)
+    with pytest.raises(EngineError, match="configuration is not available"):
+        engine.submit(gang)
+    monkeypatch.setattr(slurm, "_YOUTH", 0.0)
+    for ask in (engine.admit, engine.submit):
         with pytest.raises(Refused, match="configuration is not available"):
-            engine._test(gang, 3.0)
-        handle = engine.submit(gang)
-    finally:
-        for host in hosts:
-            cluster("heal", host)
-    until(lambda: engine.poll([handle])[gang.key].state == "up", 40)
-    engine.stop(handle)
+            ask(gang)
 
 
 @pytest.mark.parametrize(

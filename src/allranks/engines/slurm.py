@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,8 +26,8 @@ from allranks.states import GangState, Reason
 
 # As long as a person who submits waits to hear that a job can never run.
 _AT_ONCE = 3.0
-# In which a controller that has heard of a host comes to know what it has.
-_MOMENT = 0.5
+# Seconds in which a new controller hears of its hosts; it shows them as they were before.
+_YOUTH = 120.0
 # A user's or a site's limit for jobs in the queue, which ends when other jobs do.
 _FULL = re.compile(r"policy|submit limit|limit reached", re.IGNORECASE)
 _Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangState.GONE
@@ -161,8 +160,8 @@ class SlurmEngine:
 
     def _never(self, error: Refused, gang: Gang, patience: float) -> Refused | None:
         """What a refusal of Slurm's comes to; None where it may be otherwise in a while. It says
-        the same of a full queue, of hosts that are down or drained now, and of all hosts for the
-        seconds after its controller has started."""
+        the same of a full queue, of hosts that are down or drained now, and of all hosts when its
+        controller has just started."""
         if _FULL.search(error.message):
             return None
         if "configuration is not available" not in error.message:
@@ -174,12 +173,9 @@ class SlurmEngine:
             needs = f"{count(gang.nodes, 'node')} with {_words(gang)} each, {there_are(there)}"
             said = f"the job can never run on this cluster: it needs {needs}"
             return Refused(said, where="resources", hint=hint)
-        if all(_IN_ORDER.fullmatch(host.state) for host in hosts):
-            time.sleep(_MOMENT)  # they may have come between the two answers
-            try:
-                self._test(gang, patience)
-            except Refused:
-                return Refused(error.message, where="resources", hint=hint)
+        sure = all(_IN_ORDER.fullmatch(host.state) for host in hosts)
+        if sure and self._ask.age(patience) > _YOUTH:
+            return Refused(error.message, where="resources", hint=hint)
         return None
 
     # ------------------------------------------------------------ asking

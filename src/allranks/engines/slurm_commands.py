@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from allranks.engines.base import Host
 from allranks.errors import EngineError, Refused
@@ -78,6 +81,15 @@ class Commands:
         if _NO_ANSWER.search(done.stderr):
             raise EngineError(f"Slurm does not answer: {said}")
         raise Refused(f"Slurm refuses it: {said}")
+
+    def age(self, patience: float = PATIENCE) -> float:
+        """Seconds since its controller started; infinite where it does not say."""
+        said = self("scontrol", "show", "config", patience=patience)
+        found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", said, re.MULTILINE)
+        try:
+            return time.time() - datetime.fromisoformat(found[1] if found else "").timestamp()
+        except ValueError:
+            return math.inf
 
     def hosts(self, partition: str | None, patience: float = PATIENCE) -> Sequence[Host]:
         """Those of a partition, of all if None."""
