@@ -90,11 +90,17 @@ def test_what_is_wrong_in_a_file_is_told_with_its_line(allranks, code: Path, tex
     assert names(allranks) == {"local": True}
 
 
-def test_the_one_that_is_always_there_stays(allranks: Allranks):
-    for words in (("delete", "local"), ("update", "local", "--max-instances", 2)):
-        done = allranks("compute", *words)
-        assert done.returncode == 2
-        assert "always there" in done.stderr
+def test_the_one_that_is_always_there_can_be_changed_and_changed_back(allranks: Allranks):
+    nothing = allranks("compute", "delete", "local")
+    assert (nothing.returncode, "always there" in nothing.stderr) == (2, True)
+    assert allranks("compute", "update", "local", "--max-instances", 2).returncode == 0
+    done = allranks("run", "-n", 3, "--", "true")
+    assert (done.returncode, "3 nodes are more than the 2" in done.stderr) == (2, True)
+    assert allranks("compute", "update", "local", "--container", "podman").returncode == 0
+    assert options(allranks, "local") == {"container": "podman"}
+    assert allranks("compute", "delete", "local").returncode == 0
+    assert options(allranks, "local") == {}
+    assert names(allranks) == {"local": True}
 
 
 def test_wrong_use(allranks: Allranks):

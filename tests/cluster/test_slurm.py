@@ -287,8 +287,9 @@ def test_a_requeued_job_is_a_new_gang_and_never_two(slurm: Allranks, cluster: Cl
 
 def test_a_controller_that_is_down_is_no_verdict(slurm: Allranks, cluster: Cluster):
     begin(slurm, "patient", "-n", 3, seconds=45)
-    # One that dies within seconds has not saved that the job runs.
+    # One that dies within seconds has not saved that the job runs; a change has it save again.
     began, saved = time.time(), Path(cluster.env["CLUSTER_DIR"], "ctld", "job_state")
+    cluster.slurm("scontrol", "update", f"JobId={number(cluster)}", "TimeLimit=1:00:00")
     until(lambda: saved.exists() and saved.stat().st_mtime > began, seconds=30)
     cluster("kill-host", "ctl")
     until(lambda: "does not answer" in (show(slurm, "patient")["status_reason"] or ""), 40)

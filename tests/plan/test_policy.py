@@ -277,6 +277,22 @@ def test_a_rank_that_is_done_while_others_still_run_is_told_of():
     assert load(json.loads(json.dumps(pack(job)))) == job
 
 
+def test_what_takes_nodes_long_before_they_are_ready_is_told():
+    story = Story(nodes=3)
+    story.step()
+    story.server(Kind.SEEN, state="up", why="").both(Kind.HELLO)
+    assert standing.standing(story.job, 1.0) == story.job.why
+    story.agent(1, Kind.NOTE, doing="pulls the image x")
+    assert standing.standing(story.job, 1.0) == "node 1 pulls the image x"
+    story.agent(0, Kind.NOTE, doing="pulls the image x")
+    assert standing.standing(story.job, 1.0) == "node 0 pulls the image x, as does 1 more"
+    story.agent(2, Kind.NOTE, doing="pulls the image x")
+    assert standing.standing(story.job, 1.0) == "node 0 pulls the image x, as do 2 more"
+    story.both(Kind.READY, address="127.0.0.2", host="h", ports=[])
+    assert standing.standing(story.job, 1.0) == ""
+    assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+
+
 def test_losses_end_somewhere():
     story = Story()
     for launch in range(policy.LOSS_LIMIT + 1):

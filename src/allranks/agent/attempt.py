@@ -53,7 +53,7 @@ class Attempt:
     ) -> None:
         self._stage, self._inbox, self._clocks = stage, inbox, clocks
         self._order, self._say = order, say
-        self._running = Running()
+        self._running = Running() if stage.room is None else stage.room.running()
         self._launch = Launch(self._running, {})
         self._end = _End(Reason.DONE)
         self._cut_at: float | None = None
@@ -64,7 +64,9 @@ class Attempt:
         try:
             self._end = self._run(follow)
         finally:
-            self._end_rest()
+            self._running.close()
+            if has_children():
+                end_descendants()
             launch.clean(self._stage)
 
     def tell(self) -> None:
@@ -96,7 +98,7 @@ class Attempt:
                 worked = hosted is None or hosted.done()
                 if worked:
                     self._say(Kind.WORKED)
-            self._inbox.wait(60.0 if hosted is None else _LOOK, running.fds)
+            self._inbox.wait(running.pace if hosted is None else _LOOK, running.fds)
             if hosted is not None and (first := hosted.failure() or self._cut_short(hosted)):
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, first
@@ -173,7 +175,8 @@ class Attempt:
             wait_while(lambda: self._running.reap() or self._running.processes or has_children())
 
     def _end_rest(self) -> None:
-        if has_children():
+        # What is left of a room's is inside, and ends with it; what is below us watches over that.
+        if self._stage.room is None and has_children():
             end_descendants()
 
     def _rank_ended(self, ended: Ended) -> None:

@@ -7,6 +7,16 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+# Where only a shell can look: prints the version of TensorFlow, or nothing.
+ASK_TENSORFLOW = """python - <<'END' 2>/dev/null
+from importlib.metadata import version
+for name in ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm"):
+    try:
+        print(version(name))
+    except Exception:
+        pass
+END"""
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 _TENSORFLOW = re.compile(r"tensorflow(?:_cpu|_gpu|_rocm)?-(\d+)\.(\d+)")
 
 
@@ -22,3 +32,9 @@ def tensorflow(env: Mapping[str, str]) -> tuple[int, int] | None:
         if found:
             return int(found[1]), int(found[2])
     return None
+
+
+def told(answer: str) -> tuple[int, int] | None:
+    """The version in the answer to ``ASK_TENSORFLOW``."""
+    found = _VERSION.match(answer)
+    return (int(found[1]), int(found[2])) if found else None

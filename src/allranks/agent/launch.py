@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from allranks.agent import ports
 from allranks.agent.hosted import Hosted
@@ -28,6 +28,9 @@ from allranks.plan import mpi, ray
 from allranks.plan.distributions import Rank, ranks_of
 from allranks.plan.plan import Place, Task
 
+if TYPE_CHECKING:
+    from allranks.agent.room import Room
+
 # Long enough for a slow disk; a launcher that takes longer to say its version is none.
 VERSION_TIMEOUT = 20.0
 # A file of ours run by its path; -I and -S: nothing of the user's environment is imported.
@@ -36,7 +39,8 @@ PYTHON = (sys.executable, "-I", "-S")
 
 class Stage(NamedTuple):
     """All that starting needs to know. ``env`` makes a rank's whole environment; ``held`` are the
-    ports of this node, still bound; ``secret`` is the attempt's, shared by its nodes."""
+    ports of this node, still bound; ``secret`` is the attempt's, shared by its nodes; ``room`` is
+    where the ranks run, if not on the node itself."""
 
     task: Task
     node: int
@@ -47,6 +51,7 @@ class Stage(NamedTuple):
     held: list[socket.socket]
     secret: Callable[[], str]
     env: Callable[[Rank], dict[str, str]]
+    room: Room | None = None
 
     def rank(self, rank: Rank) -> Process:
         log = self.folder / f"rank-{rank.rank}.log"
@@ -248,7 +253,7 @@ def _version(path: str, env: Mapping[str, str]) -> str:
 def _ray(stage: Stage, running: Running) -> None:
     rank = Rank(0, stage.node, 0)
     env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": stage.secret(), **stage.env(rank)}
-    program = shutil.which("ray", path=env.get("PATH"))
+    program = shutil.which("ray", path=env.get("PATH")) if stage.room is None else "ray"
     if program is None:
         raise NotFound(
             "there is no `ray` on the PATH of the job's environment",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.agent import frameworks, network, ports
 from allranks.agent.attempt import Attempt, sentence
@@ -30,7 +31,12 @@ from allranks.settings import Clocks
 from allranks.spec.expressions import fill_shell
 from allranks.states import Reason
 
+if TYPE_CHECKING:
+    from allranks.agent.room import Room
+
 Order = dict[str, Any]
+# The first TensorFlow that an empty list of parameter servers breaks.
+_BREAKS_ON_EMPTY_PS = (2, 9)
 
 
 class Where(NamedTuple):
@@ -78,6 +84,14 @@ class Leave(Exception):
     """The server wants nothing more of this agent, or has been away for too long."""
 
 
+class Stopped(Exception):
+    """The server wants the attempt to end before it has begun."""
+
+    def __init__(self, why: Reason) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 class Agent:
     def __init__(self, where: Where, patience: float) -> None:
         self._where = where
@@ -90,6 +104,7 @@ class Agent:
         )
         self._attempt = 1
         self._network: dict[str, str] = {}
+        self._tensorflow: tuple[int, int] | None = None
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
@@ -126,10 +141,14 @@ class Agent:
     def _one_attempt(self) -> None:
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[socket.socket] = []
+        room = None
         try:
             code = self._fetch_code(folder)
             work = prepare(self._task, self._where.node, folder, code, time.time())
+            room = self._room(folder)
             held = self._hold()
+        except Stopped as error:
+            self._ended(error.why, "")
         except (AllranksError, OSError) as error:
             hint = getattr(error, "hint", None) or ""
             self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint)
@@ -138,14 +157,42 @@ class Agent:
             self._say(Kind.READY, **place._asdict())
             order = self._until_told()
             if order["do"] == "go":
-                self._run_ranks(work, folder, held, order)
+                self._run_ranks(work, folder, held, order, room)
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
             ports.release(held)
+            if room is not None:
+                room.close()
         if not self._link.flush(self._patience):
             raise Leave
         self._say(Kind.DRAINED)
+
+    def _room(self, folder: Path) -> Room | None:
+        """What the ranks will run in, if not on the node itself."""
+        container = self._task.container
+        if container is None:
+            return None
+        from allranks.agent import room  # lazy: few jobs run in containers
+
+        if not room.has(container):
+            self._say(Kind.NOTE, doing=f"pulls the image {container.image}")
+        gang = os.environ.get("ALLRANKS_GANG", self._task.job)
+        name = f"allranks-{gang}-{self._where.node}-{self._attempt}"
+        found = room.open_room(self._task, name, folder, self._or_stop)
+        if self._task.distribution == "tensorflow":
+            self._tensorflow = frameworks.told(found.ask(frameworks.ASK_TENSORFLOW, self._or_stop))
+        return found
+
+    def _or_stop(self, fd: int) -> None:
+        """Wait until it is readable. Raises Stopped or Leave when that is not to be waited for."""
+        while not select.select([fd], [], [], 0.0)[0]:
+            order = self._order()
+            if order["do"] == "stop":
+                raise Stopped(Reason(order["why"]))
+            self._inbox.wait(1.0, [fd])
+            if self._link.silent_for() > self._patience:
+                raise Leave
 
     def _hold(self) -> list[socket.socket]:
         task, node = self._task, self._where.node
@@ -200,7 +247,9 @@ class Agent:
             raise Leave
         return order if order["attempt"] == self._attempt else {"do": "wait"}
 
-    def _run_ranks(self, work: Work, folder: Path, held: list[socket.socket], go: Order) -> None:
+    def _run_ranks(
+        self, work: Work, folder: Path, held: list[socket.socket], go: Order, room: Room | None
+    ) -> None:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = _network(self._where.address, places)
         (folder / "hostfile").write_text(variables.hostfile(self._task, places))
@@ -215,6 +264,7 @@ class Agent:
                 held=held,
                 secret=self._secret,
                 env=lambda rank: self._env(rank, work, folder, places, go["started"]),
+                room=room,
             ),
             self._inbox,
             self._clocks,
@@ -257,8 +307,10 @@ class Agent:
             found["ALLRANKS_DEADLINE"] = str(started + task.timeout)
         env = variables.whole_environment(task, rank, places, work.paths, found)
         users = "TF_CONFIG" in task.variables
-        if task.distribution == "tensorflow" and not users and _breaks_on_empty_ps(env):
-            env = variables.without_empty_ps(env)
+        if task.distribution == "tensorflow" and not users:
+            version = self._tensorflow if task.container else frameworks.tensorflow(env)
+            if (version or (0, 0)) >= _BREAKS_ON_EMPTY_PS:
+                env = variables.without_empty_ps(env)
         # Last, and never the user's: what is left of a dead gang is found by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
         return env
@@ -271,10 +323,6 @@ class Agent:
 
     def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
         self._say(Kind.ENDED, rank, reason=reason, message=message, **data)
-
-
-def _breaks_on_empty_ps(env: Mapping[str, str]) -> bool:
-    return (frameworks.tensorflow(env) or (0, 0)) >= (2, 9)
 
 
 def _with_site(base: Mapping[str, str]) -> Mapping[str, str]:

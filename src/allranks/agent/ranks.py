@@ -59,7 +59,10 @@ class Ended(NamedTuple):
 
 
 class Running:
-    """The processes of one node in one attempt. Start and watch them from one thread."""
+    """The processes of one node in one attempt. Start and watch them from one thread, and look
+    every ``pace`` seconds even where ``fds`` tell nothing."""
+
+    pace = 60.0
 
     def __init__(self) -> None:
         self._procs: dict[str, tuple[Process, subprocess.Popen[bytes], int]] = {}
@@ -118,6 +121,9 @@ class Running:
         for _, proc, _ in self._procs.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(proc.pid, number)
+
+    def close(self) -> None:
+        """Once none of them is left: let go of what they ran in."""
 
 
 def last_lines(log: Path, most: int = 20) -> list[str]:

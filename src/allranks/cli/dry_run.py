@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from allranks import settings
 from allranks.cli import show
 from allranks.masking import masked
-from allranks.plan import distributions, mpi, variables
+from allranks.plan import container, distributions, mpi, variables
 from allranks.plan.plan import Place, Plan, Task, pack
 from allranks.sdk.submission import prepare
 from allranks.server.app import clusters
@@ -62,6 +63,7 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
             "variables": masked(task.variables, properties),
         },
         "launcher": _launcher(task),
+        "container": _container(task),
         "ranks": [
             {
                 "rank": rank.rank,
@@ -87,6 +89,16 @@ def _launcher(task: Task) -> list[str] | None:
     found = mpi.Mpi("openmpi", "", "<mpirun of the job's environment>")
     on = mpi.hosts([f"<host of node {node}>" for node in range(task.nodes)])
     return mpi.words(found, on, task.procs, ["<rank>"], root=False)
+
+
+def _container(task: Task) -> list[str] | None:
+    """What starts the container of a node, where its ranks are to run in one."""
+    if task.container is None:
+        return None
+    folder = "<folder of the attempt>"
+    given = container.mounts(task, folder, "<agent of allranks>")
+    program = ["<agent of allranks>/inside/room.sh", folder]
+    return container.words(task.container, "<its name>", given, program, gpus=task.gpus > 0)
 
 
 def _of_node(task: Task) -> dict[str, str]:
@@ -121,6 +133,8 @@ def _print(shown: Mapping[str, Any]) -> None:
     print(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
     code = task["in_place"] or (f"snapshot {task['code'][:12]}" if task["code"] else "none")
     print(f"code       {code}")
+    if shown["container"]:
+        print(f"container  {shlex.join(shown['container'])}")
     if shown["launcher"]:
         print(f"launcher   {' '.join(shown['launcher'])}")
     for rank in shown["ranks"]:

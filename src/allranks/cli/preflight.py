@@ -21,6 +21,7 @@ from allranks.cli.rehearsal import MEET, TOTAL, rehearse, spec_of, within
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan import mpi
 from allranks.plan.compile import Context, compile
+from allranks.plan.container import ENGINES
 from allranks.sdk.environment import current
 from allranks.sdk.submission import local, prepare
 from allranks.server.places import unseen
@@ -80,7 +81,9 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Iterator[Finding
     try:
         job = CommandJob.parse({**data, "inputs": _absolute(data.get("inputs") or {}, folder)})
         compute, there = str(data.get("compute") or ""), unseen(job, settings.home())
-        compile(job, Context("preflight", "/", (), compute, places=there))
+        # What the compute has, the rehearsal finds out.
+        options = {"container": ENGINES[0]}
+        compile(job, Context("preflight", "/", (), compute, places=there, options=options))
     except SpecError as error:
         for problem in error.problems:
             line = lines.get(problem.where or "")

@@ -31,7 +31,7 @@ from allranks.states import GangState
 FIRST_ADDRESS = 2
 
 # What agents find of the server's own environment.
-_HANDED_ON = ("PATH", "HOME", "LANG", "ALLRANKS_SYS_CLASS")
+_HANDED_ON = ("PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "DOCKER_HOST", "ALLRANKS_SYS_CLASS")
 
 # Processes started without the nursery, held until they are reaped: an engine may be dropped while
 # they run, and they outlive it on purpose.

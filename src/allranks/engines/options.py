@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
+from allranks.plan.container import ENGINES
 
 
 class Type(StrEnum):
@@ -22,7 +23,8 @@ class Type(StrEnum):
 class Option(NamedTuple):
     """``help`` is what `compute create --help` says. ``connects``: it says which cluster is meant,
     so that it is the compute's alone and no job's; all others a job may set for itself.
-    ``variable`` is one of the caller's environment that stands for it where it is not given."""
+    ``variable`` is one of the caller's environment that stands for it where it is not given;
+    ``choices``: what a text may be, where that is not free."""
 
     name: str
     help: str
@@ -30,12 +32,18 @@ class Option(NamedTuple):
     default: Any = None
     connects: bool = False
     variable: str | None = None
+    choices: tuple[str, ...] = ()
 
 
-# What every engine has, of each node.
+# What every compute has, of each node.
 COMMON = (
     Option("cpus", "CPUs of each node", Type.NUMBER),
     Option("memory", "memory of each node, such as 4g"),
+    Option(
+        "container",
+        f"what jobs with an image run under, of the nodes' programs: {' or '.join(ENGINES)} (none)",
+        choices=ENGINES,
+    ),
 )
 
 
@@ -57,6 +65,8 @@ def check(
             continue
         try:
             found[option.name] = _READ[option.type](value)
+            if option.choices and found[option.name] not in option.choices:
+                raise ValueError(" or ".join(option.choices))
         except ValueError as error:
             problems.append(Problem(f"{value!r} is not {error}", place, hint=option.help))
     if problems:

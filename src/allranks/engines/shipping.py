@@ -10,7 +10,7 @@ from pathlib import Path
 import allranks
 
 # What an agent imports; it needs nothing but Python beside it.
-_PARTS = ("*.py", "agent/**/*.py", "plan/*.py", "spec/*.py")
+_PARTS = ("*.py", "agent/**/*.py", "agent/inside/*.sh", "plan/*.py", "spec/*.py")
 
 
 def files() -> Iterator[tuple[str, bytes]]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
-from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task, pack
+from allranks.plan.container import ENGINES, NOT_INSIDE
+from allranks.plan.plan import Container, Gang, InputTask, OutputTask, Plan, Rules, Task, pack
 from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
-from allranks.spec.values import Distribution, Input, Output
+from allranks.spec.values import Distribution, Environment, Input, Output
 
+_CURRENT = (None, "current", "azureml:current@latest")
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
 
@@ -48,6 +52,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     distribution = spec.distribution
     kind = "none" if distribution is None else str(distribution.type)
     options = dict(context.options)
+    container = _container(spec, options.pop("container", None), context)
     gang = Gang(
         key=f"{context.name}.1",
         nodes=nodes,
@@ -69,7 +74,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         parameter_servers=getattr(distribution, "parameter_server_count", 0),
         evaluators=getattr(distribution, "evaluator_count", 0),
         options=_options(distribution),
-        base=dict(context.base),
+        base=_base(context.base, container),
         variables=dict(spec.environment_variables),
         code=context.code,
         in_place=context.in_place,
@@ -77,6 +82,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         outputs=tuple(_output(name, value, context) for name, value in spec.outputs.items()),
         record=context.record,
         timeout=spec.limits.timeout,
+        container=container,
     )
     besides = task.chiefs + task.parameter_servers + task.evaluators
     most = 1 if kind == "ray" else task.procs + math.ceil(besides / nodes)
@@ -100,10 +106,11 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
     kind = None if spec.distribution is None else str(spec.distribution.type)
     if kind is not None and kind not in BUILT:
         problems.append(_unbuilt("distribution.type", f"the distribution {kind!r}"))
-    if spec.environment not in (None, "current", "azureml:current@latest"):
+    if not (spec.environment in _CURRENT or _is_image(spec.environment)):
         problems.append(
             Problem(
-                "environments other than `current` are not built yet in this version",
+                "environments other than `current` and plain images are not built yet in this "
+                "version",
                 "environment",
                 hint="activate the one you want and use `current`: --set environment=current",
             )
@@ -116,6 +123,81 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
             problems.append(_unbuilt(key, f"`{key}`"))
     if problems:
         raise SpecError(problems)
+
+
+# Of an environment written out in the job: what makes more of an image than it is.
+_BESIDE_IMAGE = ("conda_file", "build", "pip", "requirements", "python")
+# What is the network's and no program's: an image has no words of its own for it.
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+
+
+def _is_image(environment: object) -> bool:
+    return (
+        isinstance(environment, Environment)
+        and environment.image is not None
+        and not any(getattr(environment, key) for key in _BESIDE_IMAGE)
+    )
+
+
+def _container(spec: CommandJob, engine: str | None, context: Context) -> Container | None:
+    """What the job's image runs in: what its compute says, or nothing is pulled for anybody."""
+    if not isinstance(spec.environment, Environment) or spec.environment.image is None:
+        return None
+    kind = "none" if spec.distribution is None else str(spec.distribution.type)
+    resources = spec.resources
+    if engine is None:
+        update = f"allranks compute update {context.compute} --container {' or '.join(ENGINES)}"
+        raise SpecError(
+            Problem(
+                f"the compute {context.compute!r} runs no containers, and virtual environments "
+                "made from images are not built yet in this version",
+                "environment.image",
+                hint=f"{update}; or the Python in front of you: --set environment=current",
+            )
+        )
+    if kind in NOT_INSIDE:
+        raise SpecError(
+            Problem(
+                f"{kind} jobs do not run in containers yet in this version",
+                "distribution.type",
+                hint="--set environment=current runs them in the Python you have in front",
+            )
+        )
+    where = "resources.docker_args"
+    try:
+        args = _words(resources.docker_args)
+    except ValueError as error:
+        raise SpecError(Problem(f"it cannot be taken apart: {error}", where)) from None
+    for word in args:
+        if _OURS.match(word):
+            raise SpecError(
+                Problem(
+                    f"{word!r} is not to be set: the container is allranks' to name, start and end",
+                    where,
+                    hint="leave it out",
+                )
+            )
+    shm_size = _bytes(resources.shm_size, "resources.shm_size")
+    return Container(engine, spec.environment.image, shm_size, args)
+
+
+# Of the words for `run` those by which a container would be lost from sight.
+_OURS = re.compile(
+    r"(--(detach|tty|name|entrypoint|rm|interactive|restart|log-driver|cidfile|pidfile|sig-proxy|"
+    r"attach|pull|user)(=|$))|-[dita]+$|-u"
+)
+
+
+def _words(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One text is taken apart as a shell would; a list has been already."""
+    return tuple(shlex.split(given)) if isinstance(given, str) else tuple(given or ())
+
+
+def _base(base: Mapping[str, str], container: Container | None) -> dict[str, str]:
+    """An image has an environment of its own, and programs at other paths."""
+    if container is None:
+        return dict(base)
+    return {name: value for name, value in base.items() if name.lower() in _PROXIES}
 
 
 def _options(distribution: Distribution | None) -> dict[str, Any]:

@@ -61,6 +61,8 @@ def _node_after(node: Node, event: Event) -> Node:
     node = node._replace(attempt=event.attempt)
     if event.kind is Kind.HELLO:
         return node._replace(state=NodeState.SETUP) if node.reason is None else node
+    if event.kind is Kind.NOTE and "doing" in data:
+        return node._replace(doing=data["doing"])
     if event.kind is Kind.READY:
         return node._replace(state=NodeState.READY, place=Place.load(data))
     if event.kind is Kind.STARTED:

@@ -45,6 +45,16 @@ class OutputTask(NamedTuple):
     is_file: bool = False
 
 
+class Container(NamedTuple):
+    """What ranks run in where that is not the node itself: an image under the program ``engine``.
+    ``shm_size`` in bytes, the program's own if None; ``args`` are more words for it."""
+
+    engine: str
+    image: str
+    shm_size: int | None = None
+    args: tuple[str, ...] = ()
+
+
 class Task(NamedTuple):
     """What every node of a job does. Times in seconds.
 
@@ -52,6 +62,7 @@ class Task(NamedTuple):
     clean environment a rank starts from, ``variables`` the user's own, which win over ours;
     ``options`` are the distribution's own (which MPI, which port).
     ``record`` is the job's folder on a disk the node shares with the server.
+    ``container``: ranks run in that, and ``base`` is laid over the image's own environment.
     """
 
     job: str
@@ -73,6 +84,7 @@ class Task(NamedTuple):
     outputs: tuple[OutputTask, ...] = ()
     record: str = ""
     timeout: float | None = None
+    container: Container | None = None
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:
@@ -80,6 +92,8 @@ class Task(NamedTuple):
         fields = dict(data)
         fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
         fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
+        if held := fields.get("container"):
+            fields["container"] = Container(**{**held, "args": tuple(held["args"])})
         return Task(**fields)
 
 

@@ -27,7 +27,8 @@ SLACK = 20.0
 class Node(NamedTuple):
     """A node in the current attempt. ``reason`` is set once its ranks have ended; ``worked`` once
     its workers are done while parameter servers may still run; ``left`` once its agent said bye;
-    ``finished`` are its ranks that ended with exit code 0, ``finished_at`` the last of them."""
+    ``finished`` are its ranks that ended with exit code 0, ``finished_at`` the last of them;
+    ``doing`` what it is preparing, where that may take long."""
 
     state: NodeState = NodeState.ABSENT
     attempt: int = 0
@@ -43,6 +44,7 @@ class Node(NamedTuple):
     hint: str = ""
     finished: tuple[int, ...] = ()
     finished_at: float = 0.0
+    doing: str = ""
 
 
 class Then(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allranks.plan.policy import Job
-from allranks.states import JobStatus
+from allranks.states import JobStatus, NodeState
 
 # Seconds after which a rank that is done while others run may be what those wait for.
 LEFT_BEHIND = 30.0
@@ -15,12 +15,24 @@ def standing(job: Job, now: float, together: bool = True) -> str:
     ranks wait for one another."""
     at_work = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)
     done = _done_by(job, now - LEFT_BEHIND)
+    if job.status is JobStatus.PREPARING and (doing := _doing(job)):
+        return doing
     if not (at_work and done and together):
         return job.why
     return (
         f"{done} ended with exit code 0 a while ago and others still run; if those wait for it "
         f"they wait for ever: {_AS_MANY_STEPS}"
     )
+
+
+def _doing(job: Job) -> str:
+    """What takes its nodes long before they are ready; empty when nothing does."""
+    busy = [i for i, n in enumerate(job.nodes) if n.state is NodeState.SETUP and n.doing]
+    if not busy:
+        return ""
+    others = len(busy) - 1
+    as_well = f", as {'does' if others == 1 else 'do'} {others} more" if others else ""
+    return f"node {busy[0]} {job.nodes[busy[0]].doing}{as_well}"
 
 
 def left_early(job: Job, at: float) -> str:

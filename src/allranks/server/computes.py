@@ -41,7 +41,8 @@ async def create(data: Data, with_: With) -> dict[str, Any]:
     compute, idle = parse(data)
     if compute.name == with_.clusters.first:
         raise Conflict(
-            f"the compute {compute.name!r} is always there as it is", hint="choose another name"
+            f"the compute {compute.name!r} is always there",
+            hint=f"another name, or change it: allranks compute update {compute.name} …",
         )
     with_.computes.expect_free(compute.name)
     compute = await _checked(compute, with_)
@@ -52,21 +53,25 @@ async def create(data: Data, with_: With) -> dict[str, Any]:
 @router.patch("/{name}")
 async def update(name: str, data: Data, with_: With) -> dict[str, Any]:
     """Change some of its keys; with null, back to what is default."""
-    before = _own(name, with_).to_dict()
+    found = with_.clusters.find(name)
+    before = found.to_dict()
     changed = data.pop("options", None) or {}
     options = {**before.pop("options", {}), **(changed if isinstance(changed, dict) else {})}
     options = {key: value for key, value in options.items() if value is not None}
-    compute, idle = parse({**before, **data, "options": options, "name": name})
+    compute, idle = parse({**before, **data, "options": options, "name": found.name})
+    if found.name == with_.clusters.first and compute.type != found.type:
+        raise Conflict(f"the compute {found.name!r} is always of its type", hint="make another")
     compute = await _checked(compute, with_)
-    with_.computes.update(name, compute.to_dict())
+    with_.computes.put(compute.name, compute.to_dict())
     return {**_brief(with_, compute), "without_effect": idle}
 
 
 @router.delete("/{name}")
 def delete(name: str, with_: With) -> dict[str, Any]:
     """Jobs that run on it go on; new ones cannot be sent there. ``default``: where those go now
-    that name none, if it was this one."""
-    was_default = with_.clusters.known().default == _own(name, with_).name
+    that name none, if it was this one. Of the one that is always there its changes are gone."""
+    name = _own(name, with_).name
+    was_default = with_.clusters.known().default == name
     with_.computes.delete(name)
     return {"name": name, "default": with_.clusters.known().default if was_default else None}
 
@@ -114,11 +119,11 @@ def show(name: str, with_: With) -> dict[str, Any]:
 
 
 def _own(name: str, with_: Services) -> Compute:
-    """One that was made; the one that is always there cannot be changed."""
+    """One that was made, or changed; the one that is always there cannot be made or deleted."""
     compute = with_.clusters.find(name)
     if not any(row.name == compute.name for row in with_.computes.list()):
         raise Conflict(
-            f"the compute {compute.name!r} is always there as it is",
+            f"the compute {compute.name!r} is always there, and as it was made",
             hint="make one of your own: allranks compute create NAME --type …",
         )
     return compute

@@ -49,10 +49,14 @@ class Computes:
             values = {"name": name, "spec": dict(spec), "created_at": time.time()}
             connection.execute(insert(_computes).values(**values))
 
-    def update(self, name: str, spec: Mapping[str, Any]) -> None:
+    def put(self, name: str, spec: Mapping[str, Any]) -> None:
+        """In the place of what there is of that name, if anything."""
         with self._engine.begin() as connection:
             same = _computes.c.name == name
-            connection.execute(update(_computes).where(same).values(spec=dict(spec)))
+            done = connection.execute(update(_computes).where(same).values(spec=dict(spec)))
+            if not done.rowcount:
+                values = {"name": name, "spec": dict(spec), "created_at": time.time()}
+                connection.execute(insert(_computes).values(**values))
 
     def delete(self, name: str) -> None:
         """And what pointed to it; raises NotFound."""

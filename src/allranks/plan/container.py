@@ -1,0 +1,89 @@
+"""The container that a node's ranks run in: what it is given, and the words that start it. Pure.
+
+Everything is found inside at the path it has outside, so that paths mean the same to the agent, the
+ranks and whoever reads a log. The network is the node's own: ranks of other nodes reach ours.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from allranks.plan.plan import Container, Task
+
+# Programs that run containers, and how each hands all GPUs on; which of them the ranks see is said
+# by CUDA_VISIBLE_DEVICES, as on every node.
+_GPUS: Mapping[str, Sequence[str]] = {
+    "podman": ("--device=nvidia.com/gpu=all",),
+    "docker": ("--gpus=all",),
+}
+ENGINES = tuple(_GPUS)
+# What all containers of ours carry.
+LABEL = "allranks"
+# Distributions whose launchers start programs on other nodes: their helpers stand outside.
+NOT_INSIDE = ("mpi", "deepspeed")
+
+
+class Mount(NamedTuple):
+    """A file or folder of the node's, at the same path inside."""
+
+    path: str
+    writable: bool = False
+
+
+def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
+    """``folder`` is the attempt's on this node; ``ours`` holds the programs of allranks."""
+    found = [Mount(ours), Mount(folder, True), Mount(task.record, True)]
+    if task.in_place:
+        found.append(Mount(task.in_place, True))
+    found += [Mount(each.source) for each in task.inputs if each.source and _is_mounted(each.mode)]
+    for each in task.outputs:
+        found.append(Mount(posixpath.dirname(each.path) if each.is_file else each.path, True))
+    rights: dict[str, bool] = {}
+    for path, writable in found:
+        rights[path] = rights.get(path, False) or writable
+    return [Mount(path, writable) for path, writable in sorted(rights.items())]
+
+
+def _is_mounted(mode: str) -> bool:
+    return mode != "download"  # which is copied into the attempt's folder
+
+
+def words(
+    container: Container,
+    name: str,
+    given: Sequence[Mount],
+    program: Sequence[str],
+    *,
+    user: str = "0:0",
+    env: Mapping[str, str] | None = None,
+    gpus: bool = False,
+) -> list[str]:
+    """The command that runs ``program``, words for bash, in a new container of that ``name``.
+
+    The image's own entry point is left out. It lives as long as standard input is open and
+    ``program`` reads it, and is removed afterwards.
+    """
+    found = [container.engine, "run", "--rm", "--interactive", f"--name={name}", f"--label={LABEL}"]
+    # What is not there yet has been fetched in sight of the user.
+    found += ["--pull=never", "--network=host", "--log-driver=none"]
+    # Where SELinux is, it would keep the container from the folders it is given.
+    found += ["--security-opt=label=disable", "--entrypoint=/bin/bash", f"--user={user}"]
+    found += [f"--env={key}={value}" for key, value in (env or {}).items()]
+    if container.shm_size is not None:
+        found.append(f"--shm-size={container.shm_size}b")
+    if gpus:
+        found += _GPUS[container.engine]
+    found += [f"--mount={_mount(each)}" for each in given]
+    return [*found, *container.args, container.image, *program]
+
+
+def _mount(each: Mount) -> str:
+    """As these programs read it: comma-separated values, of which a path may hold commas."""
+    fields = ["type=bind", f"src={each.path}", f"dst={each.path}"]
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields if each.writable else [*fields, "readonly"])
+    return line.getvalue()

@@ -1,0 +1,66 @@
+"""A podman of the tests' own: its storage, its settings, an image, and a registry's answer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.containers import image
+
+# crun wants more of a machine than a virtual one in a container has.
+RUNTIME = next((name for name in ("runc", "crun") if shutil.which(name)), None)
+IMAGE = "localhost/trainer:1"
+
+
+class Podman(NamedTuple):
+    """``folder`` goes first on PATH: what it has under the name is podman with its own storage."""
+
+    folder: Path
+
+    def __call__(self, *words: str, check: bool = True) -> str:
+        argv = [str(self.folder / "podman"), *words]
+        return subprocess.run(argv, check=check, capture_output=True, text=True).stdout.strip()
+
+    def names(self) -> str:
+        """Of all containers there are, those that ended too."""
+        return self("ps", "--all", "--format={{.Names}} {{.Status}}")
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    if os.geteuid() != 0 or RUNTIME is None or shutil.which("podman") is None:
+        pytest.skip("needs root and Debian's podman and runc")
+    folder = tmp_path_factory.mktemp("podman")
+    found = Podman(folder / "bin")
+    found.folder.mkdir()
+    write_program(found.folder, folder / "root", folder / "run")
+    image.write(folder / "image.tar")
+    path = f"ENV PATH={image.PYTHON}:/usr/bin:/bin"
+    changes = ("--change", path, "--change", "ENV FROM_IMAGE=yes")
+    found("import", *changes, str(folder / "image.tar"), IMAGE)
+    yield found
+    # Its layers are mounts, or a later look at the folder would be one into them.
+    found("rm", "--all", "--force")
+    found("rmi", "--all", "--force")
+
+
+def write_program(folder: Path, root: Path, run: Path) -> None:
+    """A podman of its own storage in ``folder``, and of the registries that a test says."""
+    (folder / "containers.conf").write_text(
+        f'[engine]\nruntime = "{RUNTIME}"\ncgroup_manager = "cgroupfs"\n'
+        '[containers]\ndefault_ulimits = ["nofile=20000:20000", "nproc=8192:8192"]\n'
+    )
+    program = folder / "podman"
+    program.write_text(
+        "#!/bin/sh\n"
+        f"export CONTAINERS_CONF={folder}/containers.conf\n"
+        f"export CONTAINERS_REGISTRIES_CONF={folder}/registries.conf\n"
+        f'exec {shutil.which("podman")} --root {root} --runroot {run} "$@"\n'
+    )
+    program.chmod(0o755)

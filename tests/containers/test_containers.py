@@ -1,0 +1,357 @@
+"""Jobs with an image under a real podman; nothing of theirs is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.containers import registry
+from tests.containers.conftest import IMAGE, Podman, write_program
+from tests.containers.image import PYTHON
+from tests.support import CLI, Allranks, environment, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(180)]
+IN_IMAGE = ("--set", f"environment.image={IMAGE}")
+# Says when it is up, saves something when told to end, and leaves a process to somebody else.
+STAYS = (
+    "import signal, subprocess, sys, time\n"
+    "def end(*_):\n    open('outputs/saved', 'w').write('saved'); sys.exit(0)\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+    "subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+    "print('up', flush=True)\ntime.sleep(200)\n"
+)
+
+
+@pytest.fixture
+def here(
+    podman: Podman, allranks: Allranks, monkeypatch: pytest.MonkeyPatch, code: Path
+) -> Iterator[Allranks]:
+    """The command line, with `local` running containers; afterwards there are none."""
+    monkeypatch.setenv("PATH", f"{podman.folder}:{os.environ['PATH']}")
+    done = allranks("compute", "update", "local", "--container", "podman")
+    assert done.returncode == 0, done.stderr
+    (code / "stays.py").write_text(STAYS)
+    yield allranks
+    allranks("server", "stop")
+    until(lambda: not podman.names(), 15)
+    assert not sleepers()
+
+
+def sleepers() -> list[psutil.Process]:
+    """What the jobs of these tests leave running inside, wherever that is."""
+    return [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if each.info["cmdline"] == ["sleep", "300"]
+    ]
+
+
+def begin(here: Allranks, name: str, *words: object) -> None:
+    """Have a job of ours running, and its script up."""
+    done = here("run", "--detach", "--name", name, *IN_IMAGE, *words, "--", "python", "stays.py")
+    assert done.returncode == 0, done.stderr
+    until(lambda: "up" in here("job", "logs", name).stdout, 30)
+
+
+def show(here: Allranks, name: str) -> Any:
+    return json.loads(here("job", "show", name, "--json").stdout)
+
+
+def ended(here: Allranks, name: str) -> Any:
+    here("job", "wait", name, "--timeout", 60, timeout=70)
+    return show(here, name)
+
+
+def process(words: str, name: str) -> psutil.Process:
+    """The process of the job of that name with those words on its command line."""
+    for each in psutil.process_iter(["cmdline"]):
+        line = " ".join(each.info["cmdline"] or [])
+        if words in line and f".{name}.1-0-1" in line:
+            return each
+    raise AssertionError(f"no {words} of {name}")
+
+
+def test_ranks_run_in_the_image_and_find_what_others_find(here: Allranks, code: Path):
+    (code / "show.py").write_text(
+        "import json, os, socket\n"
+        "names = ('RANK', 'LOCAL_RANK', 'NODE_RANK', 'WORLD_SIZE', 'FROM_IMAGE', 'HOME_MADE')\n"
+        "told = {name: os.environ.get(name) for name in names}\n"
+        "told |= {'host': socket.gethostname(), 'pid': os.getpid(), 'cwd': os.getcwd()}\n"
+        "json.dump(told, open(f\"outputs/{os.environ['RANK']}.json\", 'w'))\n"
+        "print('rank', os.environ['RANK'])\n"
+    )
+    odd = "a 'b' \"c\" $HOME\nd"
+    done = here(
+        *("run", "--name", "seen", "-n", 2, "-p", 2, *IN_IMAGE, "--env", f"HOME_MADE={odd}"),
+        *("--set", "environment_variables.my-own=1", "--", "python", "show.py"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {rank}" for rank in range(4)]
+    folder = Path(show(here, "seen")["folder"], "artifacts", "outputs")
+    told = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
+    assert [each["LOCAL_RANK"] for each in told] == ["0", "1", "0", "1"]
+    assert [each["NODE_RANK"] for each in told] == ["0", "0", "1", "1"]
+    assert {each["WORLD_SIZE"] for each in told} == {"4"}
+    assert {each["FROM_IMAGE"] for each in told} == {"yes"}
+    assert {each["HOME_MADE"] for each in told} == {odd}
+    assert {each["host"] for each in told} == {os.uname().nodename}
+    assert max(each["pid"] for each in told) < 100  # a process table of its own
+
+
+def test_data_go_in_and_results_come_out_at_the_same_paths(here: Allranks, tmp_path: Path):
+    data, results = tmp_path / "da,ta:1 'q\"", tmp_path / "re,s'u"
+    data.mkdir()
+    (data / "x y").write_text("42\n")
+    line = (
+        'cat "$AZURE_ML_INPUT_d/x y"; (echo no >"$AZURE_ML_INPUT_d/new") 2>/dev/null || echo kept; '
+        'cat "$AZURE_ML_OUTPUT_o/../none" 2>/dev/null; echo 43 >"$AZURE_ML_OUTPUT_o/r"; echo "$0"'
+    )
+    words = ("-i", f"d={data}", "-o", f"o={results}", "--", "bash", "-c", line, "${{inputs.d}}")
+    done = here("run", *IN_IMAGE, *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["42", "kept", str(data)]
+    assert (results / "r").read_text() == "43\n"
+
+
+def test_in_place_and_what_else_the_program_is_told(here: Allranks, code: Path):
+    sizes = ("--set", "resources.shm_size=96m", "--set", "resources.docker_args=--env X='a b'")
+    line = "pwd; df -m /dev/shm; echo $X; echo left >outputs/left"
+    done = here("run", "--in-place", *IN_IMAGE, *sizes, "--", "bash", "-c", line)
+    assert done.returncode == 0, done.stderr
+    where, _, shm, x = done.stdout.splitlines()
+    assert (where, shm.split()[1], x) == (str(code), "96", "a b")
+    assert (code / "outputs" / "left").exists()
+
+
+def test_a_rank_that_fails_is_named_and_ends_the_others(here: Allranks):
+    line = 'if [ "$RANK" = 1 ]; then echo oops >&2; exit 3; fi; sleep 300'
+    done = here("run", "-n", 2, *IN_IMAGE, "--", "bash", "-c", line)
+    assert done.returncode == 3
+    assert "rank 1 on node 1 exited with code 3: oops" in done.stderr
+    segv = here("run", "-p", 2, *IN_IMAGE, "--", "bash", "-c", "[ $RANK = 0 ] || kill -SEGV $$")
+    assert segv.returncode == 128 + signal.SIGSEGV
+    assert "rank 1 on node 0 was ended by SIGSEGV" in segv.stderr
+
+
+def test_a_canceled_job_has_its_grace(here: Allranks):
+    begin(here, "saves", "-n", 2)
+    assert here("job", "cancel", "saves").returncode == 0
+    job = ended(here, "saves")
+    assert job["status"] == "Canceled"
+    assert Path(job["folder"], "artifacts", "outputs", "saved").read_text() == "saved"
+
+
+def test_attempts_each_have_a_container(here: Allranks):
+    line = 'if [ "$ALLRANKS_ATTEMPT" = 1 ]; then touch /mark; exit 1; fi; ls /mark'
+    done = here("run", "--max-attempts", 2, *IN_IMAGE, "--", "bash", "-c", line)
+    assert done.returncode == 2  # what `ls` says: the first one's files went with it
+    assert "attempt 2" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("podman", "was ended by SIGKILL"),  # the program that runs the container
+        ("room.sh", "was ended by SIGKILL"),  # the first process inside
+    ],
+)
+def test_nothing_outlives_what_is_killed(here: Allranks, words: str, said: str):
+    begin(here, "killed")
+    process(words, "killed").send_signal(signal.SIGKILL)
+    job = ended(here, "killed")
+    assert job["status"] == "Failed"
+    assert said in job["error"]["message"]
+
+
+def test_nothing_outlives_a_killed_agent(here: Allranks, podman: Podman):
+    begin(here, "orphan")
+    agent = process("room.sh", "orphan").parents()
+    agents = [each for each in agent if "allranks.agent" in " ".join(each.cmdline())]
+    agents[0].send_signal(signal.SIGKILL)
+    job = ended(here, "orphan")
+    assert (job["status"], job["error"]["reason"]) == ("Failed", "NODE_LOST")
+    until(lambda: not sleepers(), 15)
+    # The next one's tidying up is for what has been left for some minutes; here it is ours.
+    podman("rm", "--all", "--force")
+
+
+def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pytest.MonkeyPatch):
+    def told(*words: str) -> tuple[int, str]:
+        done = here("run", *words, "--", "true")
+        assert "Traceback" not in done.stderr
+        assert "hint: " in done.stderr
+        return done.returncode, done.stderr
+
+    code, said = told("--set", "environment.image=nowhere:1")
+    assert (code, "the image 'nowhere:1' cannot be had: " in said) == (1, True)
+    assert "give its registry as well" in said
+    code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--nonsense")
+    assert (code, "podman cannot start the container: unknown flag: --nonsense" in said) == (
+        1,
+        True,
+    )
+    code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--detach")
+    assert (code, "'--detach' is not to be set" in said) == (2, True)
+    code, said = told(*IN_IMAGE, "--set", "resources.shm_size=lots")
+    assert (code, "resources.shm_size: 'lots' is not an amount" in said) == (2, True)
+    code, said = told(*IN_IMAGE, "-d", "mpi")
+    assert (code, "mpi jobs do not run in containers yet" in said) == (2, True)
+    assert here("compute", "create", "plain", "--type", "local").returncode == 0
+    code, said = told(*IN_IMAGE, "-c", "plain")
+    assert (code, "the compute 'plain' runs no containers" in said) == (2, True)
+    assert "allranks compute update plain --container podman" in said
+    done = here("compute", "update", "local", "--container", "lxc")
+    assert (done.returncode, "'lxc' is not podman or docker" in done.stderr) == (2, True)
+
+
+def test_a_node_without_the_program_says_so(allranks: Allranks, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable) + ":/usr/bin:/bin")
+    if shutil.which("docker"):
+        pytest.skip("this machine has one where every PATH leads")
+    assert allranks("compute", "update", "local", "--container", "docker").returncode == 0
+    done = allranks("run", *IN_IMAGE, "--", "true")
+    assert done.returncode == 1
+    assert "there is no `docker` on the PATH of this node" in done.stderr
+
+
+class TestAnImageThatIsNotThereYet:
+    @pytest.fixture
+    def remote(self, podman: Podman, tmp_path: Path) -> Iterator[tuple[str, Any]]:
+        podman("push", "--quiet", "--compress=false", IMAGE, f"dir:{tmp_path / 'pushed'}")
+        conf = podman.folder / "registries.conf"
+        with registry.serving(tmp_path / "pushed") as (name, gate):
+            location = name.partition("/")[0]
+            conf.write_text(f'[[registry]]\nlocation = "{location}"\ninsecure = true\n')
+            yield name, gate
+        podman("rmi", "--force", f"{name}:1", check=False)
+
+    def test_it_is_pulled_in_sight_of_the_user(self, here: Allranks, remote: Any):
+        name, gate = remote
+        image = ("--set", f"environment.image={name}:1")
+        done = here("run", "--detach", "--name", "far", *image, "--", "bash", "-c", "echo $RANK .")
+        assert done.returncode == 0, done.stderr
+        doing = f"node 0 pulls the image {name}:1"
+        until(lambda: show(here, "far")["status_reason"] == doing, 30)
+        assert show(here, "far")["status"] == "Preparing"
+        gate.set()
+        assert ended(here, "far")["status"] == "Completed"
+
+    def test_a_pull_is_not_waited_for_by_who_is_canceled(self, here: Allranks, remote: Any):
+        name, _ = remote
+        image = ("--set", f"environment.image={name}:1")
+        assert here("run", "--detach", "--name", "far", *image, "--", "true").returncode == 0
+        until(lambda: "pulls" in (show(here, "far")["status_reason"] or ""), 30)
+        began = time.monotonic()
+        here("job", "cancel", "far")
+        assert ended(here, "far")["status"] == "Canceled"
+        assert time.monotonic() - began < 30  # the gate is closed for a minute
+
+    def test_one_that_the_registry_has_not(self, here: Allranks, remote: Any):
+        name, gate = remote
+        gate.set()
+        done = here("run", "--set", f"environment.image={name}:2", "--", "true")
+        assert done.returncode == 1
+        assert f"the image '{name}:2' cannot be had: " in done.stderr
+        assert "hint: look at the name and the tag" in done.stderr
+
+
+def test_without_root(podman: Podman, tmp_path_factory: pytest.TempPathFactory):
+    """As a user of no rights at all: the podman of its own, rootless."""
+    user = "games"
+    base = Path("/tmp", f"allranks-rootless-{os.getpid()}")
+    base.mkdir(mode=0o755)
+    try:
+        home, run, code = base / "home", base / "run", base / "code"
+        for folder in (home, run, code):
+            folder.mkdir(mode=0o700)
+            shutil.chown(folder, user)
+        write_program(base, home / "root", home / "runroot")
+        shutil.copy(podman.folder.parent / "image.tar", base / "image.tar")
+        (base / "image.tar").chmod(0o644)
+        env = environment(home / "all ranks") | {
+            "HOME": str(home),
+            "XDG_RUNTIME_DIR": str(run),
+            "PATH": f"{base}:/usr/bin:/bin:/usr/sbin:/sbin",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+
+        def by_user(*words: str) -> subprocess.CompletedProcess[str]:
+            argv = [*become, *words]
+            options: Any = {"capture_output": True, "text": True, "timeout": 120}
+            return subprocess.run(argv, env=env, cwd=code, **options)
+
+        def allranks(*words: str) -> subprocess.CompletedProcess[str]:
+            return by_user(sys.executable, "-c", CLI, *words)
+
+        if allranks("--version").returncode != 0:
+            pytest.skip(f"{user} may not read this Python")
+        made = by_user(
+            "podman",
+            "import",
+            "--change",
+            f"ENV PATH={PYTHON}:/usr/bin:/bin",
+            f"{base}/image.tar",
+            IMAGE,
+        )
+        assert made.returncode == 0, made.stderr
+        try:
+            assert allranks("compute", "update", "local", "--container", "podman").returncode == 0
+            line = "id -u; echo mine >outputs/mine"
+            done = allranks("run", "--name", "mine", *IN_IMAGE, "--", "bash", "-c", line)
+            assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+            told = json.loads(allranks("job", "show", "mine", "--json").stdout)
+            kept = Path(told["folder"], "artifacts", "outputs", "mine")
+            assert kept.owner() == user  # root inside is who began it outside
+        finally:
+            allranks("server", "stop")
+            by_user("podman", "rm", "--all", "--force")
+            by_user("podman", "rmi", "--all", "--force")
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="needs docker's command line")
+def test_under_dockers_command_line(
+    here: Allranks, podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """With podman's service in the place of docker's daemon: it speaks docker's API."""
+    host = f"unix://{tmp_path}/api"
+    monkeypatch.setenv("DOCKER_HOST", host)
+    here("server", "stop")
+    service = subprocess.Popen(
+        [str(podman.folder / "podman"), "system", "service", "--time=0", host],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: (tmp_path / "api").exists())
+        made = here("compute", "create", "d", "--type", "local", "--container", "docker")
+        assert made.returncode == 0, made.stderr
+        done = here("run", "-c", "d", "-p", 2, *IN_IMAGE, "--", "bash", "-c", "echo $FROM_IMAGE")
+        assert (done.returncode, done.stdout) == (0, "yes\nyes\n"), done.stderr
+        begin(here, "ends", "-c", "d")
+        here("job", "cancel", "ends")
+        job = ended(here, "ends")
+        assert job["status"] == "Canceled"
+        assert Path(job["folder"], "artifacts", "outputs", "saved").exists()
+        begin(here, "killed", "-c", "d")
+        process("docker run", "killed").send_signal(signal.SIGKILL)
+        assert ended(here, "killed")["status"] == "Failed"
+        until(lambda: not sleepers(), 15)
+    finally:
+        here("server", "stop")
+        until(lambda: not podman.names(), 15)
+        service.terminate()
+        service.wait(10)
