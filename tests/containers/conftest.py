@@ -50,7 +50,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     found("rmi", "--all", "--force")
 
 
-def write_program(folder: Path, root: Path, run: Path) -> None:
+def write_program(folder: Path, root: Path, run: Path, *more: str) -> None:
     """A podman of its own storage in ``folder``, and of the registries that a test says."""
     (folder / "containers.conf").write_text(
         f'[engine]\nruntime = "{RUNTIME}"\ncgroup_manager = "cgroupfs"\n'
@@ -61,6 +61,6 @@ def write_program(folder: Path, root: Path, run: Path) -> None:
         "#!/bin/sh\n"
         f"export CONTAINERS_CONF={folder}/containers.conf\n"
         f"export CONTAINERS_REGISTRIES_CONF={folder}/registries.conf\n"
-        f'exec {shutil.which("podman")} --root {root} --runroot {run} "$@"\n'
+        f'exec {shutil.which("podman")} --root {root} --runroot {run} {" ".join(more)} "$@"\n'
     )
     program.chmod(0o755)

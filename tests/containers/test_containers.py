@@ -22,7 +22,7 @@ from tests.containers.image import PYTHON
 from tests.support import CLI, Allranks, environment, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(180)]
-IN_IMAGE = ("--set", f"environment.image={IMAGE}")
+IN_IMAGE = ("--image", IMAGE)
 # Says when it is up, saves something when told to end, and leaves a process to somebody else.
 STAYS = (
     "import signal, subprocess, sys, time\n"
@@ -193,7 +193,7 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pyt
         assert "hint: " in done.stderr
         return done.returncode, done.stderr
 
-    code, said = told("--set", "environment.image=nowhere:1")
+    code, said = told("--image", "nowhere:1")
     assert (code, "the image 'nowhere:1' cannot be had: " in said) == (1, True)
     assert "give its registry as well" in said
     code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--nonsense")
@@ -238,7 +238,7 @@ class TestAnImageThatIsNotThereYet:
 
     def test_it_is_pulled_in_sight_of_the_user(self, here: Allranks, remote: Any):
         name, gate = remote
-        image = ("--set", f"environment.image={name}:1")
+        image = ("--image", f"{name}:1")
         done = here("run", "--detach", "--name", "far", *image, "--", "bash", "-c", "echo $RANK .")
         assert done.returncode == 0, done.stderr
         doing = f"node 0 pulls the image {name}:1"
@@ -249,7 +249,7 @@ class TestAnImageThatIsNotThereYet:
 
     def test_a_pull_is_not_waited_for_by_who_is_canceled(self, here: Allranks, remote: Any):
         name, _ = remote
-        image = ("--set", f"environment.image={name}:1")
+        image = ("--image", f"{name}:1")
         assert here("run", "--detach", "--name", "far", *image, "--", "true").returncode == 0
         until(lambda: "pulls" in (show(here, "far")["status_reason"] or ""), 30)
         began = time.monotonic()
@@ -260,7 +260,7 @@ class TestAnImageThatIsNotThereYet:
     def test_one_that_the_registry_has_not(self, here: Allranks, remote: Any):
         name, gate = remote
         gate.set()
-        done = here("run", "--set", f"environment.image={name}:2", "--", "true")
+        done = here("run", "--image", f"{name}:2", "--", "true")
         assert done.returncode == 1
         assert f"the image '{name}:2' cannot be had: " in done.stderr
         assert "hint: look at the name and the tag" in done.stderr

@@ -42,6 +42,7 @@ def _what(add: Callable[..., Any]) -> None:
     add("--in-place", action="store_true", help="run in that folder itself, copy nothing")
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
     add("-e", "--environment", metavar="SPEC", help="the Python environment (current)")
+    add("--image", metavar="IMAGE", help="in a container of this image instead")
     add("--name", help="the job's name (made up)")
     add("--display-name", metavar="TEXT")
     add("--experiment", metavar="NAME", help="the experiment (the code folder's name)")
@@ -180,7 +181,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         "display_name": options.display_name,
         "experiment_name": options.experiment,
         "compute": options.compute,
-        "environment": options.environment,
+        "environment": _environment(options),
         "distribution": _distribution(options),
     }
     passed = [name for name in options.env if "=" not in name]
@@ -196,6 +197,19 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     if options.gpus:
         spec["resources"]["gpus_per_instance"] = options.gpus
     return {key: value for key, value in spec.items() if value not in (None, {})}
+
+
+def _environment(options: argparse.Namespace) -> str | dict[str, str] | None:
+    if options.image is None:
+        given: str | None = options.environment
+        return given
+    if options.environment is not None:
+        raise UsageError(
+            "--environment and --image exclude each other",
+            where="--image",
+            hint="an image is an environment; keep one of the two",
+        )
+    return {"image": options.image}
 
 
 def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
