@@ -44,6 +44,16 @@ class Cluster(NamedTuple):
         return done.stdout.strip()
 
 
+def environment_of(state: Path, number: int) -> dict[str, str]:
+    """For the commands of the cluster of that number."""
+    # Nothing of a test's own: daemons would carry it for the whole session.
+    ours = ("SLURM_", "ALLRANKS_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    conf = str(state / "etc/slurm.conf")
+    more = {"CLUSTER_DIR": str(state), "SLURM_CONF": conf, "CLUSTER_ID": str(number)}
+    return {**env, "PATH": PATH, **more}
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Cluster]:
     """Three hosts that are up, and two that Slurm boots when they are wanted."""
@@ -52,12 +62,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterato
         pytest.skip(f"a Slurm of several hosts needs root and {', '.join(missing or NEEDS)}")
     number = worker_id.removeprefix("gw")
     state = tmp_path_factory.mktemp("cluster")
-    # Nothing of a test's own: daemons would carry it for the whole session.
-    ours = ("SLURM_", "ALLRANKS_")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    env |= {"PATH": PATH, "CLUSTER_DIR": str(state), "SLURM_CONF": str(state / "etc/slurm.conf")}
     # Each worker of a parallel run has a cluster of its own; 0 is left to people.
-    env["CLUSTER_ID"] = str(1 + int(number) % 9 if number.isdigit() else 1)
+    env = environment_of(state, 1 + int(number) % 3 if number.isdigit() else 1)
     found = Cluster(env)
     found("up", 3)
     yield found

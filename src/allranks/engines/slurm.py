@@ -247,10 +247,10 @@ class SlurmEngine:
         if error.hint:
             return error
         said, hint = error.message.lower(), "`sinfo` shows what the cluster has"
-        if "partition" in said:
-            hint = f"its partitions: {', '.join(self._partitions())}"
-        elif "account" in said or "qos" in said:
+        if "account" in said or "qos" in said:  # first: `account/partition combination`
             hint = "yours: sacctmgr show assoc user=$USER format=account,partition,qos"
+        elif "partition" in said:
+            hint = f"its partitions: {', '.join(self._partitions())}"
         return Refused(error.message, where=error.where, hint=hint)
 
 
