@@ -129,6 +129,8 @@ def test_what_else_is_refused_by_name(allranks: Allranks):
     taken = allranks("compute", "create", "local", "--type", "local")
     assert (taken.returncode, "always there" in taken.stderr) == (2, True)
     assert "is a compute itself" in allranks("compute", "map", "local=local").stderr
+    wrong = allranks("compute", "create", "a", "--type", "local", "--memory", "4x")
+    assert "memory: '4x' is not an amount of memory" in wrong.stderr
     cloud = allranks("compute", "create", "a", "--type", "amlcompute")
     assert "--type slurm or ray" in cloud.stderr
     for key, said in (("lokal.cpus=1", "there is no engine 'lokal'"), ("local.memory=4", "4g")):

@@ -8,16 +8,19 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
+from allranks.plan import amounts
 from allranks.plan.container import ENGINES
 
 
 class Type(StrEnum):
-    """What a value is. LINES is a list of texts; alone, one text is a list of one."""
+    """What a value is. LINES is a list of texts; alone, one text is a list of one. MEMORY is kept
+    as it is written: an amount with its unit."""
 
     TEXT = "text"
     NUMBER = "number"
     SWITCH = "switch"
     LINES = "lines"
+    MEMORY = "memory"
 
 
 class Option(NamedTuple):
@@ -38,7 +41,7 @@ class Option(NamedTuple):
 # What every compute has, of each node.
 COMMON = (
     Option("cpus", "CPUs of each node", Type.NUMBER),
-    Option("memory", "memory of each node, such as 4g"),
+    Option("memory", "memory of each node, such as 4g", Type.MEMORY),
     Option(
         "container",
         f"what jobs with an image run under, of the nodes' programs: {' or '.join(ENGINES)} (none)",
@@ -102,12 +105,19 @@ def _text(value: Any) -> str:
 
 def _number(value: Any) -> float:
     try:
-        number = float(value) if not isinstance(value, bool) else -1.0
+        number = amounts.number(value)
     except (TypeError, ValueError):
-        number = -1.0
-    if not 0 < number < float("inf"):
-        raise ValueError("a positive number")
+        raise ValueError("a positive number") from None
     return int(number) if number.is_integer() else number
+
+
+def _memory(value: Any) -> str:
+    text = _text(value)
+    try:
+        amounts.memory(text)
+    except ValueError:
+        raise ValueError("an amount of memory") from None
+    return text
 
 
 def _switch(value: Any) -> bool:
@@ -123,4 +133,10 @@ def _lines(value: Any) -> list[str]:
     return [_text(each) for each in values]
 
 
-_READ = {Type.TEXT: _text, Type.NUMBER: _number, Type.SWITCH: _switch, Type.LINES: _lines}
+_READ = {
+    Type.TEXT: _text,
+    Type.NUMBER: _number,
+    Type.SWITCH: _switch,
+    Type.LINES: _lines,
+    Type.MEMORY: _memory,
+}

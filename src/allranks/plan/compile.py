@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
+from allranks.plan import amounts
 from allranks.plan.container import ENGINES, NOT_INSIDE
 from allranks.plan.plan import Container, Gang, InputTask, OutputTask, Plan, Rules, Task, pack
 from allranks.spec.expressions import fill
@@ -254,28 +255,18 @@ def _local(path: str, where: str) -> str:
 
 
 def _number(value: Any, where: str) -> float | None:
-    if value is None:
-        return None
     try:
-        number = float(value)
+        return None if value is None else amounts.number(value)
     except (TypeError, ValueError):
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise SpecError(Problem(f"{value!r} is not a positive number", where, hint="e.g. 2 or 0.5"))
-    return number
-
-
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+        hint = "e.g. 2 or 0.5"
+        raise SpecError(Problem(f"{value!r} is not a positive number", where, hint=hint)) from None
 
 
 def _bytes(value: Any, where: str) -> int | None:
-    if value is None:
-        return None
-    text = str(value).strip().lower().removesuffix("b").removesuffix("i")
-    unit = text[-1:] if text[-1:].isalpha() else ""
-    # Nobody means four bytes: some mean megabytes and some gigabytes.
-    if unit not in _UNITS or (not unit and text.isdigit() and int(text) < 1 << 20):
+    try:
+        return None if value is None else amounts.memory(value)
+    except ValueError:
+        hint = "with its unit: 4g, 512m"
         raise SpecError(
-            Problem(f"{value!r} is not an amount of memory", where, hint="with its unit: 4g, 512m")
-        )
-    return int((_number(text.removesuffix(unit), where) or 0) * _UNITS[unit])
+            Problem(f"{value!r} is not an amount of memory", where, hint=hint)
+        ) from None

@@ -1,0 +1,25 @@
+"""Numbers and amounts of memory as people write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def number(value: Any) -> float:
+    """A positive one. Raises ValueError."""
+    found = float(value) if not isinstance(value, bool) else -1.0
+    if not 0 < found < float("inf"):
+        raise ValueError(value)
+    return found
+
+
+def memory(value: Any) -> int:
+    """Bytes of ``4g``, ``512m``, ``1.5 GiB``: 1024 of each to the next. Raises ValueError."""
+    text = str(value).strip().lower().removesuffix("b").removesuffix("i")
+    unit = text[-1:] if text[-1:].isalpha() else ""
+    # Nobody means four bytes: some mean megabytes and some gigabytes.
+    if unit not in _UNITS or (not unit and text.isdigit() and int(text) < 1 << 20):
+        raise ValueError(value)
+    return int(number(text.removesuffix(unit)) * _UNITS[unit])
