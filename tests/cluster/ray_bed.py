@@ -106,8 +106,8 @@ def python_with_ray() -> Path:
 
 
 @contextmanager
-def hosts(state: Path, number: int) -> Iterator[RayBed]:
-    """Three hosts with nothing on them yet."""
+def hosts(state: Path, number: int, path: str = PATH) -> Iterator[RayBed]:
+    """Three hosts with nothing on them yet, where programs are found on that ``path``."""
     ray = python_with_ray() / "bin" / "ray"
     # Short: the sockets below it have paths of at most 107 characters.
     temp = Path(tempfile.mkdtemp(prefix="ray-"))
@@ -116,7 +116,7 @@ def hosts(state: Path, number: int) -> Iterator[RayBed]:
     token.chmod(0o600)
     strange = ("SLURM_", "RAY_", "ALLRANKS_", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
-    env |= {"PATH": PATH, "CLUSTER_DIR": str(state), "SLURM_CONF": str(state / "etc/slurm.conf")}
+    env |= {"PATH": path, "CLUSTER_DIR": str(state), "SLURM_CONF": str(state / "etc/slurm.conf")}
     env |= {"CLUSTER_ID": str(number), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     bed = RayBed(Cluster(env | _QUICKLY), ray, temp, {"token_file": str(token)})
     bed.cluster("up", 3)
@@ -128,9 +128,9 @@ def hosts(state: Path, number: int) -> Iterator[RayBed]:
 
 
 @contextmanager
-def static(state: Path, number: int) -> Iterator[RayBed]:
+def static(state: Path, number: int, path: str = PATH) -> Iterator[RayBed]:
     """A Ray of three nodes: the head on n1, and two more."""
-    with hosts(state, number) as bed:
+    with hosts(state, number, path) as bed:
         bed.options["address"] = f"http://{bed.address(HEAD)}:8265"
         bed.start(HEAD, "--head", "--dashboard-host=0.0.0.0", f"--num-cpus={CPUS}")
         for host in WORKERS:

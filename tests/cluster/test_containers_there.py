@@ -1,4 +1,4 @@
-"""Jobs with an image on three hosts of Slurm, each with a podman storage of its own."""
+"""Jobs with an image on three hosts of Slurm and of Ray, each with a podman of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import Cluster
+from tests.cluster import ray_bed
+from tests.cluster.conftest import PATH, Cluster
+from tests.cluster.test_ray_engine import number
 from tests.cluster.test_slurm import ready
 from tests.containers.conftest import IMAGE, Podman, podman, write_program
 from tests.support import Allranks, until
@@ -24,8 +26,21 @@ pytestmark = [
 IN_IMAGE = ("--set", f"environment.image={IMAGE}")
 
 
+def write_podman(folder: Path, podman: Podman, state: Path) -> None:
+    """A podman for the hosts of the cluster in ``state``: each with a storage in what only it sees,
+    and all with the image, in a store that they may read."""
+    own, store = state / "local", podman.folder.parent / "root"
+    more = f"--storage-opt=additionalimagestore={store}"
+    write_program(folder, own / "storage", own / "run", more)
+
+
+def nothing_is_left(cluster: Cluster, folder: Path) -> None:
+    for host in ("n1", "n2", "n3"):
+        assert cluster("exec", host, folder / "podman", "ps", "--all", "--quiet") == ""
+
+
 @pytest.fixture
-def there(
+def on_slurm(
     podman: Podman,
     cluster: Cluster,
     allranks: Allranks,
@@ -34,12 +49,7 @@ def there(
 ) -> Iterator[Allranks]:
     """The command line with `there`, whose hosts have a podman; afterwards they run nothing."""
     ready(cluster)
-    # Each host's own, in what only it sees; the image is in a store that all of them may read.
-    own = Path(cluster.env["CLUSTER_DIR"], "local")
-    store = podman.folder.parent / "root"
-    write_program(
-        tmp_path, own / "storage", own / "run", f"--storage-opt=additionalimagestore={store}"
-    )
+    write_podman(tmp_path, podman, Path(cluster.env["CLUSTER_DIR"]))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
     make = ("compute", "create", "there", "--type", "slurm", "--partition", "main")
@@ -48,11 +58,33 @@ def there(
     yield allranks
     allranks("server", "stop", "--all")
     until(lambda: not cluster.slurm("squeue", "-h"), seconds=40)
-    for host in ("n1", "n2", "n3"):
-        assert cluster("exec", host, tmp_path / "podman", "ps", "--all", "--quiet") == ""
+    nothing_is_left(cluster, tmp_path)
 
 
-def test_ranks_of_three_hosts_meet(there: Allranks, code: Path):
+@pytest.fixture
+def on_ray(
+    podman: Podman,
+    allranks: Allranks,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    worker_id: str,
+) -> Iterator[Allranks]:
+    """The same of a Ray: its nodes' programs are those of whoever started it there."""
+    state = tmp_path_factory.mktemp("ray")
+    write_podman(tmp_path, podman, state)
+    with ray_bed.static(state, number(worker_id), f"{tmp_path}:{PATH}") as bed:
+        where = ("--address", bed.options["address"], "--token-file", bed.options["token_file"])
+        make = ("compute", "create", "there", "--type", "ray", *where)
+        done = allranks(*make, "--container", "podman")
+        assert done.returncode == 0, done.stderr
+        yield allranks
+        allranks("server", "stop", "--all")
+        nothing_is_left(bed.cluster, tmp_path)
+
+
+@pytest.mark.parametrize("on", ["on_slurm", pytest.param("on_ray", marks=pytest.mark.ray)])
+def test_ranks_of_three_hosts_meet(on: str, request: pytest.FixtureRequest, code: Path):
+    there: Allranks = request.getfixturevalue(on)
     (code / "meet.py").write_text(
         "import os, socket, time\n"
         "rank, port = os.environ['RANK'], int(os.environ['MASTER_PORT'])\n"
@@ -77,7 +109,8 @@ def test_ranks_of_three_hosts_meet(there: Allranks, code: Path):
     assert done.stdout == "['n2', 'n3'] yes\n"
 
 
-def test_a_lost_host_takes_its_container_and_no_other_stays(there: Allranks, cluster: Cluster):
+def test_a_lost_host_takes_its_container_and_no_other_stays(on_slurm: Allranks, cluster: Cluster):
+    there = on_slurm
     line = "echo up $ALLRANKS_ATTEMPT; [ $ALLRANKS_ATTEMPT = 2 ] || sleep 200"
     words = ("--max-attempts", 2, *IN_IMAGE, "--", "bash", "-c", line)
     done = there("run", "--detach", "--name", "moves", "-c", "there", "-n", 2, *words)
