@@ -26,10 +26,10 @@ pytestmark = [
 IN_IMAGE = ("--set", f"environment.image={IMAGE}")
 
 
-def write_podman(folder: Path, podman: Podman, state: Path) -> None:
-    """A podman for the hosts of the cluster in ``state``: each with a storage in what only it sees,
-    and all with the image, in a store that they may read."""
-    own, store = state / "local", podman.folder.parent / "root"
+def write_podman(folder: Path, podman: Podman) -> None:
+    """A podman for the hosts of a cluster: each with a storage in what only it sees, and all with
+    the image, in a store that they may read."""
+    own, store = Path("/dev/shm/podman"), podman.folder.parent / "root"
     more = f"--storage-opt=additionalimagestore={store}"
     write_program(folder, own / "storage", own / "run", more)
 
@@ -49,7 +49,7 @@ def on_slurm(
 ) -> Iterator[Allranks]:
     """The command line with `there`, whose hosts have a podman; afterwards they run nothing."""
     ready(cluster)
-    write_podman(tmp_path, podman, Path(cluster.env["CLUSTER_DIR"]))
+    write_podman(tmp_path, podman)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
     make = ("compute", "create", "there", "--type", "slurm", "--partition", "main")
@@ -71,7 +71,7 @@ def on_ray(
 ) -> Iterator[Allranks]:
     """The same of a Ray: its nodes' programs are those of whoever started it there."""
     state = tmp_path_factory.mktemp("ray")
-    write_podman(tmp_path, podman, state)
+    write_podman(tmp_path, podman)
     with ray_bed.static(state, number(worker_id), f"{tmp_path}:{PATH}") as bed:
         where = ("--address", bed.options["address"], "--token-file", bed.options["token_file"])
         make = ("compute", "create", "there", "--type", "ray", *where)

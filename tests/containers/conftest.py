@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +34,11 @@ class Podman(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+def podman() -> Iterator[Podman]:
     if os.geteuid() != 0 or RUNTIME is None or shutil.which("podman") is None:
         pytest.skip("needs root and Debian's podman and runc")
-    folder = tmp_path_factory.mktemp("podman")
+    # Short: podman takes no longer path for its running state than 50 characters.
+    folder = Path(tempfile.mkdtemp(prefix="podman-"))
     found = Podman(folder / "bin")
     found.folder.mkdir()
     write_program(found.folder, folder / "root", folder / "run")
@@ -48,6 +50,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     # Its layers are mounts, or a later look at the folder would be one into them.
     found("rm", "--all", "--force")
     found("rmi", "--all", "--force")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_program(folder: Path, root: Path, run: Path, *more: str) -> None:
@@ -56,6 +59,7 @@ def write_program(folder: Path, root: Path, run: Path, *more: str) -> None:
         f'[engine]\nruntime = "{RUNTIME}"\ncgroup_manager = "cgroupfs"\n'
         '[containers]\ndefault_ulimits = ["nofile=20000:20000", "nproc=8192:8192"]\n'
     )
+    (folder / "registries.conf").write_text("unqualified-search-registries = []\n")
     program = folder / "podman"
     program.write_text(
         "#!/bin/sh\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from tests.support import CLI, Allranks, environment, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(180)]
 IN_IMAGE = ("--image", IMAGE)
+# What a script leaves behind, told from that of other tests that run meanwhile.
+SLEEP = f"300.{os.getpid()}"
 # Says when it is up, saves something when told to end, and leaves a process to somebody else.
 STAYS = (
     "import signal, subprocess, sys, time\n"
     "def end(*_):\n    open('outputs/saved', 'w').write('saved'); sys.exit(0)\n"
     "signal.signal(signal.SIGTERM, end)\n"
-    "subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+    f"subprocess.Popen(['sleep', '{SLEEP}'], start_new_session=True)\n"
     "print('up', flush=True)\ntime.sleep(200)\n"
 )
 
@@ -53,7 +56,7 @@ def sleepers() -> list[psutil.Process]:
     return [
         each
         for each in psutil.process_iter(["cmdline"])
-        if each.info["cmdline"] == ["sleep", "300"]
+        if each.info["cmdline"] == ["sleep", SLEEP]
     ]
 
 
@@ -73,13 +76,23 @@ def ended(here: Allranks, name: str) -> Any:
     return show(here, name)
 
 
-def process(words: str, name: str) -> psutil.Process:
-    """The process of the job of that name with those words on its command line."""
-    for each in psutil.process_iter(["cmdline"]):
-        line = " ".join(each.info["cmdline"] or [])
-        if words in line and f".{name}.1-0-1" in line:
-            return each
-    raise AssertionError(f"no {words} of {name}")
+def program(name: str) -> psutil.Process:
+    """What runs the container of the first node of the job of that name."""
+    return _process(lambda words: any(f".{name}.1-0-1" in word for word in words if word[0] == "-"))
+
+
+def first(name: str) -> psutil.Process:
+    """The first process inside; those that it forks for ranks look the same."""
+    return _process(lambda words: words[0] == "/bin/bash" and f"/{name}.1/0/" in words[-1])
+
+
+def _process(is_it: Callable[[list[str]], bool]) -> psutil.Process:
+    found = [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if (words := list(filter(None, each.info["cmdline"] or []))) and is_it(words)
+    ]
+    return min(found, key=lambda each: each.create_time())
 
 
 def test_ranks_run_in_the_image_and_find_what_others_find(here: Allranks, code: Path):
@@ -152,6 +165,23 @@ def test_a_canceled_job_has_its_grace(here: Allranks):
     assert Path(job["folder"], "artifacts", "outputs", "saved").read_text() == "saved"
 
 
+def test_an_image_may_talk_before_anything_of_ours(here: Allranks, podman: Podman):
+    """As those do that set BASH_ENV, which every bash reads first."""
+    podman("create", "--name=talks", IMAGE, "bash", "-c", "true")
+    talks = ("--change", "ENV BASH_ENV=/etc/talk", "--change", f"ENV PATH={PYTHON}:/usr/bin:/bin")
+    root = podman("mount", "talks")
+    Path(root, "etc").mkdir(exist_ok=True)
+    Path(root, "etc", "talk").write_text("printf 'hello from the image'; export TALKED=1\n")
+    podman("umount", "talks")
+    podman("commit", "--quiet", *talks, "talks", "localhost/talks:1")
+    podman("rm", "talks")
+    words = ("--env", "UID=7", "--env", "SECONDS=x", "--", "env")
+    done = here("run", "--image", "localhost/talks:1", *words)
+    assert done.returncode == 0, done.stderr
+    assert "TALKED=1" in done.stdout
+    assert {"UID=7", "SECONDS=x"} <= set(done.stdout.splitlines())
+
+
 def test_attempts_each_have_a_container(here: Allranks):
     line = 'if [ "$ALLRANKS_ATTEMPT" = 1 ]; then touch /mark; exit 1; fi; ls /mark'
     done = here("run", "--max-attempts", 2, *IN_IMAGE, "--", "bash", "-c", line)
@@ -159,31 +189,52 @@ def test_attempts_each_have_a_container(here: Allranks):
     assert "attempt 2" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("podman", "was ended by SIGKILL"),  # the program that runs the container
-        ("room.sh", "was ended by SIGKILL"),  # the first process inside
-    ],
-)
-def test_nothing_outlives_what_is_killed(here: Allranks, words: str, said: str):
+@pytest.mark.parametrize("killed", [program, first], ids=["its program", "its first process"])
+def test_nothing_outlives_what_is_killed(here: Allranks, killed: Callable[[str], psutil.Process]):
     begin(here, "killed")
-    process(words, "killed").send_signal(signal.SIGKILL)
+    killed("killed").send_signal(signal.SIGKILL)
     job = ended(here, "killed")
     assert job["status"] == "Failed"
-    assert said in job["error"]["message"]
+    said = "the container of node 0 is gone, with all that ran inside"
+    assert job["error"]["message"] == said
 
 
 def test_nothing_outlives_a_killed_agent(here: Allranks, podman: Podman):
     begin(here, "orphan")
-    agent = process("room.sh", "orphan").parents()
-    agents = [each for each in agent if "allranks.agent" in " ".join(each.cmdline())]
+    above = program("orphan").parents()
+    agents = [each for each in above if "allranks.agent" in " ".join(each.cmdline())]
     agents[0].send_signal(signal.SIGKILL)
     job = ended(here, "orphan")
     assert (job["status"], job["error"]["reason"]) == ("Failed", "NODE_LOST")
+    assert not sleepers()
+    until(lambda: not podman.names(), 15)
+
+
+def test_what_podman_believes_to_run_is_tidied_up(here: Allranks, podman: Podman):
+    """All of it killed at once, as the end of a cgroup does: nobody is left to tell podman."""
+    begin(here, "believed")
+    whole = [program("believed"), first("believed").parent(), first("believed")]
+    above = program("believed").parents()
+    agents = [each for each in above if "allranks.agent" in " ".join(each.cmdline())]
+    for each in (every := [*agents[:2], *whole]):
+        each.suspend()
+    for each in every:
+        each.kill()
+    ended(here, "believed")
     until(lambda: not sleepers(), 15)
-    # The next one's tidying up is for what has been left for some minutes; here it is ours.
-    podman("rm", "--all", "--force")
+    assert "Up" in podman.names()
+    assert here("run", *IN_IMAGE, "--", "true").returncode == 0
+    until(lambda: not podman.names(), 15)
+
+
+def test_a_container_is_not_forgotten_in_the_middle_of_its_start(here: Allranks, code: Path):
+    """A question to the image that takes long, and a cancel meanwhile."""
+    slow = ("--set", "resources.docker_args=--env BASH_ENV=/dev/stdin")  # it reads what is asked
+    words = ("run", "--detach", "--name", "slow", *IN_IMAGE, *slow, "--", "true")
+    assert here(*words).returncode == 0
+    until(lambda: show(here, "slow")["status"] == "Preparing", 20)
+    assert here("job", "cancel", "slow").returncode == 0
+    assert ended(here, "slow")["status"] == "Canceled"
 
 
 def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pytest.MonkeyPatch):
@@ -205,6 +256,10 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pyt
     assert (code, "'--detach' is not to be set" in said) == (2, True)
     code, said = told(*IN_IMAGE, "--set", "resources.shm_size=lots")
     assert (code, "resources.shm_size: 'lots' is not an amount" in said) == (2, True)
+    code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--env A=b other:1")
+    assert (code, "'other:1' belongs to no option" in said) == (2, True)
+    code, said = told("--image", "a bad name")
+    assert (code, "must be the name of an image" in said) == (2, True)
     code, said = told(*IN_IMAGE, "-d", "mpi")
     assert (code, "mpi jobs do not run in containers yet" in said) == (2, True)
     assert here("compute", "create", "plain", "--type", "local").returncode == 0
@@ -266,10 +321,18 @@ class TestAnImageThatIsNotThereYet:
         assert "hint: look at the name and the tag" in done.stderr
 
 
-def test_without_root(podman: Podman, tmp_path_factory: pytest.TempPathFactory):
+def pause(home: Path) -> None:
+    """End what a podman without root leaves, to hold its user's namespace."""
+    for each in psutil.process_iter(["cmdline"]):
+        with contextlib.suppress(psutil.Error):
+            if "podman" in each.name() and each.environ().get("HOME") == str(home):
+                each.kill()
+
+
+def test_without_root(podman: Podman):
     """As a user of no rights at all: the podman of its own, rootless."""
     user = "games"
-    base = Path("/tmp", f"allranks-rootless-{os.getpid()}")
+    base = Path("/tmp", f"allranks-games-{os.getpid()}")
     base.mkdir(mode=0o755)
     try:
         home, run, code = base / "home", base / "run", base / "code"
@@ -295,7 +358,8 @@ def test_without_root(podman: Podman, tmp_path_factory: pytest.TempPathFactory):
         def allranks(*words: str) -> subprocess.CompletedProcess[str]:
             return by_user(sys.executable, "-c", CLI, *words)
 
-        if allranks("--version").returncode != 0:
+        here = by_user(sys.executable, "-c", "import allranks, sys; print(sys.base_prefix)")
+        if here.stdout.strip() != sys.base_prefix:
             pytest.skip(f"{user} may not read this Python")
         made = by_user(
             "podman",
@@ -308,9 +372,12 @@ def test_without_root(podman: Podman, tmp_path_factory: pytest.TempPathFactory):
         assert made.returncode == 0, made.stderr
         try:
             assert allranks("compute", "update", "local", "--container", "podman").returncode == 0
+            pause(home)  # a fresh node has none: it is then the agent's
             line = "id -u; echo mine >outputs/mine"
+            began = time.monotonic()
             done = allranks("run", "--name", "mine", *IN_IMAGE, "--", "bash", "-c", line)
             assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+            assert time.monotonic() - began < 9  # what stays is not waited for
             told = json.loads(allranks("job", "show", "mine", "--json").stdout)
             kept = Path(told["folder"], "artifacts", "outputs", "mine")
             assert kept.owner() == user  # root inside is who began it outside
@@ -318,6 +385,7 @@ def test_without_root(podman: Podman, tmp_path_factory: pytest.TempPathFactory):
             allranks("server", "stop")
             by_user("podman", "rm", "--all", "--force")
             by_user("podman", "rmi", "--all", "--force")
+            pause(home)
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
@@ -347,7 +415,7 @@ def test_under_dockers_command_line(
         assert job["status"] == "Canceled"
         assert Path(job["folder"], "artifacts", "outputs", "saved").exists()
         begin(here, "killed", "-c", "d")
-        process("docker run", "killed").send_signal(signal.SIGKILL)
+        program("killed").send_signal(signal.SIGKILL)
         assert ended(here, "killed")["status"] == "Failed"
         until(lambda: not sleepers(), 15)
     finally:

@@ -12,6 +12,9 @@ DECLARED = (
     Option("warning", "seconds", Type.NUMBER, default=60),
     Option("exclusive", "alone", Type.SWITCH),
     Option("modules", "to load", Type.LINES),
+    Option("memory", "how much", Type.MEMORY),
+    Option("token", "its file", Type.PATH),
+    Option("part", "one of them", choices=("a", "b")),
 )
 
 
@@ -37,6 +40,9 @@ def test_values_become_what_was_declared():
         ({"warning": "soon"}, "'soon' is not a positive number"),
         ({"warning": True}, "True is not a positive number"),
         ({"warning": -1}, "-1 is not a positive number"),
+        ({"memory": "4x"}, "'4x' is not an amount of memory"),
+        ({"token": "here/tok"}, "'here/tok' is not an absolute path"),
+        ({"part": "c"}, "'c' is not a or b"),
         ({"exclusive": "maybe"}, "'maybe' is not true or false"),
         ({"partition": "a\nb"}, "is not a text of one line"),
         ({"partition": ["a"]}, "is not a text"),

@@ -29,9 +29,12 @@ def compiled(spec: dict[str, object], **options: object) -> Task:
 
 
 def test_an_image_is_a_container_where_the_compute_has_one():
-    resources = {"shm_size": "2g", "docker_args": "--env 'A=b c' --cap-add=IPC_LOCK"}
+    resources = {
+        "shm_size": "2g",
+        "docker_args": "--env 'A=b c' --cap-add=IPC_LOCK -v/a:/a -eD=1 --ipc=host",
+    }
     task = compiled(job(resources=resources), container="docker")
-    args = ("--env", "A=b c", "--cap-add=IPC_LOCK")
+    args = ("--env", "A=b c", "--cap-add=IPC_LOCK", "-v/a:/a", "-eD=1", "--ipc=host")
     assert task.container == Container("docker", PODMAN.image, 2 << 30, args)
     # The image has paths of its own, and no word of how one gets out of this network.
     assert task.base == {"HTTPS_PROXY": "http://p:1"}
@@ -51,7 +54,10 @@ def test_without_an_image_a_compute_with_containers_is_as_any_other():
         (job(distribution={"type": "mpi"}), {"container": "podman"}, "mpi jobs do not run in"),
         (job(resources={"docker_args": "'"}), {"container": "podman"}, "No closing quotation"),
         (job(resources={"docker_args": ["-it"]}), {"container": "podman"}, "'-it' is not to be"),
-        (job(resources={"docker_args": "--rm=false"}), {"container": "podman"}, "not to be set"),
+        *(
+            (job(resources={"docker_args": word}), {"container": "podman"}, "not to be set")
+            for word in ("--rm=false", "-d", "-dP", "-d=true", "-Pt", "--pid=host", "-u1")
+        ),
         (job(environment={"image": "a", "conda_file": {}, "pip": ["b"]}), {}, "not built yet"),
     ],
 )
@@ -93,7 +99,8 @@ def test_the_words():
     words = container.words(made, "n", given, ["/p.sh", "/f"], env={"HOME": "/f"}, gpus=True)
     assert words == [
         *("podman", "run", "--rm", "--interactive", "--name=n", "--label=allranks"),
-        *("--pull=never", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
+        *("--pull=never", "--network=host", "--log-driver=none", "--pids-limit=-1"),
+        "--security-opt=label=disable",
         *("--entrypoint=/bin/bash", "--user=0:0", "--env=HOME=/f", "--shm-size=1073741824b"),
         "--device=nvidia.com/gpu=all",
         *("--mount=type=bind,src=/a b,dst=/a b,readonly", "--mount=type=bind,src=/c,dst=/c"),

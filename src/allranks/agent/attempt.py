@@ -219,6 +219,10 @@ class Attempt:
             message = f"{who} could not listen on port {taken}, which was free when it was chosen"
         data = {"code": first.code, "signal": first.signal, "failed_at": first.at, "tail": tail}
         data["hint"] = causes.hint(tail)
+        room = self._stage.room
+        if room is not None and room.lost:
+            message = f"the container of node {node} is gone, with all that ran inside"
+            data["hint"] = f"{room.engine}'s own log, or `dmesg` on the node, may say who ended it"
         return _End(reason, message, process.rank, data)
 
 

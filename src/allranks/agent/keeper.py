@@ -12,9 +12,12 @@ import contextlib
 import ctypes
 import os
 import signal
+import time
 
 # What an engine tells an agent by: the node is taken away, or its time is up.
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
+# Seconds.
+_TIDYING = 5.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -40,6 +43,10 @@ def keep() -> int | None:
         pid, status = os.wait()
         if pid == agent:
             break
+    # A container has ended with its agent: who watched over it has a moment to take it away.
+    until = time.monotonic() + _TIDYING
+    while has_watchers() and time.monotonic() < until:
+        time.sleep(0.02)
     end_descendants()
     return os.waitstatus_to_exitcode(status) & 0xFF
 
@@ -56,7 +63,7 @@ def follow_to_death(number: int) -> None:
 def end_descendants() -> None:
     """SIGKILL and reap everything below this process, until nothing is."""
     while has_children():
-        for pid in _below(os.getpid()):
+        for pid in below(os.getpid()):
             _send(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.wait()
@@ -72,7 +79,19 @@ def has_children() -> bool:
     return False
 
 
-def _below(root: int) -> list[int]:
+def has_watchers() -> bool:
+    """Whether one that watches over a container of podman's is below this process. Not all of
+    podman's is waited for: what holds the user's namespace stays as long as it may."""
+    has_children()  # one that has ended is reaped
+    for pid in below(os.getpid()):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
+            if file.read() == b"conmon\n":
+                return True
+    return False
+
+
+def below(root: int) -> list[int]:
+    """Every process that descends from that one."""
     parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

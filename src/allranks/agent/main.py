@@ -115,7 +115,8 @@ class Agent:
                 print(f"allranks agent: {self._link.trouble}", file=sys.stderr)
             return 1 if self._link.trouble else 0
         task = Task.load(told["task"])
-        self._task = task._replace(base=_with_site(task.base))
+        # What the cluster's own lines changed are paths of the node's, which an image has not got.
+        self._task = task if task.container else task._replace(base=_with_site(task.base))
         self._clocks = Clocks(**told["clocks"])
         self._patience = self._clocks.patience
         self._link.expect_answers_within(self._clocks.lease)
@@ -175,13 +176,19 @@ class Agent:
             return None
         from allranks.agent import room  # lazy: few jobs run in containers
 
-        if not room.has(container):
-            self._say(Kind.NOTE, doing=f"pulls the image {container.image}")
         gang = os.environ.get("ALLRANKS_GANG", self._task.job)
         name = f"allranks-{gang}-{self._where.node}-{self._attempt}"
-        found = room.open_room(self._task, name, folder, self._or_stop)
+        found = room.open_room(
+            self._task, name, folder, self._or_stop, lambda what: self._say(Kind.NOTE, doing=what)
+        )
         if self._task.distribution == "tensorflow":
-            self._tensorflow = frameworks.told(found.ask(frameworks.ASK_TENSORFLOW, self._or_stop))
+            try:
+                line, env = frameworks.ASK_TENSORFLOW, self._task.variables
+                told = found.ask(line, env, self._or_stop)
+            except BaseException:
+                found.close()
+                raise
+            self._tensorflow = frameworks.told(told)
         return found
 
     def _or_stop(self, fd: int) -> None:

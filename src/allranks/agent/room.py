@@ -17,9 +17,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from allranks.agent.keeper import has_children
+from allranks.agent.keeper import has_watchers
 from allranks.agent.ranks import Ended, Process, Running, last_lines
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.container import LABEL, mounts, words
@@ -32,7 +31,15 @@ _PATIENCE = 10.0
 # Seconds from one question whether it is there to the next, and how many of them may be unanswered.
 # Not a time: agent and container may be suspended together.
 _BEAT, _UNANSWERED = 5.0, 6
+# The first process's first words.
+_UP = b"allranks is up\n"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Variables that bash keeps for itself, and lets nobody set.
+_BASHS = set(
+    """_ BASHOPTS BASHPID BASH_ARGV0 BASH_COMMAND BASH_SUBSHELL BASH_VERSINFO DIRSTACK EPOCHREALTIME
+    EPOCHSECONDS EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SRANDOM
+    UID""".split()  # noqa: SIM905  # twenty-one lines say no more
+)
 
 # Waits until the descriptor is readable; raises what ends the waiting.
 Wait = Callable[[int], None]
@@ -41,14 +48,22 @@ Wait = Callable[[int], None]
 class Room:
     """A container that is up. One thread uses it."""
 
-    def __init__(self, argv: Sequence[str], name: str, folder: Path, wait: Wait) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        name: str,
+        folder: Path,
+        wait: Wait,
+        beside: subprocess.Popen[bytes],
+    ) -> None:
         """Start it, and return when it answers. Raises AllranksError with the program's own words
-        if it does not, and what ``wait`` raises."""
-        self.name, self._folder, self._engine = name, folder, argv[0]
+        if it does not, and what ``wait`` raises. ``beside`` is to have ended by its end, too."""
+        self.name, self._folder, self.engine, self._beside = name, folder, argv[0], beside
         self._number, self._rest, self._until = 0, b"", float("inf")
-        # Its program is gone, and with that all that was inside.
-        self.over = False
+        # Its program is gone, and with that all that was inside; ``lost``: not by our doing.
+        self.over = self.lost = False
         self._asked, self._unanswered = time.monotonic(), 0
+        self._closed = False
         said = folder / "container.log"
         with said.open("ab") as log:
             self._proc = subprocess.Popen(
@@ -59,28 +74,22 @@ class Room:
         self._to, self.fd = self._proc.stdin, self._proc.stdout.fileno()
         os.set_blocking(self.fd, False)
         try:
-            while not self._rest.startswith(b"up\n") and not self.over:
+            while _UP not in self._rest and not self.over:
                 wait(self.fd)
                 self._read()
         except BaseException:
             self.close()
             raise
-        if not self._rest.startswith(b"up\n"):
-            self.close()
-            raise _not_started(self._engine, last_lines(said))
-        self._rest = self._rest.removeprefix(b"up\n")
+        # What stands before is of the image's BASH_ENV.
+        _, up, self._rest = self._rest.partition(_UP)
+        if not up:
+            self.close(remove=True)
+            raise _not_started(self.engine, last_lines(said))
 
-    @property
-    def code(self) -> int:
-        """What those inside ended with that did not say so themselves, once it is over."""
-        if self._until < float("inf"):  # we have ended it
-            return 128 + signal.SIGKILL
-        return self._proc.wait() or 255
-
-    def ask(self, line: str, wait: Wait) -> str:
+    def ask(self, line: str, env: Mapping[str, str], wait: Wait) -> str:
         """What a line of bash prints inside. Before anything else is started."""
         log = self._folder / "asked.log"
-        self.start(log, ["/bin/bash", "-c", line], self._folder, {})
+        self.start(log, ["/bin/bash", "-c", line], self._folder, env)
         while not self.ended() and not self.over:
             wait(self.fd)
         return log.read_text(errors="replace") if log.exists() else ""
@@ -120,21 +129,29 @@ class Room:
         """What starts and watches processes inside."""
         return Contained(self)
 
-    def close(self) -> None:
-        """End it with all that runs inside, and leave nothing of it."""
+    def close(self, remove: bool = False) -> None:
+        """End it with all that runs inside, and leave nothing of it; to ``remove`` is what may have
+        been started all the same."""
+        if self._closed:
+            return
+        self._closed = True
         self._end()
         try:
             self._proc.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             self._kill()
             self._proc.wait()
-        if self._proc.returncode < 0:
+        if self._proc.returncode < 0 or remove:
             # Killed by whomever, its program has tidied nothing up.
-            remove = [self._engine, "rm", "--force", self.name]
+            argv = [self.engine, "rm", "--force", self.name]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(remove, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+                subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
         if self._proc.stdout is not None:
             self._proc.stdout.close()
+        # What watches over a container may be ours by now, and still be tidying up.
+        until = time.monotonic() + _PATIENCE
+        while (self._beside.poll() is None or has_watchers()) and time.monotonic() < until:
+            time.sleep(0.02)
 
     def _end(self) -> None:
         self._until = min(self._until, time.monotonic() + _PATIENCE)
@@ -144,7 +161,10 @@ class Room:
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._proc.pid, signal.SIGKILL)
-        self.over = True
+        self._gone()
+
+    def _gone(self) -> None:
+        self.over, self.lost = True, self._until == float("inf")
 
     def _tell(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # it is gone: `ended` will tell
@@ -156,7 +176,8 @@ class Room:
             while not self.over:
                 piece = os.read(self.fd, 1 << 16)
                 self._rest += piece
-                self.over = not piece
+                if not piece:
+                    self._gone()
 
 
 class Contained(Running):
@@ -199,7 +220,7 @@ class Contained(Running):
             if number in self._inside
         ]
         if self._room.over:
-            found += [Ended.of(each, self._room.code) for each in self._inside.values()]
+            found += [Ended.of(each, -signal.SIGKILL) for each in self._inside.values()]
             self._inside.clear()
         return super().reap() + sorted(found, key=lambda ended: ended.signal is None)
 
@@ -209,42 +230,41 @@ class Contained(Running):
 
     def close(self) -> None:
         self._room.close()
-        # What watches over a container may be ours by now, and still be tidying up.
-        until = time.monotonic() + _PATIENCE
-        while has_children() and time.monotonic() < until:
-            time.sleep(0.02)
 
 
-def open_room(task: Task, name: str, folder: Path, wait: Wait) -> Room:
-    """The container of the attempt in ``folder``; its image is fetched if the node has not got it.
+def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[str], None]) -> Room:
+    """The container of the attempt in ``folder``. Its image is fetched if the node has not got it;
+    ``say`` is told then.
 
     Raises AllranksError with the program's words if there is none to be had, and what ``wait``
     raises. ``task`` has a container.
     """
     container = task.container
     assert container is not None
-    given = mounts(task, str(folder), str(_OURS))
     own = folder / "container"
     own.mkdir()
-    fetch(container, own, wait)
-    _tidy_up(container)
+    if not _has(container, own, wait):
+        say(f"pulls the image {container.image}")
+        _pull(container, own, wait)
+    tidying = _tidy_up(container)
     root = os.geteuid() == 0 or container.engine != "docker"
     argv = words(
         container,
         re.sub(r"[^A-Za-z0-9_.-]", "-", name),
-        given,
+        mounts(task, str(folder), str(_OURS)),
         [str(_PROGRAM), str(own)],
         user="0:0" if root else f"{os.geteuid()}:{os.getegid()}",
         env={} if root else _who(own),
         gpus=task.gpus > 0,
     )
-    return Room(argv, name, own, wait)
+    return Room(argv, name, own, wait, tidying)
 
 
-def has(container: Container) -> bool:
+def _has(container: Container, folder: Path, wait: Wait) -> bool:
     """Whether the node has the image. Raises NotFound without the program that would."""
+    argv = [container.engine, "image", "inspect", container.image]
     try:
-        return _run(container, "image", "inspect", container.image).returncode == 0
+        return _run(argv, folder / "inspect.log", wait) == 0
     except FileNotFoundError:
         raise NotFound(
             f"there is no `{container.engine}` on the PATH of this node",
@@ -252,18 +272,18 @@ def has(container: Container) -> bool:
         ) from None
 
 
-def fetch(container: Container, folder: Path, wait: Wait) -> None:
-    """Have the image on this node. Raises AllranksError with the program's words if it cannot."""
-    if has(container):
-        return
+def _pull(container: Container, folder: Path, wait: Wait) -> None:
     said = folder / "pull.log"
+    if _run([container.engine, "pull", "--quiet", container.image], said, wait) != 0:
+        why = _reason(last_lines(said))
+        raise NotFound(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
+
+
+def _run(argv: Sequence[str], said: Path, wait: Wait) -> int:
+    """Its exit code; it is ended if ``wait`` raises."""
     with said.open("ab") as log:
         proc = subprocess.Popen(
-            [container.engine, "pull", "--quiet", container.image],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            process_group=0,
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
         )
     ended = os.pidfd_open(proc.pid)
     try:
@@ -273,17 +293,28 @@ def fetch(container: Container, folder: Path, wait: Wait) -> None:
         if proc.poll() is None:
             os.killpg(proc.pid, signal.SIGKILL)
             proc.wait()
-    if proc.returncode:
-        why = _reason(last_lines(said))
-        raise NotFound(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
+    return proc.returncode
 
 
-def _tidy_up(container: Container) -> None:
-    """Have what killed agents have left removed: it has ended, and only its name is still known.
-    Nobody waits for that."""
-    which = ["--filter", f"label={LABEL}", "--filter", "until=10m"]
-    subprocess.Popen(
-        [container.engine, "container", "prune", "--force", *which],
+# What has ended and kept its name; and, where no daemon watches, what podman believes to run though
+# all that would have told it otherwise was killed at once.
+_TIDY = """\
+"$0" container prune --force --filter label=LABEL --filter until=10m
+[ "$0" = podman ] || exit 0
+podman ps --filter label=LABEL --filter status=running --format '{{.ID}} {{.Pid}}' |
+    while read -r id pid; do
+        # The first time, podman waits in vain for who would tell it the end, and notes one.
+        if [ "$pid" -gt 0 ] && ! grep -q '^State:.[^ZX]' "/proc/$pid/status"; then
+            podman rm --force "$id" || podman rm --force "$id"
+        fi
+    done
+""".replace("LABEL", LABEL)
+
+
+def _tidy_up(container: Container) -> subprocess.Popen[bytes]:
+    """Have what killed agents have left behind removed, meanwhile."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _TIDY, container.engine],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -292,24 +323,23 @@ def _tidy_up(container: Container) -> None:
 
 def _who(folder: Path) -> dict[str, str]:
     """Of one whom the image has no name and no home for, which libraries ask about."""
-    name = pwd.getpwuid(os.geteuid()).pw_name
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = str(os.geteuid())
     return {"HOME": str(folder), "USER": name, "LOGNAME": name}
 
 
 def _script(log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> str:
     """What becomes the process. Variables stand in this file, which nobody else reads, and not on
-    a command line; but for those that are no names to a shell."""
-    odd = [f"{key}={value}" for key, value in env.items() if not _NAME.fullmatch(key)]
+    a command line; but for those that a shell does not take."""
+    plain = {key for key in env if _NAME.fullmatch(key) and key not in _BASHS}
+    odd = [f"{key}={value}" for key, value in env.items() if key not in plain]
     lines = [f"exec >>{shlex.quote(str(log))} 2>&1"]
-    lines += [f"export {key}={shlex.quote(env[key])}" for key in env if _NAME.fullmatch(key)]
+    lines += [f"export {key}={shlex.quote(env[key])}" for key in env if key in plain]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 126")
     lines.append(f"exec {shlex.join([*(['env', *odd] if odd else []), *argv])}")
     return "\n".join(lines) + "\n"
-
-
-def _run(container: Container, *more: str) -> subprocess.CompletedProcess[Any]:
-    argv = [container.engine, *more]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def _reason(lines: Sequence[str]) -> str:
@@ -321,6 +351,7 @@ def _reason(lines: Sequence[str]) -> str:
 
 # What programs say of an image they cannot fetch, and what helps.
 _HINTS = (
+    (r"daemon|docker\.sock", "is the daemon running on the nodes, and are you in its group?"),
     (r"short-name|unqualified", "give its registry as well, as in docker.io/library/python:3.11"),
     (r"unauthorized|denied|authentication", "log in on the nodes first; a name may be wrong, too"),
     (r"not found|unknown|no such|404", "look at the name and the tag after the colon"),

@@ -35,6 +35,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def create(options: argparse.Namespace) -> int:
     """Make a compute; its cluster is asked first whether it can be."""
     data, lines, file = _read(options.file)
+    _absolute(data, Path(file or "").parent)
     given = _given(options)
     # An option of the engine's may stand beside the keys, as in a file: the command line wins.
     data |= {**given, **given.pop("options", {})}
@@ -42,6 +43,7 @@ def create(options: argparse.Namespace) -> int:
         if getattr(options, key) is not None:
             data[key] = getattr(options, key)
     _from_environment(data)
+    _absolute(data, Path())
     if "name" not in data:
         raise UsageError("a compute needs a name", hint="allranks compute create NAME --type …")
     client = finding.connect()
@@ -264,7 +266,9 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         for name, value in values.items()
         if name.startswith("option_") and value is not None
     }
-    return found | ({"options": own} if own else {})
+    found |= {"options": own} if own else {}
+    _absolute(found, Path())
+    return found
 
 
 def _unset(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -282,6 +286,18 @@ def _from_environment(data: dict[str, Any]) -> None:
         value = os.environ.get(option.variable or "")
         if value and option.name not in data:
             data[option.name] = value
+
+
+def _absolute(data: dict[str, Any], folder: Path) -> None:
+    """Paths among the options of engines are of who writes them, and the server is elsewhere."""
+    from allranks.engines.kinds import KINDS  # lazy: as above
+
+    paths = {o.name for kind in KINDS.values() for o in kind.options if o.type is Type.PATH}
+    own = data.get("options")
+    for each in (data, own if isinstance(own, dict) else {}):
+        for name in paths & each.keys():
+            if isinstance(each[name], str) and each[name]:
+                each[name] = os.path.abspath(folder / Path(each[name]).expanduser())
 
 
 def _read(file: str | None) -> tuple[dict[str, Any], dict[str, int], str | None]:

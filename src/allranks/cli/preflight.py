@@ -63,6 +63,7 @@ def preflight(
     if any(each.what == "job file" and each.state == BAD for each in found):
         return found  # what cannot be submitted is not tried
     say(f"trying {question.nodes} nodes")
+    given = {name: _absolute(data["inputs"], folder)[name] for name in question.paths}
     asked = {
         "meet": MEET,
         "total": min(TOTAL, until - time.monotonic() - 1.5),
@@ -71,7 +72,7 @@ def preflight(
         "programs": question.programs,
         "sys_class": os.environ.get("ALLRANKS_SYS_CLASS"),
     }
-    told = rehearse(spec_of(data, read.python), asked, until, say)
+    told = rehearse(spec_of(data, read.python, given), asked, until, say)
     return found + list(verdicts.of_gang(question, told))
 
 

@@ -40,9 +40,12 @@ _RESERVE = 0.8
 Answer = TypeVar("Answer")
 
 
-def spec_of(job: Mapping[str, Any], python: str | None) -> dict[str, Any]:
+def spec_of(
+    job: Mapping[str, Any], python: str | None, inputs: Mapping[str, Any]
+) -> dict[str, Any]:
     """The gang's job: the compute, nodes, environment and variables of the other, one probe a
-    node, tried once. Without a ``python`` of the job's own, any that is there."""
+    node, tried once. Without a ``python`` of the job's own, any that is there. A container is given
+    nothing but its job's ``inputs``, which have absolute paths: so the gang has them, too."""
     program = shlex.quote(python) if python else '"$(command -v python || command -v python3)"'
     kept = ("compute", "environment", "resources", "queue_settings", "identity")
     spec = {name: job[name] for name in kept if name in job}
@@ -57,6 +60,7 @@ def spec_of(job: Mapping[str, Any], python: str | None) -> dict[str, Any]:
         "code": ".",
         "limits": {"timeout": LIMIT},
         **({"environment_variables": plain} if plain else {}),
+        **({"inputs": inputs} if isinstance(job.get("environment"), Mapping) and inputs else {}),
     }
 
 

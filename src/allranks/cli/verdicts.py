@@ -278,7 +278,8 @@ def _limits(facts: Facts) -> Iterator[Finding]:
     shm, node = _least(facts, "shm")
     if shm < _SHM:
         said = f"/dev/shm has {shm >> 20} MiB on node {node}"
-        hint = "data loaders with workers need more: mount -o remount,size=2g /dev/shm"
+        hint = "data loaders with workers need more: mount -o remount,size=2g /dev/shm; in a "
+        hint += "container it is the job's resources.shm_size"
         yield Finding("shared memory", NOTE, said, hint, node)
     else:
         yield Finding("shared memory", OK, f"/dev/shm has {shm >> 20} MiB or more")

@@ -14,13 +14,14 @@ from allranks.plan.container import ENGINES
 
 class Type(StrEnum):
     """What a value is. LINES is a list of texts; alone, one text is a list of one. MEMORY is kept
-    as it is written: an amount with its unit."""
+    as it is written: an amount with its unit. PATH is absolute: doors see to that."""
 
     TEXT = "text"
     NUMBER = "number"
     SWITCH = "switch"
     LINES = "lines"
     MEMORY = "memory"
+    PATH = "path"
 
 
 class Option(NamedTuple):
@@ -120,6 +121,13 @@ def _memory(value: Any) -> str:
     return text
 
 
+def _path(value: Any) -> str:
+    text = _text(value)
+    if not text.startswith("/"):
+        raise ValueError("an absolute path")
+    return text
+
+
 def _switch(value: Any) -> bool:
     words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
     found = value if isinstance(value, bool) else words.get(str(value).lower())
@@ -139,4 +147,5 @@ _READ = {
     Type.SWITCH: _switch,
     Type.LINES: _lines,
     Type.MEMORY: _memory,
+    Type.PATH: _path,
 }

@@ -40,6 +40,7 @@ OPTIONS = (
     Option(
         "token_file",
         "file with the token, of a Ray that asks for one (RAY_AUTH_TOKEN_PATH)",
+        Type.PATH,
         connects=True,
         variable="RAY_AUTH_TOKEN_PATH",
     ),

@@ -99,7 +99,7 @@ class Dashboard:
         headers = {"content-type": "application/json"}
         if self._token_file:
             try:
-                token = Path(self._token_file).expanduser().read_text().strip()
+                token = Path(self._token_file).read_text().strip()
             except (OSError, ValueError) as error:
                 raise Refused(
                     f"the file with Ray's token cannot be read: {_said(error)}",

@@ -37,7 +37,7 @@ PATIENCE = GRACE + 5
 # whose driver is gone, but now and then not within a minute.
 BEAT, LEASE = 5.0, 30.0
 
-_HANDED_ON = ("PATH", "HOME", "LANG", "USER")
+_HANDED_ON = ("PATH", "HOME", "LANG", "USER", "XDG_RUNTIME_DIR", "DOCKER_HOST")
 _BUILT_IN = ("CPU", "GPU", "memory")
 
 

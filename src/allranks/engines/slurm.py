@@ -58,7 +58,9 @@ STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
 
 # States of hosts that are neither down nor drained; those that are off are booted when wanted. With
 # a `*` they do not answer.
-_IN_ORDER = re.compile(r"(idle|mixed|allocated|completing|planned|power(ed|ing)_\w+)[^*]?")
+_IN_ORDER = re.compile(
+    r"(idle|mixed|allocated|completing|planned|reserved|power(ed|ing)?_\w+)[^*\w]{0,2}"
+)
 _PAUSED = ("SUSPENDED", "STOPPED")
 
 

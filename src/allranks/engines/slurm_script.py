@@ -16,6 +16,7 @@ OPTIONS = (
     Option(
         "conf",
         "path of its slurm.conf (SLURM_CONF, else the system's own)",
+        Type.PATH,
         connects=True,
         variable="SLURM_CONF",
     ),

@@ -147,7 +147,7 @@ def _container(spec: CommandJob, engine: str | None, context: Context) -> Contai
     kind = "none" if spec.distribution is None else str(spec.distribution.type)
     resources = spec.resources
     if engine is None:
-        update = f"allranks compute update {context.compute} --container {' or '.join(ENGINES)}"
+        update = f"allranks compute update {context.compute} --container {ENGINES[0]}"
         raise SpecError(
             Problem(
                 f"the compute {context.compute!r} runs no containers, and virtual environments "
@@ -168,24 +168,24 @@ def _container(spec: CommandJob, engine: str | None, context: Context) -> Contai
     try:
         args = _words(resources.docker_args)
     except ValueError as error:
-        raise SpecError(Problem(f"it cannot be taken apart: {error}", where)) from None
-    for word in args:
+        hint = "quote as for a shell, or write a list of words"
+        raise SpecError(Problem(f"it cannot be taken apart: {error}", where, hint=hint)) from None
+    for before, word in zip(("", *args), args, strict=False):
         if _OURS.match(word):
-            raise SpecError(
-                Problem(
-                    f"{word!r} is not to be set: the container is allranks' to name, start and end",
-                    where,
-                    hint="leave it out",
-                )
-            )
+            said = "is not to be set: the container is allranks' to name, start and end"
+            raise SpecError(Problem(f"{word!r} {said}", where, hint="leave it out"))
+        if not word.startswith("-") and (not before.startswith("-") or "=" in before):
+            # It would be taken for the image.
+            hint = "options and their values alone, as in: --cap-add=IPC_LOCK --env A=b"
+            raise SpecError(Problem(f"{word!r} belongs to no option", where, hint=hint))
     shm_size = _bytes(resources.shm_size, "resources.shm_size")
     return Container(engine, spec.environment.image, shm_size, args)
 
 
 # Of the words for `run` those by which a container would be lost from sight.
 _OURS = re.compile(
-    r"(--(detach|tty|name|entrypoint|rm|interactive|restart|log-driver|cidfile|pidfile|sig-proxy|"
-    r"attach|pull|user)(=|$))|-[dita]+$|-u"
+    r"--(detach|tty|name|entrypoint|rm|interactive|restart|log-driver|cidfile|pidfile|sig-proxy|"
+    r"attach|pull|user|pid|pod)(=|$)|-[ditPq]*[dita]|-u"
 )
 
 
@@ -266,7 +266,7 @@ def _bytes(value: Any, where: str) -> int | None:
     try:
         return None if value is None else amounts.memory(value)
     except ValueError:
-        hint = "with its unit: 4g, 512m"
+        hint = "a positive number with its unit: 4g, 512m"
         raise SpecError(
             Problem(f"{value!r} is not an amount of memory", where, hint=hint)
         ) from None

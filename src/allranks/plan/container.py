@@ -70,6 +70,8 @@ def words(
     found = [container.engine, "run", "--rm", "--interactive", f"--name={name}", f"--label={LABEL}"]
     # What is not there yet has been fetched in sight of the user.
     found += ["--pull=never", "--network=host", "--log-driver=none"]
+    # Theirs is for one server: threads of all ranks' data loaders are more.
+    found.append("--pids-limit=-1")
     # Where SELinux is, it would keep the container from the folders it is given.
     found += ["--security-opt=label=disable", "--entrypoint=/bin/bash", f"--user={user}"]
     found += [f"--env={key}={value}" for key, value in (env or {}).items()]

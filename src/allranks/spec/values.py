@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from allranks.spec.scalars import (
     Count,
@@ -24,6 +24,7 @@ from allranks.spec.scalars import (
     Text,
     Texts,
     Wrong,
+    matching,
 )
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -265,6 +266,18 @@ Distribution = Annotated[
 ]
 
 
+Image = Annotated[
+    Text,
+    AfterValidator(
+        matching(
+            r"[A-Za-z0-9][A-Za-z0-9._/:@-]*",
+            "must be the name of an image",
+            "as in docker.io/library/python:3.11",
+        )
+    ),
+]
+
+
 class BuildContext(Part):
     """An image to be built: the folder with its Dockerfile."""
 
@@ -282,7 +295,7 @@ class Environment(Part):
     version: Text | None = None
     description: Text | None = None
     tags: Texts = Field(default_factory=dict)
-    image: Text | None = None
+    image: Image | None = None
     conda_file: PathText | Free | None = None
     build: BuildContext | None = None
     os_type: Annotated[Literal["linux", "windows"], _Snake] | None = None

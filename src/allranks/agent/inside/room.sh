@@ -8,7 +8,7 @@ folder=$1
 set -m
 exec 3>&1 1>&2
 trap : TERM INT HUP
-echo up >&3
+echo allranks is up >&3
 while read -r what number; do
     case $what in
     start)
