@@ -304,6 +304,25 @@ def test_a_controller_that_is_down_is_no_verdict(slurm: Allranks, cluster: Clust
     assert (job["status"], job["attempts"]) == ("Completed", 1)
 
 
+def test_a_job_of_a_controller_that_stays_away_can_be_given_up(slurm: Allranks, cluster: Cluster):
+    begin(slurm, "left", "-n", 2, seconds=120)
+    saved = Path(cluster.env["CLUSTER_DIR"], "ctld", "job_state")
+    began = time.time()
+    cluster.slurm("scontrol", "update", f"JobId={number(cluster)}", "TimeLimit=1:00:00")
+    until(lambda: saved.exists() and saved.stat().st_mtime > began, seconds=30)
+    cluster("kill-host", "ctl")
+    try:
+        until(lambda: "does not answer" in (show(slurm, "left")["status_reason"] or ""), 40)
+        assert "--force" in slurm("job", "cancel", "left").stderr
+        until(lambda: "does not answer" in (show(slurm, "left")["status_reason"] or ""), 40)
+        assert slurm("job", "cancel", "left", "--force").returncode == 0
+        assert ended(slurm, "left")["status"] == "Canceled"
+    finally:
+        cluster("heal", "ctl")
+    # What is left there is ended as soon as it answers again.
+    until(lambda: not cluster.slurm("squeue", "-h"), seconds=60)
+
+
 def test_a_drained_node_finishes_what_it_has(slurm: Allranks, cluster: Cluster):
     begin(slurm, "last", "-n", 3, seconds=4)
     drain = ("scontrol", "update", "nodename=n2", "state=drain", "reason=a new disk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def inside(env: Path) -> tuple[str, ...]:
     """An image that has the packages of ``env``, and the libraries of this system."""
     given = [str(env), "/usr/lib", sys.base_prefix]
-    mounts = " ".join(f"-v {path}:{path}:ro" for path in dict.fromkeys(given) if path != "/usr")
+    mounts = json.dumps([f"-v={p}:{p}:ro" for p in dict.fromkeys(given) if p != "/usr"])
     path = f"environment_variables.PATH={env}/bin:/usr/bin:/bin"
     words = (f"environment={{image: {IMAGE}}}", f"resources.docker_args={mounts}", path)
     return tuple(word for each in words for word in ("--set", each))

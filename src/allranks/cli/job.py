@@ -139,16 +139,21 @@ def events(options: argparse.Namespace) -> int:
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
     _name_option(parser)
+    force = "do not wait for the word of a cluster that does not answer"
+    parser.add_argument("--force", action="store_true", help=force)
 
 
 def cancel(options: argparse.Namespace) -> int:
-    job = finding.connect().json("POST", job_path(options.name, "/cancel"))
+    where = job_path(options.name, "/cancel" + ("?force=true" if options.force else ""))
+    job = finding.connect().json("POST", where)
     if options.json:
         show.as_json(job)
     elif not options.quiet:
         ended = job["ended_at"] is not None
         said = f"had already ended: {job['status']}" if ended else "is being canceled"
         show.talk(f"{job['name']} {said}")
+        if "does not answer" in (job["status_reason"] or "") and not options.force:
+            show.talk("\nhint: its cluster does not answer; if that is gone for good, add --force")
     return 0
 
 

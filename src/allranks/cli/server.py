@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 from typing import Any
@@ -118,13 +119,21 @@ def _end_jobs(options: argparse.Namespace) -> list[str]:
         told = client.json("POST", f"/api/v1/server/stop?{which}")
         canceled: list[str] = told["canceled"]
         line = show.StatusLine(options.quiet)
+        ended, stay = [], []
         for name in canceled:
             line.say(f"waiting for {name} to end")
-            client.call("GET", f"/api/v1/jobs/{name}/wait?timeout={_JOBS}", timeout=_JOBS + 5)
+            where = f"/api/v1/jobs/{name}/wait?timeout={_JOBS}"
+            job = json.loads(client.call("GET", where, timeout=_JOBS + 5).body)
+            if job["ended_at"] is None:
+                stay.append(f"{name} ({job['status_reason'] or job['status']})")
+            else:
+                ended.append(name)
         line.clear()
+        if stay and not options.quiet and not options.json:
+            show.talk(f"not ended yet, the next server goes on with it: {', '.join(stay)}")
         if told.get("left") and not options.quiet and not options.json:
             show.talk(f"{told['left']} jobs on clusters go on (--all ends them, too)")
-        return canceled
+        return ended
     except AllranksError:
         return []
 

@@ -20,7 +20,8 @@ def fold(job: Job, event: Event) -> Job:
         return job
     if event.kind is Kind.CANCEL_ASKED:
         # The job's, whatever launch it was in when its user last looked.
-        return job._replace(canceled=True)
+        given_up = job.given_up or bool(event.data.get("force"))
+        return job._replace(canceled=True, given_up=given_up)
     if event.launch != job.launch:
         return job
     if event.kind in FROM_AGENTS:

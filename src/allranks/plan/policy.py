@@ -57,7 +57,8 @@ class Then(NamedTuple):
 class Job(NamedTuple):
     """The fold of a job's events: all that ``decide`` looks at. Times: seconds since the epoch.
 
-    ``ref`` is the engine's own id of the gang, ``gone`` why it has ended it, where it said so."""
+    ``ref`` is the engine's own id of the gang, ``gone`` why it has ended it, where it said so.
+    ``given_up``: canceled by somebody who does not wait for a cluster that does not answer."""
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -65,6 +66,7 @@ class Job(NamedTuple):
     attempt: int = 1
     then: Then | None = None
     canceled: bool = False
+    given_up: bool = False
     gang: GangState = GangState.ABSENT
     why: str = ""
     ref: str = ""

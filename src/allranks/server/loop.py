@@ -264,7 +264,9 @@ class Loop:
             event = self._do(row, step)
         except AllranksError as error:
             log.warning("%s: %s did not work, again soon: %s", row.name, step.event, error)
-            self._take_in(row, Seen(GangState.UNKNOWN, error.message))
+            # A user who has given the cluster up ends the wait for its word.
+            state = GangState.GONE if row.record.given_up else GangState.UNKNOWN
+            self._take_in(row, Seen(state, error.message))
             return False
         columns: dict[str, Any] = {}
         if event.kind is Kind.FINISHED:
@@ -311,6 +313,9 @@ class Loop:
         for row in ended:
             try:
                 self._forget(row)
+            except AllranksError as error:
+                log.warning("%s: cleaned up again at the next tick: %s", row.name, error)
+                self._ended.append(row)
             except Exception:
                 log.exception("%s: cleaned up again at the next tick", row.name)
                 self._ended.append(row)

@@ -75,9 +75,11 @@ def events(name: str, with_: With, after: int = 0) -> list[dict[str, Any]]:
 
 
 @router.post("/jobs/{name}/cancel")
-def cancel(name: str, with_: With) -> dict[str, Any]:
-    """Ask for the end of a job; it is Canceled once nothing of it runs. Twice is once."""
-    _cancel(with_, name)
+def cancel(name: str, with_: With, force: bool = False) -> dict[str, Any]:
+    """Ask for the end of a job; it is Canceled once nothing of it runs. Twice is once. With
+    ``force`` a cluster that does not answer is not waited for: when it does again, what is left
+    there is ended."""
+    _cancel(with_, name, force)
     return shown.job(with_.records.get(name), with_.home)
 
 
@@ -139,11 +141,11 @@ async def blob(digest: str, with_: With, request: Request) -> None:
             take(piece)
 
 
-def _cancel(with_: Services, name: str) -> None:
-    row = with_.records.get(name)
-    if row.record.status in TERMINAL or row.record.canceled:
+def _cancel(with_: Services, name: str, force: bool = False) -> None:
+    record = with_.records.get(name).record
+    if record.status in TERMINAL or (record.canceled and record.given_up >= force):
         return
-    record = row.record
-    asked = Event(Kind.CANCEL_ASKED, time.time(), record.launch, record.attempt)
+    data = {"force": True} if force else {}
+    asked = Event(Kind.CANCEL_ASKED, time.time(), record.launch, record.attempt, data=data)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)
