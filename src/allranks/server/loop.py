@@ -145,7 +145,7 @@ class Loop:
         live = True
         self._tidy()
         while True:
-            woken = self._wait(self._clocks.tick if live else None)
+            woken = self._wait(self._clocks.tick if live or self._ended else None)
             if woken is None:
                 self._clean()
                 return
