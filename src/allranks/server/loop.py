@@ -220,6 +220,8 @@ class Loop:
         """Record what an engine says, after what the dead left on this disk: their word wins."""
         job, now = row.record, time.time()
         happened = []
+        if job.given_up and job.stopped_at is not None and seen.state is GangState.UNKNOWN:
+            seen = Seen(GangState.GONE)  # its user does not wait for more
         never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
         if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
             return
@@ -264,9 +266,7 @@ class Loop:
             event = self._do(row, step)
         except AllranksError as error:
             log.warning("%s: %s did not work, again soon: %s", row.name, step.event, error)
-            # A user who has given the cluster up ends the wait for its word.
-            state = GangState.GONE if row.record.given_up else GangState.UNKNOWN
-            self._take_in(row, Seen(state, error.message))
+            self._take_in(row, Seen(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
         if event.kind is Kind.FINISHED:
@@ -290,7 +290,11 @@ class Loop:
                 return _event(row, Kind.REFUSED, data={"message": error.message})
             return _event(row, step.event, data=handle._asdict())
         if step.effect == "stop":
-            engine.stop(_handle(row))
+            try:
+                engine.stop(_handle(row))
+            except AllranksError:
+                if not row.record.given_up:
+                    raise
             # Only now is nothing written any more.
             for node in range(len(row.record.nodes)):
                 salvage(self._home, self._records, row, node)
