@@ -180,6 +180,7 @@ words = st.sampled_from(["1e-3", "on", "null", "~", "2024-01-01", "a: b", "# x",
 texts = words | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0$"), min_size=1, max_size=8
 )
+images = st.from_regex(r"[a-z0-9][a-z./:0-9]{0,8}", fullmatch=True)
 counts = st.integers(1, 9)
 literals = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 kinds = st.sampled_from(["uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model"])
@@ -200,7 +201,7 @@ jobs: st.SearchStrategy[CommandJob] = st.fixed_dictionaries(
         "display_name": texts,
         "tags": st.dictionaries(texts, texts, max_size=2),
         "environment": st.just("current")
-        | st.builds(Environment, image=texts, pip=st.lists(texts, max_size=2))
+        | st.builds(Environment, image=images, pip=st.lists(texts, max_size=2))
         | st.builds(Environment, build=st.builds(BuildContext, path=texts)),
         "environment_variables": st.dictionaries(names, literals, max_size=2),
         "distribution": st.builds(RayDistribution, port=counts)
