@@ -91,8 +91,8 @@ def test_ranks_of_three_hosts_meet(on: str, request: pytest.FixtureRequest, code
         "where = (os.environ['MASTER_ADDR'], port)\n"
         "if rank == '0':\n"
         "    door = socket.create_server(where)\n"
-        "    names = sorted(door.accept()[0].makefile().readline() for _ in range(2))\n"
-        "    print(''.join(names).split(), os.environ['FROM_IMAGE'])\n"
+        "    names = [door.accept()[0].makefile().readline().strip() for _ in range(2)]\n"
+        "    print(*sorted([*names, socket.gethostname()]), os.environ['FROM_IMAGE'])\n"
         "else:\n"
         "    until = time.time() + 20\n"
         "    while True:\n"
@@ -106,7 +106,7 @@ def test_ranks_of_three_hosts_meet(on: str, request: pytest.FixtureRequest, code
     )
     done = there("run", "-c", "there", "-n", 3, *IN_IMAGE, "--", "python", "meet.py")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "['n2', 'n3'] yes\n"
+    assert done.stdout == "n1 n2 n3 yes\n"
 
 
 def test_a_lost_host_takes_its_container_and_no_other_stays(on_slurm: Allranks, cluster: Cluster):

@@ -63,7 +63,8 @@ def preflight(
     if any(each.what == "job file" and each.state == BAD for each in found):
         return found  # what cannot be submitted is not tried
     say(f"trying {question.nodes} nodes")
-    given = {name: _absolute(data["inputs"], folder)[name] for name in question.paths}
+    inputs = _absolute(data.get("inputs") or {}, folder)
+    given = {name: value for name, value in inputs.items() if f"inputs.{name}" in question.paths}
     asked = {
         "meet": MEET,
         "total": min(TOTAL, until - time.monotonic() - 1.5),

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import zipfile
 from typing import Any
 
@@ -33,9 +32,6 @@ NEVER = 64
 # Ray's job supervisor waits so many seconds for a driver that is to stop; less is an agent's grace.
 GRACE = 10
 PATIENCE = GRACE + 5
-# How often an actor hears from its driver, and how long it holds an agent without: Ray ends actors
-# whose driver is gone, but now and then not within a minute.
-BEAT, LEASE = 5.0, 30.0
 
 _HANDED_ON = ("PATH", "HOME", "LANG", "USER", "XDG_RUNTIME_DIR", "DOCKER_HOST")
 _BUILT_IN = ("CPU", "GPU", "memory")
@@ -48,11 +44,6 @@ class AllranksNode:
         self.gang, self.node, self.secrets = gang, node, secrets
         self.agent: Any = None
         self.stopped = threading.Event()
-        self.heard = time.monotonic()
-
-    def beat(self) -> None:
-        """The driver is there."""
-        self.heard = time.monotonic()
 
     def run(self, code: bytes) -> Any:
         """Run the agent; its exit code, None if nobody knows, and the last line it said."""
@@ -72,7 +63,6 @@ class AllranksNode:
             stderr=subprocess.STDOUT,
         )
         self.agent = agent
-        threading.Thread(target=self.mind_the_driver, daemon=True).start()
         if self.stopped.is_set():
             agent.stdin.close()
         ended, last = None, ""
@@ -90,12 +80,6 @@ class AllranksNode:
         self.stopped.set()
         if self.agent is not None:
             self.agent.stdin.close()
-
-    def mind_the_driver(self) -> None:
-        self.heard = time.monotonic()
-        while not self.stopped.wait(BEAT):
-            if time.monotonic() - self.heard > LEASE:
-                self.stop()
 
     def words(self, unpacked: str) -> list[str]:
         first, *others = self.gang["argv"]
@@ -128,7 +112,6 @@ class Driver:
         self.ray: Any = importlib.import_module("ray")
         self.running: dict[Any, int] = {}
         self.actors: list[Any] = []
-        self.beats: dict[int, Any] = {}
         self.code = 0
         self.ending = False
         self.done = threading.Event()
@@ -162,20 +145,11 @@ class Driver:
         """Until every agent has ended; those of other nodes go on when one is lost."""
         try:
             while self.running:
-                ended, _ = self.ray.wait(list(self.running), timeout=BEAT)
-                self.beat()
+                ended, _ = self.ray.wait(list(self.running))
                 for each in ended:
                     self.take_in(self.running.pop(each), each)
         finally:
             self.done.set()
-
-    def beat(self) -> None:
-        """Tell every actor that this driver is there, unless it still waits to be told that."""
-        waits = list(self.beats.values())
-        waits = self.ray.wait(waits, num_returns=len(waits), timeout=0)[1] if waits else []
-        for node, actor in enumerate(self.actors):
-            if self.beats.get(node) not in waits:
-                self.beats[node] = actor.beat.remote()
 
     def take_in(self, node: int, ended: Any) -> None:
         exceptions: Any = importlib.import_module("ray.exceptions")
