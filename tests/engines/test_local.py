@@ -37,7 +37,10 @@ def gang(name: str, script: str = "import time; time.sleep(60)", nodes: int = 1,
 
 
 def environ(pid: int) -> str:
-    return Path(f"/proc/{pid}/environ").read_text()
+    try:
+        return Path(f"/proc/{pid}/environ").read_text()
+    except OSError:  # it ended since it was counted
+        return ""
 
 
 def seen(engine: LocalEngine, one: Gang):
@@ -163,11 +166,13 @@ def test_agents_a_dead_server_did_not_get_to_are_started_by_the_next(engine, tmp
     """It had written that the gang starts, and died before the second agent."""
     pair = gang("half", nodes=2)
     engine.submit(pair)
+
+    def second() -> list[int]:
+        return [p for p in marked(engine.mark(pair.key), NOWHERE) if "AGENT_NODE=1\0" in environ(p)]
+
+    until(second)  # a process has its environment a moment after it is there
     (tmp_path / "engine" / pair.key / "node-1.lock").unlink()
-    sweep_one = [
-        p for p in marked(engine.mark(pair.key), NOWHERE) if "AGENT_NODE=1\0" in environ(p)
-    ]
-    os.kill(sweep_one[0], signal.SIGKILL)
+    os.kill(second()[0], signal.SIGKILL)
     successor = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
     assert seen(successor, pair).state is GangState.UP
     until(lambda: len(marked(engine.mark(pair.key), NOWHERE)) == 2)

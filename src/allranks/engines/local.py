@@ -169,7 +169,9 @@ class LocalEngine:
         for pid in gang.pids if gang is not None else ():
             self._nursery.forget(pid)
             if pid in _CHILDREN:
-                _CHILDREN.pop(pid).wait()
+                child = _CHILDREN.pop(pid)
+                child.kill()  # for a moment of its exec it has no environment, and is not swept
+                child.wait()
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
 
     def check(self, options: Mapping[str, Any]) -> None:
