@@ -41,6 +41,11 @@ class Home(NamedTuple):
         return self.root / "engines"
 
     @property
+    def environments(self) -> Path:
+        """Virtual environments of jobs, each made once."""
+        return self.root / "environments"
+
+    @property
     def token(self) -> Path:
         return self.root / "token"
 

@@ -18,6 +18,7 @@ from tests.cluster.test_ray_engine import number
 from tests.cluster.test_slurm import ready
 from tests.frameworks.environments import environment
 from tests.support import Allranks, until
+from tests.wheels import from_wheels, wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -136,3 +137,19 @@ def test_cancel_while_it_runs(there: Allranks, home: Path):
     there("job", "cancel", "long")
     done = there("job", "wait", "long", "--timeout", 40, "--json")
     assert json.loads(done.stdout)["status"] == "Canceled"
+
+
+def test_an_environment_is_made_once_for_all_hosts(there: Allranks, home: Path, tmp_path: Path):
+    wheel(tmp_path / "wheels", "apple")
+    file = tmp_path / "requirements.txt"
+    file.write_text("".join(f"{line}\n" for line in from_wheels(tmp_path / "wheels", "apple")))
+    script = "import apple, sys; print(apple.version, sys.prefix)"
+    run = ("run", "-c", "there", "-n", 3, "-e", file, "--name", "fruit", "--", "python", "-c")
+    done = there(*run, script)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert [version for version, _ in lines] == ["1.0"] * 3
+    assert len({prefix for _, prefix in lines}) == 3
+    logs = [path.read_text() for path in (home / "jobs" / "fruit").rglob("environment_node_*")]
+    assert 1 <= len(logs) <= 3
+    assert len([*(home / "environments").glob("*/allranks.json")]) == 1

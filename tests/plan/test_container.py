@@ -58,7 +58,7 @@ def test_without_an_image_a_compute_with_containers_is_as_any_other():
             (job(resources={"docker_args": word}), {"container": "podman"}, "not to be set")
             for word in ("--rm=false", "-d", "-dP", "-d=true", "-Pt", "--pid=host", "-u1")
         ),
-        (job(environment={"image": "a", "conda_file": {}, "pip": ["b"]}), {}, "not built yet"),
+        (job(environment={"image": "a", "pip": ["b"]}), {"container": "podman"}, "not built yet"),
     ],
 )
 def test_what_is_refused(spec: dict[str, object], options: dict[str, object], said: str):

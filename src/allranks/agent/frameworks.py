@@ -34,6 +34,14 @@ def tensorflow(env: Mapping[str, str]) -> tuple[int, int] | None:
     return None
 
 
+def among(packages: Mapping[str, str]) -> tuple[int, int] | None:
+    """The version of TensorFlow among the versions of packages."""
+    for name, version in packages.items():
+        if found := _TENSORFLOW.match(f"{name}-{version}"):
+            return int(found[1]), int(found[2])
+    return None
+
+
 def told(answer: str) -> tuple[int, int] | None:
     """The version in the answer to ``ASK_TENSORFLOW``."""
     found = _VERSION.match(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import shutil
@@ -105,6 +106,7 @@ class Agent:
         self._attempt = 1
         self._network: dict[str, str] = {}
         self._tensorflow: tuple[int, int] | None = None
+        self._base: Mapping[str, str] = {}
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
@@ -117,6 +119,7 @@ class Agent:
         task = Task.load(told["task"])
         # What the cluster's own lines changed are paths of the node's, which an image has not got.
         self._task = task if task.container else task._replace(base=_with_site(task.base))
+        self._base = self._task.base
         self._clocks = Clocks(**told["clocks"])
         self._patience = self._clocks.patience
         self._link.expect_answers_within(self._clocks.lease)
@@ -146,6 +149,7 @@ class Agent:
         try:
             code = self._fetch_code(folder)
             work = prepare(self._task, self._where.node, folder, code, time.time())
+            self._environment(folder)
             room = self._room(folder)
             held = self._hold()
         except Stopped as error:
@@ -169,6 +173,18 @@ class Agent:
             raise Leave
         self._say(Kind.DRAINED)
 
+    def _environment(self, folder: Path) -> None:
+        """Let ranks find the virtual environment that is made for them, if one is."""
+        if self._task.recipe is None:
+            return
+        from allranks.agent import own_environment  # lazy: most jobs bring theirs along
+
+        found = own_environment.prepare(
+            self._task, self._where.node, self._base, folder, self._or_stop, self._doing
+        )
+        self._task = self._task._replace(base=found.base)
+        self._tensorflow = found.tensorflow
+
     def _room(self, folder: Path) -> Room | None:
         """What the ranks will run in, if not on the node itself."""
         container = self._task.container
@@ -178,9 +194,7 @@ class Agent:
 
         gang = os.environ.get("ALLRANKS_GANG", self._task.job)
         name = f"allranks-{gang}-{self._where.node}-{self._attempt}"
-        found = room.open_room(
-            self._task, name, folder, self._or_stop, lambda what: self._say(Kind.NOTE, doing=what)
-        )
+        found = room.open_room(self._task, name, folder, self._or_stop, self._doing)
         if self._task.distribution == "tensorflow":
             try:
                 line, env = frameworks.ASK_TENSORFLOW, self._task.variables
@@ -191,13 +205,16 @@ class Agent:
             self._tensorflow = frameworks.told(told)
         return found
 
-    def _or_stop(self, fd: int) -> None:
-        """Wait until it is readable. Raises Stopped or Leave when that is not to be waited for."""
-        while not select.select([fd], [], [], 0.0)[0]:
+    def _or_stop(self, fd: int | None = None, seconds: float | None = None) -> None:
+        """Wait until it is readable, or the time is over. Raises Stopped or Leave when that is not
+        to be waited for."""
+        fds = [] if fd is None else [fd]
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while not select.select(fds, [], [], 0.0)[0] and time.monotonic() < until:
             order = self._order()
             if order["do"] == "stop":
                 raise Stopped(Reason(order["why"]))
-            self._inbox.wait(1.0, [fd])
+            self._inbox.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
             if self._link.silent_for() > self._patience:
                 raise Leave
 
@@ -315,7 +332,8 @@ class Agent:
         env = variables.whole_environment(task, rank, places, work.paths, found)
         users = "TF_CONFIG" in task.variables
         if task.distribution == "tensorflow" and not users:
-            version = self._tensorflow if task.container else frameworks.tensorflow(env)
+            asked = task.container or task.recipe
+            version = self._tensorflow if asked else frameworks.tensorflow(env)
             if (version or (0, 0)) >= _BREAKS_ON_EMPTY_PS:
                 env = variables.without_empty_ps(env)
         # Last, and never the user's: what is left of a dead gang is found by it.
@@ -323,6 +341,10 @@ class Agent:
         return env
 
     # ------------------------------------------------------------ telling
+
+    def _doing(self, what: str) -> None:
+        """What is being prepared, where that may take long."""
+        self._say(Kind.NOTE, doing=what)
 
     def _say(self, kind: Kind, rank: int | None = None, **data: Any) -> None:
         self._outbox.say(kind, self._attempt, rank=rank, **data)

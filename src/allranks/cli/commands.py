@@ -15,6 +15,7 @@ class Command(NamedTuple):
 
 
 _JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.cli.compute"
+_ENVIRONMENT = "allranks.cli.environment"
 
 COMMANDS: dict[str, Command] = {
     "run": Command(
@@ -42,6 +43,15 @@ COMMANDS: dict[str, Command] = {
     "compute wait": Command(_COMPUTE, "wait", "return once enough of its hosts are ready"),
     "compute set-default": Command(_COMPUTE, "set_default", "where jobs go that name none"),
     "compute map": Command(_COMPUTE, "stand_for", "let a name in job files mean a compute"),
+    "environment create": Command(_ENVIRONMENT, "create", "add a version of an environment"),
+    "environment list": Command(_ENVIRONMENT, "list_environments", "the environments there are"),
+    "environment show": Command(_ENVIRONMENT, "show_environment", "what it asks for, what it has"),
+    "environment build": Command(_ENVIRONMENT, "build", "make it on this machine now"),
+    "environment export": Command(_ENVIRONMENT, "export", "print every version that it has"),
+    "environment clone": Command(_ENVIRONMENT, "clone", "the same under another name"),
+    "environment label": Command(_ENVIRONMENT, "label", "let NAME@LABEL mean that version"),
+    "environment delete": Command(_ENVIRONMENT, "delete", "forget a version"),
+    "environment map": Command(_ENVIRONMENT, "stand_for", "what is taken for what cannot be had"),
     "server start": Command(_SERVER, "start", "start this home's server in the background"),
     "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
     "server status": Command(_SERVER, "status", "which server runs, where"),

@@ -12,9 +12,10 @@ from allranks import settings
 from allranks.cli import show
 from allranks.masking import masked
 from allranks.plan import container, distributions, mpi, variables
+from allranks.plan.activation import activated
 from allranks.plan.plan import Place, Plan, Task, pack
 from allranks.sdk.submission import prepare
-from allranks.server.app import clusters
+from allranks.server.app import clusters, environments
 from allranks.server.submit import Submission, plan
 from allranks.spec.expressions import fill_shell
 
@@ -24,7 +25,7 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
     submission, _ = prepare(spec, base, in_place=in_place)
     home = settings.home()
     found = clusters(home)
-    made = plan(Submission.load(submission), home, found)
+    made = plan(Submission.load(submission), home, found, environments(home))
     text = found.engine(found.cluster(made)).render(made.gang)
     shown = _shown(made, text, submission["spec"].get("properties"))
     if json:
@@ -36,6 +37,9 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
 
 def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
     task = made.task
+    if task.recipe is not None:
+        base = activated(task.base, "<the environment of the attempt>", task.recipe.variables)
+        task = task._replace(base=base)
     places = [
         Place(f"<address of node {node}>", f"<host of node {node}>", _ports(task, node), "<its>")
         for node in range(task.nodes)
@@ -133,6 +137,12 @@ def _print(shown: Mapping[str, Any]) -> None:
     print(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
     code = task["in_place"] or (f"snapshot {task['code'][:12]}" if task["code"] else "none")
     print(f"code       {code}")
+    if wanted := task["recipe"]:
+        print(f"python     {wanted['python'] or 'the one in front'}, in an environment with:")
+        for line in (*wanted["requirements"], *wanted["constraints"]):
+            print(f"             {line}")
+        for note in wanted["notes"]:
+            print(f"note       {note}")
     if shown["container"]:
         print(f"container  {shlex.join(shown['container'])}")
     if shown["launcher"]:

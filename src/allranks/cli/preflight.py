@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import settings
+from allranks.agent.environments import Shelf
 from allranks.cli import job_command, job_script, verdicts
 from allranks.cli.asked import Question
 from allranks.cli.findings import BAD, NOTE, OK, Finding
@@ -22,17 +23,20 @@ from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan import mpi
 from allranks.plan.compile import Context, compile
 from allranks.plan.container import ENGINES
+from allranks.plan.plan import Recipe
+from allranks.plan.recipe import CURRENT, Compute, is_image, meant
 from allranks.sdk.environment import current
-from allranks.sdk.submission import local, prepare
+from allranks.sdk.submission import environment_of, local, prepare
+from allranks.server.app import environments
 from allranks.server.places import unseen
 from allranks.spec import load
 from allranks.spec.job import CommandJob
-from allranks.spec.values import Input, MpiDistribution, RayDistribution
+from allranks.spec.problems import placed
+from allranks.spec.values import Environment, Input, MpiDistribution, RayDistribution
 
 # Seconds; the promise is ten, and starting and leaving take some too.
 WHOLE = 9.0
 # The Python in front here, which is the one that runs on the nodes too.
-_CURRENT = (None, "current", "azureml:current@latest")
 # How long copying the code may take here: its files are only looked at.
 _COPYING = 2.0
 
@@ -49,16 +53,28 @@ def preflight(
         return [_of_problem(problem, str(file)) for problem in error.problems]
     found = [Finding("job file", OK, str(file))]
     data, folder = job.to_dict(), file.absolute().parent
-    found += _plan(data, folder, file)
+    try:
+        if isinstance(data.get("environment"), Mapping):
+            data["environment"] = environment_of(data["environment"], folder)
+        recipe = _plan(data, folder, file)
+    except SpecError as error:
+        return found + [_of_problem(problem, error.file or str(file)) for problem in error.problems]
+    waits = recipe is not None and not _is_made(recipe)
+    if recipe is not None:
+        found.append(_environment(recipe, waits))
     code = local(data.get("code"), folder)
     base = current() | _plain(data.get("environment_variables") or {})
     copied = within(_COPYING, lambda: _taken(data, folder)) if code is not None else None
     found += _code(code, copied)
-    found += job_command.look(job.command, base, job.environment in _CURRENT)
+    found += job_command.look(job.command, base, job.environment in CURRENT)
     taken = None if isinstance(copied, AllranksError) else copied
-    read = job_script.look(job.command, code, taken, base, job.environment in _CURRENT)
+    read = job_script.look(job.command, code, taken, base, job.environment in CURRENT)
     found += read.findings
     question = _question(job, folder, read)
+    if waits:
+        # Of what is not there yet nothing can be found missing.
+        data.pop("environment")
+        question = question._replace(modules={}, programs=())
     found += _inputs(question.paths)
     if any(each.what == "job file" and each.state == BAD for each in found):
         return found  # what cannot be submitted is not tried
@@ -77,19 +93,45 @@ def preflight(
     return found + list(verdicts.of_gang(question, told))
 
 
-def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Iterator[Finding]:
-    """What this version cannot run."""
+def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Recipe | None:
+    """The environment that is to be made for the job, if one is. Raises SpecError for what this
+    version cannot run."""
     _, lines = load.read(load.content(file), file=str(file))
+    home = settings.home()
     try:
         job = CommandJob.parse({**data, "inputs": _absolute(data.get("inputs") or {}, folder)})
-        compute, there = str(data.get("compute") or ""), unseen(job, settings.home())
+        known = environments(home)
+        table, given = known.table(), job.environment
+        compute, there = str(data.get("compute") or ""), unseen(job, home)
         # What the compute has, the rehearsal finds out.
-        options = {"container": ENGINES[0]}
-        compile(job, Context("preflight", "/", (), compute, places=there, options=options))
+        on = Compute(compute, isinstance(given, Environment) and is_image(given))
+        context = Context(
+            "preflight",
+            "/",
+            (),
+            compute,
+            places=there,
+            options={"container": ENGINES[0]},
+            meant=meant(given, on, table, known.find),
+            table=table,
+        )
+        return compile(job, context).task.recipe
     except SpecError as error:
-        for problem in error.problems:
-            line = lines.get(problem.where or "")
-            yield _of_problem(problem._replace(line=line), str(file))
+        raise SpecError([placed(problem, lines) for problem in error.problems]) from None
+
+
+def _is_made(recipe: Recipe) -> bool:
+    shelf = Shelf(settings.home().environments, "", {**os.environ, **current()})
+    return shelf.find(recipe) is not None
+
+
+def _environment(recipe: Recipe, waits: bool) -> Finding:
+    name = recipe.name or f"an environment of {len(recipe.requirements)} requirements"
+    if not waits:
+        return Finding("environment", OK, f"{name} is made already")
+    hint = "make it now: allranks environment build NAME, or -f FILE"
+    said = f"{name} is not made yet: the first job does, and what it lacks cannot be told before"
+    return Finding("environment", NOTE, said, hint)
 
 
 def _absolute(inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -170,7 +212,7 @@ def _question(job: CommandJob, folder: Path, read: job_script.Read) -> Question:
         programs,
         read.python,
         job.environment_variables,
-        job.environment in _CURRENT,
+        job.environment in CURRENT,
     )
 
 

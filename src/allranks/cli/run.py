@@ -20,6 +20,8 @@ from allranks.sdk.environment import asked_for
 from allranks.sdk.submission import prepare, send
 
 _MODES = ("ro_mount", "download", "direct")
+# Files that an environment may be written in.
+_FILES = (".txt", ".yml", ".yaml")
 
 
 def run_options(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +43,8 @@ def _what(add: Callable[..., Any]) -> None:
     add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
     add("--in-place", action="store_true", help="run in that folder itself, copy nothing")
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
-    add("-e", "--environment", metavar="SPEC", help="the Python environment (current)")
+    environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
+    add("-e", "--environment", metavar="SPEC", help=environment)
     add("--image", metavar="IMAGE", help="in a container of this image instead")
     add("--name", help="the job's name (made up)")
     add("--display-name", metavar="TEXT")
@@ -128,6 +131,8 @@ def after_submit(
         nodes, processes = job["nodes"], job["processes"]
         size = f"{nodes} node{'s' * (nodes > 1)}, {processes} rank{'s' * (processes > 1)}"
         show.talk(f"{name}: {size}")
+        for note in job["environment"].get("notes", ()):
+            show.talk(f"note: {note}")
     viewer = Viewer(
         name, nodes=job["nodes"], ranks=ranks, quiet=quiet, json=json, prefixed=prefixed
     )
@@ -199,10 +204,12 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if value not in (None, {})}
 
 
-def _environment(options: argparse.Namespace) -> str | dict[str, str] | None:
+def _environment(options: argparse.Namespace) -> str | dict[str, Any] | None:
     if options.image is None:
         given: str | None = options.environment
-        return given
+        if given is not None and given.endswith(_FILES):
+            return _of_file(Path(given))
+        return given if given in (None, "current") else f"azureml:{given.removeprefix('azureml:')}"
     if options.environment is not None:
         raise UsageError(
             "--environment and --image exclude each other",
@@ -210,6 +217,12 @@ def _environment(options: argparse.Namespace) -> str | dict[str, str] | None:
             hint="an image is an environment; keep one of the two",
         )
     return {"image": options.image}
+
+
+def _of_file(file: Path) -> dict[str, Any]:
+    from allranks.sdk.environment_files import from_file  # lazy: few name a file
+
+    return from_file(file)
 
 
 def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:

@@ -12,13 +12,23 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
 from allranks.plan import amounts
-from allranks.plan.container import ENGINES, NOT_INSIDE
-from allranks.plan.plan import Container, Gang, InputTask, OutputTask, Plan, Rules, Task, pack
+from allranks.plan.container import NOT_INSIDE
+from allranks.plan.plan import (
+    Container,
+    Gang,
+    InputTask,
+    OutputTask,
+    Plan,
+    Rules,
+    Task,
+    pack,
+)
+from allranks.plan.recipe import Compute, Meant, is_image, meant, recipe
 from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
+from allranks.spec.references import Asset
 from allranks.spec.values import Distribution, Environment, Input, Output
 
-_CURRENT = (None, "current", "azureml:current@latest")
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
 
@@ -26,7 +36,9 @@ class Context(NamedTuple):
     """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
     its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from;
     ``places`` says where inputs lie that are outputs of other jobs, by their names here;
-    ``options`` are the engine's, the compute's and the job's own in one."""
+    ``options`` are the engine's, the compute's and the job's own in one; ``meant`` is what the
+    job's environment means there, ``table`` what is taken in the place of other things;
+    ``environments`` is where they lie, ``uv`` what makes them."""
 
     name: str
     record: str
@@ -40,6 +52,10 @@ class Context(NamedTuple):
     compute: str = ""
     options: Mapping[str, Any] = {}
     server_address: str = ""
+    meant: Meant | None = None
+    table: Mapping[str, str] = {}
+    environments: str = ""
+    uv: str = ""
 
 
 def compile(spec: CommandJob, context: Context) -> Plan:
@@ -53,7 +69,8 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     distribution = spec.distribution
     kind = "none" if distribution is None else str(distribution.type)
     options = dict(context.options)
-    container = _container(spec, options.pop("container", None), context)
+    engine = options.pop("container", None)
+    around = _around(spec, engine, context)
     gang = Gang(
         key=f"{context.name}.1",
         nodes=nodes,
@@ -75,7 +92,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         parameter_servers=getattr(distribution, "parameter_server_count", 0),
         evaluators=getattr(distribution, "evaluator_count", 0),
         options=_options(distribution),
-        base=_base(context.base, container),
+        base=_base(context.base, around.get("container")),
         variables=dict(spec.environment_variables),
         code=context.code,
         in_place=context.in_place,
@@ -83,7 +100,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         outputs=tuple(_output(name, value, context) for name, value in spec.outputs.items()),
         record=context.record,
         timeout=spec.limits.timeout,
-        container=container,
+        **around,
     )
     besides = task.chiefs + task.parameter_servers + task.evaluators
     most = 1 if kind == "ray" else task.procs + math.ceil(besides / nodes)
@@ -107,15 +124,6 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
     kind = None if spec.distribution is None else str(spec.distribution.type)
     if kind is not None and kind not in BUILT:
         problems.append(_unbuilt("distribution.type", f"the distribution {kind!r}"))
-    if not (spec.environment in _CURRENT or _is_image(spec.environment)):
-        problems.append(
-            Problem(
-                "environments other than `current` and plain images are not built yet in this "
-                "version",
-                "environment",
-                hint="activate the one you want and use `current`: --set environment=current",
-            )
-        )
     for key in ("address", "include_dashboard", "dashboard_port"):
         if getattr(spec.distribution, key, None):
             problems.append(_unbuilt(f"distribution.{key}", f"`{key}` of a Ray cluster"))
@@ -126,36 +134,32 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
         raise SpecError(problems)
 
 
-# Of an environment written out in the job: what makes more of an image than it is.
-_BESIDE_IMAGE = ("conda_file", "build", "pip", "requirements", "python")
 # What is the network's and no program's: an image has no words of its own for it.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
-def _is_image(environment: object) -> bool:
-    return (
-        isinstance(environment, Environment)
-        and environment.image is not None
-        and not any(getattr(environment, key) for key in _BESIDE_IMAGE)
-    )
+def _around(spec: CommandJob, engine: str | None, context: Context) -> dict[str, Any]:
+    """What ranks find around them: a container, an environment made for them, or nothing new."""
+    on = Compute(context.compute, engine is not None)
+    of = context.meant or meant(spec.environment, on, context.table, _nameless)
+    if of.environment is None:
+        return {}
+    if engine is not None and is_image(of.environment):
+        return {"container": _container(spec, of.environment, engine)}
+    made = recipe(of, context.table)
+    return {"recipe": made, "environments": context.environments, "uv": context.uv}
 
 
-def _container(spec: CommandJob, engine: str | None, context: Context) -> Container | None:
+def _nameless(asset: Asset) -> Meant:
+    hint = "write it out: `environment: {pip: […]}`"
+    raise SpecError(Problem(f"nobody knows an environment {asset}", "environment", hint=hint))
+
+
+def _container(spec: CommandJob, environment: Environment, engine: str) -> Container:
     """What the job's image runs in: what its compute says, or nothing is pulled for anybody."""
-    if not isinstance(spec.environment, Environment) or spec.environment.image is None:
-        return None
+    assert environment.image is not None
     kind = "none" if spec.distribution is None else str(spec.distribution.type)
     resources = spec.resources
-    if engine is None:
-        update = f"allranks compute update {context.compute} --container {ENGINES[0]}"
-        raise SpecError(
-            Problem(
-                f"the compute {context.compute!r} runs no containers, and virtual environments "
-                "made from images are not built yet in this version",
-                "environment.image",
-                hint=f"{update}; or the Python in front of you: --set environment=current",
-            )
-        )
     if kind in NOT_INSIDE:
         raise SpecError(
             Problem(
@@ -179,7 +183,7 @@ def _container(spec: CommandJob, engine: str | None, context: Context) -> Contai
             hint = "options and their values alone, as in: --cap-add=IPC_LOCK --env A=b"
             raise SpecError(Problem(f"{word!r} belongs to no option", where, hint=hint))
     shm_size = _bytes(resources.shm_size, "resources.shm_size")
-    return Container(engine, spec.environment.image, shm_size, args)
+    return Container(engine, environment.image, shm_size, args)
 
 
 # Of the words for `run` those by which a container would be lost from sight.

@@ -45,6 +45,27 @@ class OutputTask(NamedTuple):
     is_file: bool = False
 
 
+class Recipe(NamedTuple):
+    """A virtual environment to be made on the node, for all who ask for the same. ``python`` as
+    `3.11` or `>=3.9,<3.12`, or empty for the submitter's; ``requirements`` and ``constraints`` are
+    lines as pip takes them; ``torch_backend`` as uv has it; ``notes`` tell what became of the rest
+    of what was asked for."""
+
+    name: str = ""
+    python: str = ""
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    torch_backend: str = ""
+    variables: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def load(data: Mapping[str, Any]) -> Recipe:
+        """The recipe that ``pack`` made into JSON."""
+        several = {name: tuple(data[name]) for name in ("requirements", "constraints", "notes")}
+        return Recipe(**{**data, **several})
+
+
 class Container(NamedTuple):
     """What ranks run in where that is not the node itself: an image under the program ``engine``.
     ``shm_size`` in bytes, the program's own if None; ``args`` are more words for it."""
@@ -63,6 +84,8 @@ class Task(NamedTuple):
     ``options`` are the distribution's own (which MPI, which port).
     ``record`` is the job's folder on a disk the node shares with the server.
     ``container``: ranks run in that, and ``base`` is laid over the image's own environment.
+    ``recipe``: they find that environment, kept below ``environments`` and made by the program
+    ``uv`` where it is not there yet.
     """
 
     job: str
@@ -85,6 +108,9 @@ class Task(NamedTuple):
     record: str = ""
     timeout: float | None = None
     container: Container | None = None
+    recipe: Recipe | None = None
+    environments: str = ""
+    uv: str = ""
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:
@@ -94,6 +120,8 @@ class Task(NamedTuple):
         fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
         if held := fields.get("container"):
             fields["container"] = Container(**{**held, "args": tuple(held["args"])})
+        if wanted := fields.get("recipe"):
+            fields["recipe"] = Recipe.load(wanted)
         return Task(**fields)
 
 

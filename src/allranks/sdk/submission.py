@@ -72,7 +72,7 @@ def prepare(
             name: _input(name, value, base) for name, value in (spec["inputs"] or {}).items()
         }
     if isinstance(spec.get("environment"), Mapping):
-        spec["environment"] = _environment(spec["environment"], base)
+        spec["environment"] = environment_of(spec["environment"], base)
     if "outputs" in spec:
         spec["outputs"] = {
             name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
@@ -123,12 +123,12 @@ def _input(name: str, value: Any, base: Path) -> Any:
     return {**value, "path": _found(value["path"], f"inputs.{name}.path", base)}
 
 
-def _environment(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
-    """The files that an environment is written in, made absolute."""
-    found = dict(value)
-    for key in ("conda_file", "requirements"):
-        if isinstance(value.get(key), str):
-            found[key] = _found(value[key], f"environment.{key}", base)
+def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """An environment as it is sent: what its files hold in the place of their paths, which begin
+    at ``base``. Raises NotFound or SpecError, with the file."""
+    from allranks.sdk.environment_files import inlined  # lazy: few jobs write one out
+
+    found = inlined(value, base)
     build = value.get("build")
     if isinstance(build, Mapping) and isinstance(build.get("path"), str):
         found["build"] = {**build, "path": _found(build["path"], "environment.build.path", base)}

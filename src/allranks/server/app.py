@@ -15,22 +15,25 @@ from allranks import __version__
 from allranks.engines.base import Kind
 from allranks.engines.kinds import KINDS
 from allranks.errors import Unauthorized
-from allranks.server import agents, mailbox, people
+from allranks.server import agents, environment_routes, mailbox, people
 from allranks.server import computes as computes_routes
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
 from allranks.server.clusters import Clusters
 from allranks.server.door import Door
+from allranks.server.environments import KIND, Environments
 from allranks.server.invitation import Invitation
 from allranks.server.loop import Loops, Shared
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
 from allranks.settings import Clocks, Home
+from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
 from allranks.store.db import open_database
 from allranks.store.records import Records
+from allranks.store.settings import Settings
 
 App = Callable[..., Any]
 
@@ -39,6 +42,14 @@ def clusters(home: Home) -> Clusters:
     """The computes of a home, without a server; a home that does not exist yet has none."""
     there = home.database.exists()
     return Clusters(home, Computes(open_database(home.database)) if there else None)
+
+
+def environments(home: Home) -> Environments:
+    """The environments of a home, without a server."""
+    if not home.database.exists():
+        return Environments(None, None)
+    database = open_database(home.database)
+    return Environments(Assets(database, KIND), Settings(database))
 
 
 def end_what_runs_here(home: Home) -> None:
@@ -55,56 +66,77 @@ def create_app(
     kinds: Mapping[str, Kind] = KINDS,
 ) -> App:
     """The server's application: people's routes and the agents' door. Its loops run with it."""
-    database = open_database(home.database)
-    records, computes = Records(database), Computes(database)
-    found = Clusters(home, computes, kinds)
-    auth, bell, pulse = Auth(home), Bell(), Pulse(clocks.lease)
     for_agents = agents.create_app()
-    door = Door(home, for_agents, pulse.begin_anew)
-    invitation = Invitation(home, auth, door, clocks, url)
-    loops = Loops(Shared(home, records, found, invitation, bell, pulse, clocks))
-    blobs = Blobs(home.blobs)
-    services = Services(
-        home, clocks, records, blobs, computes, found, auth, bell, pulse, door, loops
-    )
-    for_agents.state.services = services
+    with_ = _services(home, clocks, url, kinds, for_agents)
+    for_agents.state.services = with_
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        bell.belongs_to(asyncio.get_running_loop())
-        told = [each.server_address or "" for each in found.known().there.values()]
-        told += [row.plan.server_address for row in records.live()]
+        door = with_.door
+        with_.bell.belongs_to(asyncio.get_running_loop())
+        told = [each.server_address or "" for each in with_.clusters.known().there.values()]
+        told += [row.plan.server_address for row in with_.records.live()]
         addresses = set(told) - {"", mailbox.ADDRESS}
         # As long as one is not open, nobody who should come in by it is missed.
         door.trouble.update(dict.fromkeys(addresses, "it is not open yet"))
         tasks = [
             asyncio.create_task(each)
-            for each in (pulse.watch(), door.keep_open(addresses), mailboxes.serve())
+            for each in (with_.pulse.watch(), door.keep_open(addresses), mailboxes.serve())
         ]
-        loops.start()
+        with_.loops.start()
         yield
         for task in tasks:
             task.cancel()
         await door.close()
-        await asyncio.to_thread(loops.stop)
+        await asyncio.to_thread(with_.loops.stop)
 
     for_people = FastAPI(
         title="allranks", version=__version__, lifespan=lifespan, exception_handlers=HANDLERS
     )
-    for_people.state.services = services
+    for_people.state.services = with_
     for_people.include_router(people.router)
     for_people.include_router(computes_routes.router)
-    mailboxes = mailbox.Mailboxes(home, records, for_agents)
+    for_people.include_router(environment_routes.router)
+    mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(agents.PREFIX):
             # Before the body is read: who has no token does not fill our memory.
-            refused = scope["type"] == "http" and _refused(auth, scope)
+            refused = scope["type"] == "http" and _refused(with_.auth, scope)
             await (refused or for_people)(scope, receive, send)
         else:
             await for_agents(scope, receive, send)
 
     return app
+
+
+def _services(
+    home: Home, clocks: Clocks, url: str, kinds: Mapping[str, Kind], for_agents: App
+) -> Services:
+    database = open_database(home.database)
+    records, computes = Records(database), Computes(database)
+    assets = Assets(database, KIND)
+    known = Environments(assets, Settings(database))
+    found = Clusters(home, computes, kinds)
+    auth, bell, pulse = Auth(home), Bell(), Pulse(clocks.lease)
+    door = Door(home, for_agents, pulse.begin_anew)
+    invitation = Invitation(home, auth, door, clocks, url)
+    loops = Loops(Shared(home, records, found, invitation, bell, pulse, clocks))
+    return Services(
+        home=home,
+        clocks=clocks,
+        records=records,
+        blobs=Blobs(home.blobs),
+        computes=computes,
+        clusters=found,
+        assets=assets,
+        environments=known,
+        auth=auth,
+        bell=bell,
+        pulse=pulse,
+        door=door,
+        loops=loops,
+    )
 
 
 def _refused(auth: Auth, scope: Any) -> Any:

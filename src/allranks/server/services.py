@@ -10,8 +10,10 @@ from allranks.server.auth import Auth
 from allranks.server.bell import Bell
 from allranks.server.clusters import Clusters
 from allranks.server.door import Door
+from allranks.server.environments import Environments
 from allranks.server.pulse import Pulse
 from allranks.settings import Clocks, Home
+from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
 from allranks.store.records import Records
@@ -27,6 +29,8 @@ class Services(NamedTuple):
     blobs: Blobs
     computes: Computes
     clusters: Clusters
+    assets: Assets
+    environments: Environments
     auth: Auth
     bell: Bell
     pulse: Pulse

@@ -9,7 +9,7 @@ from typing import Any
 from allranks.masking import masked
 from allranks.plan import standing as plan_standing
 from allranks.plan.distributions import log_name, ranks, together, world
-from allranks.plan.plan import pack
+from allranks.plan.plan import Task, pack
 from allranks.settings import Home
 from allranks.store.records import JobRow, Told
 
@@ -32,6 +32,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "experiment_name": row.experiment,
         "tags": spec.get("tags") or {},
         "compute": row.plan.compute,
+        "environment": _environment(task),
         "command": task.command,
         "distribution": task.distribution,
         "nodes": task.nodes,
@@ -111,6 +112,18 @@ def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
         for attempt in range(1, row.record.attempt + 1)
         for rank in ranks(task)
     ]
+
+
+def _environment(task: Task) -> dict[str, Any]:
+    """What ranks find around them: an image, an environment made for them, or the Python that was
+    in front where the job was submitted."""
+    if task.container is not None:
+        return {"image": task.container.image}
+    if task.recipe is None:
+        return {"name": "current"}
+    made = task.recipe
+    asked = {"python": made.python or None, "requirements": list(made.requirements)}
+    return {"name": made.name or None, **asked, "notes": list(made.notes)}
 
 
 def when(seconds: float | None) -> str | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from allranks.errors import MissingCode, NotFound, Problem, SpecError
+from allranks.plan import recipe
 from allranks.plan.compile import Context, compile
 from allranks.plan.plan import Plan
 from allranks.server.clusters import Clusters
+from allranks.server.environments import Environments
 from allranks.server.places import places, unseen
 from allranks.server.services import Services
 from allranks.settings import Home
@@ -43,6 +46,7 @@ def plan(
     submission: Submission,
     home: Home,
     clusters: Clusters,
+    environments: Environments,
     find: Callable[[str], JobRow] | None = None,
 ) -> Plan:
     """The plan of a submission. Pure but for the engine's count of what it has, and for ``find``,
@@ -54,6 +58,12 @@ def plan(
     if spec.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the doors make one up"))
     compute, options, problems = _compute(spec, clusters)
+    table = environments.table()
+    on = recipe.Compute(compute.name, bool(options.get("container")))
+    try:
+        of = recipe.meant(spec.environment, on, table, environments.find)
+    except SpecError as error:
+        of, problems = recipe.Meant(), [*problems, *error.problems]
     made = _compiled(
         spec,
         Context(
@@ -68,6 +78,10 @@ def plan(
             compute=compute.name,
             options=options,
             server_address=compute.server_address or "",
+            meant=of,
+            table=table,
+            environments=str(home.environments),
+            uv=uv(),
         ),
         problems,
     )
@@ -77,10 +91,15 @@ def plan(
 
 def submit(submission: Submission, services: Services) -> JobRow:
     """Record the job and set it going. Nothing is left behind when it is refused."""
-    made = plan(submission, services.home, services.clusters, services.records.get)
+    known = services.environments
+    made = plan(submission, services.home, services.clusters, known, services.records.get)
     if submission.code is not None and not services.blobs.has(submission.code):
         raise MissingCode("the server does not have this code yet", hint="send it first")
-    row = services.records.create(dict(submission.spec), made)
+    spec = dict(submission.spec)
+    if made.task.recipe is not None and made.task.recipe.name:
+        # Run again, it gets what it got; `@latest` may be another by then.
+        spec["environment"] = f"azureml:{made.task.recipe.name}"
+    row = services.records.create(spec, made)
     services.loops.wake(row.name)
     return row
 
@@ -94,6 +113,17 @@ def again(row: JobRow, services: Services) -> JobRow:
         number += 1
     spec = {**row.spec, "name": f"{base}-r{number}"}
     return submit(Submission(spec, task.code, task.in_place, task.base), services)
+
+
+@lru_cache(maxsize=1)
+def uv() -> str:
+    """The program that makes environments, as it is called here; empty: there is none."""
+    from uv import find_uv_bin  # lazy: few jobs need it
+
+    try:
+        return str(find_uv_bin())
+    except FileNotFoundError:
+        return ""
 
 
 def _exists(services: Services, name: str) -> bool:

@@ -40,3 +40,34 @@ def output_of(path: str, where: str) -> OutputOf | None:
         hint = "write `azureml://jobs/JOB/outputs/OUTPUT/paths/PATH`, PATH without `..`"
         raise SpecError(Problem(f"{path!r} is not the address of a job's output", where, hint=hint))
     return OutputOf(matched["job"], matched["output"], "/".join(step for step in steps if step))
+
+
+class Asset(NamedTuple):
+    """Something with a name and versions; without a ``version`` the one that has the ``label``."""
+
+    name: str
+    version: str = ""
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.version}" if self.version else f"{self.name}@{self.label}"
+
+
+_ASSET = re.compile(r"(?P<name>[^:@/\s]+)(:(?P<version>[^:@/\s]+)|@(?P<label>[^:@/\s]+))?")
+# Azure's long addresses: of a registry, or of a workspace in a subscription.
+_LONG = re.compile(
+    r"(azureml:)?/.+/(?P<name>[^/:@\s]+)/(versions/(?P<version>[^/\s]+)|labels/(?P<label>[^/\s]+))"
+)
+
+
+def asset_of(reference: str, where: str) -> Asset:
+    """`NAME:VERSION`, `NAME@LABEL` or `NAME`, which is `NAME@latest`; `azureml:` may stand before.
+
+    Raises SpecError for what is none of these.
+    """
+    found = _LONG.fullmatch(reference) or _ASSET.fullmatch(reference.removeprefix("azureml:"))
+    if found is None:
+        hint = "write `azureml:NAME:VERSION` or `azureml:NAME@latest`"
+        raise SpecError(Problem(f"{reference!r} names no version of anything", where, hint=hint))
+    version = found["version"] or ""
+    return Asset(found["name"], version, "" if version else found["label"] or "latest")

@@ -288,7 +288,8 @@ class BuildContext(Part):
 class Environment(Part):
     """An environment written out in the job, instead of a reference to a registered one.
 
-    ``pip``, ``requirements`` and ``python`` are ours.
+    ``pip``, ``requirements``, ``constraints``, ``python`` and ``torch_backend`` (uv's: `cpu`,
+    `cu128`, `auto`) are ours.
     """
 
     name: Text | None = None
@@ -303,7 +304,9 @@ class Environment(Part):
     inference_config: Free | None = None
     pip: Several[Text] = ()
     requirements: PathText | None = None
+    constraints: Several[Text] = ()
     python: Text | None = None
+    torch_backend: Text | None = None
 
     @model_validator(mode="after")
     def _one_image(self) -> Environment:

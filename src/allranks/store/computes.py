@@ -10,7 +10,7 @@ from sqlalchemy import Engine, delete, insert, select, update
 
 from allranks.errors import Conflict, NotFound
 from allranks.store.db import computes as _computes
-from allranks.store.db import settings as _settings
+from allranks.store.settings import Settings
 
 _DEFAULT, _MAP = "compute.default", "compute.map"
 
@@ -27,6 +27,7 @@ class Computes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading = engine.execution_options(read_only=True)
+        self._settings = Settings(engine)
 
     def list(self) -> list[ComputeRow]:
         query = select(_computes).order_by(_computes.c.name)
@@ -71,27 +72,15 @@ class Computes:
 
     def default(self) -> str:
         """The default compute's name; empty: the one that is there without being made."""
-        return str(self._setting(_DEFAULT) or "")
+        return str(self._settings.get(_DEFAULT) or "")
 
     def sent(self) -> dict[str, str]:
         """Names that stand for another compute."""
-        return dict(self._setting(_MAP) or {})
+        return dict(self._settings.get(_MAP) or {})
 
     def send(self, names: Mapping[str, str | None], default: str | None = None) -> None:
         """Let names stand for another compute, with None no longer; and set the default."""
         if names:
-            found = {**self.sent(), **names}
-            self._set(_MAP, {name: goal for name, goal in found.items() if goal is not None})
+            self._settings.change(_MAP, dict(names))
         if default is not None:
-            self._set(_DEFAULT, default)
-
-    def _setting(self, key: str) -> Any:
-        query = select(_settings.c.value).where(_settings.c.key == key)
-        with self._reading.connect() as connection:
-            found = connection.execute(query).first()
-        return None if found is None else found.value
-
-    def _set(self, key: str, value: Any) -> None:
-        with self._engine.begin() as connection:
-            connection.execute(delete(_settings).where(_settings.c.key == key))
-            connection.execute(insert(_settings).values(key=key, value=value))
+            self._settings.set(_DEFAULT, default)

@@ -32,7 +32,7 @@ from allranks.errors import ServerError
 
 # The newest migration. A fresh database is made from the tables below and stamped with it, because
 # importing Alembic takes longer than all the rest of making one; a test holds both ways equal.
-HEAD = "0002"
+HEAD = "0003"
 
 metadata = MetaData()
 
@@ -88,6 +88,19 @@ settings = Table(
     metadata,
     Column("key", String(63), primary_key=True),
     Column("value", JSON, nullable=False),
+)
+
+assets = Table(
+    "assets",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("kind", String(20), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("version", String(255), nullable=False),
+    Column("spec", JSON, nullable=False),
+    Column("labels", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index("assets_one", "kind", "name", "version", unique=True),
 )
 
 versions = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))

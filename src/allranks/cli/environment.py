@@ -1,0 +1,284 @@
+"""`allranks environment …`: what ranks find around them, by name and version."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from allranks.cli import show
+from allranks.errors import NotFound, SpecError, UsageError
+from allranks.sdk import finding
+from allranks.sdk.environment import current
+
+_ENVIRONMENTS = "/api/v1/environments"
+_WHICH = "NAME, NAME:VERSION or NAME@LABEL"
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
+    add = parser.add_argument
+    add("-f", "--file", metavar="FILE", help="an environment's YAML, a conda or requirements file")
+    add("--version", metavar="V", help="its version (the next number)")
+    add("--description", metavar="TEXT")
+    add("--conda-file", metavar="FILE", help="what it has, as a conda file says")
+    add("--requirements", metavar="FILE", help="what it has, as a requirements file says")
+    add("--pip", action="append", metavar="REQUIREMENT", help="a package that it has; repeat")
+    add("--python", metavar="V", help="its Python, such as 3.11 (the one in front of you)")
+    add("--image", metavar="IMAGE", help="the image of a container")
+    add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+
+
+def create(options: argparse.Namespace) -> int:
+    """Add a version of an environment; nothing is made until a job needs it."""
+    from allranks.sdk import environment_files  # lazy: reads YAML
+
+    data: dict[str, Any] = {}
+    if options.file is not None:
+        data = environment_files.from_file(Path(options.file))
+    keys = ("version", "description", "conda_file", "requirements", "pip", "python", "image")
+    given = {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+    data = {**data, **environment_files.inlined(given, Path())}
+    if options.name is not None:
+        data["name"] = options.name
+    client = finding.connect()
+    try:
+        made = client.json("POST", _ENVIRONMENTS, data)
+    except SpecError as error:
+        raise SpecError(error.problems, file=options.file) from None
+    if options.label:
+        path = f"{_path(_whole(made))}/labels"
+        made = client.json("PUT", path, {"labels": options.label})
+    return _told(options, made, "made")
+
+
+def list_environments_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="all versions of that one")
+
+
+def list_environments(options: argparse.Namespace) -> int:
+    query = f"?{urlencode({'name': options.name})}" if options.name else ""
+    found = finding.connect().json("GET", _ENVIRONMENTS + query)
+    if options.json:
+        show.as_json(found)
+        return 0
+    rows = [(e["name"], e["version"], " ".join(e["labels"]), _about(e)) for e in found]
+    show.columns(("NAME", "VERSION", "LABELS", "WHAT"), rows)
+    return 0
+
+
+def show_environment_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=_WHICH)
+
+
+def show_environment(options: argparse.Namespace) -> int:
+    """An environment as it was written, and what was made of it on this machine."""
+    client = finding.connect()
+    found = client.json("GET", _path(options.name))
+    found["made"] = _made(client, found)
+    if options.json:
+        show.as_json(found)
+        return 0
+    from allranks.spec.plain import written  # lazy: YAML
+
+    made = found.pop("made")
+    print(written({key: value for key, value in found.items() if value not in (None, [])}), end="")
+    if made is not None:
+        print(f"\nmade on this machine: {made['folder']}")
+        print(f"python {made['python']}, {len(made['packages'])} packages")
+    return 0
+
+
+def build_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help=_WHICH)
+    add = parser.add_argument
+    add("-f", "--file", metavar="FILE", help="one that has no name: an environment's YAML, …")
+
+
+def build(options: argparse.Namespace) -> int:
+    """Make an environment on this machine now, instead of when the first job needs it."""
+    if (options.name is None) == (options.file is None):
+        raise UsageError("which environment?", hint=f"{_WHICH}; or -f FILE")
+    environment: Any = options.name
+    if options.file is not None:
+        from allranks.sdk.environment_files import from_file  # lazy: reads YAML
+
+        environment = from_file(Path(options.file))
+    told = finding.connect().json("POST", f"{_ENVIRONMENTS}/recipe", {"environment": environment})
+    shelf, wanted = _shelf(told)
+    if not options.quiet:
+        for note in wanted.notes:
+            show.talk(f"note: {note}")
+    found = shelf.find(wanted)
+    made = found or shelf.provide(wanted, _wait, show.talk if not options.quiet else _nothing)
+    if options.json:
+        show.as_json({**made._asdict(), "folder": str(made.folder), "was_there": bool(found)})
+    else:
+        print(made.folder)
+        if not options.quiet:
+            state = "was there already" if found else "is made"
+            show.talk(f"it {state}: python {made.python}, {len(made.packages)} packages")
+    return 0
+
+
+def export_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=_WHICH)
+    kinds = "requirements (every version as it was found) or yaml (as it was written)"
+    parser.add_argument("--format", default="requirements", metavar="KIND", help=kinds)
+
+
+def export(options: argparse.Namespace) -> int:
+    """Print an environment so that it can be made elsewhere, or by other programs."""
+    client = finding.connect()
+    found = client.json("GET", _path(options.name))
+    if options.format == "yaml":
+        from allranks.spec.plain import written  # lazy: YAML
+
+        left_out = ("curated", "created_at", "labels")
+        print(written({k: v for k, v in found.items() if k not in left_out}), end="")
+        return 0
+    if options.format != "requirements":
+        raise UsageError(f"{options.format!r} is no format", hint="requirements or yaml")
+    made = _made(client, found)
+    if made is None:
+        raise NotFound(
+            f"{_whole(found)} has not been made on this machine: its versions are not known yet",
+            hint=f"allranks environment build {_whole(found)}",
+        )
+    if options.json:
+        show.as_json(made)
+        return 0
+    print(f"# {_whole(found)}, as it was made for Python {made['python']}")
+    for name, version in made["packages"].items():
+        print(f"{name}=={version}")
+    return 0
+
+
+def clone_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=_WHICH)
+    parser.add_argument("goal", metavar="NEW_NAME", help="the name of the copy")
+    parser.add_argument("--version", metavar="V", help="its version (the next number)")
+
+
+def clone(options: argparse.Namespace) -> int:
+    """Add an environment that asks for the same as another."""
+    data = {"name": options.goal, "version": options.version}
+    made = finding.connect().json("POST", f"{_path(options.name)}/clone", data)
+    return _told(options, made, "made")
+
+
+def label_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=_WHICH)
+    parser.add_argument("labels", nargs="+", metavar="LABEL")
+
+
+def label(options: argparse.Namespace) -> int:
+    """Give labels to a version: `NAME@LABEL` means it from now on."""
+    data = {"labels": options.labels}
+    made = finding.connect().json("PUT", f"{_path(options.name)}/labels", data)
+    return _told(options, made, f"labelled {', '.join(made['labels'])}")
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="NAME:VERSION")
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Forget a version; jobs that use it go on."""
+    made = finding.connect().json("DELETE", _path(options.name))
+    return _told(options, made, "deleted")
+
+
+def stand_for_options(parser: argparse.ArgumentParser) -> None:
+    asked = "what jobs ask for: python=3.6, torch==1.6.*, an image or an environment; * for any"
+    parser.add_argument("asked", nargs="?", metavar="ASKED", help=asked)
+    taken = "what they get instead: 3.11, torch==2.13.0, NAME; left out: no longer anything else"
+    parser.add_argument("taken", nargs="?", metavar="TAKEN", help=taken)
+
+
+def stand_for(options: argparse.Namespace) -> int:
+    """Say what is taken where what is asked for cannot be had; alone: show all that was said."""
+    client = finding.connect()
+    if options.asked is not None:
+        client.json("PUT", f"{_ENVIRONMENTS}/map", {options.asked: options.taken})
+        if not options.quiet and not options.json:
+            said = f"means {options.taken}" if options.taken else "means itself"
+            show.talk(f"{options.asked} {said}")
+        return 0
+    found = client.json("GET", f"{_ENVIRONMENTS}/map")
+    if options.json:
+        show.as_json(found)
+        return 0
+    own = found["own"]
+    rows = [(a, t, "said here" if a in own else "built in") for a, t in found["map"].items()]
+    show.columns(("ASKED", "TAKEN", ""), rows)
+    return 0
+
+
+# ---------------------------------------------------------------- showing
+
+
+def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
+    if options.json:
+        show.as_json(made)
+    elif not options.quiet:
+        show.talk(f"{_whole(made)} is {word}: {_about(made)}")
+        if word == "made":
+            show.talk(f"try it: allranks run -e {_whole(made)} -- python -V")
+    return 0
+
+
+def _whole(found: Mapping[str, Any]) -> str:
+    return f"{found['name']}:{found['version']}"
+
+
+def _about(found: Mapping[str, Any]) -> str:
+    """What it is, in a few words."""
+    if found.get("description"):
+        return str(found["description"])
+    conda = found.get("conda_file")
+    several = [f"image {found['image']}"] if found.get("image") else []
+    several += ["a conda file"] if conda else []
+    several += [f"python {found['python']}"] if found.get("python") else []
+    several += found.get("pip") or []
+    return ", ".join(several[:6]) + (", …" if len(several) > 6 else "")
+
+
+def _path(reference: str) -> str:
+    return f"{_ENVIRONMENTS}/{quote(reference, safe='')}"
+
+
+# ---------------------------------------------------------------- on this machine
+
+
+def _shelf(told: Mapping[str, Any]) -> tuple[Any, Any]:
+    from allranks.agent.environments import Shelf  # lazy: as little as a job may need
+    from allranks.plan.plan import Recipe  # lazy: as above
+
+    folder = Path(told["environments"])
+    return Shelf(folder, told["uv"], {**os.environ, **current()}), Recipe.load(told["recipe"])
+
+
+def _made(client: Any, found: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was made of it on this machine, if anything."""
+    try:
+        told = client.json(
+            "POST", f"{_ENVIRONMENTS}/recipe", {"environment": f"azureml:{_whole(found)}"}
+        )
+    except SpecError:
+        return None  # an image that nothing stands for
+    shelf, wanted = _shelf(told)
+    made = shelf.find(wanted)
+    return None if made is None else {**made._asdict(), "folder": str(made.folder)}
+
+
+def _wait(fd: int | None = None, seconds: float | None = None) -> None:
+    select.select([] if fd is None else [fd], [], [], seconds)
+
+
+def _nothing(text: str) -> None:
+    pass

@@ -1,0 +1,23 @@
+"""What activating a virtual environment does to the variables of a process. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def activated(base: Mapping[str, str], prefix: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables ``base`` as they are once the environment in ``prefix`` is active, and the one
+    that was is not; ``variables`` are the environment's own."""
+    found = dict(base)
+    before = [found.pop(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    for name in [*found]:
+        if name in ("PYTHONPATH", "PYTHONHOME") or name.startswith("CONDA_"):
+            del found[name]
+    gone = {f"{each}/bin" for each in before if each}
+    path = [each for each in base.get("PATH", "").split(":") if each and each not in gone]
+    return {
+        **found,
+        "VIRTUAL_ENV": prefix,
+        "PATH": ":".join((f"{prefix}/bin", *path)),
+        **variables,
+    }

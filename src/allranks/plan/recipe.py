@@ -1,0 +1,200 @@
+"""What ranks find around them: from an environment as written to a recipe, or to none. Pure.
+
+A recipe says what is asked for, not what was found: equal recipes are one environment on a node,
+whoever wrote them and whatever they are called.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from allranks.errors import Problem, SpecError
+from allranks.plan import conda
+from allranks.plan.container import ENGINES
+from allranks.plan.plan import Recipe
+from allranks.spec.references import Asset, asset_of
+from allranks.spec.values import Environment
+
+CURRENT = (None, "current", "azureml:current@latest")
+# What is taken in the place of what was asked for, by its pattern: `python=3.6`, `torch==1.6.*`,
+# or the name of an image, for which another environment stands where containers are not run.
+Table = Mapping[str, str]
+# Of an environment what makes more of an image than it is.
+_BESIDE_IMAGE = ("conda_file", "pip", "requirements", "python")
+_FILE_IS_GONE = "the file does not travel with the job"
+# Options of pip's that mean something on one machine alone, and what is written instead.
+_NO_GOOD = {
+    "-e": ("it is a folder that changes", "give a wheel, or name the folder in PYTHONPATH"),
+    "-r": (_FILE_IS_GONE, "write `requirements: FILE`"),
+    "-c": (_FILE_IS_GONE, "write `constraints:` and below it the lines of that file"),
+}
+_SHORT = {"--editable": "-e", "--requirement": "-r", "--constraint": "-c"}
+
+
+class Meant(NamedTuple):
+    """What an environment means on a compute: ``environment`` None for the Python in front.
+    ``name`` is what it was called, where it has a name."""
+
+    name: str = ""
+    environment: Environment | None = None
+    notes: tuple[str, ...] = ()
+
+
+# Knows environments by name and version; raises SpecError for one that there is not.
+Find = Callable[[Asset], Meant]
+
+
+class Compute(NamedTuple):
+    """What counts of the compute that ranks run on: its name, and whether it runs containers."""
+
+    name: str = ""
+    runs_images: bool = False
+
+
+def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
+    """What is meant by an environment of a job.
+
+    Raises SpecError for one that there is not, or that its compute cannot have.
+    """
+    if asked in CURRENT:
+        return Meant()
+    if isinstance(asked, Environment):
+        found = Meant("", asked)
+    else:
+        found = _named(asset_of(str(asked), "environment"), table, find)
+    environment = found.environment
+    assert environment is not None
+    if environment.build is not None:
+        hint = "build it by hand and name it: `image: …`"
+        raise SpecError(_unbuilt("images made from a folder", "environment.build", hint))
+    if environment.image is None or (on.runs_images and is_image(environment)):
+        return found
+    if on.runs_images:
+        what = "packages on top of an image, on a compute that runs containers,"
+        hint = "put them into the image; or leave `image` out for a virtual environment"
+        raise SpecError(_unbuilt(what, "environment.image", hint))
+    said = f"the image {environment.image} is not used: {_of(on)} runs no containers"
+    if not is_image(environment):
+        return found._replace(notes=(*found.notes, said))
+    instead = _stands_for(environment.image, on, table)
+    if instead in CURRENT:
+        return Meant(notes=(f"{said}; the current Python stands for it",))
+    other = _named(asset_of(instead, "environment"), {}, find)
+    return other._replace(notes=(f"{said}; {other.name} stands for it",))
+
+
+def _stands_for(image: str, on: Compute, table: Table) -> str:
+    if (instead := _instead(image, table)) is not None:
+        return instead
+    message = f"{_of(on)} runs no containers, and no environment stands for the image {image}"
+    hint = (
+        f"let it run them: allranks compute update {on.name or 'NAME'} --container {ENGINES[0]}; "
+        f"or say what stands for it: allranks environment map {image} ENVIRONMENT"
+    )
+    raise SpecError(Problem(message, "environment.image", hint=hint))
+
+
+def _of(compute: Compute) -> str:
+    return f"the compute {compute.name!r}" if compute.name else "this"
+
+
+def _named(asset: Asset, table: Table, find: Find) -> Meant:
+    try:
+        return find(asset)
+    except SpecError:
+        if (instead := _instead(asset.name, table)) is None:
+            raise
+    other = asset_of(instead, "environment")
+    found = find(other)
+    said = f"the environment {asset} is not here; {found.name} stands for it"
+    return found._replace(notes=(said,))
+
+
+def is_image(environment: Environment) -> bool:
+    """Whether it is an image and nothing beside it."""
+    return environment.image is not None and not any(
+        getattr(environment, key) for key in _BESIDE_IMAGE
+    )
+
+
+def recipe(of: Meant, table: Table) -> Recipe:
+    """The recipe of an environment that is no bare image.
+
+    Raises SpecError with every line that cannot be had.
+    """
+    environment = of.environment
+    assert environment is not None
+    asked, problems = _conda(environment)
+    notes = [*of.notes, *asked.notes]
+    python = (environment.python or asked.python).removeprefix("python").lstrip("= ")
+    if (instead := _instead(f"python={python}", table)) is not None:
+        instead = instead.removeprefix("python=")
+        notes.append(f"python {python} was asked for, {instead} is taken")
+        python = instead
+    own = [(f"environment.pip.{n}", line.strip()) for n, line in enumerate(environment.pip)]
+    found = []
+    for place, line in (*asked.requirements, *own):
+        try:
+            found.append(_line(line, table, notes))
+        except SpecError as error:
+            problems += [each._replace(where=place) for each in error.problems]
+    if problems:
+        raise SpecError(problems)
+    return Recipe(
+        of.name,
+        python,
+        tuple(each for each in found if each),
+        tuple(environment.constraints),
+        environment.torch_backend or "",
+        asked.variables,
+        tuple(notes),
+    )
+
+
+def _conda(environment: Environment) -> tuple[conda.Asked, list[Problem]]:
+    where = "environment.conda_file"
+    if environment.conda_file is None:
+        return conda.Asked(), []
+    if not isinstance(environment.conda_file, Mapping):
+        hint = "where a job is submitted its file is read: send what is in it"
+        return conda.Asked(), [Problem("what is in the file is missing", where, hint=hint)]
+    try:
+        return conda.read(environment.conda_file, where), []
+    except SpecError as error:
+        return conda.Asked(), list(error.problems)
+
+
+def _line(line: str, table: Table, notes: list[str]) -> str:
+    """The line of pip, or what the table has instead; its marker stays. Raises SpecError."""
+    word = line.split()[0].partition("=")[0] if line else ""
+    if bad := _NO_GOOD.get(_SHORT.get(word, word)):
+        raise SpecError(Problem(f"{line!r} cannot be had: {bad[0]}", hint=bad[1]))
+    if not line or line.startswith(("-", ".", "/")) or "://" in line:
+        return line  # an option, or a file's address: uv looks at it
+    try:
+        asked = Requirement(line.partition(" --")[0])  # hashes may follow
+    except InvalidRequirement as error:
+        said = str(error).partition("\n")[0].lower()
+        hint = "as pip takes it: `numpy>=1.26,<2`"
+        raise SpecError(Problem(f"{line!r} is no requirement: {said}", hint=hint)) from None
+    instead = _instead(f"{canonicalize_name(asked.name)}{asked.specifier}", table)
+    if instead is None:
+        return line
+    notes.append(f"{line} was asked for, {instead} is taken")
+    return f"{instead}; {asked.marker}" if asked.marker else instead
+
+
+def _instead(asked: str, table: Table) -> str | None:
+    """What stands for it: by its very name first, then by the first pattern."""
+    if asked in table:
+        return table[asked]
+    return next((to for each, to in table.items() if fnmatch.fnmatchcase(asked, each)), None)
+
+
+def _unbuilt(what: str, where: str, hint: str) -> Problem:
+    return Problem(f"{what} are not built yet in this version", where, hint=hint)

@@ -1,0 +1,74 @@
+"""Environments that have names: those made here, and those that are there without being made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from allranks.errors import Problem, SpecError
+from allranks.plan import curated
+from allranks.plan.recipe import Meant, Table
+from allranks.spec.problems import nearest
+from allranks.spec.references import Asset
+from allranks.spec.values import Environment
+from allranks.store.assets import AssetRow, Assets
+from allranks.store.settings import Settings
+
+KIND = "environment"
+_MAP = "environment.map"
+# When nobody made them.
+_ALWAYS = 0.0
+
+
+class Environments:
+    """Those of a home. ``assets`` and ``settings`` None: a home that has none yet."""
+
+    def __init__(self, assets: Assets | None, settings: Settings | None) -> None:
+        self._assets, self._settings = assets, settings
+
+    def versions(self, name: str | None = None) -> list[AssetRow]:
+        """All versions of all, or of one; those that nobody made first."""
+        always = [
+            AssetRow(each, version, dict(spec), (), _ALWAYS)
+            for each, versions in curated.ENVIRONMENTS.items()
+            for version, spec in versions.items()
+            if name in (None, each)
+        ]
+        return always + ([] if self._assets is None else self._assets.versions(name))
+
+    def find(self, asset: Asset) -> Meant:
+        """Raises SpecError when there is none."""
+        row = self.row(asset)
+        return Meant(f"{row.name}:{row.version}", Environment.model_validate(row.spec))
+
+    def row(self, asset: Asset) -> AssetRow:
+        """Raises SpecError when there is none."""
+        versions = self.versions(asset.name)
+        for row in versions[::-1]:
+            if asset.version in ("", row.version) and asset.label in ("", "latest", *row.labels):
+                return row
+        has = ", ".join(row.version for row in versions)
+        hint = f"its versions: {has}"
+        if not versions:
+            known = dict.fromkeys(row.name for row in self.versions())
+            hint = nearest(asset.name, known) or (
+                "`allranks environment list` shows those there are; or take the Python that is "
+                "in front of you: --set environment=current"
+            )
+        raise SpecError(Problem(f"there is no environment {asset}", "environment", hint=hint))
+
+    def table(self) -> Table:
+        """What is taken in the place of what: what was said here before what is always so."""
+        own: Mapping[str, str] = {}
+        if self._settings is not None:
+            own = self._settings.get(_MAP) or {}
+        return {**own, **{name: to for name, to in curated.TABLE.items() if name not in own}}
+
+    def own_table(self) -> dict[str, Any]:
+        """The part of the table that was said here."""
+        return {} if self._settings is None else dict(self._settings.get(_MAP) or {})
+
+    def change_table(self, entries: Mapping[str, str | None]) -> None:
+        """Say what is to be taken for what; None: what is always so, if anything."""
+        assert self._settings is not None
+        self._settings.change(_MAP, dict(entries))

@@ -1,0 +1,59 @@
+"""An environment with a name, as its user wrote it: Azure ML's keys, and ours for pip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.problems import placed, problems
+from allranks.spec.scalars import Name
+from allranks.spec.values import Environment
+
+# What says nothing of where and how ranks run.
+_IDLE = ("$schema", "datastore", "inference_config", "os_type")
+_NAMES: TypeAdapter[str] = TypeAdapter(Name)
+_CONTENT = ("image", "build", "conda_file", "pip", "requirements", "python")
+
+
+def parse(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> Environment:
+    """The environment in ``data``, which has a name that can be one.
+
+    Raises one SpecError with everything that is wrong.
+    """
+    given = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
+    found: list[Problem] = []
+    for key in ("name", "version"):
+        if key == "version" and key not in given:
+            continue
+        try:
+            given[key] = _NAMES.validate_python(given.get(key))
+        except ValidationError as error:
+            message = problems(error, {}, {})[0] if key in given else None
+            hint = message.hint if message else "give it one: --name, or `name:` in its file"
+            found.append(Problem(message.message if message else "is missing", key, hint=hint))
+    try:
+        made = Environment.model_validate(given)
+    except ValidationError as error:
+        found += problems(error, given, {"": (Environment,)})
+        made = None
+    if made is not None and not any(getattr(made, key) for key in _CONTENT):
+        hint = "an image, a conda file, or packages for pip"
+        found.append(Problem("the environment asks for nothing", None, hint=hint))
+    if found or made is None:
+        raise SpecError([placed(each, lines or {}) for each in found], file=file)
+    return made
+
+
+def unnamed(value: Any) -> Any:
+    """An environment as a job has it: a name, or one written out. Raises SpecError."""
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        return Environment.model_validate({k: v for k, v in value.items() if k not in _IDLE})
+    except ValidationError as error:
+        raise SpecError(problems(error, value, {"": (Environment,)})) from None

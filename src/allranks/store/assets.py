@@ -1,0 +1,117 @@
+"""Things that have a name and versions: environments, and whatever else is kept that way.
+
+A version never changes: what differs is another version. Labels move; `latest` is the newest
+version and nobody sets it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, delete, insert, select, update
+
+from allranks.errors import Conflict, NotFound
+from allranks.store.db import assets as _assets
+
+LATEST = "latest"
+
+
+class AssetRow(NamedTuple):
+    name: str
+    version: str
+    spec: dict[str, Any]
+    labels: tuple[str, ...]
+    created_at: float
+
+
+class Assets:
+    """Those of one kind, which is a word such as `environment`."""
+
+    def __init__(self, engine: Engine, kind: str) -> None:
+        self._engine, self._kind = engine, kind
+        self._reading = engine.execution_options(read_only=True)
+
+    def versions(self, name: str | None = None) -> list[AssetRow]:
+        """All versions, of one name or of all; the oldest first."""
+        query = select(_assets).where(_assets.c.kind == self._kind).order_by(_assets.c.id)
+        if name is not None:
+            query = query.where(_assets.c.name == name)
+        with self._reading.connect() as connection:
+            return [_row(each) for each in connection.execute(query)]
+
+    def find(self, name: str, version: str = "", label: str = "") -> AssetRow | None:
+        """A version, or the one with the label; the newest of those that are asked for."""
+        rows = self.versions(name)
+        for row in rows[::-1]:
+            if version in ("", row.version) and label in ("", LATEST, *row.labels):
+                return row
+        return None
+
+    def create(self, name: str, version: str | None, spec: Mapping[str, Any]) -> AssetRow:
+        """Add a version; without one, the number after the highest, unless the newest is the very
+        same. What is there already is left as it is. Raises Conflict."""
+        with self._engine.begin() as connection:
+            mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
+            rows = [
+                _row(r)
+                for r in connection.execute(select(_assets).where(mine).order_by(_assets.c.id))
+            ]
+            if version is None:
+                if rows and rows[-1].spec == dict(spec):
+                    return rows[-1]
+                numbers = (int(row.version) for row in rows if row.version.isdecimal())
+                version = str(max(numbers, default=0) + 1)
+            for row in rows:
+                if row.version == version:
+                    return _same(row, spec, self._kind)
+            made = AssetRow(name, version, dict(spec), (), time.time())
+            values = {**made._asdict(), "labels": [], "kind": self._kind}
+            connection.execute(insert(_assets).values(**values))
+        return made
+
+    def delete(self, name: str, version: str) -> None:
+        """Raises NotFound."""
+        with self._engine.begin() as connection:
+            gone = connection.execute(delete(_assets).where(self._one(name, version)))
+        if not gone.rowcount:
+            raise self._none(name, version)
+
+    def label(self, name: str, version: str, labels: Iterable[str]) -> None:
+        """Give labels to a version, and take them from the others. Raises NotFound, Conflict."""
+        given = set(labels)
+        if LATEST in given:
+            raise Conflict(f"`{LATEST}` is always the newest version", hint="another label")
+        rows = self.versions(name)
+        if not any(row.version == version for row in rows):
+            raise self._none(name, version)
+        with self._engine.begin() as connection:
+            for row in rows:
+                has = set(row.labels) | given if row.version == version else set(row.labels) - given
+                values = {"labels": sorted(has)}
+                connection.execute(
+                    update(_assets).where(self._one(name, row.version)).values(**values)
+                )
+
+    def _one(self, name: str, version: str) -> Any:
+        one = (_assets.c.name == name) & (_assets.c.version == version)
+        return (_assets.c.kind == self._kind) & one
+
+    def _none(self, name: str, version: str) -> NotFound:
+        has = ", ".join(row.version for row in self.versions(name))
+        hint = f"its versions: {has}" if has else f"allranks {self._kind} list"
+        return NotFound(f"there is no {self._kind} {name}:{version}", hint=hint)
+
+
+def _same(row: AssetRow, spec: Mapping[str, Any], kind: str) -> AssetRow:
+    if row.spec != dict(spec):
+        raise Conflict(
+            f"the {kind} {row.name}:{row.version} is there already, and is another",
+            hint="a version never changes: leave `version` out to add the next",
+        )
+    return row
+
+
+def _row(row: Any) -> AssetRow:
+    return AssetRow(row.name, row.version, row.spec, tuple(row.labels), row.created_at)

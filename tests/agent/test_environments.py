@@ -1,0 +1,323 @@
+"""Environments on a shelf: real uv, real wheels, no network."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+from allranks.agent.environments import READY, Shelf
+from allranks.agent.layer import layer
+from allranks.errors import AllranksError
+from allranks.plan.activation import activated
+from allranks.plan.plan import Recipe
+from tests.support import until
+from tests.wheels import from_wheels, wheel
+
+UV = find_uv_bin()
+
+
+def wait(fd: int | None = None, seconds: float | None = None) -> None:
+    select.select([] if fd is None else [fd], [], [], seconds)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    folder = tmp_path / "whe'els of mine"
+    wheel(folder, "apple", "1.0", scripts={"bite": "apple:bite"}, modules={
+        "apple.py": "import sys\nversion = '1.0'\ndef bite():\n    print(sys.prefix)\n"
+    })  # fmt: skip
+    wheel(folder, "apple", "2.0")
+    wheel(folder, "pear", requires=["apple<2"])
+    return folder
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    environ = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": str(tmp_path / "ho me")}
+    return Shelf(tmp_path / "sh'elf x", UV, {**environ, "UV_CACHE_DIR": str(tmp_path / "cache")})
+
+
+def python(prefix: Path, code: str) -> str:
+    done = subprocess.run(
+        [prefix / "bin" / "python", "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_it_is_made_once_and_then_found(shelf, wheels):
+    asked, said = Recipe(requirements=from_wheels(wheels, "pear")), []
+    assert shelf.find(asked) is None
+    made = shelf.provide(asked, wait, said.append)
+    assert made.packages["apple"] == "1.0"
+    assert "pip" in made.packages, "jobs may want it"
+    assert python(made.folder, "import apple, pear; print(apple.version)") == "1.0"
+    assert any("Installed 3 packages" in line for line in said)
+    assert "Installed 3 packages" in shelf.log(asked).read_text()
+    said.clear()
+    assert shelf.provide(asked, wait, said.append) == shelf.find(asked) == made
+    assert said == []
+
+
+def test_what_it_is_called_makes_no_difference(shelf):
+    one, other = Recipe("a:1", "3.11", ("x",)), Recipe("b", "3.11", ("x",), notes=("n",))
+    assert shelf.place(one) == shelf.place(other)
+    several = [
+        one,
+        one._replace(python="3.10"),
+        one._replace(requirements=("y",)),
+        one._replace(constraints=("y",)),
+        one._replace(torch_backend="cpu"),
+    ]
+    assert len({shelf.place(each) for each in several}) == len(several)
+
+
+def test_constraints_hold(shelf, wheels):
+    asked = Recipe(requirements=from_wheels(wheels, "apple"), constraints=("apple<2",))
+    assert shelf.provide(asked, wait, lambda line: None).packages["apple"] == "1.0"
+    assert shelf.provide(asked._replace(constraints=()), wait, print).packages["apple"] == "2.0"
+
+
+def test_nothing_of_ours_leaks_in(shelf, wheels):
+    made = shelf.provide(Recipe(requirements=from_wheels(wheels, "pear")), wait, print)
+    code = "import importlib.util as u; print(u.find_spec('allranks'), u.find_spec('pytest'))"
+    assert python(made.folder, code) == "None None"
+
+
+def test_two_who_want_it_at_once_make_it_once(shelf, wheels):
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    heard: list[list[str]] = [[], [], []]
+    threads = [
+        threading.Thread(target=shelf.provide, args=(asked, wait, each.append)) for each in heard
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    others = [lines for lines in heard if lines and lines[0].startswith("waits for")]
+    makers = [lines for lines in heard if lines and lines not in others]
+    assert len(makers) == 1
+    assert shelf.find(asked) is not None
+
+
+def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
+    """The maker is a process of its own, slowed down by a uv that waits for us."""
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    slow = tmp_path / "slow-uv"
+    go = tmp_path / "go"
+    slow.write_text(
+        f"#!/bin/bash\necho Resolved by the other\n"
+        f'until [ -e {go} ]; do sleep 0.02; done\nexec {UV} "$@"\n'
+    )
+    slow.chmod(0o755)
+    other = Shelf(shelf._folder, str(slow), shelf._environ)
+    maker = threading.Thread(target=other.provide, args=(asked, wait, lambda line: None))
+    maker.start()
+    heard: list[str] = []
+    waiter = threading.Thread(target=shelf.provide, args=(asked, wait, heard.append))
+    until(lambda: shelf.log(asked).exists())
+    waiter.start()
+    until(lambda: len(heard) > 1)
+    go.touch()
+    maker.join()
+    waiter.join()
+    assert heard[:2] == [
+        "waits for the environment, which another is making",
+        "makes the environment: Resolved by the other",
+    ]
+
+
+KILLED = """
+import select, sys
+from pathlib import Path
+from allranks.agent.environments import Shelf
+from allranks.plan.plan import Recipe
+def wait(fd=None, seconds=None):
+    select.select([] if fd is None else [fd], [], [], seconds)
+folder, uv, home, *lines = sys.argv[1:]
+environ = {"PATH": sys.prefix + "/bin:/usr/bin:/bin", "HOME": home}
+Shelf(Path(folder), uv, environ).provide(Recipe(requirements=tuple(lines)), wait, print)
+"""
+
+
+def test_a_maker_that_is_killed_leaves_nothing_that_is_taken_for_done(shelf, wheels, tmp_path):
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    stuck = tmp_path / "stuck-uv"
+    stuck.write_text(f'#!/bin/bash\n[ "$1" = venv ] && exec {UV} "$@"\nexec sleep 60\n')
+    stuck.chmod(0o755)
+    words = [str(shelf._folder), str(stuck), str(tmp_path), *asked.requirements]
+    child = subprocess.Popen([sys.executable, "-c", KILLED, *words])
+    goal = shelf.place(asked)
+    until(lambda: (goal.with_suffix(".txt")).exists())
+    child.kill()
+    child.wait()
+    assert (goal / "pyvenv.cfg").exists(), "it was in the middle of it"
+    assert shelf.find(asked) is None
+    # What it had started still runs, and may still write: nobody begins before that has ended.
+    left = [each for each in _holding(goal.with_suffix(".lock")) if each != os.getpid()]
+    assert len(left) == 1
+    heard: list[str] = []
+    after = threading.Thread(target=shelf.provide, args=(asked, wait, heard.append))
+    after.start()
+    until(lambda: heard)
+    assert "waits for" in heard[0]
+    os.kill(left[0], signal.SIGKILL)
+    after.join()
+    made = shelf.find(asked)
+    assert made is not None
+    assert python(made.folder, "import pear") == ""
+
+
+def _holding(path: Path) -> list[int]:
+    found = []
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(fd) == str(path):
+                found.append(int(fd.parts[2]))
+        except OSError:
+            continue
+    return sorted(set(found))
+
+
+class Enough(Exception):
+    pass
+
+
+def test_who_does_not_want_it_any_more_stops_it(shelf, wheels, tmp_path):
+    slow = tmp_path / "slow-uv"
+    slow.write_text("#!/bin/bash\necho Resolved 1\nexec sleep 60\n")
+    slow.chmod(0o755)
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    began = time.monotonic()
+
+    def not_for_long(fd: int | None = None, seconds: float | None = None) -> None:
+        if heard:
+            raise Enough
+        wait(fd, 1.0)
+
+    heard: list[str] = []
+    with pytest.raises(Enough):
+        Shelf(shelf._folder, str(slow), shelf._environ).provide(asked, not_for_long, heard.append)
+    assert time.monotonic() - began < 30
+    assert not shelf.place(asked).exists()
+    assert _holding(shelf.place(asked).with_suffix(".lock")) == []
+    assert shelf.provide(asked, wait, heard.append)
+
+
+def test_one_whose_python_is_gone_is_made_anew(shelf, wheels):
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    made = shelf.provide(asked, wait, print)
+    (made.folder / "bin" / "python").unlink()
+    (made.folder / "bin" / "python").symlink_to("/nonexistent/python")
+    assert shelf.find(asked) is None
+    assert python(shelf.provide(asked, wait, print).folder, "import pear") == ""
+
+
+def test_half_a_ready_file_is_none(shelf, wheels):
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    made = shelf.provide(asked, wait, print)
+    (made.folder / READY).write_text('{"python": "3.1')
+    assert shelf.find(asked) is None
+    assert json.loads((shelf.provide(asked, wait, print).folder / READY).read_text())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
+def test_a_disk_that_fills(shelf, wheels, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", small], check=True)
+    try:
+        full = Shelf(small / "shelf", UV, shelf._environ)
+        asked = Recipe(requirements=from_wheels(wheels, "pear"))
+        with pytest.raises((AllranksError, OSError), match=r"(?i)no space left") as caught:
+            full.provide(asked, wait, print)
+        if isinstance(caught.value, AllranksError):
+            assert "make room" in (caught.value.hint or "")
+        assert full.find(asked) is None
+        assert not full.place(asked).exists()
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "hint"),
+    [
+        (("apple==1.5",), "apple==1.5 cannot be installed .*does not exist", "apple==2.0"),
+        (("apple==9",), "apple==9 cannot be installed", "environment map apple==9 apple==2.0"),
+        (("plum",), "no index that was asked has a package 'plum'", "--extra-index-url"),
+        (("pear", "apple>=2"), "pear.* depends? on apple<2", "loosen"),
+    ],
+)
+def test_what_cannot_be_had(shelf, wheels, lines, said, hint):
+    asked = Recipe(requirements=from_wheels(wheels, *lines))
+    with pytest.raises(AllranksError, match=said) as caught:
+        shelf.provide(asked, wait, print)
+    assert hint in (caught.value.hint or "")
+    assert not shelf.place(asked).exists()
+
+
+def test_a_version_built_for_another_python(shelf, tmp_path):
+    folder = tmp_path / "wheels"
+    wheel(folder, "apple", "1.6.0", tag="cp36-cp36m-manylinux1_x86_64")
+    wheel(folder, "apple", "2.1.0")
+    with pytest.raises(AllranksError, match=r"built for Python 3\.6 only") as caught:
+        shelf.provide(Recipe(requirements=from_wheels(folder, "apple==1.6.0")), wait, print)
+    assert "the nearest that installs is apple==2.1.0" in (caught.value.hint or "")
+
+
+def test_a_python_that_is_not_there(shelf):
+    environ = {**shelf._environ, "UV_PYTHON_DOWNLOADS": "never"}
+    asked = Recipe(python="3.6", requirements=("--no-index",))
+    with pytest.raises(AllranksError, match=r"there is no Python 3\.6 on the node") as caught:
+        Shelf(shelf._folder, UV, environ).provide(asked, wait, print)
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"environment map python=3.6 {here}" in (caught.value.hint or "")
+
+
+def test_no_uv(shelf):
+    with pytest.raises(AllranksError, match="uv, which makes environments, cannot be started"):
+        Shelf(shelf._folder, "/nonexistent/uv", shelf._environ).provide(
+            Recipe(python="3.11"), wait, print
+        )
+
+
+# ---------------------------------------------------------------- layers
+
+
+@pytest.fixture
+def front(shelf, wheels, tmp_path) -> Path:
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    goal = tmp_path / "attempt $1" / "env"
+    goal.parent.mkdir()
+    layer(shelf.provide(asked, wait, print).folder, goal)
+    return goal
+
+
+def test_a_layer_has_all_that_is_behind_it(front):
+    assert python(front, "import apple, sys; print(apple.version, sys.prefix)") == f"1.0 {front}"
+    env = activated({"PATH": "/usr/bin:/bin"}, str(front), {})
+    done = subprocess.run(["bite"], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(front), "its programs run in the layer, too"
+    script = f"source '{front}/bin/activate' && python -c 'import pear, sys; print(sys.prefix)'"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(front)
+
+
+def test_what_is_installed_into_a_layer_stays_in_it(shelf, wheels, front):
+    env = {**activated({"PATH": "/usr/bin:/bin"}, str(front), {}), "HOME": str(front)}
+    words = ["pip", "install", "--no-index", "--find-links", wheels, "apple==2.0"]
+    subprocess.run(words, env=env, check=True, capture_output=True)
+    assert python(front, "import apple; print(apple.version)") == "2.0"
+    behind = shelf.find(Recipe(requirements=from_wheels(wheels, "pear")))
+    assert behind is not None
+    assert python(behind.folder, "import apple; print(apple.version)") == "1.0"
+    shutil.rmtree(front)
+    assert python(behind.folder, "import pear") == ""

@@ -1,0 +1,236 @@
+"""`allranks environment …` and jobs that are given one: real uv, real wheels, no network."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks, until
+from tests.wheels import wheel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    folder = tmp_path / "whe'els"
+    wheel(folder, "apple", "1.0")
+    wheel(folder, "apple", "2.0")
+    wheel(folder, "pear", requires=["apple<2"])
+    return folder
+
+
+@pytest.fixture
+def requirements(code: Path, wheels: Path) -> Path:
+    """A file beside the code, of a name that has to be quoted."""
+    path = code / "my requirements.txt"
+    path.write_text(f"--no-index\n--find-links {wheels}\npear\n")
+    return path
+
+
+def show(allranks: Allranks, *words: object) -> dict[str, object]:
+    done = allranks(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+PRINT = ["--", "python", "-c", "import apple, sys; print(apple.version, sys.prefix)"]
+
+
+def test_a_job_gets_what_its_file_lists(shared, requirements):
+    done = shared("run", "--name", "own-1", "-n", 2, "-e", requirements, *PRINT)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert [version for version, _ in lines] == ["1.0", "1.0"]
+    assert len({prefix for _, prefix in lines}) == 2, "each node has a layer of its own"
+    told = show(shared, "job", "show", "own-1")["environment"]
+    assert isinstance(told, dict)
+    assert told["requirements"][-1] == "pear"
+    # One of the two made it, before everybody's eyes.
+    logs = list(
+        Path(str(show(shared, "job", "show", "own-1")["folder"])).rglob("environment_node*")
+    )
+    assert logs
+    assert any("Installed" in log.read_text() for log in logs)
+
+
+def test_what_a_job_installs_is_the_jobs_alone(shared, requirements, wheels):
+    install = f'pip install -q --no-index --find-links "{wheels}" apple==2.0 && '
+    look = "python -c 'import apple; print(apple.version)'"
+    run = ["run", "-e", requirements, "--", "bash", "-c"]
+    assert shared(*run, install + look).stdout.endswith("\n2.0\n")
+    assert shared(*run, look).stdout == "1.0\n"
+
+
+def test_the_environment_of_who_submits_does_not_show(shared, requirements):
+    script = "import os; print(os.environ.get('PYTHONPATH'), os.environ.get('CONDA_PREFIX'))"
+    env = {"PYTHONPATH": "/somewhere", "CONDA_PREFIX": "/conda"}
+    done = shared("run", "-e", requirements, "--", "python", "-c", script, env=env)
+    assert done.stdout == "None None\n"
+
+
+def test_a_named_one_in_all_its_life(allranks, requirements, wheels, tmp_path):
+    made = show(allranks, "environment", "create", "fruit", "-f", requirements, "--label", "prod")
+    assert (made["name"], made["version"], made["labels"]) == ("fruit", "1", ["prod"])
+    again = show(allranks, "environment", "create", "fruit", "-f", requirements)
+    assert again["version"] == "1"
+    lines = [f"--pip={line}" for line in ("--no-index", f"--find-links {wheels}", "apple")]
+    assert show(allranks, "environment", "create", "fruit", *lines)["version"] == "2"
+    listed = json.loads(allranks("environment", "list", "fruit", "--json").stdout)
+    assert [each["version"] for each in listed] == ["1", "2"]
+
+    assert show(allranks, "environment", "show", "fruit@prod")["made"] is None
+    unmade = allranks("environment", "export", "fruit@prod")
+    assert unmade.returncode == 2
+    assert "allranks environment build fruit:1" in unmade.stderr
+    built = allranks("environment", "build", "fruit@prod")
+    assert built.returncode == 0
+    assert "Installed" in built.stderr
+    folder = Path(built.stdout.strip())
+    assert folder.is_dir()
+    assert show(allranks, "environment", "build", "fruit:1")["was_there"] is True
+    exported = allranks("environment", "export", "fruit@prod").stdout.splitlines()
+    assert {"apple==1.0", "pear==1.0"} <= {*exported}
+    written = tmp_path / "again.yml"
+    written.write_text(allranks("environment", "export", "fruit:1", "--format", "yaml").stdout)
+    assert show(allranks, "environment", "create", "-f", written)["version"] == "1"
+
+    run = ["run", "--name", "named", "-e", "fruit@prod", *PRINT]
+    assert allranks(*run).stdout.startswith("1.0 ")
+    allranks("environment", "label", "fruit:2", "prod")
+    # What has run is run again as it was, whatever the label means by now.
+    assert show(allranks, "job", "show", "named")["spec"]["environment"] == "azureml:fruit:1"
+    restarted = show(allranks, "job", "restart", "named")
+    assert restarted["environment"]["name"] == "fruit:1"
+    assert allranks("run", "-e", "fruit", *PRINT).stdout.startswith("2.0 ")
+
+    assert show(allranks, "environment", "clone", "fruit:1", "basket")["version"] == "1"
+    assert show(allranks, "environment", "delete", "fruit:2")["version"] == "2"
+    gone = allranks("run", "-e", "fruit:2", "--", "true")
+    assert gone.returncode == 2
+    assert "there is no environment fruit:2" in gone.stderr
+    assert "its versions: 1" in gone.stderr
+
+
+def test_the_table_is_seen_changed_and_followed(allranks, wheels, code):
+    (code / "job.yml").write_text(
+        "command: python -c 'import apple; print(apple.version)'\n"
+        f'environment:\n  pip: ["--no-index", "--find-links {wheels}", "apple==1.6"]\n'
+    )
+    refused = allranks("job", "create", "-f", "job.yml", "--stream")
+    assert refused.returncode == 1
+    assert "apple==1.6 cannot be installed" in refused.stderr
+    assert "allranks environment map apple==1.6 apple==2.0" in refused.stderr
+    assert allranks("environment", "map", "apple==1.6", "apple==2.0").returncode == 0
+    taken = allranks("job", "create", "-f", "job.yml", "--stream")
+    assert taken.stdout == "2.0\n"
+    assert "note: apple==1.6 was asked for, apple==2.0 is taken" in taken.stderr
+    table = show(allranks, "environment", "map")
+    assert table["own"] == {"apple==1.6": "apple==2.0"}
+    assert "pytorch/pytorch:*" in allranks("environment", "map").stdout
+    allranks("environment", "map", "apple==1.6")
+    assert show(allranks, "environment", "map")["own"] == {}
+
+
+def test_an_image_where_no_containers_run(allranks, requirements):
+    allranks("environment", "create", "fruit", "-f", requirements)
+    refused = allranks("run", "--image", "some/image:1", *PRINT)
+    assert refused.returncode == 2
+    assert "no environment stands for the image some/image:1" in refused.stderr
+    allranks("environment", "map", "some/*", "fruit")
+    done = allranks("run", "--image", "some/image:1", *PRINT)
+    assert done.stdout.startswith("1.0 ")
+    assert "fruit:1 stands for it" in done.stderr
+
+
+def test_a_conda_file_of_a_job(shared, code, wheels):
+    (code / "conda.yml").write_text(
+        "name: x\nchannels: [defaults]\ndependencies:\n  - pip\n  - cudatoolkit=11\n"
+        f"  - pip:\n    - --no-index\n    - --find-links {wheels}\n    - apple<2\n"
+        "variables:\n  COLOUR: green\n"
+    )
+    (code / "job.yml").write_text(
+        "command: python -c 'import apple, os; print(apple.version, os.environ[\"COLOUR\"])'\n"
+        "environment:\n  conda_file: conda.yml\n"
+    )
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert (done.returncode, done.stdout) == (0, "1.0 green\n"), done.stderr
+    assert "left out: cudatoolkit=11" in done.stderr
+    shown = shared("job", "create", "-f", "job.yml", "--dry-run")
+    assert "apple<2" in shown.stdout
+    assert "VIRTUAL_ENV=<the environment of the attempt>" in shown.stdout
+    (code / "conda.yml").write_text("dependencies:\n  - nodejs\n")
+    refused = shared("job", "validate", "-f", "job.yml")
+    assert refused.returncode == 2
+    assert "conda.yml:2" in refused.stderr
+
+
+def test_a_cancel_does_not_wait_for_the_making(shared, requirements, tmp_path, code):
+    """A package whose making would take a minute is built from its source."""
+    source = tmp_path / "slow-1.0"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "slow"\nbackend-path = ["."]\n'
+        '[project]\nname = "slow"\nversion = "1.0"\n'
+    )
+    (source / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    subprocess.run(["tar", "czf", "slow-1.0.tar.gz", "slow-1.0"], cwd=tmp_path, check=True)
+    requirements.write_text(f"--no-index\n--find-links {tmp_path}\nslow\n")
+    shared("run", "--detach", "--name", "slow-1", "-e", requirements, "--", "true")
+
+    def doing() -> str:
+        return str(show(shared, "job", "show", "slow-1")["status_reason"])
+
+    began = time.monotonic()
+    until(lambda: show(shared, "job", "show", "slow-1")["status"] == "Preparing")
+    shared("job", "cancel", "slow-1")
+    ended = shared("job", "wait", "slow-1")
+    assert time.monotonic() - began < 30
+    assert show(shared, "job", "show", "slow-1")["status"] == "Canceled", (ended, doing())
+
+
+def test_doctor_says_whether_it_is_made(allranks, code, requirements):
+    (code / "job.yml").write_text(
+        "command: python train.py\ncode: .\nenvironment:\n  requirements: my requirements.txt\n"
+    )
+    (code / "train.py").write_text("import apple, plum\n")
+    before = allranks("doctor", "--job", "job.yml")
+    assert "is not made yet" in before.stdout
+    assert "plum" not in before.stdout
+    allranks("environment", "build", "-f", requirements)
+    after = allranks("doctor", "--job", "job.yml")
+    assert "is made already" in after.stdout
+    assert "plum" in after.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["create", "a/b", "--pip", "x"], "letters, digits"),
+        (["create", "allranks-mine", "--pip", "x"], "always there"),
+        (["create", "x"], "asks for nothing"),
+        (["create", "--pip", "x"], "is missing"),
+        (["create", "x", "--pip", "numpy>==1"], "is no requirement"),
+        (["create", "x", "-f", "nowhere.yml"], "no such file"),
+        (["create", "x", "--requirements", "nowhere.txt"], "no such requirements file"),
+        (["show", "nope"], "no environment nope@latest"),
+        (["show", "allranks-pytorch-2.1"], "did you mean"),
+        (["show", "a:b:c"], "names no version"),
+        (["build"], "which environment"),
+        (["build", "x", "-f", "y"], "which environment"),
+        (["delete", "allranks-sklearn-1"], "always there"),
+        (["label", "allranks-sklearn-1", "x"], "always there"),
+        (["export", "allranks-sklearn-1", "--format", "docker"], "no format"),
+        (["clone", "nope", "x"], "no environment nope"),
+    ],
+)  # fmt: skip
+def test_bad_input(shared, words, said):
+    done = shared("environment", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,163 @@
+"""What an environment means on a compute, and what is to be made for it."""
+
+import pytest
+
+from allranks.errors import Problem, SpecError
+from allranks.plan import curated
+from allranks.plan.activation import activated
+from allranks.plan.plan import Recipe, Task, pack
+from allranks.plan.recipe import Compute, Meant, Table, meant, recipe
+from allranks.spec.references import Asset
+from allranks.spec.values import Environment
+
+KNOWN = {"digits:2": Environment(pip=["scikit-learn"]), "pod:1": Environment(image="a/b")}
+
+
+def find(asset: Asset) -> Meant:
+    name = f"{asset.name}:{asset.version or 2}"
+    if name not in KNOWN:
+        raise SpecError(Problem(f"there is no environment {asset}", "environment"))
+    return Meant(name, KNOWN[name])
+
+
+def means(asked: object, *, containers: bool = False, table: Table | None = None) -> Meant:
+    return meant(asked, Compute("c", containers), table or {}, find)
+
+
+def made(environment: Environment, table: Table | None = None) -> Recipe:
+    return recipe(Meant("", environment), table or {})
+
+
+@pytest.mark.parametrize("asked", [None, "current", "azureml:current@latest"])
+def test_the_python_in_front(asked: object):
+    assert means(asked) == Meant()
+
+
+def test_one_that_has_a_name():
+    assert means("azureml:digits:2") == Meant("digits:2", KNOWN["digits:2"])
+    assert means("azureml:digits@latest").name == "digits:2"
+    with pytest.raises(SpecError, match="no environment nope:1"):
+        means("azureml:nope:1")
+
+
+def test_a_name_of_azures_may_stand_for_another():
+    far = "azureml://registries/azureml/environments/AzureML-pytorch-1.10/versions/3"
+    found = means(far, table={"AzureML-*pytorch*": "digits:2"})
+    assert found.name == "digits:2"
+    assert found.notes == (
+        "the environment AzureML-pytorch-1.10:3 is not here; digits:2 stands for it",
+    )
+
+
+def test_an_image_is_itself_where_containers_run():
+    assert means(Environment(image="a/b"), containers=True).environment == KNOWN["pod:1"]
+    assert means("azureml:pod:1", containers=True) == Meant("pod:1", KNOWN["pod:1"])
+
+
+def test_where_they_do_not_another_stands_for_it():
+    table = {"a/*": "digits:2", "c:1": "current"}
+    found = means(Environment(image="a/b"), table=table)
+    assert (found.name, found.environment) == ("digits:2", KNOWN["digits:2"])
+    assert "a/b is not used" in found.notes[0]
+    assert means("azureml:pod:1", table=table).name == "digits:2"
+    assert means(Environment(image="c:1"), table=table).environment is None
+    with pytest.raises(SpecError, match="no environment stands for the image d"):
+        means(Environment(image="d"), table=table)
+
+
+def test_packages_on_an_image_are_an_environment_without_it():
+    both = Environment(image="a/b", pip=["x"])
+    found = means(both)
+    assert recipe(found, {}).requirements == ("x",)
+    assert "a/b is not used" in found.notes[0]
+    with pytest.raises(SpecError, match="not built yet"):
+        means(both, containers=True)
+    with pytest.raises(SpecError, match="not built yet"):
+        means(Environment(build={"path": "."}))
+
+
+def test_a_recipe_of_all_ways_to_write_one():
+    dependencies = ["python=3.10", "pytorch=2.1", "mkl", {"pip": ["six"]}]
+    whole = Environment(
+        conda_file={"dependencies": dependencies, "variables": {"A": 1}},
+        pip=["numpy>=1", "--pre", "./a b.whl", "x @ https://x/x.whl", ""],
+        constraints=["six<2"],
+        torch_backend="cpu",
+    )
+    found = made(whole)
+    assert found == Recipe(
+        "",
+        "3.10",
+        ("torch==2.1.*", "six", "numpy>=1", "--pre", "./a b.whl", "x @ https://x/x.whl"),
+        ("six<2",),
+        "cpu",
+        {"A": "1"},
+        ("left out: mkl (wheels bring their own)",),
+    )
+    task = Task("a", "e", "true", recipe=found)
+    assert Task.load(pack(task)) == task
+
+
+@pytest.mark.parametrize("python", ["3.6", "python=3.6", "python3.6", "=3.6"])
+def test_the_table_takes_another_python(python: str):
+    found = made(Environment(python=python, pip=["a"]), {"python=3.6": "3.11"})
+    assert found.python == "3.11"
+    assert found.notes == ("python 3.6 was asked for, 3.11 is taken",)
+
+
+def test_the_table_takes_other_versions():
+    table = {"torch==1.6.*": "torch==2.13.0", "nvidia-apex": "numpy"}
+    lines = ["Torch == 1.6.0 ; python_version > '3'", "torch==2.0", "nvidia_apex"]
+    found = made(Environment(pip=lines), table)
+    assert found.requirements == ('torch==2.13.0; python_version > "3"', "torch==2.0", "numpy")
+    assert len(found.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("numpy>==1", "is no requirement"),
+        ("-e .", "a folder that changes"),
+        ("--editable=.", "a folder that changes"),
+        ("-r other.txt", "does not travel"),
+        ("--constraint c.txt", "does not travel"),
+    ],
+)
+def test_lines_that_cannot_be_had(line: str, said: str):
+    with pytest.raises(SpecError, match=said) as caught:
+        made(Environment(pip=["a", line]))
+    assert [(each.where, bool(each.hint)) for each in caught.value.problems] == [
+        ("environment.pip.1", True)
+    ]
+
+
+def test_a_conda_file_that_did_not_travel():
+    with pytest.raises(SpecError, match="what is in the file is missing"):
+        made(Environment(conda_file="conda.yml"))
+
+
+def test_curated_ones_can_be_made_and_the_table_leads_to_them():
+    for versions in curated.ENVIRONMENTS.values():
+        for spec in versions.values():
+            assert recipe(Meant("", Environment.model_validate(spec)), {}).requirements
+    assert set(curated.TABLE.values()) <= set(curated.ENVIRONMENTS)
+    assert all(name.startswith(curated.PREFIX) for name in curated.ENVIRONMENTS)
+
+
+def test_activation_leaves_nothing_of_what_was_active():
+    base = {
+        "PATH": "/old/bin:/conda/bin:/usr/bin",
+        "VIRTUAL_ENV": "/old",
+        "CONDA_PREFIX": "/conda",
+        "CONDA_SHLVL": "1",
+        "PYTHONPATH": "/lib",
+        "HOME": "/root",
+        "LD_LIBRARY_PATH": "/cuda",
+    }
+    assert activated(base, "/new", {"A": "b"}) == {
+        "HOME": "/root",
+        "LD_LIBRARY_PATH": "/cuda",
+        "VIRTUAL_ENV": "/new",
+        "PATH": "/new/bin:/usr/bin",
+        "A": "b",
+    }

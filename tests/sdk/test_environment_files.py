@@ -1,0 +1,100 @@
+"""Environments in files, read where the job is submitted."""
+
+from pathlib import Path
+
+import pytest
+
+from allranks.errors import AllranksError, NotFound, SpecError
+from allranks.sdk.environment_files import from_file, inlined
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "my fi'les"
+    path.mkdir()
+    return path
+
+
+def test_requirements_with_all_that_they_name(folder):
+    (folder / "more").mkdir()
+    (folder / "requirements.txt").write_text(
+        "# what we need\nnumpy >= 1  # fast\n\n-r more/base.txt\n--constraint=limits.txt\n"
+        "torch==2.1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n"
+        "-f wheels\n--find-links https://x/wheels\n./own-1.0-py3-none-any.whl\n"
+        "a @ https://x/a.whl#egg=a\n--index-url https://x/simple\n"
+    )
+    (folder / "more" / "base.txt").write_text("six\n-r ../last.txt\n--find-links=own\n")
+    (folder / "last.txt").write_text("\ufefflast\n")
+    (folder / "limits.txt").write_text("six<2\n")
+    assert from_file(folder / "requirements.txt") == {
+        "pip": [
+            "numpy >= 1",
+            "six",
+            "last",
+            f"--find-links {folder}/more/own",
+            "torch==2.1.0 --hash=sha256:00 --hash=sha256:11",
+            f"--find-links {folder}/wheels",
+            "--find-links https://x/wheels",
+            f"{folder}/own-1.0-py3-none-any.whl",
+            "a @ https://x/a.whl#egg=a",
+            "--index-url https://x/simple",
+        ],
+        "constraints": ["six<2"],
+    }
+
+
+def test_a_conda_file_is_known_by_its_dependencies(folder):
+    file = folder / "conda.yml"
+    file.write_text("name: x\ndependencies:\n  - python=3.10\n  - pip:\n    - six\n")
+    data = {"name": "x", "dependencies": ["python=3.10", {"pip": ["six"]}]}
+    assert from_file(file) == {"conda_file": data}
+
+
+def test_azures_own_file(folder):
+    (folder / "conda.yml").write_text("dependencies: [numpy]\n")
+    file = folder / "env.yml"
+    file.write_text(
+        "$schema: https://x\nname: e\nversion: 1.10\npython: 3.10\nconda_file: ./conda.yml\n"
+    )
+    assert from_file(file) == {
+        "name": "e",
+        "version": "1.10",
+        "python": "3.10",
+        "conda_file": {"dependencies": ["numpy"]},
+    }
+
+
+def test_paths_begin_where_they_are_written(folder):
+    (folder / "r.txt").write_text("six\n")
+    found = inlined({"requirements": "r.txt", "pip": ["-f w", "numpy"]}, folder)
+    assert found == {"pip": [f"--find-links {folder}/w", "numpy", "six"]}
+
+
+def test_what_is_wrong_is_told_with_its_line(folder):
+    file = folder / "conda.yml"
+    file.write_text("name: x\ndependencies:\n  - gcc\n  - numpy\n  - a=1|2\n")
+    with pytest.raises(SpecError) as caught:
+        from_file(file)
+    assert caught.value.file == str(file)
+    assert [each.line for each in caught.value.problems] == [3, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("none.txt", None, "no such requirements file"),
+        ("none.yml", None, "no such file"),
+        ("loop.txt", "-r loop.txt", "names itself"),
+        ("lost.txt", "-r nowhere.txt", "no such requirements file"),
+        ("bytes.txt", "\udc80", "not UTF-8"),
+        ("tabs.yml", "dependencies:\n\t- a", "cannot stand here"),
+        ("list.yml", "- a", "a mapping"),
+    ],
+)
+def test_bad_files(folder, name, text, said):
+    if text is not None:
+        (folder / name).write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(AllranksError, match=said) as caught:
+        from_file(folder / name)
+    assert caught.value.hint
+    assert isinstance(caught.value, NotFound) == (text is None or "nowhere" in text)
