@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import burst, clusters, distributions, launch, lines, train, weight
+from bench import burst, clusters, distributions, environments, launch, lines, train, weight
 from bench.report import Result
 
 
@@ -26,6 +26,9 @@ BENCHES = {
     ),
     "clusters": Bench(
         clusters.options, clusters.run, "jobs of three nodes beside the cluster's own way"
+    ),
+    "environments": Bench(
+        environments.options, environments.run, "an environment that is there, and making one"
     ),
     "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
     "lines": Bench(lines.options, lines.run, "long output while the server is killed"),

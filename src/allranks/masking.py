@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(^|_)KEY(_|$)|API_?KEY", re.I
 )
+_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)[^/@\s]+@", re.I)
 MASK = "********"
 # The property of a job that names the variables of `--env KEY`, whose values nobody typed.
 PASSED_ON = "allranks.passed_on"
@@ -25,6 +27,22 @@ def masked(
     the job's ``properties`` name as passed on from their submitter's own environment."""
     passed = ((properties or {}).get(PASSED_ON) or "").split(",")
     return {
-        name: MASK if looks_secret(name) or name in passed else value
+        name: MASK if looks_secret(name) or name in passed else without_credentials(value)
         for name, value in variables.items()
     }
+
+
+def without_credentials(text: str) -> str:
+    """The text with who and by what password masked in the addresses it holds."""
+    return _CREDENTIALS.sub(rf"\1{MASK}@", text)
+
+
+def all_without_credentials(value: Any) -> Any:
+    """Plain JSON with every text in it as ``without_credentials`` has it."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, Mapping):
+        return {key: all_without_credentials(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [all_without_credentials(each) for each in value]
+    return value

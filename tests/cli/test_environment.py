@@ -193,6 +193,26 @@ def test_a_cancel_does_not_wait_for_the_making(shared, requirements, tmp_path, c
     assert show(shared, "job", "show", "slow-1")["status"] == "Canceled", (ended, doing())
 
 
+def test_what_the_shell_tells_pip_counts_and_passwords_are_not_shown(allranks, code, wheels):
+    (code / "requirements.txt").write_text("apple\n")
+    env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
+    nothing = allranks("run", "-e", "requirements.txt", *PRINT, env=env)
+    assert "no index that was asked has a package 'apple'" in nothing.stderr
+    # The comma is uv's own separator: a folder of such a name cannot be told by variable.
+    env["UV_FIND_LINKS"] = str(wheels)
+    done = allranks("run", "--name", "told", "-e", "requirements.txt", *PRINT, env=env)
+    assert done.stdout.startswith("2.0 "), done.stderr
+
+    lines = "--index-url https://me:hunter2@example.invalid/simple\napple\n"
+    (code / "secret.txt").write_text(lines)
+    secret = ["run", "-e", "secret.txt", "--dry-run", "--json", "--", "true"]
+    shown = allranks(*secret, env={"http_proxy": "http://me:hunter2@proxy.invalid"})
+    assert shown.returncode == 0
+    assert "hunter2" not in shown.stdout
+    allranks("environment", "create", "secret", "-f", "secret.txt")
+    assert "hunter2" not in allranks("environment", "show", "secret", "--json").stdout
+
+
 def test_doctor_says_whether_it_is_made(allranks, code, requirements):
     (code / "job.yml").write_text(
         "command: python train.py\ncode: .\nenvironment:\n  requirements: my requirements.txt\n"

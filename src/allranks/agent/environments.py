@@ -106,12 +106,9 @@ class Shelf:
                 wanted = uv_words.lines(recipe, bundled, pips.no_index)
                 lists[0].write_text("".join(f"{line}\n" for line in wanted))
                 lists[1].write_text("".join(f"{line}\n" for line in recipe.constraints))
-                words = [f"--find-links={bundled}"] if bundled else []
-                words += ["--no-index"] if pips.no_index else []
                 # A site that names its own indexes has chosen what builds they hold.
-                if recipe.torch_backend and not pips.own_index:
-                    words.append(f"--torch-backend={recipe.torch_backend}")
-                uv.install(goal, lists[0], lists[1], *words)
+                backend = "" if pips.own_index else recipe.torch_backend
+                uv.install(goal, lists[0], lists[1], backend)
             about = {
                 "python": configuration(goal)["version_info"],
                 "packages": _packages(goal),

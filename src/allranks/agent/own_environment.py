@@ -33,7 +33,7 @@ def prepare(
     The log of a making goes to the job's record. Raises as ``Shelf.provide``.
     """
     assert task.recipe is not None
-    shelf = Shelf(Path(task.environments), _uv(task, base), {**os.environ, **base})
+    shelf = Shelf(Path(task.environments), _uv(task, base), {**os.environ, **base, **task.tools})
     began, log = time.time(), shelf.log(task.recipe)
     try:
         made = shelf.provide(task.recipe, wait, say)

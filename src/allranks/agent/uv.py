@@ -44,17 +44,18 @@ class Uv:
             raise uv_words.no_python(python, self._installed())
         raise uv_words.failure(said)
 
-    def install(self, goal: Path, requirements: Path, constraints: Path, *words: str) -> None:
-        """Install what the file lists. Raises as ``venv``."""
-        files = ("--requirements", str(requirements), "--constraints", str(constraints))
-        said = self._run("pip", "install", "--python", str(goal), *words, *files)
+    def install(self, goal: Path, requirements: Path, constraints: Path, backend: str) -> None:
+        """Install what the file lists; ``backend``: which builds of PyTorch. Raises as ``venv``."""
+        words = ["--requirements", str(requirements), "--constraints", str(constraints)]
+        words += [f"--torch-backend={backend}"] if backend else []
+        said = self._run("pip", "install", "--python", str(goal), *words)
         if said is None:
             return
         lacking = uv_words.missing(said)
         if lacking is None:
             raise uv_words.failure(said)
         options = [row for row in requirements.read_text().splitlines() if row.startswith("-")]
-        nearest = self._nearest(goal, lacking, [*options, *words])
+        nearest = self._nearest(goal, lacking, options)
         raise uv_words.not_installable(lacking, configuration(goal)["version_info"], nearest)
 
     def _run(self, *words: str) -> list[str] | None:

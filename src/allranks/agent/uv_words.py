@@ -47,11 +47,13 @@ class Missing(NamedTuple):
 
 
 def lines(recipe: Recipe, bundled_pip: str | None, no_index: bool) -> list[str]:
-    """The requirements of an environment: those of the recipe, and the pip that jobs may want,
-    where it can be had."""
-    found = list(recipe.requirements)
+    """The requirements file of an environment: what the recipe has, and the pip that jobs may
+    want, where it can be had. Where to look is said by lines: a flag would be heard instead of the
+    variables of the site."""
+    found = [*(["--no-index"] if no_index else []), *recipe.requirements]
+    found += [f"--find-links {bundled_pip}"] if bundled_pip else []
     has_pip = any(matched[0].lower() == "pip" for matched in map(_NAME.match, found) if matched)
-    no_index = no_index or any(each.startswith("--no-index") for each in found)
+    no_index = any(each.startswith("--no-index") for each in found)
     if not has_pip and (bundled_pip or not no_index):
         found.append("pip")
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from allranks import settings
 from allranks.cli import show
-from allranks.masking import masked
+from allranks.masking import all_without_credentials, masked
 from allranks.plan import container, distributions, mpi, variables
 from allranks.plan.activation import activated
 from allranks.plan.plan import Place, Plan, Task, pack
@@ -63,6 +63,8 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
         "rules": pack(made.rules),
         "task": {
             **pack(task),
+            "recipe": all_without_credentials(pack(task.recipe)),
+            "tools": masked(task.tools),
             "base": masked(task.base),
             "variables": masked(task.variables, properties),
         },

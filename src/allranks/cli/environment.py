@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from allranks.cli import show
 from allranks.errors import NotFound, SpecError, UsageError
 from allranks.sdk import finding
-from allranks.sdk.environment import current
+from allranks.sdk.environment import current, tools
 
 _ENVIRONMENTS = "/api/v1/environments"
 _WHICH = "NAME, NAME:VERSION or NAME@LABEL"
@@ -260,7 +260,8 @@ def _shelf(told: Mapping[str, Any]) -> tuple[Any, Any]:
     from allranks.plan.plan import Recipe  # lazy: as above
 
     folder = Path(told["environments"])
-    return Shelf(folder, told["uv"], {**os.environ, **current()}), Recipe.load(told["recipe"])
+    environ = {**os.environ, **current(), **tools()}
+    return Shelf(folder, told["uv"], environ), Recipe.load(told["recipe"])
 
 
 def _made(client: Any, found: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ class Context(NamedTuple):
     ``places`` says where inputs lie that are outputs of other jobs, by their names here;
     ``options`` are the engine's, the compute's and the job's own in one; ``meant`` is what the
     job's environment means there, ``table`` what is taken in the place of other things;
-    ``environments`` is where they lie, ``uv`` what makes them."""
+    ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``."""
 
     name: str
     record: str
@@ -56,6 +56,7 @@ class Context(NamedTuple):
     table: Mapping[str, str] = {}
     environments: str = ""
     uv: str = ""
+    tools: Mapping[str, str] = {}
 
 
 def compile(spec: CommandJob, context: Context) -> Plan:
@@ -147,7 +148,8 @@ def _around(spec: CommandJob, engine: str | None, context: Context) -> dict[str,
     if engine is not None and is_image(of.environment):
         return {"container": _container(spec, of.environment, engine)}
     made = recipe(of, context.table)
-    return {"recipe": made, "environments": context.environments, "uv": context.uv}
+    where = {"environments": context.environments, "uv": context.uv, "tools": context.tools}
+    return {"recipe": made, **where}
 
 
 def _nameless(asset: Asset) -> Meant:

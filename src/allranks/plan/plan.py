@@ -85,7 +85,7 @@ class Task(NamedTuple):
     ``record`` is the job's folder on a disk the node shares with the server.
     ``container``: ranks run in that, and ``base`` is laid over the image's own environment.
     ``recipe``: they find that environment, kept below ``environments`` and made by the program
-    ``uv`` where it is not there yet.
+    ``uv`` where it is not there yet, with the variables ``tools``.
     """
 
     job: str
@@ -111,6 +111,7 @@ class Task(NamedTuple):
     recipe: Recipe | None = None
     environments: str = ""
     uv: str = ""
+    tools: Mapping[str, str] = {}
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:

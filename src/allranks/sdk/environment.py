@@ -23,6 +23,8 @@ _ACTIVATION = (
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+# Indexes, caches and certificates of pip and uv; not what uv sets for whom it runs.
+_TOOLS = re.compile(r"(PIP_|UV_(?!RUN_|PROJECT|WORKING_DIR|PYTHON$)|SSL_CERT_|NETRC$)")
 # Of the CLI itself, or of the shell it runs in: never a job's business.
 _OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
 
@@ -40,6 +42,11 @@ def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         parts = [front, *(part for part in parts if part != front)]
     found["PATH"] = ":".join(parts)
     return found
+
+
+def tools(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What this shell tells pip and uv, for those who make an environment for its job."""
+    return {name: value for name, value in environ.items() if _TOOLS.match(name)}
 
 
 def asked_for(

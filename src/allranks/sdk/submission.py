@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from allranks.client import Client
 from allranks.errors import MissingCode, Problem, SpecError, UsageError
-from allranks.sdk.environment import current
+from allranks.sdk.environment import current, tools
 from allranks.snapshot import Snapshot, take
 
 # fmt: off
@@ -78,6 +78,8 @@ def prepare(
             name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
         }
     submission: dict[str, Any] = {"spec": spec, "base": current()}
+    if spec.get("environment") not in (None, "current"):
+        submission["tools"] = tools()
     _hold_to_text(submission)
     if code is None:
         return submission, None

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends
 
 from allranks.errors import Conflict, Problem, SpecError
+from allranks.masking import all_without_credentials
 from allranks.plan import curated
 from allranks.plan.plan import pack
 from allranks.plan.recipe import Compute, is_image, meant, recipe
@@ -112,7 +113,7 @@ def _own(reference: str, with_: Services) -> AssetRow:
 def _shown(row: AssetRow) -> dict[str, Any]:
     made = when(row.created_at) if row.created_at else None
     return {
-        **row.spec,
+        **all_without_credentials(row.spec),
         "name": row.name,
         "version": row.version,
         "labels": list(row.labels),

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from allranks.masking import masked
+from allranks.masking import all_without_credentials, masked
 from allranks.plan import standing as plan_standing
 from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import Task, pack
@@ -64,10 +64,12 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
 
 
 def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
-    variables = spec.get("environment_variables")
-    if not variables:
-        return spec
-    return {**spec, "environment_variables": masked(variables, spec.get("properties"))}
+    found = {**spec}
+    if variables := spec.get("environment_variables"):
+        found["environment_variables"] = masked(variables, spec.get("properties"))
+    if written := spec.get("environment"):
+        found["environment"] = all_without_credentials(written)
+    return found
 
 
 def brief(row: JobRow) -> dict[str, Any]:
@@ -122,7 +124,8 @@ def _environment(task: Task) -> dict[str, Any]:
     if task.recipe is None:
         return {"name": "current"}
     made = task.recipe
-    asked = {"python": made.python or None, "requirements": list(made.requirements)}
+    lines = all_without_credentials(made.requirements)
+    asked = {"python": made.python or None, "requirements": lines}
     return {"name": made.name or None, **asked, "notes": list(made.notes)}
 
 

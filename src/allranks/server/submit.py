@@ -26,18 +26,19 @@ AGENT = (sys.executable, "-P", "-m", "allranks.agent")
 
 
 class Submission(NamedTuple):
-    """What a door sends: the spec with absolute paths, the code's digest or folder, and the
-    environment the submitter had in front."""
+    """What a door sends: the spec with absolute paths, the code's digest or folder, the
+    environment the submitter had in front, and the variables of their pip and uv."""
 
     spec: Mapping[str, Any]
     code: str | None = None
     in_place: str | None = None
     base: Mapping[str, str] = {}
+    tools: Mapping[str, str] = {}
 
     @staticmethod
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
-            raise SpecError(Problem("a submission is {spec, code, in_place, base}"))
+            raise SpecError(Problem("a submission is {spec, code, in_place, base, tools}"))
         known = {name: data[name] for name in Submission._fields if name in data}
         return Submission(**known)
 
@@ -82,6 +83,7 @@ def plan(
             table=table,
             environments=str(home.environments),
             uv=uv(),
+            tools=submission.tools,
         ),
         problems,
     )
@@ -112,7 +114,7 @@ def again(row: JobRow, services: Services) -> JobRow:
     while _exists(services, f"{base}-r{number}"):
         number += 1
     spec = {**row.spec, "name": f"{base}-r{number}"}
-    return submit(Submission(spec, task.code, task.in_place, task.base), services)
+    return submit(Submission(spec, task.code, task.in_place, task.base, task.tools), services)
 
 
 @lru_cache(maxsize=1)
