@@ -9,7 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import burst, clusters, distributions, environments, launch, lines, train, weight
+from bench import (
+    burst,
+    clusters,
+    distributions,
+    environments,
+    launch,
+    lines,
+    snapshot,
+    train,
+    weight,
+)
 from bench.report import Result
 
 
@@ -30,6 +40,7 @@ BENCHES = {
     "environments": Bench(
         environments.options, environments.run, "an environment that is there, and making one"
     ),
+    "snapshot": Bench(snapshot.options, snapshot.run, "submitting code that did not change"),
     "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
     "lines": Bench(lines.options, lines.run, "long output while the server is killed"),
     "train": Bench(train.options, train.run, "training throughput against ranks started by hand"),

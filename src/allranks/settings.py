@@ -46,6 +46,16 @@ class Home(NamedTuple):
         return self.root / "environments"
 
     @property
+    def code(self) -> Path:
+        """Commits of repositories elsewhere that were asked for."""
+        return self.root / "code"
+
+    @property
+    def snapshots(self) -> Path:
+        """What is known of code by how its files look."""
+        return self.root / "snapshots.json"
+
+    @property
     def token(self) -> Path:
         return self.root / "token"
 

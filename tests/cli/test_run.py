@@ -358,3 +358,42 @@ def test_a_signal_is_told_by_its_name(shared):
     job = json.loads(shared("run", "--json", *sh("kill -USR1 $$")).stdout)
     assert (job["exit_code"], job["error"]["reason"]) == (138, "RANK_KILLED")
     assert "SIGUSR1" in job["error"]["message"]
+
+
+def test_where_the_code_is_from_is_in_the_record_and_restarts_with_it(shared, code):
+    who = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (code / "a.txt").write_text("first\n")
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*who, *words], cwd=code, check=True)
+    (code / "a.txt").write_text("second\n")
+    done = shared("run", "--name", "from-git", "--", "cat", "a.txt")
+    assert done.stdout == "second\n"
+    told = json.loads(shared("job", "show", "from-git", "--json").stdout)
+    assert told["spec"]["properties"]["azureml.git.branch"] == "main"
+    assert told["spec"]["properties"]["azureml.git.dirty"] == "True"
+    shared("job", "restart", "from-git")
+    for name in ("from-git", "from-git-r2"):
+        shared("job", "download", name, "-p", name)
+        diff = (code / name / "artifacts/system_logs/uncommitted.diff").read_text()
+        assert "+second" in diff
+
+
+def test_code_from_a_repository(shared, code, tmp_path):
+    repository = tmp_path / "far away"
+    (repository / "src").mkdir(parents=True)
+    (repository / "src" / "train.sh").write_text("echo trained\n")
+    who = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*who, *words], cwd=repository, check=True)
+    (code / "job.yml").write_text(
+        f"command: bash train.sh\ncode: git+file://{repository}@main#src\n"
+    )
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    # What has run runs again, whatever became of the repository.
+    repository.rename(tmp_path / "gone")
+    name = done.stderr.partition(":")[0]
+    assert json.loads(shared("job", "restart", name, "--json").stdout)["experiment_name"] == (
+        "far away"
+    )
+    assert shared("job", "wait", f"{name}-r2").returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +56,32 @@ def collect(task: Task, work: Work) -> None:
 
 
 def _unpack(code: Path, work: Path) -> None:
-    import tarfile  # lazy: 10 ms, and a job without code needs none
+    """By the node's own tar where it can read what we write: of thousands of files it is three
+    times as fast as Python's."""
+    tar = shutil.which("tar")
+    env = {"LC_ALL": "C", "PATH": os.environ.get("PATH", "")}
+    if tar is None or not _reads_ours(tar, env):
+        _unpack_here(code, work)
+        return
+    # As whoever we are: whose the files were is no business of a node's.
+    words = [tar, "--extract", "--no-same-owner", f"--file={code}", f"--directory={work}"]
+    done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise AllranksError(
+            f"the code cannot be unpacked: {said[0] if said else 'tar failed'}",
+            hint="leave that out, or make room on the node",
+        )
+
+
+def _reads_ours(tar: str, env: dict[str, str]) -> bool:
+    """Small ones know nothing of long names and of names that are not ASCII."""
+    done = subprocess.run([tar, "--version"], env=env, capture_output=True)
+    return b"GNU tar" in done.stdout or b"bsdtar" in done.stdout
+
+
+def _unpack_here(code: Path, work: Path) -> None:
+    import tarfile  # lazy: 10 ms, and few nodes have no tar
 
     # Before 3.11.4, as Debian 12 has it, there is none; the code is the user's own.
     filter: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}

@@ -7,7 +7,6 @@ itself. All of it within ten seconds: what has not answered by then is named.
 from __future__ import annotations
 
 import os
-import tarfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -156,8 +155,7 @@ def _taken(data: Mapping[str, Any], folder: Path) -> Collection[str] | AllranksE
         return error
     if snapshot is None:
         return ()
-    with snapshot.file, tarfile.open(fileobj=snapshot.file) as archive:
-        return frozenset(archive.getnames())
+    return frozenset(snapshot.files)
 
 
 def _code(code: Path | None, taken: Collection[str] | AllranksError | None) -> Iterator[Finding]:

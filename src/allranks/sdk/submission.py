@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from allranks import settings
 from allranks.client import Client
 from allranks.errors import MissingCode, Problem, SpecError, UsageError
+from allranks.masking import without_credentials
 from allranks.sdk.environment import current, tools
-from allranks.snapshot import Snapshot, take
+from allranks.snapshot.git import Asked, Checkout, checkout, is_address
+from allranks.snapshot.take import Snapshot, take
 
 # fmt: off
 _ADJECTIVES = (
@@ -54,19 +57,10 @@ def prepare(
     """
     spec = dict(spec)
     spec.setdefault("name", made_up_name())
-    if isinstance(spec.get("code"), str):
-        spec["code"] = _without_scheme(spec["code"])
-    if isinstance(spec.get("code"), str) and _is_uri(spec["code"]):
-        raise SpecError(
-            Problem(
-                "code from a URI is not built yet in this version",
-                "code",
-                hint="give a local folder",
-            )
-        )
-    code = _absolute(spec["code"], base) if spec.get("code") is not None else None
+    code, fetched = _code(spec.get("code"), base)
     folder = (code if code.is_dir() else code.parent) if code is not None else base
-    spec.setdefault("experiment_name", folder.resolve().name or "Default")
+    own = folder.resolve().name if fetched is None else fetched.repository
+    spec.setdefault("experiment_name", own or "Default")
     if "inputs" in spec:
         spec["inputs"] = {
             name: _input(name, value, base) for name, value in (spec["inputs"] or {}).items()
@@ -83,15 +77,37 @@ def prepare(
     _hold_to_text(submission)
     if code is None:
         return submission, None
-    spec["code"] = str(code)
+    spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
     if in_place:
         submission["in_place"] = str(folder.resolve())
         return submission, None
-    snapshot = take(code, note)
-    if snapshot.files == 0:
+    # A commit that was fetched has told already; else git is asked while we read.
+    asked = Asked(folder.resolve()).told if fetched is None else lambda: fetched.told
+    snapshot = take(code, note, settings.home().snapshots)
+    told = asked()
+    if told.properties:
+        spec["properties"] = {**told.properties, **(spec.get("properties") or {})}
+    if not snapshot.files:
         return submission, None
-    submission["code"] = snapshot.digest
+    submission |= {"code": snapshot.digest, "diff": told.diff}
     return submission, snapshot
+
+
+def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
+    """Where the code lies here, fetched if it is the address of a repository."""
+    if given is None:
+        return None, None
+    if isinstance(given, str):
+        given = _without_scheme(given)
+        if is_address(given):
+            found = checkout(given, settings.home().code)
+            return found.folder, found
+        if _is_uri(given):
+            hint = "give a local folder, or a repository: git+https://HOST/PATH.git@REF#FOLDER"
+            raise SpecError(
+                Problem(f"{given!r} is no place that code can be in", "code", hint=hint)
+            )
+    return _absolute(given, base), None
 
 
 def send(
@@ -105,7 +121,17 @@ def send(
         except MissingCode:
             if snapshot is None:
                 raise
-            client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.file, timeout=600.0)
+            _send_code(client, snapshot)
+
+
+def _send_code(client: Client, snapshot: Snapshot) -> None:
+    """What the server has not got of it; the list of the parts last, so that it is never there
+    without them."""
+    missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
+    for digest in missing:
+        with snapshot.open(digest) as file:
+            client.call("PUT", f"/api/v1/blobs/{digest}", file, timeout=600.0)
+    client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)
 
 
 def _hold_to_text(submission: Mapping[str, Any]) -> None:

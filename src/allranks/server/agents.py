@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from allranks.agent.outbox import load
@@ -115,8 +117,18 @@ async def logs(request: Request) -> Response:
 
 
 async def code(request: Request) -> Response:
+    """A snapshot's chunks, one after the other: the whole tar."""
     with_, _ = _who(request)
-    return FileResponse(with_.blobs.open(request.path_params["digest"]))
+    files = await run_in_threadpool(with_.blobs.parts, request.path_params["digest"])
+    size = sum(file.stat().st_size for file in files)
+    return StreamingResponse(_pieces(files), headers={"content-length": str(size)})
+
+
+def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
+    for path in files:
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                yield piece
 
 
 def _who(request: Request) -> tuple[Services, Agent]:

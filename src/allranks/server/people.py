@@ -133,6 +133,12 @@ def file(name: str, path: str, with_: With) -> Response:
     return FileResponse(found)
 
 
+@router.post("/blobs/missing")
+def missing(digests: Annotated[list[str], Body()], with_: With) -> list[str]:
+    """Which of these blobs are not here, in their order."""
+    return [digest for digest in digests if not with_.blobs.has(digest)]
+
+
 @router.put("/blobs/{digest}", status_code=204)
 async def blob(digest: str, with_: With, request: Request) -> None:
     """Store a blob under the hash of its content."""

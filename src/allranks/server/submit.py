@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.errors import MissingCode, NotFound, Problem, SpecError
@@ -27,18 +28,20 @@ AGENT = (sys.executable, "-P", "-m", "allranks.agent")
 
 class Submission(NamedTuple):
     """What a door sends: the spec with absolute paths, the code's digest or folder, the
-    environment the submitter had in front, and the variables of their pip and uv."""
+    environment the submitter had in front, the variables of their pip and uv, and what of the code
+    is in no commit."""
 
     spec: Mapping[str, Any]
     code: str | None = None
     in_place: str | None = None
     base: Mapping[str, str] = {}
     tools: Mapping[str, str] = {}
+    diff: str = ""
 
     @staticmethod
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
-            raise SpecError(Problem("a submission is {spec, code, in_place, base, tools}"))
+            raise SpecError(Problem("a submission is {spec, code, in_place, base, tools, diff}"))
         known = {name: data[name] for name in Submission._fields if name in data}
         return Submission(**known)
 
@@ -95,13 +98,17 @@ def submit(submission: Submission, services: Services) -> JobRow:
     """Record the job and set it going. Nothing is left behind when it is refused."""
     known = services.environments
     made = plan(submission, services.home, services.clusters, known, services.records.get)
-    if submission.code is not None and not services.blobs.has(submission.code):
+    if submission.code is not None and not services.blobs.is_whole(submission.code):
         raise MissingCode("the server does not have this code yet", hint="send it first")
     spec = dict(submission.spec)
     if made.task.recipe is not None and made.task.recipe.name:
         # Run again, it gets what it got; `@latest` may be another by then.
         spec["environment"] = f"azureml:{made.task.recipe.name}"
     row = services.records.create(spec, made)
+    if submission.diff:
+        kept = _diff(made.task.record)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(submission.diff)
     services.loops.wake(row.name)
     return row
 
@@ -114,7 +121,15 @@ def again(row: JobRow, services: Services) -> JobRow:
     while _exists(services, f"{base}-r{number}"):
         number += 1
     spec = {**row.spec, "name": f"{base}-r{number}"}
-    return submit(Submission(spec, task.code, task.in_place, task.base, task.tools), services)
+    kept = _diff(task.record)
+    diff = kept.read_text() if kept.exists() else ""
+    submission = Submission(spec, task.code, task.in_place, task.base, task.tools, diff)
+    return submit(submission, services)
+
+
+def _diff(record: str) -> Path:
+    """Where a job keeps what of its code is in no commit."""
+    return Path(record, "artifacts", "system_logs", "uncommitted.diff")
 
 
 @lru_cache(maxsize=1)

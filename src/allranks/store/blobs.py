@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import tempfile
@@ -36,6 +37,20 @@ class Blobs:
         if not path.exists():
             raise NotFound(f"there is no blob {digest}", hint="submit the job again")
         return path
+
+    def parts(self, digest: str) -> list[Path]:
+        """The blobs that the list in this one names, in its order. Raises NotFound for the first
+        that is not there."""
+        named = json.loads(self.open(digest).read_bytes())["chunks"]
+        return [self.open(each) for each in named]
+
+    def is_whole(self, digest: str) -> bool:
+        """Whether such a list is there, and all that it names."""
+        try:
+            self.parts(digest)
+        except (NotFound, UsageError, ValueError, KeyError, TypeError):
+            return False
+        return True
 
     @contextmanager
     def receive(self, digest: str) -> Iterator[Callable[[bytes], None]]:

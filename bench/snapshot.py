@@ -1,0 +1,102 @@
+"""What code costs that did not change: a folder of many files, beside an empty one."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from bench import procs
+from bench.home import Home
+from bench.launch import Contender, alternate
+from bench.report import Bar, Result, table
+from bench.stats import spread
+
+EMPTY, MANY, GIT = "an empty folder", "many files", "many files, in git"
+_TAKE = """
+import sys, time
+from pathlib import Path
+from allranks import settings
+from allranks.snapshot.git import Asked
+from allranks.snapshot.take import take
+began = time.perf_counter()
+asked = Asked(Path.cwd())
+taken = take(Path.cwd(), memory=settings.home().snapshots)
+asked.told()
+print(time.perf_counter() - began, taken.digest)
+"""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--files", type=int, default=5000, metavar="N", help="files (5000)")
+    parser.add_argument("--submits", type=int, default=9, metavar="N", help="rounds (9)")
+
+
+def run(given: argparse.Namespace) -> Result:
+    with Home() as home:
+        folders = {name: home.work / f"code-{i}" for i, name in enumerate((EMPTY, MANY, GIT))}
+        for name, folder in folders.items():
+            _fill(folder, 0 if name == EMPTY else given.files)
+        procs.run(["git", "init", "-q"], cwd=folders[GIT], env=home.env)
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        procs.run(["git", "add", "."], cwd=folders[GIT], env=home.env)
+        procs.run(["git", *who, "commit", "-qm", "x"], cwd=folders[GIT], env=home.env)
+        home.allranks("server", "start")
+        found = [
+            Contender(
+                name=name, once=partial(home.allranks, "run", "--detach", "--", "true", cwd=f)
+            )
+            for name, f in folders.items()
+        ]
+        samples, orders = alternate(found, given.submits)
+        before = _blobs(home)
+        taken = {name: _taken(home, folder, given.submits) for name, folder in folders.items()}
+        for folder in folders.values():
+            home.allranks("run", "--", "true", cwd=folder)
+        travelled = _blobs(home) - before
+    rows = {f"run --detach, {name}": spread(values) for name, values in samples.items()}
+    rows |= {f"the snapshot alone, {name}": spread(values) for name, values in taken.items()}
+    worst = max(median(taken[MANY]), median(taken[GIT]))
+    return Result(
+        name="snapshot",
+        text=table(
+            (f"{given.files} files, {given.submits} rounds, seconds", "median", "min", "max"),
+            [
+                (n, *(f"{row[key]:.3f}" for key in ("median", "min", "max")))
+                for n, row in rows.items()
+            ],
+        ),
+        data={"orders": orders, "samples_s": samples, "taken_s": taken, "travelled": travelled},
+        bars=[
+            Bar(what="a snapshot of unchanged code, seconds", found=worst, most=0.3),
+            Bar(what="blobs that travelled", found=travelled, most=0),
+        ],
+        wrong=home.left,
+    )
+
+
+def _fill(folder: Path, files: int) -> None:
+    folder.mkdir()
+    (folder / ".gitignore").write_text("*.pyc\n__pycache__/\nbuild/\n*.egg-info\n/data\n*.log\n")
+    for i in range(files):
+        path = folder / f"pkg{i // 50}" / f"mod{i % 50}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"x = {i}\n" * 40)
+    # As old as code is that did not change lately.
+    subprocess.run(["find", folder, "-exec", "touch", "-d", "2024-01-01", "{}", "+"], check=True)
+
+
+def _taken(home: Home, folder: Path, rounds: int) -> list[float]:
+    """Seconds for the snapshot by itself, each in a process of its own."""
+    told = [
+        procs.run([sys.executable, "-c", _TAKE], cwd=folder, env=home.env).stdout.split()
+        for _ in range(rounds)
+    ]
+    return [float(seconds) for seconds, _ in told]
+
+
+def _blobs(home: Home) -> int:
+    return sum(1 for path in (home.folder / "blobs").rglob("*") if path.is_file())

@@ -1,0 +1,1 @@
+"""The user's code on its way to the nodes."""

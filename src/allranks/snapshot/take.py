@@ -1,0 +1,143 @@
+"""The user's code as it is now: a list of chunks, named by the hash of that list.
+
+What chunks hold is remembered by how their files look, so that code that did not change is known
+without reading it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from allranks.errors import NotFound, UsageError
+from allranks.snapshot import chunks
+from allranks.snapshot.files import File, walk
+
+LARGE = 300 << 20
+# A file changed so lately may change again and look the same: clocks of file systems are coarse.
+_LATELY = 2.0
+# How many chunks are remembered, of all folders.
+_REMEMBERED = 20_000
+
+
+class Snapshot(NamedTuple):
+    """``digest`` is that of ``manifest``; ``parts`` the chunks by their digests."""
+
+    digest: str
+    manifest: bytes
+    parts: Mapping[str, chunks.Chunk]
+    files: tuple[str, ...]
+    size: int
+
+    def open(self, digest: str) -> BinaryIO:
+        """A chunk's piece of the tar. Raises UsageError when its files are others by now."""
+        found, file = chunks.packed(self.parts[digest])
+        if found != digest:
+            file.close()
+            raise UsageError("the code changed while it was being sent", hint="submit it again")
+        return file
+
+
+def take(
+    code: Path,
+    note: Callable[[str], None] = lambda sentence: None,
+    memory: Path | None = None,
+) -> Snapshot:
+    """Snapshot a folder or a single file; ``note`` hears at once what a person should know.
+    ``memory`` is a file in which this remembers what it has read.
+
+    Raises NotFound or UsageError with the path.
+    """
+    try:
+        return _take(code, note, memory)
+    except OSError as error:
+        raise UsageError(
+            f"the code cannot be read: {(error.strerror or str(error)).lower()}",
+            where=str(error.filename or code),
+            hint="leave that out by a line in .amlignore, or name the folder of your script: "
+            "--code DIR",
+        ) from error
+
+
+def _take(code: Path, note: Callable[[str], None], memory: Path | None) -> Snapshot:
+    if not code.exists():
+        raise NotFound(
+            "there is no such file or folder", where=str(code), hint="see --code / code:"
+        )
+    if code.resolve() == Path("/"):
+        raise UsageError(
+            "the code folder is the root of the file system",
+            where=str(code),
+            hint="go to the folder of your script, or name it: --code DIR",
+        )
+    notes: list[str] = []
+    found = walk(code, notes)
+    size = sum(file.status.st_size for file in found)
+    if size > LARGE:
+        notes.append(_too_large(code, size, found))
+    for sentence in notes:
+        note(sentence)
+    parts = _parts(found, _Memory(memory))
+    manifest = json.dumps({"chunks": [*parts], "files": len(found), "size": size}).encode()
+    digest = hashlib.sha256(manifest).hexdigest()
+    return Snapshot(digest, manifest, parts, tuple(file.name for file in found), size)
+
+
+def _parts(found: list[File], memory: _Memory) -> dict[str, chunks.Chunk]:
+    parts = {}
+    for chunk in chunks.split(found):
+        looks = chunks.looks(chunk)
+        digest = memory.known.get(looks)
+        if digest is None:
+            digest, file = chunks.packed(chunk)
+            file.close()
+        memory.learn(looks, digest, chunk)
+        parts[digest] = chunk
+    memory.keep()
+    return parts
+
+
+class _Memory:
+    """Digests of chunks by the looks of their files. Losing it costs time, no more."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self.known: dict[str, str] = {}
+        self._new = False
+        if file is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self.known = json.loads(file.read_text())
+
+    def learn(self, looks: str, digest: str, chunk: chunks.Chunk) -> None:
+        newest = max(max(f.status.st_mtime, f.status.st_ctime) for f in chunk)
+        if looks not in self.known and time.time() - newest > _LATELY:
+            self.known[looks] = digest
+            self._new = True
+
+    def keep(self) -> None:
+        if self._file is None or not self._new:
+            return
+        kept = dict([*self.known.items()][-_REMEMBERED:])
+        with contextlib.suppress(OSError):
+            beside = self._file.with_suffix(f".{os.getpid()}.new")
+            beside.write_text(json.dumps(kept))
+            beside.replace(self._file)
+
+
+def _too_large(root: Path, size: int, found: list[File]) -> str:
+    largest = sorted(found, key=lambda file: -file.status.st_size)[:10]
+    lines = "".join(
+        f"\n  {file.status.st_size >> 20:6} MB  {file.name}"
+        for file in largest
+        if file.status.st_size >> 20
+    )
+    return (
+        f"the code in {root} has {size >> 20} MB and travels with every job; "
+        f"leave out data by lines in .amlignore. The largest files:{lines}"
+    )

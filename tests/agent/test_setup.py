@@ -1,0 +1,78 @@
+"""Unpacking the code on a node: by its own tar, and where it has none that would do."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from allranks.agent import setup
+from allranks.errors import AllranksError
+from allranks.snapshot.take import take
+
+HOSTILE = [
+    "a\nb",
+    "ü'\"",
+    "$(touch x)",
+    "-rf",
+    "n" * 200,
+    "d" * 120 + "/" + "f" * 120 + "/" + "x" * 120,
+    b"\xff\xfe".decode(errors="surrogateescape"),
+]
+WAYS: list[Callable[[Path, Path], None]] = [setup._unpack, setup._unpack_here]
+
+
+@pytest.fixture
+def tar(tmp_path: Path) -> Path:
+    code = tmp_path / "code"
+    for name in HOSTILE:
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_bytes(os.fsencode(name))
+    (code / "run.sh").write_text("#!/bin/sh\n")
+    (code / "run.sh").chmod(0o750)
+    (code / "link").symlink_to("run.sh")
+    taken = take(code)
+    path = tmp_path / "code.tar"
+    with path.open("wb") as file:
+        for digest in taken.parts:
+            with taken.open(digest) as part:
+                shutil.copyfileobj(part, file)
+    return path
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_names_come_through(tar, tmp_path, way):
+    work = tmp_path / "wo'rk $x"
+    work.mkdir()
+    way(tar, work)
+    found = {
+        os.path.relpath(Path(at, name), work) for at, _, names in os.walk(work) for name in names
+    }
+    assert found == {*HOSTILE, "run.sh", "link"}
+    for name in HOSTILE:
+        assert (work / name).read_bytes() == os.fsencode(name)
+    assert os.access(work / "run.sh", os.X_OK)
+    assert os.readlink(work / "link") == "run.sh"
+
+
+def test_a_node_without_a_tar_that_would_do(tar, tmp_path, monkeypatch):
+    small = tmp_path / "bin"
+    small.mkdir()
+    monkeypatch.setenv("PATH", str(small))
+    for number, script in enumerate((None, "#!/bin/sh\necho BusyBox v1\n")):
+        if script is not None:
+            (small / "tar").write_text(script)
+            (small / "tar").chmod(0o755)
+        work = tmp_path / f"work{number}"
+        work.mkdir()
+        setup._unpack(tar, work)
+        assert (work / "run.sh").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_no_tar(tmp_path, way):
+    (tmp_path / "code.tar").write_bytes(b"x" * 5000)
+    (tmp_path / "work").mkdir()
+    with pytest.raises(AllranksError, match="cannot be unpacked"):
+        way(tmp_path / "code.tar", tmp_path / "work")
