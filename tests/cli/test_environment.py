@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks import AllranksError, Client, Environment, command
 from tests.support import Allranks, until
 from tests.wheels import wheel
 
@@ -254,3 +255,24 @@ def test_bad_input(shared, words, said):
     assert said in done.stderr
     assert "hint:" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_from_python(home: Path, code: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(code)
+    (code / "requirements.txt").write_text(f"--no-index\n--find-links {wheels}\napple<2\n")
+    client = Client()
+    asked = Environment(name="fruit", requirements="requirements.txt")
+    made = client.create_or_update(asked)
+    assert (made.name, made.version, made.pip[-1]) == ("fruit", "1", "apple<2")
+    assert client.environments.create_or_update(asked) == made
+    assert client.environments.get("fruit") == client.environments.get("fruit", "1") == made
+    assert client.environments.list("fruit") == [made]
+    assert "allranks-sklearn-1" in {each.name for each in client.environments.list()}
+    line = "python -c 'import apple; print(apple.version)' > outputs/version"
+    for environment in ("azureml:fruit@latest", made):
+        job = client.jobs.create_or_update(command(command=line, environment=environment))
+        assert client.jobs.wait(job.name).status == "Completed"
+        client.jobs.download(job.name, job.name)
+        assert (code / job.name / "artifacts/outputs/version").read_text() == "1.0\n"
+    with pytest.raises(AllranksError, match="no environment nope"):
+        client.environments.get("nope")

@@ -75,6 +75,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("status", job["status"] + reason),
         ("experiment", job["experiment_name"]),
         ("compute", job["compute"]),
+        ("environment", _environment(job["environment"])),
         ("command", job["command"]),
         ("size", f"{job['nodes']} nodes, {job['processes']} ranks, {job['distribution']}"),
         ("attempts", str(job["attempts"])),
@@ -95,6 +96,18 @@ def show_job(options: argparse.Namespace) -> int:
         if error["hint"]:
             print(f"{'hint':<11} {error['hint']}")
     return 0
+
+
+def _environment(told: dict[str, Any]) -> str:
+    """The image or name of what ranks find around them; without one, what it asks for."""
+    if told.get("image"):
+        return f"the image {told['image']}"
+    if told.get("name"):
+        return str(told["name"])
+    lines = told.get("requirements") or []
+    python = [f"python {told['python']}"] if told.get("python") else []
+    more = f", … ({len(lines)} in all)" if len(lines) > 4 else ""
+    return ", ".join([*python, *lines[:4]]) + more
 
 
 def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:

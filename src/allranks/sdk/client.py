@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, overload
 from urllib.parse import urlencode
 
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.sdk.download import download
+from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
 from allranks.sdk.submission import prepare, send
 from allranks.spec.job import CommandJob, Outputs
 from allranks.spec.references import output_uri
-from allranks.spec.values import Output
+from allranks.spec.values import Environment, Output
 
 
 class Job:
@@ -64,10 +65,17 @@ class Client:
 
     def __init__(self) -> None:
         self.jobs = Jobs()
+        self.environments = Environments()
 
-    def create_or_update(self, job: CommandJob) -> Job:
-        """Submit a job: ``jobs.create_or_update``."""
-        return self.jobs.create_or_update(job)
+    @overload
+    def create_or_update(self, thing: CommandJob) -> Job: ...
+    @overload
+    def create_or_update(self, thing: Environment) -> Environment: ...
+    def create_or_update(self, thing: CommandJob | Environment) -> Job | Environment:
+        """Submit a job, or add a version of an environment."""
+        if isinstance(thing, Environment):
+            return self.environments.create_or_update(thing)
+        return self.jobs.create_or_update(thing)
 
 
 class MLClient(Client):

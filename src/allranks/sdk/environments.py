@@ -1,0 +1,50 @@
+"""Environments that have names, for Python programs."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from allranks.sdk import finding
+from allranks.sdk.environment_files import inlined
+from allranks.spec.values import Environment
+
+PATH = "/api/v1/environments"
+# What the server tells beside the environment itself.
+_TOLD = ("labels", "created_at", "curated")
+
+
+class Environments:
+    """The operations on environments; all raise AllranksError, with a hint."""
+
+    def create_or_update(
+        self, environment: Environment, *, base: str | Path | None = None
+    ) -> Environment:
+        """Add a version, the next number unless it has one; the very same one twice is one. The
+        files it names begin at ``base`` (the current folder) and are read now.
+
+        A version that is there and is another is a Conflict: a version never changes.
+        """
+        data = environment.model_dump(mode="json", exclude_defaults=True)
+        return _made(_ask("POST", "", inlined(data, Path(base or ".").absolute())))
+
+    def get(self, name: str, version: str | None = None, label: str = "latest") -> Environment:
+        """A version, or the one that has the label."""
+        which = f"{name}:{version}" if version else f"{name}@{label}"
+        return _made(_ask("GET", f"/{quote(which, safe='')}"))
+
+    def list(self, name: str | None = None) -> builtins.list[Environment]:
+        """The newest version of each, or all versions of one."""
+        query = f"?{urlencode({'name': name})}" if name else ""
+        return [_made(each) for each in _ask("GET", query)]
+
+
+def _made(told: dict[str, Any]) -> Environment:
+    return Environment.model_validate({k: v for k, v in told.items() if k not in _TOLD})
+
+
+def _ask(method: str, path: str, data: Any = None) -> Any:
+    with finding.connect() as client:
+        return client.json(method, PATH + path, data)
