@@ -9,7 +9,9 @@ from typing import Any
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(^|_)KEY(_|$)|API_?KEY", re.I
 )
-_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)[^/@\s]+@", re.I)
+# Up to the last @ before the path begins.
+_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s]*@", re.I)
+_PROXY = re.compile(r"_proxy$", re.I)
 MASK = "********"
 # The property of a job that names the variables of `--env KEY`, whose values nobody typed.
 PASSED_ON = "allranks.passed_on"
@@ -27,9 +29,16 @@ def masked(
     the job's ``properties`` name as passed on from their submitter's own environment."""
     passed = ((properties or {}).get(PASSED_ON) or "").split(",")
     return {
-        name: MASK if looks_secret(name) or name in passed else without_credentials(value)
+        name: MASK if looks_secret(name) or name in passed else _shown(name, value)
         for name, value in variables.items()
     }
+
+
+def _shown(name: str, value: str) -> str:
+    # A proxy may be written without its scheme.
+    if _PROXY.search(name) and "://" not in value and "@" in value:
+        return f"{MASK}@{value.rpartition('@')[2]}"
+    return without_credentials(value)
 
 
 def without_credentials(text: str) -> str:
@@ -38,11 +47,17 @@ def without_credentials(text: str) -> str:
 
 
 def all_without_credentials(value: Any) -> Any:
-    """Plain JSON with every text in it as ``without_credentials`` has it."""
+    """Plain JSON with every text in it as ``without_credentials`` has it, and what is called
+    `variables` as ``masked``."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):
-        return {key: all_without_credentials(each) for key, each in value.items()}
+        return {
+            key: masked({name: str(one) for name, one in each.items()})
+            if key == "variables" and isinstance(each, Mapping)
+            else all_without_credentials(each)
+            for key, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [all_without_credentials(each) for each in value]
     return value

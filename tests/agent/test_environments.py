@@ -1,5 +1,6 @@
 """Environments on a shelf: real uv, real wheels, no network."""
 
+import hashlib
 import json
 import os
 import select
@@ -68,7 +69,7 @@ def test_it_is_made_once_and_then_found(shelf, wheels):
 
 
 def test_what_it_is_called_makes_no_difference(shelf):
-    one, other = Recipe("a:1", "3.11", ("x",)), Recipe("b", "3.11", ("x",), notes=("n",))
+    one, other = Recipe("3.11", ("x",)), Recipe("3.11", ("x",), notes=("n",))
     assert shelf.place(one) == shelf.place(other)
     several = [
         one,
@@ -156,10 +157,10 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_taken_for_done(shelf, whe
     words = [str(shelf._folder), str(stuck), str(tmp_path), *asked.requirements]
     child = subprocess.Popen([sys.executable, "-c", KILLED, *words])
     goal = shelf.place(asked)
-    until(lambda: (goal.with_suffix(".txt")).exists())
+    until(lambda: [*goal.parent.glob("*/requirements-0.txt")])
     child.kill()
     child.wait()
-    assert (goal / "pyvenv.cfg").exists(), "it was in the middle of it"
+    assert not goal.exists()
     assert shelf.find(asked) is None
     # What it had started still runs, and may still write: nobody begins before that has ended.
     left = [each for each in _holding(goal.with_suffix(".lock")) if each != os.getpid()]
@@ -174,6 +175,7 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_taken_for_done(shelf, whe
     made = shelf.find(asked)
     assert made is not None
     assert python(made.folder, "import pear") == ""
+    assert [*goal.parent.glob(f"{goal.name}.*/")] == [], "what it left is gone"
 
 
 def _holding(path: Path) -> list[int]:
@@ -289,6 +291,76 @@ def test_no_uv(shelf):
         )
 
 
+def test_a_node_that_lacks_the_python_takes_nothing_from_the_others(shelf, wheels):
+    """Two nodes of a disk, each with a Python 3.11 at a path of its own."""
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    asked = Recipe(here, from_wheels(wheels, "pear"))
+    theirs = shelf.provide(asked, wait, print)
+    link = theirs.folder / "bin" / "python"
+    goal = os.readlink(link)
+    link.unlink()
+    link.symlink_to("/of/another/node/python")
+    ours = shelf.provide(asked, wait, print)
+    assert ours.folder != theirs.folder
+    assert python(ours.folder, "import pear") == ""
+    assert shelf.provide(asked, wait, print) == shelf.find(asked) == ours
+    link.unlink()
+    link.symlink_to(goal)
+    assert python(theirs.folder, "import pear") == ""
+
+
+def test_the_project_it_is_asked_in_makes_no_difference(shelf, wheels, monkeypatch):
+    folder = shelf._folder
+    folder.mkdir()
+    (folder.parent / "pyproject.toml").write_text(
+        '[project]\nname="x"\nversion="1"\n[tool.uv]\noverride-dependencies = ["apple==1.0"]\n'
+    )
+    monkeypatch.chdir(folder.parent)
+    made = shelf.provide(Recipe(requirements=from_wheels(wheels, "apple>=2")), wait, print)
+    assert made.packages["apple"] == "2.0"
+
+
+def test_settings_that_decide_what_is_installed_make_another(shelf, wheels, tmp_path):
+    asked = Recipe(requirements=from_wheels(wheels, "apple"))
+    lowest = Shelf(shelf._folder, UV, {**shelf._environ, "UV_RESOLUTION": "lowest"})
+    assert lowest.provide(asked, wait, print).packages["apple"] == "1.0"
+    assert shelf.provide(asked, wait, print).packages["apple"] == "2.0"
+    limits = tmp_path / "limits.txt"
+    limits.write_text("apple<2\n")
+    held = Shelf(shelf._folder, UV, {**shelf._environ, "PIP_CONSTRAINT": str(limits)})
+    assert held.provide(asked, wait, print).packages["apple"] == "1.0"
+    patient = Shelf(shelf._folder, UV, {**shelf._environ, "UV_HTTP_TIMEOUT": "99"})
+    assert patient.place(asked) == shelf.place(asked)
+
+
+def test_with_hashes(shelf, wheels):
+    (own,) = wheels.glob("apple-1.0-*.whl")
+    line = f"apple==1.0 --hash=sha256:{hashlib.sha256(own.read_bytes()).hexdigest()}"
+    made = shelf.provide(Recipe(requirements=from_wheels(wheels, line)), wait, print)
+    assert {"apple", "pip"} <= made.packages.keys()
+
+
+def test_a_range_that_cannot_be_had_is_named_as_it_was_written(shelf, tmp_path):
+    folder = tmp_path / "wheels"
+    for version in ("1.6.0", "1.6.1"):
+        wheel(folder, "apple", version, tag="cp36-cp36m-manylinux1_x86_64")
+    wheel(folder, "apple", "2.1.0")
+    asked = Recipe(requirements=from_wheels(folder, "apple>=1.6,<1.7"))
+    with pytest.raises(AllranksError, match="cannot be installed for Python") as caught:
+        shelf.provide(asked, wait, print)
+    assert "map 'apple>=1.6,<1.7' apple==2.1.0" in (caught.value.hint or "")
+
+
+def test_passwords_are_in_no_log(shelf):
+    index = "http://me:hunter2@127.0.0.1:9/simple"
+    environ = {**shelf._environ, "UV_HTTP_RETRIES": "0", "PIP_CONFIG_FILE": "/dev/null"}
+    own = Shelf(shelf._folder, UV, environ)
+    asked = Recipe(requirements=(f"--index-url {index}", "apple"))
+    with pytest.raises(AllranksError) as caught:
+        own.provide(asked, wait, print)
+    assert "hunter2" not in own.log(asked).read_text() + str(caught.value)
+
+
 # ---------------------------------------------------------------- layers
 
 
@@ -309,6 +381,43 @@ def test_a_layer_has_all_that_is_behind_it(front):
     script = f"source '{front}/bin/activate' && python -c 'import pear, sys; print(sys.prefix)'"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(front)
+
+
+def test_data_of_a_package_stays_in_the_layer_too(shelf, tmp_path):
+    folder = tmp_path / "wheels"
+    for version in ("1.0", "2.0"):
+        data = f"datum-{version}.data/data/share/datum"
+        wheel(folder, "datum", version, modules={f"{data}/{each}": version for each in "ab"})
+    asked = Recipe(requirements=from_wheels(folder, "datum==1.0"))
+    made = shelf.provide(asked, wait, print)
+    front = tmp_path / "front"
+    layer(made.folder, front)
+    assert (front / "share/datum/a").read_text() == "1.0"
+    env = activated({"PATH": "/usr/bin:/bin"}, str(front), {})
+    words = ["pip", "install", "--no-index", "--find-links", folder, "datum==2.0"]
+    subprocess.run(words, env=env, check=True, capture_output=True)
+    assert (front / "share/datum/a").read_text() == "2.0"
+    assert (made.folder / "share/datum/a").read_text() == "1.0"
+
+
+def test_a_layer_without_pip_does_not_lead_to_the_systems(shelf, tmp_path):
+    bare = tmp_path / "bare"
+    subprocess.run([UV, "venv", "--relocatable", "-q", bare], check=True, env=shelf._environ)
+    layer(bare, tmp_path / "front")
+    env = activated({"PATH": "/usr/bin:/bin"}, str(tmp_path / "front"), {})
+    done = subprocess.run(["pip", "install", "x"], env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "hint:" in done.stderr
+
+
+def test_a_rank_of_another_locale_finds_its_packages(shelf, wheels, tmp_path):
+    own = Shelf(tmp_path / "hé ü", UV, shelf._environ)
+    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    front = tmp_path / "front"
+    layer(own.provide(asked, wait, print).folder, front)
+    env = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    words = [front / "bin" / "python", "-c", "import pear"]
+    assert subprocess.run(words, env=env, capture_output=True).returncode == 0
 
 
 def test_what_is_installed_into_a_layer_stays_in_it(shelf, wheels, front):

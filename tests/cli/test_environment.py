@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -214,6 +215,32 @@ def test_what_the_shell_tells_pip_counts_and_passwords_are_not_shown(allranks, c
     assert "hunter2" not in allranks("environment", "show", "secret", "--json").stdout
 
 
+def test_variables_of_the_shell_do_not_lead_past_the_environment(shared, requirements):
+    look = ["--", "bash", "-c", "which python; echo $MINE"]
+    for more in (["--env-all"], ["--env", "PATH", "--env", "MINE"]):
+        done = shared("run", *more, "-e", requirements, *look, env={"MINE": "yes"})
+        assert done.stdout.splitlines()[0].endswith("/environment/bin/python"), done.stderr
+        assert done.stdout.splitlines()[1] == "yes"
+    # Programs of the Python in front do not stand in for those that are missing.
+    path = shared("run", "-e", requirements, "--", "bash", "-c", "echo $PATH").stdout
+    assert "/usr/bin" in path
+    assert f"{sys.prefix}/bin" not in path
+
+
+def test_an_empty_file_is_an_empty_environment(shared, code):
+    (code / "empty.txt").write_text("# nothing\n--no-index\n")
+    script = "import importlib.util as u; print(u.find_spec('pytest'))"
+    done = shared("run", "-e", "empty.txt", "--", "python", "-c", script)
+    assert done.stdout == "None\n", done.stderr
+
+
+def test_an_image_can_be_registered_where_nothing_stands_for_it(shared):
+    made = show(shared, "environment", "create", "pod", "--image", "x/y:1")
+    assert made["image"] == "x/y:1"
+    refused = shared("run", "-e", "pod", "--", "true")
+    assert "no environment stands for the image x/y:1" in refused.stderr
+
+
 def test_doctor_says_whether_it_is_made(allranks, code, requirements):
     (code / "job.yml").write_text(
         "command: python train.py\ncode: .\nenvironment:\n  requirements: my requirements.txt\n"
@@ -234,7 +261,7 @@ def test_doctor_says_whether_it_is_made(allranks, code, requirements):
         (["create", "a/b", "--pip", "x"], "letters, digits"),
         (["create", "allranks-mine", "--pip", "x"], "always there"),
         (["create", "x"], "asks for nothing"),
-        (["create", "--pip", "x"], "is missing"),
+        (["create", "--pip", "x"], "name: is missing"),
         (["create", "x", "--pip", "numpy>==1"], "is no requirement"),
         (["create", "x", "-f", "nowhere.yml"], "no such file"),
         (["create", "x", "--requirements", "nowhere.txt"], "no such requirements file"),
@@ -243,7 +270,15 @@ def test_doctor_says_whether_it_is_made(allranks, code, requirements):
         (["show", "a:b:c"], "names no version"),
         (["build"], "which environment"),
         (["build", "x", "-f", "y"], "which environment"),
-        (["delete", "allranks-sklearn-1"], "always there"),
+        (["delete", "allranks-sklearn-1:1"], "always there"),
+        (["delete", "allranks-sklearn-1"], "which version"),
+        (["create", "current", "--pip", "x"], "a meaning of its own"),
+        (["create", "map", "--pip", "x"], "a meaning of its own"),
+        (["create", "x", "--pip", "x", "--version", "latest"], "a meaning of its own"),
+        (["create", "x", "--pip", "./folder"], "a folder that changes"),
+        (["label", "x:1", "a b"], "are no labels"),
+        (["map", "six==1", "six==1"], "stands for itself"),
+        (["map", "six==1", ">=bad"], "is no requirement"),
         (["label", "allranks-sklearn-1", "x"], "always there"),
         (["export", "allranks-sklearn-1", "--format", "docker"], "no format"),
         (["clone", "nope", "x"], "no environment nope"),

@@ -26,6 +26,7 @@ def lines(*dependencies: object) -> list[str]:
         ("numpy 1.2.*", "numpy==1.2.*"),
         ("numpy 1.2.3 build", "numpy==1.2.3"),
         ("numpy=*", "numpy"),
+        ("numpy=1.21*", "numpy==1.21.*"),
         ("conda-forge::numpy >= 1.2, <2", "numpy>=1.2,<2"),
         ("numpy>=1.2,=1.3", "numpy>=1.2,==1.3.*"),
         ("numpy~=1.2", "numpy~=1.2"),
@@ -69,6 +70,8 @@ def test_pip_sections_are_kept_to_the_letter():
 
 
 def test_what_wheels_bring_is_left_out_and_told():
+    names = ["libdeflate", "cuda-nvcc", "xorg-libx11", "zlib-static"]
+    assert lines(*names, "librosa", "libsvm") == ["librosa", "libsvm"]
     found = conda.read({"dependencies": ["cudatoolkit=11.1", "mkl", "numpy"]})
     assert [line for _, line in found.requirements] == ["numpy"]
     assert found.notes == (
@@ -90,6 +93,9 @@ def test_what_wheels_bring_is_left_out_and_told():
         ({"dependencies": [["a"]]}, "dependencies.0", "neither a package nor a pip section"),
         ({"dependencies": [{"pip": "a"}]}, "dependencies.0", "neither a package nor a pip"),
         ({"dependencies": "a"}, "dependencies", "must be a list"),
+        ({"dependencies": [], "variables": ["a"]}, "variables", "names with values"),
+        ({"dependencies": [], "variables": {"a=b": 1}}, "variables", "names with values"),
+        ({"dependencies": [], "variables": {"a": None}}, "variables", "names with values"),
         ({}, "dependencies", "must be a list"),
         ({"dependencies": [], "dependancies": []}, "dependancies", "no key 'dependancies'"),
     ],

@@ -2,11 +2,11 @@
 
 import pytest
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem, SpecError, UsageError
 from allranks.plan import curated
 from allranks.plan.activation import activated
 from allranks.plan.plan import Recipe, Task, pack
-from allranks.plan.recipe import Compute, Meant, Table, meant, recipe
+from allranks.plan.recipe import Compute, Meant, Table, entry, meant, recipe
 from allranks.spec.references import Asset
 from allranks.spec.values import Environment
 
@@ -80,15 +80,14 @@ def test_a_recipe_of_all_ways_to_write_one():
     dependencies = ["python=3.10", "pytorch=2.1", "mkl", {"pip": ["six"]}]
     whole = Environment(
         conda_file={"dependencies": dependencies, "variables": {"A": 1}},
-        pip=["numpy>=1", "--pre", "./a b.whl", "x @ https://x/x.whl", ""],
+        pip=["numpy>=1", "--pre", "x @ https://x/x.whl", ""],
         constraints=["six<2"],
         torch_backend="cpu",
     )
     found = made(whole)
     assert found == Recipe(
-        "",
         "3.10",
-        ("torch==2.1.*", "six", "numpy>=1", "--pre", "./a b.whl", "x @ https://x/x.whl"),
+        ("torch==2.1.*", "six", "numpy>=1", "--pre", "x @ https://x/x.whl"),
         ("six<2",),
         "cpu",
         {"A": "1"},
@@ -121,6 +120,8 @@ def test_the_table_takes_other_versions():
         ("--editable=.", "a folder that changes"),
         ("-r other.txt", "does not travel"),
         ("--constraint c.txt", "does not travel"),
+        (".", "a folder that changes"),
+        ("./pkg[dev]", "a folder that changes"),
     ],
 )
 def test_lines_that_cannot_be_had(line: str, said: str):
@@ -129,6 +130,33 @@ def test_lines_that_cannot_be_had(line: str, said: str):
     assert [(each.where, bool(each.hint)) for each in caught.value.problems] == [
         ("environment.pip.1", True)
     ]
+
+
+def test_what_is_taken_is_looked_up_however_it_was_written():
+    rows = [("Pillow >= 6, <7", "pillow"), ("ruamel_yaml==0.17", "ruamel.yaml==0.18")]
+    table = dict(entry(*row) for row in rows)
+    lines = ["pillow<7,>=6", "Ruamel.YAML==0.17", "tensorflow[and-cuda]==2.4; python_version>'3'"]
+    table |= dict([entry("tensorflow==2.*", "tensorflow==2.21.0")])
+    assert made(Environment(pip=lines), table).requirements == (
+        "pillow",
+        "ruamel.yaml==0.18",
+        'tensorflow[and-cuda]==2.21.0; python_version > "3"',
+    )
+    assert entry("python=3.6", "python=3.11") == ("python=3.6", "3.11")
+    assert entry("a/b:*", "digits") == ("a/b:*", "digits")
+    for asked, taken in (("", "x"), ("x==1", ""), ("x==1", ">=bad")):
+        with pytest.raises(UsageError):
+            entry(asked, taken)
+
+
+def test_an_image_does_not_stand_for_an_image():
+    with pytest.raises(SpecError, match="pod:1, which stands for the image a/b, is an image, too"):
+        means(Environment(image="a/b"), table={"a/*": "pod:1"})
+
+
+def test_a_requirements_file_that_did_not_travel():
+    with pytest.raises(SpecError, match="what is in the file is missing"):
+        made(Environment(requirements="/x/r.txt"))
 
 
 def test_a_conda_file_that_did_not_travel():

@@ -1,6 +1,8 @@
 """Environments in files, read where the job is submitted."""
 
+import hashlib
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -21,8 +23,9 @@ def test_requirements_with_all_that_they_name(folder):
         "# what we need\nnumpy >= 1  # fast\n\n-r more/base.txt\n--constraint=limits.txt\n"
         "torch==2.1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n"
         "-f wheels\n--find-links https://x/wheels\n./own-1.0-py3-none-any.whl\n"
-        "a @ https://x/a.whl#egg=a\n--index-url https://x/simple\n"
+        "a @ https://x/a.whl#egg=a\n--index-url https://x/simple\n# no more \\\n./pkg\n"
     )
+    (folder / "own-1.0-py3-none-any.whl").write_bytes(b"wheel")
     (folder / "more" / "base.txt").write_text("six\n-r ../last.txt\n--find-links=own\n")
     (folder / "last.txt").write_text("\ufefflast\n")
     (folder / "limits.txt").write_text("six<2\n")
@@ -35,9 +38,11 @@ def test_requirements_with_all_that_they_name(folder):
             "torch==2.1.0 --hash=sha256:00 --hash=sha256:11",
             f"--find-links {folder}/wheels",
             "--find-links https://x/wheels",
-            f"{folder}/own-1.0-py3-none-any.whl",
+            f"own @ file://{quote(str(folder))}/own-1.0-py3-none-any.whl#sha256="
+            + hashlib.sha256(b"wheel").hexdigest(),
             "a @ https://x/a.whl#egg=a",
             "--index-url https://x/simple",
+            f"{folder}/pkg",
         ],
         "constraints": ["six<2"],
     }
@@ -86,6 +91,9 @@ def test_what_is_wrong_is_told_with_its_line(folder):
         ("none.yml", None, "no such file"),
         ("loop.txt", "-r loop.txt", "names itself"),
         ("lost.txt", "-r nowhere.txt", "no such requirements file"),
+        ("lost-wheel.txt", "./nowhere.whl", "cannot be read"),
+        ("far.txt", "-r https://me:pw@x/r.txt", "not fetched"),
+        ("nul.txt", "-r a\0b", "cannot be read"),
         ("bytes.txt", "\udc80", "not UTF-8"),
         ("tabs.yml", "dependencies:\n\t- a", "cannot stand here"),
         ("list.yml", "- a", "a mapping"),
@@ -98,3 +106,25 @@ def test_bad_files(folder, name, text, said):
         from_file(folder / name)
     assert caught.value.hint
     assert isinstance(caught.value, NotFound) == (text is None or "nowhere" in text)
+    assert "pw" not in str(caught.value)
+
+
+def test_a_loop_by_another_way_and_names_that_are_nobodys(folder):
+    (folder / "sub").mkdir()
+    (folder / "sub" / "l.txt").write_text("-r ../sub/l.txt\n")
+    with pytest.raises(AllranksError, match="names itself"):
+        from_file(folder / "sub" / "l.txt")
+    with pytest.raises(NotFound):
+        from_file(Path("~nosuchuser/r.txt"))
+    assert inlined({"constraints": 5, "pip": "x"}, folder) == {"constraints": 5, "pip": "x"}
+
+
+def test_pip_sections_of_a_conda_file_are_requirements_files(folder):
+    (folder / "more.txt").write_text("six\n-c limits.txt\n")
+    (folder / "limits.txt").write_text("six<2\n")
+    file = folder / "conda.yml"
+    file.write_text("dependencies:\n  - pip:\n    - -r more.txt\n    - --find-links ./w\n")
+    assert from_file(file) == {
+        "conda_file": {"dependencies": [{"pip": ["six", f"--find-links {folder}/w"]}]},
+        "constraints": ["six<2"],
+    }

@@ -1,10 +1,13 @@
 """Named things with versions."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from allranks.errors import AllranksError, Conflict, NotFound
 from allranks.store.assets import Assets
 from allranks.store.db import open_database
+from allranks.store.settings import Settings
 
 
 @pytest.fixture
@@ -33,13 +36,36 @@ def test_the_newest_is_latest_and_labels_move(assets):
         assets.create("a", None, {"n": n})
     assets.label("a", "1", ["prod", "old"])
     assets.label("a", "3", ["prod"])
-    found = {each: assets.find("a", label=each).version for each in ("latest", "prod", "old")}
-    assert found == {"latest": "3", "prod": "3", "old": "1"}
-    assert assets.find("a", "2").spec == {"n": 1}
-    assert assets.find("a", "2", "prod") is None
-    assert assets.find("a", label="x") is assets.find("z") is None
+    labels = {row.version: row.labels for row in assets.versions("a")}
+    assert labels == {"1": ("old",), "2": (), "3": ("prod",)}
     assets.delete("a", "3")
-    assert assets.find("a", label="latest").version == "2"
+    assert [row.version for row in assets.versions("a")] == ["1", "2"]
+
+
+def test_a_number_that_was_deleted_does_not_come_back(assets):
+    assets.create("a", None, {"n": 1})
+    assets.delete("a", "1")
+    assert assets.create("a", None, {"n": 1}).version == "2"
+    with pytest.raises(Conflict, match="a:1 was deleted"):
+        assets.create("a", "1", {"n": 1})
+    assert [row.version for row in assets.versions(deleted=True)] == ["1", "2"]
+    with pytest.raises(NotFound):
+        assets.delete("a", "1")
+
+
+def test_labels_and_settings_of_several_at_once(assets, tmp_path):
+    for n in range(4):
+        assets.create("a", None, {"n": n})
+    settings = Settings(assets._engine)
+
+    def one(n: int) -> None:
+        assets.label("a", str(n % 4 + 1), [f"l{n}"])
+        settings.change("map", {f"k{n}": n})
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(one, range(40)))
+    given = {label for row in assets.versions("a") for label in row.labels}
+    assert len(given) == len(settings.get("map")) == 40
 
 
 def test_kinds_do_not_meet(assets):

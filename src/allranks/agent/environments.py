@@ -1,18 +1,21 @@
 """Virtual environments of jobs: made once where they lie, then found by what they hold.
 
-Each has a folder named by the content of its recipe, below one that all nodes of a disk share.
-Whoever comes first makes it, under a lock; the others wait, and see the same log. It is there once
-its ``READY`` file is, the last to be written: what a killed builder left is made anew.
-Jobs never write to it: each attempt gets a layer of its own in front.
+Each has a folder named by the content of its recipe and by all else that decides what it will hold,
+below one that all nodes of a disk share. Whoever comes first makes it, beside its place and under a
+lock; the others wait, and see the same log. It is put in its place when it is whole, and what is in
+a place is never taken away by who makes one. Jobs do not write to it: each attempt gets a layer of
+its own in front.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,16 +23,23 @@ from typing import NamedTuple
 
 from allranks import locks
 from allranks.agent import pip_conf, uv_words
+from allranks.agent.layer import packages_of
 from allranks.agent.uv import Say, Uv, Wait, configuration
 from allranks.errors import AllranksError
+from allranks.masking import without_credentials
 from allranks.plan.plan import Recipe
 
 READY = "allranks.json"
 # Seconds between two looks whether another has made it.
 _LOOK = 0.1
-# What a making finds of the environment it is asked for in, beside what is uv's and pip's own.
-_HANDED_ON = ("HOME", "USER", "PATH", "LANG", "TMPDIR", "NETRC", "CC", "CXX", "CUDA_HOME")
-_TOOLS = ("UV_", "XDG_", "SSL_CERT_")
+# Of an environment that asks: what would lead uv to another Python, or is for its packages.
+_NOT_FOR_UV = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "PIP_")
+# uv's variables that say how it works and not what comes of it.
+_HOW = ("CACHE_DIR", "HTTP_", "CONCURRENT_", "LINK_MODE", "INSECURE_HOST", "KEYRING", "NO_PROGRESS")
+# Where Debian keeps the pip that its Python does not bring.
+_DEBIANS = Path("/usr/share/python-wheels")
+# The driver of a node's GPUs, by which uv chooses builds of PyTorch.
+_DRIVERS = (Path("/sys/module/nvidia/version"), Path("/sys/module/amdgpu/version"))
 
 
 class Made(NamedTuple):
@@ -40,35 +50,37 @@ class Made(NamedTuple):
     packages: Mapping[str, str]
 
 
-def digest(recipe: Recipe) -> str:
-    """The name of what it asks for: what is called differently, or is only told, is the same."""
-    content = [recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]
-
-
 class Shelf:
     """The folder that environments lie in. ``environ`` is of who asks for one: where Python, uv's
     cache and the settings of pip and uv are found."""
 
     def __init__(self, folder: Path, uv: str, environ: Mapping[str, str]) -> None:
         self._folder, self._uv, self._environ = folder, uv, environ
+        self._pip = pip_conf.for_uv(environ)
 
     def place(self, recipe: Recipe) -> Path:
-        """Where it lies, or would. An environment is for one kind of machine; one whose recipe
-        names no Python is of the first on PATH. Raises AllranksError when there is none."""
-        machine = [os.uname().machine, os.confstr("CS_GNU_LIBC_VERSION") or ""]
-        if not recipe.python:
-            machine.append(self._python())
-        known = hashlib.sha256("\n".join(machine).encode()).hexdigest()[:8]
-        return self._folder / f"{digest(recipe)}-{known}"
+        """Where it lies, or would. Raises AllranksError when there is no Python at all."""
+        decide = [
+            *(recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend),
+            *(os.uname().machine, os.confstr("CS_GNU_LIBC_VERSION") or ""),
+            *("" if recipe.python else self._python(), self._pip.lines),
+            *sorted(
+                (name, without_credentials(value))
+                for name, value in self._variables(recipe).items()
+                if name.startswith("UV_") and not name[3:].startswith(_HOW)
+            ),
+        ]
+        if recipe.torch_backend == "auto":
+            decide += [each.read_text() for each in _DRIVERS if each.exists()]
+        return self._folder / hashlib.sha256(json.dumps(decide).encode()).hexdigest()[:24]
 
     def log(self, recipe: Recipe) -> Path:
         """What its making has printed so far."""
         return self.place(recipe).with_suffix(".log")
 
     def find(self, recipe: Recipe) -> Made | None:
-        """The environment, if it is there and its Python still is."""
-        return _found(self.place(recipe))
+        """The environment, if it is there and its Python is."""
+        return _any_found(self.place(recipe))
 
     def provide(self, recipe: Recipe, wait: Wait, say: Say) -> Made:
         """The environment, made if need be; ``say`` hears what is worth telling of that.
@@ -76,66 +88,100 @@ class Shelf:
         Raises AllranksError with why it cannot be made, and what ``wait`` raises.
         """
         goal, others = self.place(recipe), None
-        while (found := _found(goal)) is None:
+        while (found := _any_found(goal)) is None:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = locks.take(goal.with_suffix(".lock"))
             if lock is None:
-                others = others or _Others(self.log(recipe), say)
+                others = others or _Others(goal.with_suffix(".log"), say)
                 others.hand_on()
                 wait(seconds=_LOOK)
                 continue
             try:
-                if _found(goal) is None:
-                    self._make(recipe, goal, lock, wait, say)
+                # Another may have made it meanwhile.
+                found = _any_found(goal) or self._make(recipe, goal, lock, wait, say)
             finally:
                 os.close(lock)
+            break
         with contextlib.suppress(OSError):
-            os.utime(goal / READY)  # in use: what was not for the longest time goes first
+            os.utime(found.folder / READY)  # in use
         return found
 
-    def _make(self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say) -> None:
-        began = time.time()
-        shutil.rmtree(goal, ignore_errors=True)
-        pips = pip_conf.for_uv(self._environ)
-        lists = [goal.with_suffix(suffix) for suffix in (".txt", ".limits.txt")]
+    def _make(self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say) -> Made:
+        """Make it beside its place, and put it there."""
+        began, log = time.time(), goal.with_suffix(".log")
+        log.unlink(missing_ok=True)
+        uv = Uv(self._uv, self._variables(recipe), self._folder, log, lock, wait, say)
+        python = recipe.python or self._python()
+        if goal.exists():
+            # Another node made it with a Python that this one has not got, and may be using it.
+            python = uv.find(python)
+            goal = goal.with_name(f"{goal.name}-{hashlib.sha256(python.encode()).hexdigest()[:8]}")
+        beside = self._beside(goal)
+        made = beside / "environment"
         try:
-            with self.log(recipe).open("wb") as log:
-                uv = Uv(self._uv, self._variables(pips.variables), log, lock, wait, say)
-                uv.venv(goal, recipe.python or self._python())
-                bundled = _bundled_pip(goal)
-                wanted = uv_words.lines(recipe, bundled, pips.no_index)
-                lists[0].write_text("".join(f"{line}\n" for line in wanted))
-                lists[1].write_text("".join(f"{line}\n" for line in recipe.constraints))
-                # A site that names its own indexes has chosen what builds they hold.
-                backend = "" if pips.own_index else recipe.torch_backend
-                uv.install(goal, lists[0], lists[1], backend)
+            uv.venv(made, python)
+            # A site that names its own indexes has chosen what builds they hold.
+            backend = "" if self._pip.own_index else recipe.torch_backend
+            for number, lines in enumerate(self._lines(recipe, made, beside)):
+                wanted = beside / f"requirements-{number}.txt"
+                wanted.write_text("".join(f"{line}\n" for line in lines))
+                uv.install(made, wanted, backend)
             about = {
-                "python": configuration(goal)["version_info"],
-                "packages": _packages(goal),
-                "asked": [recipe.python, *recipe.requirements],
+                "python": configuration(made)["version_info"],
+                "packages": _packages(made),
                 "seconds": round(time.time() - began, 3),
             }
-            beside = goal / f"{READY}.new"
-            beside.write_text(json.dumps(about))
-            beside.replace(goal / READY)
-        except BaseException:
-            shutil.rmtree(goal, ignore_errors=True)
-            raise
+            (made / READY).write_text(json.dumps(about))
+            # Where a lock is not one for all nodes of a disk, another may have been sooner.
+            with contextlib.suppress(OSError):
+                made.rename(goal)
         finally:
-            for each in lists:
-                each.unlink(missing_ok=True)
+            shutil.rmtree(beside, ignore_errors=True)
+        if (found := _found(goal)) is None:
+            raise AllranksError(
+                "the environment was made, and cannot be found in its place",
+                where=str(goal),
+                hint="does the disk with ALLRANKS_HOME still answer?",
+            )
+        return found
 
-    def _variables(self, pips: Mapping[str, str]) -> dict[str, str]:
-        own = {
-            name: value
-            for name, value in self._environ.items()
-            if name in _HANDED_ON or name.startswith(_TOOLS) or name.lower().endswith("_proxy")
-        }
-        # Who has told uv itself is heard before who has told pip.
-        return {**pips, **own, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+    def _beside(self, goal: Path) -> Path:
+        """An empty folder to make it in; what makers of this host left that were killed is gone."""
+        prefix = f"{goal.name}.{os.uname().nodename}."
+        for each in self._folder.glob(f"{glob.escape(prefix)}*"):
+            shutil.rmtree(each, ignore_errors=True)
+        return Path(tempfile.mkdtemp(dir=self._folder, prefix=prefix))
+
+    def _lines(self, recipe: Recipe, made: Path, folder: Path) -> list[tuple[str, ...]]:
+        """The requirements files, one after the other."""
+        site = [*self._pip.lines]
+        if recipe.constraints:
+            limits = folder / "constraints.txt"
+            limits.write_text("".join(f"{line}\n" for line in recipe.constraints))
+            site.append(f"-c {limits}")
+        hashed = "UV_REQUIRE_HASHES" in self._variables(recipe)
+        found = uv_words.lines(recipe, site, _bundled_pip(made), hashed)
+        return [found.first, *([found.then] if found.then else [])]
+
+    def _variables(self, recipe: Recipe) -> dict[str, str]:
+        """What uv finds around it: all that who asks has, but what would lead it elsewhere."""
+        own = {n: v for n, v in self._environ.items() if not n.startswith(_NOT_FOR_UV)}
+        found = {**self._pip.variables, **own, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+        if uv_words.names_index(recipe):
+            found.pop("UV_DEFAULT_INDEX", None)  # it would be heard instead of the line
+        if "UV_CONFIG_FILE" not in found:
+            # A project's settings are for who works in it, not for whoever needs the same packages.
+            home = Path(own.get("HOME", "/nonexistent"))
+            own_file = Path(own.get("XDG_CONFIG_HOME") or home / ".config", "uv/uv.toml")
+            there = [each for each in (own_file, Path("/etc/uv/uv.toml")) if each.exists()]
+            found |= {"UV_CONFIG_FILE": str(there[0])} if there else {"UV_NO_CONFIG": "1"}
+        return found
 
     def _python(self) -> str:
         """The first Python on PATH; of a virtual environment, the one behind it."""
+        told = self._environ.get("ALLRANKS_PYTHON")
+        if told and os.access(told, os.X_OK):
+            return told
         path = self._environ.get("PATH")
         found = shutil.which("python", path=path) or shutil.which("python3", path=path)
         if found is None:
@@ -168,24 +214,31 @@ class _Others:
 def _found(folder: Path) -> Made | None:
     try:
         told = json.loads((folder / READY).read_text())
-        # The Python it was made of may have been taken away.
+        # Another node's Python may not be here, and one may have been taken away.
         os.stat(folder / "bin" / "python")
         return Made(folder, told["python"], told["packages"])
     except (OSError, ValueError, KeyError):
         return None
 
 
+def _any_found(place: Path) -> Made | None:
+    """What is in the place, or beside it for nodes with another Python."""
+    several = [place, *sorted(place.parent.glob(f"{place.name}-*"))]
+    return next((found for each in several if (found := _found(each)) is not None), None)
+
+
 def _bundled_pip(environment: Path) -> str | None:
     """The folder with the pip that Python itself brings, for where no index can be asked."""
     home = Path(configuration(environment).get("home", "/nonexistent"))
-    found = next(home.parent.glob("lib/python3*/ensurepip/_bundled/pip-*.whl"), None)
-    return str(found.parent) if found else None
+    found = [*home.parent.glob("lib/python3*/ensurepip/_bundled/pip-*.whl")]
+    found += _DEBIANS.glob("pip-*.whl")
+    return str(found[0].parent) if found else None
 
 
 def _packages(environment: Path) -> dict[str, str]:
     """Every distribution and its version, read off its files: nothing runs."""
     found = {}
-    for each in environment.glob("lib/python3*/site-packages/*.dist-info"):
+    for each in packages_of(environment).glob("*.dist-info"):
         name, _, version = each.name.removesuffix(".dist-info").rpartition("-")
         found[name] = version
     return dict(sorted(found.items()))

@@ -106,7 +106,6 @@ class Agent:
         self._attempt = 1
         self._network: dict[str, str] = {}
         self._tensorflow: tuple[int, int] | None = None
-        self._base: Mapping[str, str] = {}
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
@@ -119,7 +118,7 @@ class Agent:
         task = Task.load(told["task"])
         # What the cluster's own lines changed are paths of the node's, which an image has not got.
         self._task = task if task.container else task._replace(base=_with_site(task.base))
-        self._base = self._task.base
+        self._told = self._task
         self._clocks = Clocks(**told["clocks"])
         self._patience = self._clocks.patience
         self._link.expect_answers_within(self._clocks.lease)
@@ -180,9 +179,9 @@ class Agent:
         from allranks.agent import own_environment  # lazy: most jobs bring theirs along
 
         found = own_environment.prepare(
-            self._task, self._where.node, self._base, folder, self._or_stop, self._doing
+            self._told, self._where.node, folder, self._or_stop, self._doing
         )
-        self._task = self._task._replace(base=found.base)
+        self._task = self._told._replace(base=found.base, variables=found.variables)
         self._tensorflow = found.tensorflow
 
     def _room(self, folder: Path) -> Room | None:

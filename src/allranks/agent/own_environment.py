@@ -14,39 +14,47 @@ from allranks.agent import frameworks
 from allranks.agent.environments import Shelf
 from allranks.agent.layer import layer
 from allranks.agent.uv import Say, Wait
-from allranks.plan.activation import activated
+from allranks.plan.activation import activated, kept
 from allranks.plan.plan import Task
 
 
 class Prepared(NamedTuple):
-    """The variables that ranks begin with, and which TensorFlow they will find."""
+    """The variables that ranks begin with, the user's own, and which TensorFlow they will find."""
 
     base: dict[str, str]
+    variables: dict[str, str]
     tensorflow: tuple[int, int] | None
 
 
-def prepare(
-    task: Task, node: int, base: Mapping[str, str], folder: Path, wait: Wait, say: Say
-) -> Prepared:
-    """Make the attempt's ``folder`` hold the layer; ``base`` is what the submitter had in front.
+def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepared:
+    """Make the attempt's ``folder`` hold the layer, in front of what the submitter had there.
 
     The log of a making goes to the job's record. Raises as ``Shelf.provide``.
     """
     assert task.recipe is not None
-    shelf = Shelf(Path(task.environments), _uv(task, base), {**os.environ, **base, **task.tools})
+    base, variables = task.base, task.variables
+    shelf = Shelf(Path(task.environments), _uv(task, base), {**base, **task.tools})
     began, log = time.time(), shelf.log(task.recipe)
     try:
         made = shelf.provide(task.recipe, wait, say)
     finally:
         with contextlib.suppress(OSError):
             if log.stat().st_mtime >= began:
-                kept = Path(task.record, "artifacts", "system_logs")
-                kept.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(log, kept / f"environment_node_{node}.txt")
+                logs = Path(task.record, "artifacts", "system_logs")
+                logs.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(log, logs / f"environment_node_{node}.txt")
     goal = folder / "environment"
     layer(made.folder, goal)
-    found = activated(base, str(goal), task.recipe.variables)
-    return Prepared(found, frameworks.among(made.packages))
+    found = activated(_outside(base), str(goal), task.recipe.variables)
+    own = kept(variables, str(goal))
+    return Prepared(found, own, frameworks.among(made.packages))
+
+
+def _outside(base: Mapping[str, str]) -> dict[str, str]:
+    """Without programs of virtual environments on PATH, whether they were activated or not."""
+    path = [each for each in base.get("PATH", "").split(":") if each]
+    plain = [each for each in path if not Path(each, "..", "pyvenv.cfg").exists()]
+    return {**base, "PATH": ":".join(plain)}
 
 
 def _uv(task: Task, base: Mapping[str, str]) -> str:

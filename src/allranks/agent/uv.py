@@ -9,14 +9,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import NamedTuple, Protocol
 
 from allranks.agent import uv_words
 from allranks.errors import AllranksError
+from allranks.masking import without_credentials
 
 Say = Callable[[str], None]
-# Seconds for a question about what else there is, when something could not be had.
-_A_QUESTION = 30.0
 
 
 class Wait(Protocol):
@@ -25,46 +24,68 @@ class Wait(Protocol):
     def __call__(self, fd: int | None = None, seconds: float | None = None) -> None: ...
 
 
+class Done(NamedTuple):
+    """How a run of uv ended, and the lines that it printed, without passwords."""
+
+    code: int
+    said: Sequence[str]
+
+
 class Uv:
-    """The program ``path``, run with ``env`` alone. ``lock`` is held by it, too: should we be
-    killed, nobody else begins while it still writes."""
+    """The program ``path``, run in ``folder`` with ``env`` alone; all that it says goes to ``log``,
+    too. ``lock`` is held by it as well: should we be killed, nobody else begins while it still
+    writes. All raise AllranksError, and what ``wait`` raises."""
 
     def __init__(
-        self, path: str, env: Mapping[str, str], log: BinaryIO, lock: int, wait: Wait, say: Say
+        self,
+        path: str,
+        env: Mapping[str, str],
+        folder: Path,
+        log: Path,
+        lock: int,
+        wait: Wait,
+        say: Say,
     ) -> None:
-        self._path, self._env, self._log = path, env, log
+        self._path, self._env, self._folder, self._log = path, env, folder, log
         self._lock, self._wait, self._say = lock, wait, say
 
     def venv(self, goal: Path, python: str) -> None:
-        """Make an empty environment. Raises AllranksError, and what ``wait`` raises."""
-        said = self._run("venv", "--relocatable", "--python", python, str(goal))
-        if said is None:
+        """Make an empty environment."""
+        done = self._run("venv", "--relocatable", "--python", python, str(goal))
+        if done.code == 0:
             return
-        if uv_words.lacks_python(said):
+        if uv_words.lacks_python(done.said):
             raise uv_words.no_python(python, self._installed())
-        raise uv_words.failure(said)
+        raise uv_words.failure(done.said, str(self._log))
 
-    def install(self, goal: Path, requirements: Path, constraints: Path, backend: str) -> None:
-        """Install what the file lists; ``backend``: which builds of PyTorch. Raises as ``venv``."""
-        words = ["--requirements", str(requirements), "--constraints", str(constraints)]
-        words += [f"--torch-backend={backend}"] if backend else []
-        said = self._run("pip", "install", "--python", str(goal), *words)
-        if said is None:
+    def find(self, python: str) -> str:
+        """Where that Python is."""
+        done = self._run("python", "find", python)
+        if done.code != 0:
+            raise uv_words.no_python(python, self._installed())
+        return next((line for line in reversed(done.said) if line.startswith("/")), python)
+
+    def install(self, goal: Path, requirements: Path, backend: str) -> None:
+        """Install what the file lists; ``backend``: which builds of PyTorch."""
+        words = ["pip", "install", "--python", str(goal), "--requirements", str(requirements)]
+        done = self._run(*words, *([f"--torch-backend={backend}"] if backend else []))
+        if done.code == 0:
             return
-        lacking = uv_words.missing(said)
+        lacking = uv_words.missing(done.said)
         if lacking is None:
-            raise uv_words.failure(said)
-        options = [row for row in requirements.read_text().splitlines() if row.startswith("-")]
-        nearest = self._nearest(goal, lacking, options)
-        raise uv_words.not_installable(lacking, configuration(goal)["version_info"], nearest)
+            raise uv_words.failure(done.said, str(self._log))
+        nearest = self._nearest(goal, lacking, requirements)
+        asked = uv_words.asks_for(lacking.name, requirements.read_text().splitlines())
+        python = configuration(goal)["version_info"]
+        raise uv_words.not_installable(lacking, asked, python, nearest)
 
-    def _run(self, *words: str) -> list[str] | None:
-        """What it said when it failed; None when it did not."""
+    def _run(self, *words: str, asks: str = "") -> Done:
         try:
             child = subprocess.Popen(
                 [self._path, *words],
                 env=self._env,
-                stdin=subprocess.DEVNULL,
+                cwd=self._folder,
+                stdin=subprocess.PIPE if asks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=[self._lock],
@@ -78,6 +99,9 @@ class Uv:
             ) from None
         said = []
         try:
+            if child.stdin is not None:
+                with child.stdin:
+                    child.stdin.write(asks.encode())
             for line in self._lines(child):
                 said.append(line)
                 if text := uv_words.told(line):
@@ -87,56 +111,51 @@ class Uv:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             raise
-        return said if child.wait() != 0 else None
+        if (code := child.wait()) < 0:
+            raise AllranksError(
+                f"uv, which makes environments, was ended by {signal.Signals(-code).name}",
+                hint="the node may have been out of memory: `dmesg` there tells",
+            )
+        return Done(code, said)
 
     def _lines(self, child: subprocess.Popen[bytes]) -> Iterator[str]:
         assert child.stdout is not None
-        rest = b""
-        with child.stdout:
-            while True:
+        rest, piece = b"", b"-"
+        with child.stdout, self._log.open("a", errors="replace") as log:
+            while piece:
                 self._wait(child.stdout.fileno())
                 piece = os.read(child.stdout.fileno(), 65536)
-                self._log.write(piece)
-                self._log.flush()
                 *whole, rest = (rest + piece).split(b"\n")
-                yield from (line.decode(errors="replace") for line in whole)
-                if not piece:
-                    break
-        yield rest.decode(errors="replace")
+                if not piece and rest:
+                    whole = [rest]
+                for raw in whole:
+                    line = without_credentials(raw.decode(errors="replace"))
+                    log.write(f"{line}\n")
+                    log.flush()
+                    yield line
 
     def _installed(self) -> list[str]:
         """The versions of Python that it finds on this machine."""
-        told = self._asked("python", "list", "--only-installed", "--output-format", "json")
+        words = ("python", "list", "--only-installed", "--output-format", "json")
+        told = next((line for line in self._run(*words).said if line.startswith("[")), "[]")
         try:
             return [each["version"] for each in json.loads(told)]
         except (ValueError, KeyError, TypeError):
             return []
 
-    def _nearest(self, goal: Path, lacking: uv_words.Missing, options: Sequence[str]) -> str:
-        """The lowest version above it that has a wheel, or else the highest below; empty: none.
-        ``options`` say where to look."""
+    def _nearest(self, goal: Path, lacking: uv_words.Missing, requirements: Path) -> str:
+        """The lowest version above it that has a wheel, or else the highest below; empty: none."""
+        where = [row for row in requirements.read_text().splitlines() if row.startswith("-")]
         words = ["pip", "compile", "--quiet", "--python", str(goal), "--no-deps"]
         words += ["--only-binary", ":all:", "--no-header", "--no-annotate"]
+        name = f"{lacking.name}=="
         for sign, lowest in ((">", ["--resolution", "lowest-direct"]), ("<", [])):
-            asks = "\n".join([*options, f"{lacking.name}{sign}{lacking.version}"])
-            told = self._asked(*words, *lowest, "-", asks=asks)
-            if "==" in told:
-                return told.strip().splitlines()[-1].partition("==")[2]
+            asks = "\n".join([*where, f"{lacking.name}{sign}{lacking.version}"])
+            done = self._run(*words, *lowest, "-", asks=asks)
+            found = [line for line in done.said if line.lower().startswith(name.lower())]
+            if done.code == 0 and found:
+                return found[0].partition("==")[2].split()[0]
         return ""
-
-    def _asked(self, *words: str, asks: str = "") -> str:
-        try:
-            done = subprocess.run(
-                [self._path, *words],
-                env=self._env,
-                input=asks,
-                capture_output=True,
-                text=True,
-                timeout=_A_QUESTION,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout
 
 
 def configuration(environment: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,14 +14,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Lines worth showing while it works; the packages it put there, one a line, are not.
 _TOLD = re.compile(r"(Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
-_NO_WHEEL = re.compile(r"([\w.-]+)==([\w.+!]+) has no wheels with a matching ")
-_NO_VERSION = re.compile(r"there is no version of ([\w.-]+)==([\w.+!]+)")
+# Of several versions uv says the range: `torch>=1.10.0,<=1.10.2`.
+_RANGE = r"([\w.-]+?)(?:==|>=[\w.+!]+,<=?|<=|>)([\w.+!]+)"
+_NO_WHEEL = re.compile(rf"{_RANGE} has no wheels with a matching ")
+_NO_VERSION = re.compile(rf"there (?:is|are) no versions? of {_RANGE}")
 _NO_BUILD = re.compile(r"Failed to (?:download and )?build `([\w.-]+)==([\w.+!]+)`")
 _NO_NAME = re.compile(r"([\w.-]+) was not found in the (?:package registry|provided)")
 _TAG = re.compile(r"`cp(\d)(\d+)m?`")
 _NO_PYTHON = re.compile(
     r"No interpreter found|python-build-standalone|No download found|Querying Python at"
 )
+# Letters of a reason that a person reads.
+_ENOUGH = 600
 _CANNOT = "the environment cannot be made"
 _HINTS = (
     (
@@ -46,23 +51,48 @@ class Missing(NamedTuple):
     why: str
 
 
-def lines(recipe: Recipe, bundled_pip: str | None, no_index: bool) -> list[str]:
-    """The requirements file of an environment: what the recipe has, and the pip that jobs may
-    want, where it can be had. Where to look is said by lines: a flag would be heard instead of the
-    variables of the site."""
-    found = [*(["--no-index"] if no_index else []), *recipe.requirements]
-    found += [f"--find-links {bundled_pip}"] if bundled_pip else []
+class Lines(NamedTuple):
+    """The requirements file of an environment, and what is installed after it, without its rules.
+    Where to look is said by lines: a flag would be heard instead of the site's variables."""
+
+    first: tuple[str, ...]
+    then: tuple[str, ...] = ()
+
+
+def lines(recipe: Recipe, site: Sequence[str], bundled_pip: str | None, hashed: bool) -> Lines:
+    """What the recipe has and the ``site`` says, and the pip that jobs may want, where it can be
+    had; ``hashed``: nothing is installed whose hash is not there."""
+    where = [*site, *([f"--find-links {bundled_pip}"] if bundled_pip else [])]
+    found = [*where, *recipe.requirements]
     has_pip = any(matched[0].lower() == "pip" for matched in map(_NAME.match, found) if matched)
     no_index = any(each.startswith("--no-index") for each in found)
-    if not has_pip and (bundled_pip or not no_index):
-        found.append("pip")
-    return found
+    if has_pip or (no_index and not bundled_pip):
+        return Lines(tuple(found))
+    if hashed or any(" --hash" in each or each == "--require-hashes" for each in found):
+        options = [each for each in found if each.startswith("-") and each != "--require-hashes"]
+        return Lines(tuple(found), (*options, "pip"))
+    return Lines((*found, "pip"))
+
+
+def names_index(recipe: Recipe) -> bool:
+    """Whether it says itself which index is asked."""
+    return any(re.match(r"(-i|--index-url)\b", each) for each in recipe.requirements)
 
 
 def told(line: str) -> str:
     """What of a line of uv's a person wants to see while it works; empty: nothing."""
     text = _COLOUR.sub("", line).strip()
     return f"makes the environment: {text}" if _TOLD.match(text) else ""
+
+
+def asks_for(name: str, lines: Sequence[str]) -> str:
+    """The line that asks for that package, without what follows its version; empty: none does."""
+    plain = re.sub(r"[-_.]+", "-", name).lower()
+    for line in lines:
+        found = _NAME.match(line)
+        if found and re.sub(r"[-_.]+", "-", found[0]).lower() == plain:
+            return re.sub(r"\s+|\[.*?\]", "", line.partition(";")[0].partition(" --")[0])
+    return ""
 
 
 def missing(said: Sequence[str]) -> Missing | None:
@@ -80,17 +110,24 @@ def missing(said: Sequence[str]) -> Missing | None:
     return None
 
 
-def not_installable(found: Missing, python: str, nearest: str) -> AllranksError:
-    """``nearest`` is the version nearest to it that can be installed; empty: none."""
-    asked = f"{found.name}=={found.version}"
+def not_installable(found: Missing, asked: str, python: str, nearest: str) -> AllranksError:
+    """``nearest`` is the version nearest to it that can be installed; empty: none. ``asked`` is the
+    line that asks for it; empty: another package does."""
+    version = f"{found.name}=={found.version}"
     hint = f"leave {found.name} out, or name another package"
-    if nearest:
+    if "+" in found.version:
+        build = found.version.partition("+")[2]
         hint = (
-            f"the nearest that installs is {found.name}=={nearest}: write that, or have it taken "
-            f"wherever the other is asked for: allranks environment map {asked} "
-            f"{found.name}=={nearest}"
+            f"builds of their own lie on their own index: for PyTorch's "
+            f"--extra-index-url https://download.pytorch.org/whl/{build}"
         )
-    why = f"{asked} cannot be installed for Python {python}: it {found.why}"
+    elif nearest:
+        taken = f"{found.name}=={nearest}"
+        hint = f"the nearest that installs is {taken}: write that"
+        if asked:
+            words = shlex.join(["allranks", "environment", "map", asked, taken])
+            hint += f", or have it taken wherever the other is asked for: {words}"
+    why = f"{version} cannot be installed for Python {python}: it {found.why}"
     return AllranksError(f"{_CANNOT}: {why}", hint=hint)
 
 
@@ -107,14 +144,18 @@ def no_python(asked: str, installed: Sequence[str]) -> AllranksError:
         nearest = _nearest(asked, installed)
         hint = (
             f"the node has {has}: write one of them, or have it taken wherever the other is asked "
-            f"for: allranks environment map python={asked} {nearest}"
+            f"for: {shlex.join(['allranks', 'environment', 'map', f'python={asked}', nearest])}"
         )
+    if asked.startswith("/"):
+        message = f"{_CANNOT}: {asked}, the first Python on PATH, cannot be used for it"
+        return AllranksError(message, hint="name a version, as in `python: '3.11'`")
     message = f"{_CANNOT}: there is no Python {asked} on the node, and none could be fetched"
     return AllranksError(message, hint=hint)
 
 
-def failure(said: Sequence[str]) -> AllranksError:
-    """The sentence for whatever else it is that uv could not do, and how to mend it."""
+def failure(said: Sequence[str], log: str) -> AllranksError:
+    """The sentence for whatever else it is that uv could not do, and how to mend it; all that it
+    said is in ``log``."""
     text = _plain(said)
     if found := _NO_NAME.search(text):
         return AllranksError(
@@ -122,9 +163,7 @@ def failure(said: Sequence[str]) -> AllranksError:
             hint="look its name up on PyPI, or name the index that has it: --extra-index-url URL",
         )
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
-    return AllranksError(
-        f"{_CANNOT}: {_reason(text)}", hint=hint or "the job's log of the environment tells more"
-    )
+    return AllranksError(f"{_CANNOT}: {_reason(text)}", hint=hint or f"uv's own words: {log}")
 
 
 def _nearest(asked: str, installed: Sequence[str]) -> str:
@@ -142,8 +181,13 @@ def _plain(said: Sequence[str]) -> str:
 
 def _reason(text: str) -> str:
     """uv's own reason on one line: the first cause it gives, and what the system said last."""
-    rows = [row.strip() for row in text.splitlines() if row.strip()]
-    told = [row for row in rows if row.startswith(("cause:", "error:"))]
+    rows = [row.strip() for row in text.partition("\nhint:")[0].splitlines() if row.strip()]
+    told: list[str] = []
+    for row in rows:
+        if row.startswith(("cause:", "error:")):
+            told.append(row)
+        elif told and len(told[-1]) < _ENOUGH:
+            told[-1] += f" {row}"  # a sentence that goes on
     causes = [row for row in told if row.startswith("cause:")]
     chosen = (causes or told or rows[-1:] or ["uv said nothing"])[0]
     chosen = chosen.removeprefix("cause:").removeprefix("error:").strip()

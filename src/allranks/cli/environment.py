@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import select
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +52,7 @@ def create(options: argparse.Namespace) -> int:
     if options.label:
         path = f"{_path(_whole(made))}/labels"
         made = client.json("PUT", path, {"labels": options.label})
-    return _told(options, made, "made")
+    return _told(options, made, "created")
 
 
 def list_environments_options(parser: argparse.ArgumentParser) -> None:
@@ -153,6 +152,10 @@ def export(options: argparse.Namespace) -> int:
         show.as_json(made)
         return 0
     print(f"# {_whole(found)}, as it was made for Python {made['python']}")
+    # Where they came from: elsewhere a package of that name may be somebody else's.
+    for line in found.get("pip") or []:
+        if line.startswith("-"):
+            print(line)
     for name, version in made["packages"].items():
         print(f"{name}=={version}")
     return 0
@@ -168,7 +171,7 @@ def clone(options: argparse.Namespace) -> int:
     """Add an environment that asks for the same as another."""
     data = {"name": options.goal, "version": options.version}
     made = finding.connect().json("POST", f"{_path(options.name)}/clone", data)
-    return _told(options, made, "made")
+    return _told(options, made, "created")
 
 
 def label_options(parser: argparse.ArgumentParser) -> None:
@@ -227,7 +230,7 @@ def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> in
         show.as_json(made)
     elif not options.quiet:
         show.talk(f"{_whole(made)} is {word}: {_about(made)}")
-        if word == "made":
+        if word == "created":
             show.talk(f"try it: allranks run -e {_whole(made)} -- python -V")
     return 0
 
@@ -260,7 +263,7 @@ def _shelf(told: Mapping[str, Any]) -> tuple[Any, Any]:
     from allranks.plan.plan import Recipe  # lazy: as above
 
     folder = Path(told["environments"])
-    environ = {**os.environ, **current(), **tools()}
+    environ = {**current(), **tools()}
     return Shelf(folder, told["uv"], environ), Recipe.load(told["recipe"])
 
 

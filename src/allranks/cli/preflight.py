@@ -22,20 +22,19 @@ from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan import mpi
 from allranks.plan.compile import Context, compile
 from allranks.plan.container import ENGINES
-from allranks.plan.plan import Recipe
-from allranks.plan.recipe import CURRENT, Compute, is_image, meant
-from allranks.sdk.environment import current
+from allranks.plan.plan import Recipe, Task
+from allranks.plan.recipe import CURRENT, Compute, meant
+from allranks.sdk.environment import current, tools
 from allranks.sdk.submission import environment_of, local, prepare
-from allranks.server.app import environments
+from allranks.server.app import clusters, environments
 from allranks.server.places import unseen
 from allranks.spec import load
 from allranks.spec.job import CommandJob
 from allranks.spec.problems import placed
-from allranks.spec.values import Environment, Input, MpiDistribution, RayDistribution
+from allranks.spec.values import Input, MpiDistribution, RayDistribution
 
 # Seconds; the promise is ten, and starting and leaving take some too.
 WHOLE = 9.0
-# The Python in front here, which is the one that runs on the nodes too.
 # How long copying the code may take here: its files are only looked at.
 _COPYING = 2.0
 
@@ -55,12 +54,15 @@ def preflight(
     try:
         if isinstance(data.get("environment"), Mapping):
             data["environment"] = environment_of(data["environment"], folder)
-        recipe = _plan(data, folder, file)
+        task = _plan(data, folder, file)
     except SpecError as error:
         return found + [_of_problem(problem, error.file or str(file)) for problem in error.problems]
+    except AllranksError as error:
+        return [*found, Finding("job file", BAD, str(error), error.hint or "")]
+    recipe = task.recipe
     waits = recipe is not None and not _is_made(recipe)
     if recipe is not None:
-        found.append(_environment(recipe, waits))
+        found.append(_environment(task, recipe, waits))
     code = local(data.get("code"), folder)
     base = current() | _plain(data.get("environment_variables") or {})
     copied = within(_COPYING, lambda: _taken(data, folder)) if code is not None else None
@@ -92,9 +94,8 @@ def preflight(
     return found + list(verdicts.of_gang(question, told))
 
 
-def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Recipe | None:
-    """The environment that is to be made for the job, if one is. Raises SpecError for what this
-    version cannot run."""
+def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
+    """What nodes would be told of the job. Raises SpecError for what this version cannot run."""
     _, lines = load.read(load.content(file), file=str(file))
     home = settings.home()
     try:
@@ -102,30 +103,42 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Recipe | None:
         known = environments(home)
         table, given = known.table(), job.environment
         compute, there = str(data.get("compute") or ""), unseen(job, home)
-        # What the compute has, the rehearsal finds out.
-        on = Compute(compute, isinstance(given, Environment) and is_image(given))
+        engine = _container(job, home)
+        on = Compute(compute, engine is not None)
         context = Context(
             "preflight",
             "/",
             (),
             compute,
             places=there,
-            options={"container": ENGINES[0]},
+            options={"container": engine},
             meant=meant(given, on, table, known.find),
             table=table,
         )
-        return compile(job, context).task.recipe
+        return compile(job, context).task
     except SpecError as error:
         raise SpecError([placed(problem, lines) for problem in error.problems]) from None
 
 
+def _container(job: CommandJob, home: settings.Home) -> str | None:
+    """The program that runs containers on the job's compute. Whether that compute is there and all
+    else that it has, the rehearsal finds out."""
+    known = clusters(home)
+    try:
+        options = known.options(known.find(job.compute), job)
+    except SpecError:
+        return ENGINES[0]
+    found = options.get("container")
+    return None if found is None else str(found)
+
+
 def _is_made(recipe: Recipe) -> bool:
-    shelf = Shelf(settings.home().environments, "", {**os.environ, **current()})
+    shelf = Shelf(settings.home().environments, "", {**current(), **tools()})
     return shelf.find(recipe) is not None
 
 
-def _environment(recipe: Recipe, waits: bool) -> Finding:
-    name = recipe.name or f"an environment of {len(recipe.requirements)} requirements"
+def _environment(task: Task, recipe: Recipe, waits: bool) -> Finding:
+    name = task.environment or f"an environment of {len(recipe.requirements)} requirements"
     if not waits:
         return Finding("environment", OK, f"{name} is made already")
     hint = "make it now: allranks environment build NAME, or -f FILE"

@@ -207,8 +207,14 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
 def _environment(options: argparse.Namespace) -> str | dict[str, Any] | None:
     if options.image is None:
         given: str | None = options.environment
-        if given is not None and given.endswith(_FILES):
+        if given is not None and given.lower().endswith(_FILES):
             return _of_file(Path(given))
+        if given is not None and "/" in given and not given.startswith("azureml:"):
+            raise UsageError(
+                f"{given!r} is neither a file nor a name of an environment",
+                where="-e/--environment",
+                hint="a requirements file (.txt), a conda file (.yml), or NAME[:VERSION]",
+            )
         return given if given in (None, "current") else f"azureml:{given.removeprefix('azureml:')}"
     if options.environment is not None:
         raise UsageError(

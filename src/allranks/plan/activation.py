@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_OF_ANOTHER = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME")
+
+
+def kept(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """A user's own variables, which win over ours, without what would lead past the environment:
+    a PATH of theirs comes behind its programs."""
+    found = {name: value for name, value in variables.items() if name not in _OF_ANOTHER}
+    if "PATH" in found:
+        found["PATH"] = f"{prefix}/bin:{found['PATH']}"
+    return found
+
 
 def activated(base: Mapping[str, str], prefix: str, variables: Mapping[str, str]) -> dict[str, str]:
     """The variables ``base`` as they are once the environment in ``prefix`` is active, and the one

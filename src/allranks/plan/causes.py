@@ -11,8 +11,8 @@ _TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 _HINTS = (
     (
         re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"),
-        "`{0}` is not installed in the job's environment: install it there, or activate another "
-        "environment before submitting",
+        "`{0}` is not installed in the job's environment: install it there, or name it among what "
+        "the environment asks for (-e FILE)",
     ),
     (
         re.compile(r"Distributed package doesn't have (MPI|NCCL) built in"),

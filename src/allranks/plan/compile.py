@@ -146,10 +146,11 @@ def _around(spec: CommandJob, engine: str | None, context: Context) -> dict[str,
     if of.environment is None:
         return {}
     if engine is not None and is_image(of.environment):
-        return {"container": _container(spec, of.environment, engine)}
+        inside = _container(spec, of.environment, engine)
+        return {"environment": of.name, "container": inside}
     made = recipe(of, context.table)
     where = {"environments": context.environments, "uv": context.uv, "tools": context.tools}
-    return {"recipe": made, **where}
+    return {"environment": of.name, "recipe": made, **where}
 
 
 def _nameless(asset: Asset) -> Meant:

@@ -51,7 +51,8 @@ _WITHIN_WHEELS = """
     liblapack libopenblas libpng libstdcxx libstdcxx-ng libtiff libuv libwebp llvm-openmp
     lz4-c magma-cuda110 magma-cuda111 magma-cuda113 magma-cuda116 magma-cuda117 magma-cuda118
     magma-cuda121 mkl mkl-include mkl-service nccl ncurses ninja-base nomkl openblas openssl
-    python_abi pytorch-cuda pytorch-mutex readline sqlite tensorflow-estimator tk xz zlib zstd
+    python_abi pytorch-cuda pytorch-mutex readline sqlite tensorflow-estimator tk tzdata xz zlib
+    zstd
 """.split()  # noqa: SIM905  # eighty names, to be read
 # Programs and libraries with no counterpart on PyPI, or with a namesake that is something else.
 _NOT_ON_PYPI = """
@@ -59,6 +60,11 @@ _NOT_ON_PYPI = """
     gcc gcc_linux-64 gdal git git-lfs glib go graphviz gxx gxx_linux-64 java-jdk libsndfile
     make nodejs openjdk perl pkg-config r-base rust snappy sox sysroot_linux-64 unzip wget
 """.split()  # noqa: SIM905  # as above
+# What conda's own names say: libraries and their headers; other languages and their tools.
+_LIBRARY = re.compile(
+    r"lib(?!rosa|tmux|cst|sass|clang|svm|usb).*|.*-(devel|static)|cuda-.*|xorg-.*"
+)
+_NO_PYTHON = re.compile(r"r-.*|perl-.*|gcc_.*|gxx_.*|gfortran_.*|binutils_.*|sysroot_.*")
 _SPEC = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P<rest>.*)", re.DOTALL)
 _BRACKETS = re.compile(r"\[(.*)\]")
 _PINNED = re.compile(r"[0-9][A-Za-z0-9.!+_]*")
@@ -83,6 +89,7 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
     """
     problems = [_unknown(key, where) for key in data if key not in _KEYS]
     python, found, notes = "", [], []
+    variables = _variables(data.get("variables"), _at(where, "variables"), problems)
     for place, line in _lines(data.get("dependencies"), _at(where, "dependencies"), problems):
         if place.startswith("pip:"):
             found.append((place.removeprefix("pip:"), line))
@@ -90,7 +97,7 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
         try:
             name, version = _taken_apart(line)
             taken = NAMES.get(name, name) + version
-            if name not in _WITHIN_WHEELS:
+            if not _is_within_wheels(name):
                 Requirement(taken)
         except ValueError as error:
             said = str(error) if type(error) is ValueError else "cannot be read"
@@ -99,16 +106,15 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
             continue
         if name == "python":
             python = _python(version)
-        elif name in _NOT_ON_PYPI or name.startswith("r-"):
+        elif name in _NOT_ON_PYPI or _NO_PYTHON.fullmatch(name):
             problems.append(_not_on_pypi(name, place))
-        elif name in _WITHIN_WHEELS:
+        elif _is_within_wheels(name):
             notes.append(f"left out: {line} (wheels bring their own)")
         else:
             found.append((place, taken))
     if problems:
         raise SpecError(problems)
-    variables = data.get("variables") or {}
-    return Asked(python, tuple(found), {str(k): str(v) for k, v in variables.items()}, tuple(notes))
+    return Asked(python, tuple(found), variables, tuple(notes))
 
 
 def _lines(given: Any, where: str, problems: list[Problem]) -> list[tuple[str, str]]:
@@ -129,6 +135,23 @@ def _lines(given: Any, where: str, problems: list[Problem]) -> list[tuple[str, s
             hint = "a package such as `numpy=1.26`, or `pip:` with a list below it"
             problems.append(Problem("is neither a package nor a pip section", place, hint=hint))
     return found
+
+
+def _is_within_wheels(name: str) -> bool:
+    return name in _WITHIN_WHEELS or _LIBRARY.fullmatch(name) is not None
+
+
+def _variables(given: Any, where: str, problems: list[Problem]) -> dict[str, str]:
+    if given is None:
+        return {}
+    plain = str | int | float
+    if isinstance(given, Mapping) and all(
+        name and "=" not in name and isinstance(value, plain) for name, value in given.items()
+    ):
+        return {name: str(value) for name, value in given.items()}
+    hint = "write `NAME: value` lines below it"
+    problems.append(Problem("must be names with values", where, hint=hint))
+    return {}
 
 
 def _taken_apart(spec: str) -> tuple[str, str]:
@@ -156,7 +179,8 @@ def _version(rest: str) -> str:
         return f"=={_starred(plain)}"
     if rest.startswith("="):
         plain, _, build = rest[1:].strip().partition("=")
-        return f"=={plain}" if build or plain.endswith("*") else f"=={_starred(plain + '*')}"
+        exactly = build or plain.endswith("*")
+        return f"=={_starred(plain if exactly else plain + '*')}"
     parts = [part.strip() for part in rest.split(",")]
     if not all(re.fullmatch(r"(<|>|<=|>=|!=|~=|==?)\s*[0-9][^\s]*", part) for part in parts):
         raise ValueError("has a version that cannot be read")

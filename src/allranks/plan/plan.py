@@ -51,7 +51,6 @@ class Recipe(NamedTuple):
     lines as pip takes them; ``torch_backend`` as uv has it; ``notes`` tell what became of the rest
     of what was asked for."""
 
-    name: str = ""
     python: str = ""
     requirements: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
@@ -84,6 +83,7 @@ class Task(NamedTuple):
     ``options`` are the distribution's own (which MPI, which port).
     ``record`` is the job's folder on a disk the node shares with the server.
     ``container``: ranks run in that, and ``base`` is laid over the image's own environment.
+    ``environment`` is its name and version where it has one.
     ``recipe``: they find that environment, kept below ``environments`` and made by the program
     ``uv`` where it is not there yet, with the variables ``tools``.
     """
@@ -107,6 +107,7 @@ class Task(NamedTuple):
     outputs: tuple[OutputTask, ...] = ()
     record: str = ""
     timeout: float | None = None
+    environment: str = ""
     container: Container | None = None
     recipe: Recipe | None = None
     environments: str = ""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import Problem, SpecError, UsageError
 from allranks.plan import conda
 from allranks.plan.container import ENGINES
 from allranks.plan.plan import Recipe
@@ -33,6 +33,7 @@ _NO_GOOD = {
     "-r": (_FILE_IS_GONE, "write `requirements: FILE`"),
     "-c": (_FILE_IS_GONE, "write `constraints:` and below it the lines of that file"),
 }
+_READ_THERE = "where a job is submitted its file is read: send what is in it"
 _SHORT = {"--editable": "-e", "--requirement": "-r", "--constraint": "-c"}
 
 
@@ -85,6 +86,10 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
     if instead in CURRENT:
         return Meant(notes=(f"{said}; the current Python stands for it",))
     other = _named(asset_of(instead, "environment"), {}, find)
+    if other.environment is not None and is_image(other.environment):
+        message = f"{other.name}, which stands for the image {environment.image}, is an image, too"
+        hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
+        raise SpecError(Problem(message, "environment.image", hint=hint))
     return other._replace(notes=(f"{said}; {other.name} stands for it",))
 
 
@@ -130,9 +135,13 @@ def recipe(of: Meant, table: Table) -> Recipe:
     environment = of.environment
     assert environment is not None
     asked, problems = _conda(environment)
+    if environment.requirements is not None:
+        where = "environment.requirements"
+        problems.append(Problem("what is in the file is missing", where, hint=_READ_THERE))
     notes = [*of.notes, *asked.notes]
     python = (environment.python or asked.python).removeprefix("python").lstrip("= ")
-    if (instead := _instead(f"python={python}", table)) is not None:
+    instead = _instead(f"python={python}", table)
+    if instead not in (None, python, f"python={python}"):
         instead = instead.removeprefix("python=")
         notes.append(f"python {python} was asked for, {instead} is taken")
         python = instead
@@ -146,7 +155,6 @@ def recipe(of: Meant, table: Table) -> Recipe:
     if problems:
         raise SpecError(problems)
     return Recipe(
-        of.name,
         python,
         tuple(each for each in found if each),
         tuple(environment.constraints),
@@ -161,8 +169,7 @@ def _conda(environment: Environment) -> tuple[conda.Asked, list[Problem]]:
     if environment.conda_file is None:
         return conda.Asked(), []
     if not isinstance(environment.conda_file, Mapping):
-        hint = "where a job is submitted its file is read: send what is in it"
-        return conda.Asked(), [Problem("what is in the file is missing", where, hint=hint)]
+        return conda.Asked(), [Problem("what is in the file is missing", where, hint=_READ_THERE)]
     try:
         return conda.read(environment.conda_file, where), []
     except SpecError as error:
@@ -174,19 +181,55 @@ def _line(line: str, table: Table, notes: list[str]) -> str:
     word = line.split()[0].partition("=")[0] if line else ""
     if bad := _NO_GOOD.get(_SHORT.get(word, word)):
         raise SpecError(Problem(f"{line!r} cannot be had: {bad[0]}", hint=bad[1]))
-    if not line or line.startswith(("-", ".", "/")) or "://" in line:
-        return line  # an option, or a file's address: uv looks at it
+    if not line or line.startswith("-") or "://" in line:
+        return line  # an option, or an address: uv looks at it
+    if line.startswith((".", "/", "~")):
+        hint = "give a wheel of it (a .whl file), or name the folder in PYTHONPATH"
+        raise SpecError(Problem(f"{line!r} cannot be had: it is a folder that changes", hint=hint))
     try:
         asked = Requirement(line.partition(" --")[0])  # hashes may follow
     except InvalidRequirement as error:
         said = str(error).partition("\n")[0].lower()
         hint = "as pip takes it: `numpy>=1.26,<2`"
         raise SpecError(Problem(f"{line!r} is no requirement: {said}", hint=hint)) from None
-    instead = _instead(f"{canonicalize_name(asked.name)}{asked.specifier}", table)
+    instead = _instead(_normal(asked), table)
     if instead is None:
         return line
-    notes.append(f"{line} was asked for, {instead} is taken")
-    return f"{instead}; {asked.marker}" if asked.marker else instead
+    taken = Requirement(instead)
+    taken.extras |= (
+        asked.extras if canonicalize_name(taken.name) == canonicalize_name(asked.name) else set()
+    )
+    taken.marker = taken.marker or asked.marker
+    notes.append(f"{line} was asked for, {taken} is taken")
+    return str(taken)
+
+
+def entry(asked: str, taken: str) -> tuple[str, str]:
+    """A row of the table as it is looked up, whatever way it was written: `Pillow>=6, <7` is
+    `pillow<7,>=6`. Raises UsageError for what can never be met, or never be had."""
+    asked, taken = asked.strip(), taken.strip()
+    if not asked or not taken:
+        raise UsageError("there is nothing to take", where=asked, hint="say what is taken for it")
+    if asked == taken:
+        raise UsageError("that stands for itself", where=asked, hint="say what is taken for it")
+    if asked.startswith("python="):
+        return asked, taken.removeprefix("python=")
+    try:
+        wanted = Requirement(asked)
+    except InvalidRequirement:
+        return asked, taken  # a pattern, or the name of an image
+    if not wanted.specifier:
+        return asked, taken  # a name: of a package, an image, or an environment
+    try:
+        Requirement(taken)
+    except InvalidRequirement:
+        hint = "as pip takes it: torch==2.13.0"
+        raise UsageError(f"{taken!r} is no requirement", where=asked, hint=hint) from None
+    return _normal(wanted), taken
+
+
+def _normal(asked: Requirement) -> str:
+    return f"{canonicalize_name(asked.name)}{asked.specifier}"
 
 
 def _instead(asked: str, table: Table) -> str | None:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from allranks.errors import NotFound, SpecError, UsageError
+from allranks.masking import without_credentials
 
 _OPTION = re.compile(r"(?P<option>-[a-z]|--[a-z-]+)(\s*=\s*|\s+|(?<=-[a-z]))(?P<value>.+)")
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _FOLDERS = ("-f", "--find-links")
+_BUILT = (".whl", ".tar.gz", ".zip")
 
 
 def from_file(file: Path) -> dict[str, Any]:
     """The environment of a requirements file, a conda file, or an environment's own YAML.
 
-    Raises NotFound, or SpecError with the file's lines.
+    Raises NotFound, UsageError, or SpecError with the file's lines.
     """
-    if file.suffix == ".txt":
+    if file.suffix.lower() == ".txt":
         return inlined({"requirements": str(file)}, Path())
     data, _ = _yaml(file)
+    if "command" in data and isinstance(data.get("environment"), Mapping):
+        return inlined(data["environment"], file.parent)  # a job's
     if "dependencies" in data:
         return inlined({"conda_file": str(file)}, Path())
     return inlined({key: value for key, value in data.items() if key != "$schema"}, file.parent)
@@ -29,25 +36,32 @@ def from_file(file: Path) -> dict[str, Any]:
 
 def inlined(environment: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """The environment with what is in its files in the place of their paths, which begin at
-    ``base``. Raises as ``from_file``."""
-    found = dict(environment)
-    if isinstance(found.get("conda_file"), str):
-        found["conda_file"] = _conda(base / Path(found["conda_file"]).expanduser())
-    pip = found.get("pip") or []
-    constraints = list(found.get("constraints") or [])
-    if isinstance(pip, list | tuple):
-        lines = [*_lines(map(str, pip), base, constraints)]
-        if isinstance(found.get("requirements"), str):
-            file = base / Path(found.pop("requirements")).expanduser()
-            lines += _read(file, constraints)
+    ``base``. What has the wrong form stays as it is: the models say so. Raises as ``from_file``."""
+    found = {key: _written(value) for key, value in environment.items()}
+    limits: list[str] = []
+    if isinstance(found.get("conda_file"), str | os.PathLike):
+        found["conda_file"] = _conda(_path(found["conda_file"], base), limits)
+    elif isinstance(found.get("conda_file"), Mapping):
+        found["conda_file"] = _with_pip(found["conda_file"], base, limits)
+    lines: list[str] = []
+    pip = found.get("pip") or ()
+    if isinstance(pip, list | tuple) and all(isinstance(each, str) for each in pip):
+        lines += _lines(pip, base, limits)
+        if isinstance(found.get("requirements"), str | os.PathLike):
+            lines += _read(_path(found.pop("requirements"), base), limits)
+            found["pip"] = lines
         if lines:
             found["pip"] = lines
-        if constraints:
-            found["constraints"] = constraints
+    given = found.get("constraints") or ()
+    if isinstance(given, str | os.PathLike):
+        found["constraints"] = [*_read(_path(given, base), limits), *limits]
+    elif isinstance(given, list | tuple) and all(isinstance(each, str) for each in given):
+        several = [*_lines(given, base, limits), *limits]
+        found |= {"constraints": several} if several else {}
     return found
 
 
-def _conda(file: Path) -> dict[str, Any]:
+def _conda(file: Path, limits: list[str]) -> dict[str, Any]:
     from allranks.plan import conda  # lazy: few jobs have such a file
     from allranks.spec.problems import placed  # lazy: imports the models
 
@@ -56,55 +70,123 @@ def _conda(file: Path) -> dict[str, Any]:
         conda.read(data)
     except SpecError as error:
         raise SpecError([placed(each, lines) for each in error.problems], file=str(file)) from None
-    return data
+    return _with_pip(data, file.parent, limits)
+
+
+def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> dict[str, Any]:
+    """A conda file's mapping with the lines of its pip sections as those of requirements files."""
+
+    def one(each: Any) -> Any:
+        several = each.get("pip") if isinstance(each, Mapping) else None
+        if not isinstance(several, list) or not all(isinstance(line, str) for line in several):
+            return each
+        return {"pip": [*_lines(several, folder, limits)]}
+
+    wanted = data.get("dependencies")
+    if not isinstance(wanted, list):
+        return dict(data)
+    return {**data, "dependencies": [one(each) for each in wanted]}
 
 
 def _yaml(file: Path) -> tuple[dict[str, Any], dict[str, int]]:
     from allranks.spec import load  # lazy: imports the models
 
-    text = load.content(file)
-    data, lines = load.read(text, file=str(file))
-    # `python: 3.10` is not the number 3.1.
-    return {key: getattr(value, "written", value) for key, value in data.items()}, lines
-
-
-def _read(file: Path, constraints: list[str], within: tuple[Path, ...] = ()) -> list[str]:
-    """The lines of a requirements file, with those of the files that it names."""
-    if file in within:
-        raise UsageError("the file names itself", where=str(file), hint="take that `-r` out")
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = load.content(file)
+    except NotFound:
+        hint = "a requirements file (.txt), a conda file, or an environment's YAML"
+        raise NotFound("there is no such file", where=str(file), hint=hint) from None
+    data, lines = load.read(text, file=str(file))
+    return _written(data), lines
+
+
+def _written(value: Any) -> Any:
+    """As it was written: `python: 3.10` is not the number 3.1."""
+    if isinstance(value, dict):
+        return {key: _written(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    return getattr(value, "written", value)
+
+
+def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[str]:
+    """The lines of a requirements file, with those of the files that it names."""
+    try:
+        whole = file.resolve()
+        text = "" if whole in within else file.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         hint = "relative paths begin at the file that names them"
         raise NotFound("there is no such requirements file", where=str(file), hint=hint) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(
             f"the file cannot be read: {why}", where=str(file), hint="a line for each package"
         ) from None
-    joined = re.sub(r"\s*\\\r?\n\s*", " ", text).splitlines()
-    return list(_lines(joined, file.parent, constraints, (*within, file)))
+    if whole in within:
+        raise UsageError("the file names itself", where=str(file), hint="take that `-r` out")
+    return list(_lines(_joined(text), file.parent, limits, (*within, whole)))
+
+
+def _joined(text: str) -> Iterator[str]:
+    """The lines, those that go on in the next put together."""
+    kept = ""
+    for row in text.splitlines():
+        # As pip: a comment does not go on in the next line.
+        goes_on = row.endswith("\\") and not row.lstrip().startswith("#")
+        kept += f"{row[:-1]} " if goes_on else row
+        if not goes_on:
+            yield kept
+            kept = ""
+    if kept:
+        yield kept
 
 
 def _lines(
-    given: Any, folder: Path, constraints: list[str], within: tuple[Path, ...] = ()
+    given: Iterable[str], folder: Path, limits: list[str], within: tuple[Path, ...] = ()
 ) -> Iterator[str]:
-    """Lines of pip with paths made absolute and files read; constraints go to their own list."""
+    """Lines of pip with paths made absolute and files read; constraints go to ``limits``."""
     for each in given:
-        line = re.sub(r"(^|\s+)#.*", "", each).strip()
+        line = re.sub(r"(^| )#.*", "", " ".join(each.split())).strip()
         option = _OPTION.fullmatch(line)
         if not line:
             continue
         if option and (kind := _FILES.get(option["option"])):
-            found = _read(folder / Path(option["value"].strip()).expanduser(), constraints, within)
+            value = option["value"].strip()
+            if "://" in value:
+                hint = "fetch it, and name the file"
+                shown = without_credentials(value)
+                raise UsageError("requirements are not fetched", where=shown, hint=hint)
+            found = _read(_path(value, folder), limits, within)
             if kind == "-r":
                 yield from found
             else:
-                constraints += found
+                limits += found
         elif option and option["option"] in _FOLDERS and "://" not in option["value"]:
-            path = folder.absolute() / Path(option["value"].strip()).expanduser()
-            yield f"--find-links {path}"
-        elif line.startswith(("./", "../")):
-            yield str((folder / line).resolve())
+            yield f"--find-links {_path(option['value'].strip(), folder).absolute()}"
+        elif _is_path(line):
+            yield _file(_path(line, folder).absolute())
         else:
             yield line
+
+
+def _is_path(line: str) -> bool:
+    plain = "://" not in line and not line.startswith("-") and " @ " not in line
+    return plain and (line.startswith((".", "~")) or "/" in line or line.endswith(_BUILT))
+
+
+def _file(path: Path) -> str:
+    """A package's own file by what is in it: when it is built again it is another."""
+    if not path.name.endswith(_BUILT):
+        return str(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        hint = "relative paths begin at the file that names them"
+        raise NotFound(f"the package cannot be read: {why}", where=str(path), hint=hint) from None
+    name = path.name.partition("-")[0]
+    return f"{name} @ file://{quote(str(path))}#sha256={hashlib.sha256(content).hexdigest()}"
+
+
+def _path(value: str | os.PathLike[str], folder: Path) -> Path:
+    return folder / os.path.expanduser(value)

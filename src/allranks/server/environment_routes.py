@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
 
-from allranks.errors import Conflict, Problem, SpecError
+from allranks.errors import Conflict, Problem, SpecError, UsageError
 from allranks.masking import all_without_credentials
 from allranks.plan import curated
 from allranks.plan.plan import pack
-from allranks.plan.recipe import Compute, is_image, meant, recipe
+from allranks.plan.recipe import Compute, entry, is_image, meant, recipe
 from allranks.server.services import Services, services
 from allranks.server.shown import when
 from allranks.server.submit import uv
@@ -20,6 +21,8 @@ from allranks.store.assets import AssetRow
 
 With = Annotated[Services, Depends(services)]
 Data = Annotated[dict[str, Any], Body()]
+_TAKEN = ("current", "map", "recipe")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 router = APIRouter(prefix="/api/v1/environments")
 
 
@@ -40,9 +43,11 @@ def create(data: Data, with_: With) -> dict[str, Any]:
     if made.name.startswith(curated.PREFIX):
         said = f"names that begin with {curated.PREFIX!r} are of environments that are always there"
         raise Conflict(said, where=made.name, hint="give it another name")
-    meaning = meant(made, Compute(), with_.environments.table(), with_.environments.find)
+    if (word := made.name) in _TAKEN or (word := made.version or "") == "latest":
+        raise Conflict(f"{word!r} has a meaning of its own", hint="choose another")
     if not is_image(made):
-        recipe(meaning, with_.environments.table())
+        table = with_.environments.table()
+        recipe(meant(made, Compute(), table, with_.environments.find), table)
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
     return _shown(with_.assets.create(made.name, made.version, spec))
 
@@ -57,7 +62,12 @@ def show_map(with_: With) -> dict[str, Any]:
 @router.put("/map", status_code=204)
 def change_map(data: Data, with_: With) -> None:
     """Say what is to be taken for what; null: no longer."""
-    with_.environments.change_table({str(name): to and str(to) for name, to in data.items()})
+    rows = {asked: taken and str(taken) for asked, taken in data.items()}
+    # What is taken back is so under the name it was given, or under the one that was made of it.
+    given = dict(entry(asked, taken) for asked, taken in rows.items() if taken)
+    gone = {asked: None for asked, taken in rows.items() if not taken}
+    gone |= {entry(asked, "x==1")[0]: None for asked in gone}
+    with_.environments.change_table({**gone, **given})
 
 
 @router.post("/recipe")
@@ -82,6 +92,9 @@ def show(reference: str, with_: With) -> dict[str, Any]:
 @router.delete("/{reference}")
 def delete(reference: str, with_: With) -> dict[str, Any]:
     """Forget a version; jobs that use it go on, and may be run again."""
+    if not asset_of(reference, "environment").version:
+        hint = f"its versions: allranks environment list {reference}"
+        raise UsageError("which version is to be deleted?", where=reference, hint=hint)
     row = _own(reference, with_)
     with_.assets.delete(row.name, row.version)
     return _shown(row)
@@ -97,8 +110,12 @@ def clone(reference: str, data: Data, with_: With) -> dict[str, Any]:
 @router.put("/{reference}/labels")
 def label(reference: str, data: Data, with_: With) -> dict[str, Any]:
     """Give it labels; each is taken from the version that had it."""
+    labels = data.get("labels")
+    if not isinstance(labels, list) or not all(_LABEL.fullmatch(str(each)) for each in labels):
+        hint = "one or more words of letters, digits, `-`, `_` and `.`"
+        raise UsageError(f"{labels!r} are no labels", where="labels", hint=hint)
     row = _own(reference, with_)
-    with_.assets.label(row.name, row.version, [str(each) for each in data["labels"]])
+    with_.assets.label(row.name, row.version, [str(each) for each in labels])
     return _shown(with_.environments.row(asset_of(f"{row.name}:{row.version}", "environment")))
 
 

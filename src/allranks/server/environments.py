@@ -23,8 +23,14 @@ _ALWAYS = 0.0
 class Environments:
     """Those of a home. ``assets`` and ``settings`` None: a home that has none yet."""
 
-    def __init__(self, assets: Assets | None, settings: Settings | None) -> None:
-        self._assets, self._settings = assets, settings
+    def __init__(
+        self, assets: Assets | None, settings: Settings | None, deleted: bool = False
+    ) -> None:
+        self._assets, self._settings, self._deleted = assets, settings, deleted
+
+    def with_deleted(self) -> Environments:
+        """The same with versions that were deleted: for jobs that had them, and are run again."""
+        return Environments(self._assets, self._settings, deleted=True)
 
     def versions(self, name: str | None = None) -> list[AssetRow]:
         """All versions of all, or of one; those that nobody made first."""
@@ -34,7 +40,9 @@ class Environments:
             for version, spec in versions.items()
             if name in (None, each)
         ]
-        return always + ([] if self._assets is None else self._assets.versions(name))
+        return always + (
+            [] if self._assets is None else self._assets.versions(name, deleted=self._deleted)
+        )
 
     def find(self, asset: Asset) -> Meant:
         """Raises SpecError when there is none."""

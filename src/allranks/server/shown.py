@@ -120,13 +120,13 @@ def _environment(task: Task) -> dict[str, Any]:
     """What ranks find around them: an image, an environment made for them, or the Python that was
     in front where the job was submitted."""
     if task.container is not None:
-        return {"image": task.container.image}
+        return {"name": task.environment or None, "image": task.container.image}
     if task.recipe is None:
         return {"name": "current"}
     made = task.recipe
     lines = all_without_credentials(made.requirements)
     asked = {"python": made.python or None, "requirements": lines}
-    return {"name": made.name or None, **asked, "notes": list(made.notes)}
+    return {"name": task.environment or None, **asked, "notes": list(made.notes)}
 
 
 def when(seconds: float | None) -> str | None:

@@ -94,16 +94,16 @@ def plan(
     return made
 
 
-def submit(submission: Submission, services: Services) -> JobRow:
+def submit(submission: Submission, services: Services, known: Environments | None = None) -> JobRow:
     """Record the job and set it going. Nothing is left behind when it is refused."""
-    known = services.environments
+    known = known or services.environments
     made = plan(submission, services.home, services.clusters, known, services.records.get)
     if submission.code is not None and not services.blobs.is_whole(submission.code):
         raise MissingCode("the server does not have this code yet", hint="send it first")
     spec = dict(submission.spec)
-    if made.task.recipe is not None and made.task.recipe.name:
+    if made.task.environment:
         # Run again, it gets what it got; `@latest` may be another by then.
-        spec["environment"] = f"azureml:{made.task.recipe.name}"
+        spec["environment"] = f"azureml:{made.task.environment}"
     row = services.records.create(spec, made)
     if submission.diff:
         kept = _diff(made.task.record)
@@ -124,7 +124,7 @@ def again(row: JobRow, services: Services) -> JobRow:
     kept = _diff(task.record)
     diff = kept.read_text() if kept.exists() else ""
     submission = Submission(spec, task.code, task.in_place, task.base, task.tools, diff)
-    return submit(submission, services)
+    return submit(submission, services, services.environments.with_deleted())
 
 
 def _diff(record: str) -> Path:

@@ -34,7 +34,9 @@ def parse(
             given[key] = _NAMES.validate_python(given.get(key))
         except ValidationError as error:
             message = problems(error, {}, {})[0] if key in given else None
-            hint = message.hint if message else "give it one: --name, or `name:` in its file"
+            hint = "NAME on the command line, or `name:` in its file"
+            if message is not None:
+                hint = "as in `digits` or `digits-2`"
             found.append(Problem(message.message if message else "is missing", key, hint=hint))
     try:
         made = Environment.model_validate(given)

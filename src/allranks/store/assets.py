@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy import Engine, insert, select, update
 
 from allranks.errors import Conflict, NotFound
 from allranks.store.db import assets as _assets
@@ -33,48 +33,43 @@ class Assets:
         self._engine, self._kind = engine, kind
         self._reading = engine.execution_options(read_only=True)
 
-    def versions(self, name: str | None = None) -> list[AssetRow]:
-        """All versions, of one name or of all; the oldest first."""
+    def versions(self, name: str | None = None, *, deleted: bool = False) -> list[AssetRow]:
+        """All versions, of one name or of all; the oldest first. ``deleted``: those, too."""
         query = select(_assets).where(_assets.c.kind == self._kind).order_by(_assets.c.id)
+        if not deleted:
+            query = query.where(_assets.c.deleted_at.is_(None))
         if name is not None:
             query = query.where(_assets.c.name == name)
         with self._reading.connect() as connection:
             return [_row(each) for each in connection.execute(query)]
-
-    def find(self, name: str, version: str = "", label: str = "") -> AssetRow | None:
-        """A version, or the one with the label; the newest of those that are asked for."""
-        rows = self.versions(name)
-        for row in rows[::-1]:
-            if version in ("", row.version) and label in ("", LATEST, *row.labels):
-                return row
-        return None
 
     def create(self, name: str, version: str | None, spec: Mapping[str, Any]) -> AssetRow:
         """Add a version; without one, the number after the highest, unless the newest is the very
         same. What is there already is left as it is. Raises Conflict."""
         with self._engine.begin() as connection:
             mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
-            rows = [
-                _row(r)
-                for r in connection.execute(select(_assets).where(mine).order_by(_assets.c.id))
-            ]
+            query = select(_assets).where(mine).order_by(_assets.c.id)
+            found = [(_row(each), each.deleted_at) for each in connection.execute(query)]
+            rows = [row for row, _ in found]
             if version is None:
-                if rows and rows[-1].spec == dict(spec):
+                if found and found[-1][1] is None and rows[-1].spec == dict(spec):
                     return rows[-1]
                 numbers = (int(row.version) for row in rows if row.version.isdecimal())
                 version = str(max(numbers, default=0) + 1)
-            for row in rows:
+            for row, deleted_at in found:
                 if row.version == version:
-                    return _same(row, spec, self._kind)
+                    return _same(row, None if deleted_at is not None else spec, self._kind)
             made = AssetRow(name, version, dict(spec), (), time.time())
             values = {**made._asdict(), "labels": [], "kind": self._kind}
             connection.execute(insert(_assets).values(**values))
         return made
 
     def delete(self, name: str, version: str) -> None:
-        """Raises NotFound."""
+        """Take a version away; its number does not come back. Raises NotFound."""
+        values = {"deleted_at": time.time(), "labels": []}
+        here = self._one(name, version) & (_assets.c.deleted_at.is_(None))
         with self._engine.begin() as connection:
-            gone = connection.execute(delete(_assets).where(self._one(name, version)))
+            gone = connection.execute(update(_assets).where(here).values(**values))
         if not gone.rowcount:
             raise self._none(name, version)
 
@@ -83,16 +78,17 @@ class Assets:
         given = set(labels)
         if LATEST in given:
             raise Conflict(f"`{LATEST}` is always the newest version", hint="another label")
-        rows = self.versions(name)
-        if not any(row.version == version for row in rows):
-            raise self._none(name, version)
         with self._engine.begin() as connection:
+            mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
+            query = select(_assets).where(mine & _assets.c.deleted_at.is_(None))
+            rows = [_row(each) for each in connection.execute(query)]
             for row in rows:
                 has = set(row.labels) | given if row.version == version else set(row.labels) - given
-                values = {"labels": sorted(has)}
-                connection.execute(
-                    update(_assets).where(self._one(name, row.version)).values(**values)
-                )
+                if has != set(row.labels):
+                    one = update(_assets).where(self._one(name, row.version))
+                    connection.execute(one.values(labels=sorted(has)))
+        if not any(row.version == version for row in rows):
+            raise self._none(name, version)
 
     def _one(self, name: str, version: str) -> Any:
         one = (_assets.c.name == name) & (_assets.c.version == version)
@@ -104,10 +100,11 @@ class Assets:
         return NotFound(f"there is no {self._kind} {name}:{version}", hint=hint)
 
 
-def _same(row: AssetRow, spec: Mapping[str, Any], kind: str) -> AssetRow:
-    if row.spec != dict(spec):
+def _same(row: AssetRow, spec: Mapping[str, Any] | None, kind: str) -> AssetRow:
+    if spec is None or row.spec != dict(spec):
+        was = "was deleted" if spec is None else "is there already, and is another"
         raise Conflict(
-            f"the {kind} {row.name}:{row.version} is there already, and is another",
+            f"the {kind} {row.name}:{row.version} {was}",
             hint="a version never changes: leave `version` out to add the next",
         )
     return row

@@ -100,6 +100,7 @@ assets = Table(
     Column("spec", JSON, nullable=False),
     Column("labels", JSON, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("deleted_at", Float),
     Index("assets_one", "kind", "name", "version", unique=True),
 )
 

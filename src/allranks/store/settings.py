@@ -28,5 +28,10 @@ class Settings:
 
     def change(self, key: str, entries: dict[str, Any]) -> None:
         """Put entries into a mapping; those that are None are taken out."""
-        found = {**(self.get(key) or {}), **entries}
-        self.set(key, {name: value for name, value in found.items() if value is not None})
+        with self._engine.begin() as connection:
+            query = select(_settings.c.value).where(_settings.c.key == key)
+            row = connection.execute(query).first()
+            found = {**(row.value if row is not None else {}), **entries}
+            kept = {name: value for name, value in found.items() if value is not None}
+            connection.execute(delete(_settings).where(_settings.c.key == key))
+            connection.execute(insert(_settings).values(key=key, value=kept))

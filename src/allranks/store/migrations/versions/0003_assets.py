@@ -19,5 +19,6 @@ def upgrade() -> None:
         sa.Column("spec", sa.JSON, nullable=False),
         sa.Column("labels", sa.JSON, nullable=False),
         sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("deleted_at", sa.Float),
         sa.Index("assets_one", "kind", "name", "version", unique=True),
     )
