@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> Result:
     with Home() as home:
+        # Not a shim: what one takes to choose a Python is its own.
+        home.env["PATH"] = f"{Path(sys.executable).parent}:{home.env['PATH']}"
         (home.work / "empty").mkdir()
         file = home.work / "requirements.txt"
         file.write_text("".join(f"{each}\n" for each in PACKAGES))

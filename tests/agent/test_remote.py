@@ -25,6 +25,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         env = {"PATH": os.defpath, "ALLRANKS_REMOTE_SECRET": KEY, "OWN": "the node's"}
+        env["VIRTUAL_ENV"] = "/job/1/env"
         server = subprocess.Popen(
             [*PROGRAM, "serve", str(bound.fileno())],
             pass_fds=[bound.fileno()],
@@ -124,6 +125,12 @@ def test_paths_into_the_callers_folder_lead_into_the_nodes(tmp_path: Path, port:
     line = "echo /job/0/cwd/sub:/job/0/cwd /job/0/other"
     done = ask(tmp_path, port, "node-1", line, work="/job/0/cwd")
     assert done.stdout.decode() == f"{tmp_path}/sub:{tmp_path} /job/0/other\n"
+
+
+def test_so_do_paths_into_its_environment(tmp_path: Path, port: int):
+    line = "echo /job/0/cwd/x /job/0/env/bin/python"
+    done = ask(tmp_path, port, "node-1", line, work="/job/0/cwd\x1f/job/0/env")
+    assert done.stdout.decode() == f"{tmp_path}/x /job/1/env/bin/python\n"
 
 
 def test_sigterm_reaches_what_was_begun_which_is_waited_for(tmp_path: Path):

@@ -153,10 +153,13 @@ def _reachable(stage: Stage, running: Running) -> dict[str, str]:
     folder.mkdir()
     names = {place.address: node for node, place in enumerate(stage.places)}
     names["localhost"] = stage.node
-    table = _table(stage, stage.folder / "nodes.json", names, str(stage.cwd))
+    env = stage.env(ranks_of(stage.task, stage.node)[0])
+    from allranks.agent import remote  # lazy: OpenSSL, and few jobs need it
+
+    ours = remote.BETWEEN.decode().join((str(stage.cwd), env.get("VIRTUAL_ENV", "")))
+    table = _table(stage, stage.folder / "nodes.json", names, ours)
     for name in ("ssh", "pdsh"):
         _program(folder / name, [name, str(table)])
-    env = stage.env(ranks_of(stage.task, stage.node)[0])
     env["PATH"] = f"{folder}:{env.get('PATH', os.defpath)}"
     env["ALLRANKS_STAND_INS"] = str(folder)
     _serve(stage, running, env)

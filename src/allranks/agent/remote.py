@@ -29,6 +29,8 @@ from collections.abc import Callable
 
 HANDSHAKE = 10.0
 MOST_TEXT = 1 << 20
+# Between the folders of the caller that are others here.
+BETWEEN = b"\x1f"
 # How long a node that has just been told to start may take to listen.
 PATIENCE = 30.0
 SECRET = "ALLRANKS_REMOTE_SECRET"
@@ -99,8 +101,12 @@ def _answer(caller: socket.socket, key: bytes) -> None:
     caller.settimeout(None)
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     theirs, _, line = text.partition(b"\0")
+    # Where the attempt lies there and here: its working folder, and its environment if it has one.
+    ours = (os.getcwdb(), os.environb.get(b"VIRTUAL_ENV", b""))
+    for there, here in zip(theirs.split(BETWEEN), ours, strict=False):
+        line = line.replace(there, here) if there and here else line
     child = subprocess.Popen(
-        ["/bin/bash", "-c", line.replace(theirs, os.getcwdb()) if theirs else line],
+        ["/bin/bash", "-c", line],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

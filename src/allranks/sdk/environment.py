@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 
 from allranks.errors import UsageError
@@ -45,8 +46,33 @@ def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def tools(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What this shell tells pip and uv, for those who make an environment for its job."""
-    return {name: value for name, value in environ.items() if _TOOLS.match(name)}
+    """What this shell tells pip and uv, for those who make an environment for its job, and which
+    Python is in front where that cannot be read off PATH."""
+    found = {name: value for name, value in environ.items() if _TOOLS.match(name)}
+    python = _python(environ)
+    return found if python is None else {**found, "ALLRANKS_PYTHON": python}
+
+
+def _python(environ: Mapping[str, str]) -> str | None:
+    """The Python in front, where what is first on PATH is a program that chooses one (pyenv's,
+    mise's, asdf's): which it is depends on where and in which shell one asks."""
+    front = _bin(environ, environ.get("PATH") or _SYSTEM_PATH)
+    names = [os.path.join(front or "", name) for name in ("python", "python3")]
+    found = next((each for each in names if os.path.exists(each)), None)
+    real = os.path.basename(os.path.realpath(found or ""))
+    if found is None or (real.startswith(("python", "pypy")) and not _is_script(found)):
+        return None
+    ask = [found, "-I", "-c", "import sys; print(getattr(sys, '_base_executable', sys.executable))"]
+    try:
+        done = subprocess.run(ask, env=environ, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _is_script(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
 
 
 def asked_for(
