@@ -74,7 +74,7 @@ def _runs(home: Home, file: Path) -> Sequence[Contender]:
 
 def _makings(home: Home, file: Path) -> Sequence[Contender]:
     """The same packages, by us and by uv, each with a cache of its own."""
-    found = []
+    found: list[Contender] = []
     for cache in (WARM, COLD):
         for name, own in ((OURS, True), (UVS, False)):
             kept, goal = home.work / f"cache-{len(found)}", home.work / f"venv-{len(found)}"
@@ -102,7 +102,7 @@ def _ours(home: Home, file: Path, env: Mapping[str, str]) -> None:
 def _uvs(goal: Path, file: Path, env: Mapping[str, str]) -> None:
     uv = find_uv_bin()
     procs.run([uv, "venv", goal], cwd=goal.parent, env=env)
-    words = [uv, "pip", "install", "--python", goal, "--requirements", file]
+    words: list[str | Path] = [uv, "pip", "install", "--python", goal, "--requirements", file]
     procs.run(words, cwd=goal.parent, env=env)
 
 

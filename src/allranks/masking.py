@@ -23,7 +23,7 @@ def looks_secret(name: str) -> bool:
 
 
 def masked(
-    variables: Mapping[str, str], properties: Mapping[str, str] | None = None
+    variables: Mapping[str, Any], properties: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The variables with the values of secrets replaced: those that look like one, and those that
     the job's ``properties`` name as passed on from their submitter's own environment."""
@@ -34,7 +34,8 @@ def masked(
     }
 
 
-def _shown(name: str, value: str) -> str:
+def _shown(name: str, given: Any) -> str:
+    value = str(given)  # as it was written it may be a number
     # A proxy may be written without its scheme.
     if _PROXY.search(name) and "://" not in value and "@" in value:
         return f"{MASK}@{value.rpartition('@')[2]}"

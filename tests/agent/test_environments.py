@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -116,7 +117,7 @@ def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
     go = tmp_path / "go"
     slow.write_text(
         f"#!/bin/bash\necho Resolved by the other\n"
-        f'until [ -e {go} ]; do sleep 0.02; done\nexec {UV} "$@"\n'
+        f'until [ -e {shlex.quote(str(go))} ]; do sleep 0.02; done\nexec {shlex.quote(UV)} "$@"\n'
     )
     slow.chmod(0o755)
     other = Shelf(shelf._folder, str(slow), shelf._environ)
@@ -152,7 +153,9 @@ Shelf(Path(folder), uv, environ).provide(Recipe(requirements=tuple(lines)), wait
 def test_a_maker_that_is_killed_leaves_nothing_that_is_taken_for_done(shelf, wheels, tmp_path):
     asked = Recipe(requirements=from_wheels(wheels, "pear"))
     stuck = tmp_path / "stuck-uv"
-    stuck.write_text(f'#!/bin/bash\n[ "$1" = venv ] && exec {UV} "$@"\nexec sleep 60\n')
+    stuck.write_text(
+        f'#!/bin/bash\n[ "$1" = venv ] && exec {shlex.quote(UV)} "$@"\nexec sleep 60\n'
+    )
     stuck.chmod(0o755)
     words = [str(shelf._folder), str(stuck), str(tmp_path), *asked.requirements]
     child = subprocess.Popen([sys.executable, "-c", KILLED, *words])

@@ -127,7 +127,8 @@ def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared
     assert "attempt 2 starts on the same nodes" in done.stderr
     job = json.loads(shared("job", "show", "again", "--json").stdout)
     assert (job["attempts"], job["launches"]) == (2, 1)
-    assert shared("job", "logs", "again", "--attempt", 1, "--rank", 0).stdout == "attempt 1\n"
+    logs = [shared("job", "logs", "again", "--attempt", 1, "--rank", r).stdout for r in range(2)]
+    assert "attempt 1\n" in logs
     assert shared("job", "logs", "again", "--rank", 1).stdout == "attempt 2\n"
 
 

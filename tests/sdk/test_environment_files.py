@@ -109,6 +109,14 @@ def test_bad_files(folder, name, text, said):
     assert "pw" not in str(caught.value)
 
 
+def test_what_is_no_requirement_is_told_with_its_line(folder):
+    (folder / "r.txt").write_text("-r more.txt\n")
+    (folder / "more.txt").write_text("# these\nnumpy\n\nsix>==1\n")
+    with pytest.raises(SpecError, match="is no requirement") as caught:
+        from_file(folder / "r.txt")
+    assert str(caught.value).startswith(f"{folder}/more.txt:4: 'six>==1'")
+
+
 def test_a_loop_by_another_way_and_names_that_are_nobodys(folder):
     (folder / "sub").mkdir()
     (folder / "sub" / "l.txt").write_text("-r ../sub/l.txt\n")

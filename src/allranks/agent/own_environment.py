@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from allranks.agent import frameworks
 from allranks.agent.environments import Shelf
 from allranks.agent.layer import layer
-from allranks.agent.uv import Say, Wait
+from allranks.agent.uv import Say, Wait, program
 from allranks.plan.activation import activated, kept
 from allranks.plan.plan import Task
 
@@ -33,7 +32,9 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
     """
     assert task.recipe is not None
     base, variables = task.base, task.variables
-    shelf = Shelf(Path(task.environments), _uv(task, base), {**base, **task.tools})
+    shelf = Shelf(
+        Path(task.environments), program(task.uv, base.get("PATH")), {**base, **task.tools}
+    )
     began, log = time.time(), shelf.log(task.recipe)
     try:
         made = shelf.provide(task.recipe, wait, say)
@@ -55,10 +56,3 @@ def _outside(base: Mapping[str, str]) -> dict[str, str]:
     path = [each for each in base.get("PATH", "").split(":") if each]
     plain = [each for each in path if not Path(each, "..", "pyvenv.cfg").exists()]
     return {**base, "PATH": ":".join(plain)}
-
-
-def _uv(task: Task, base: Mapping[str, str]) -> str:
-    """The server's own where the node sees it, or the first on PATH."""
-    if os.access(task.uv, os.X_OK):
-        return task.uv
-    return shutil.which("uv", path=base.get("PATH")) or task.uv or "uv"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,6 +157,13 @@ class Uv:
             if done.code == 0 and found:
                 return found[0].partition("==")[2].split()[0]
         return ""
+
+
+def program(servers: str, path: str | None) -> str:
+    """The server's own uv where this machine has it, or the first on PATH."""
+    if os.access(servers, os.X_OK):
+        return servers
+    return shutil.which("uv", path=path) or servers or "uv"
 
 
 def configuration(environment: Path) -> dict[str, str]:

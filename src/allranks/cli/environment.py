@@ -260,11 +260,13 @@ def _path(reference: str) -> str:
 
 def _shelf(told: Mapping[str, Any]) -> tuple[Any, Any]:
     from allranks.agent.environments import Shelf  # lazy: as little as a job may need
+    from allranks.agent.uv import program  # lazy: as above
     from allranks.plan.plan import Recipe  # lazy: as above
 
     folder = Path(told["environments"])
     environ = {**current(), **tools()}
-    return Shelf(folder, told["uv"], environ), Recipe.load(told["recipe"])
+    uv = program(told["uv"], environ.get("PATH"))
+    return Shelf(folder, uv, environ), Recipe.load(told["recipe"])
 
 
 def _made(client: Any, found: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -25,7 +25,10 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Indexes, caches and certificates of pip and uv; not what uv sets for whom it runs.
-_TOOLS = re.compile(r"(PIP_|UV_(?!RUN_|PROJECT|WORKING_DIR|PYTHON$)|SSL_CERT_|NETRC$)")
+_TOOLS = re.compile(
+    r"(PIP_|UV_(?!RUN_|PROJECT|WORKING_DIR|PYTHON$)|SSL_CERT_|XDG_C(ONFIG|ACHE)_|NETRC$"
+    r"|REQUESTS_CA_BUNDLE$|SSH_AUTH_SOCK$)"
+)
 # Of the CLI itself, or of the shell it runs in: never a job's business.
 _OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from allranks.errors import NotFound, SpecError, UsageError
+from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.masking import without_credentials
 
 _OPTION = re.compile(r"(?P<option>-[a-z]|--[a-z-]+)(\s*=\s*|\s+|(?<=-[a-z]))(?P<value>.+)")
@@ -124,21 +124,41 @@ def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[
         ) from None
     if whole in within:
         raise UsageError("the file names itself", where=str(file), hint="take that `-r` out")
-    return list(_lines(_joined(text), file.parent, limits, (*within, whole)))
+    found = []
+    for number, row in _joined(text):
+        for line in _lines([row], file.parent, limits, (*within, whole)):
+            _hold_to_form(line, file, number)
+            found.append(line)
+    return found
 
 
-def _joined(text: str) -> Iterator[str]:
-    """The lines, those that go on in the next put together."""
+def _hold_to_form(line: str, file: Path, number: int) -> None:
+    """Raise SpecError for what is neither a requirement, an option nor an address."""
+    from packaging.requirements import InvalidRequirement, Requirement  # lazy: 10 ms, and few files
+
+    if line.startswith(("-", ".", "/")) or "://" in line:
+        return
+    try:
+        Requirement(line.partition(" --")[0])
+    except InvalidRequirement as error:
+        said = str(error).partition("\n")[0].lower()
+        hint = "as pip takes it: `numpy>=1.26,<2`"
+        problem = Problem(f"{line!r} is no requirement: {said}", None, number, hint)
+        raise SpecError(problem, file=str(file)) from None
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, those that go on in the next put together."""
     kept = ""
-    for row in text.splitlines():
+    for number, row in enumerate(text.splitlines(), 1):
         # As pip: a comment does not go on in the next line.
         goes_on = row.endswith("\\") and not row.lstrip().startswith("#")
         kept += f"{row[:-1]} " if goes_on else row
         if not goes_on:
-            yield kept
+            yield number, kept
             kept = ""
     if kept:
-        yield kept
+        yield number, kept
 
 
 def _lines(

@@ -72,7 +72,7 @@ def prepare(
             name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
         }
     submission: dict[str, Any] = {"spec": spec, "base": current()}
-    if spec.get("environment") not in (None, "current"):
+    if spec.get("environment") not in (None, "current", "azureml:current@latest"):
         submission["tools"] = tools()
     _hold_to_text(submission)
     if code is None:
