@@ -54,7 +54,7 @@ def all_without_credentials(value: Any) -> Any:
         return without_credentials(value)
     if isinstance(value, Mapping):
         return {
-            key: masked({name: str(one) for name, one in each.items()})
+            key: masked(each)
             if key == "variables" and isinstance(each, Mapping)
             else all_without_credentials(each)
             for key, each in value.items()

@@ -91,7 +91,7 @@ def test_none_at_all(site):
 @pytest.mark.parametrize("text", ["no section", "[global\n", "[global]\nindex-url\n", "\udc80"])
 def test_a_file_that_cannot_be_read_is_pips_to_complain_of(site, tmp_path, text):
     (tmp_path / ".config/pip/pip.conf").write_bytes(text.encode(errors="surrogateescape"))
-    for_uv(site)
+    assert for_uv(site) == for_uv({**site, "HOME": "/nonexistent"}), "as if there were none"
 
 
 @pytest.mark.parametrize("named", [False, True])

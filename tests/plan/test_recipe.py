@@ -6,7 +6,7 @@ from allranks.errors import Problem, SpecError, UsageError
 from allranks.plan import curated
 from allranks.plan.activation import activated
 from allranks.plan.plan import Recipe, Task, pack
-from allranks.plan.recipe import Compute, Meant, Table, entry, meant, recipe
+from allranks.plan.recipe import Compute, Meant, Table, entry, looked_up, meant, recipe
 from allranks.spec.references import Asset
 from allranks.spec.values import Environment
 
@@ -189,3 +189,8 @@ def test_activation_leaves_nothing_of_what_was_active():
         "PATH": "/new/bin:/usr/bin",
         "A": "b",
     }
+
+
+def test_what_is_taken_back_has_the_name_it_was_given():
+    for asked in ("Pillow>=6, <7", "x==1", "a/b:*", "six", "python=3.6", "torch==1.6.*"):
+        assert looked_up(asked) == entry(asked, "y==2")[0]

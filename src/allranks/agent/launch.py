@@ -149,13 +149,13 @@ def _program(path: Path, words: Sequence[str]) -> Path:
 def _reachable(stage: Stage, running: Running) -> dict[str, str]:
     """DeepSpeed's launcher and its autotuner reach every node, their own too, by ssh and pdsh: what
     the ranks' environment needs so that they find ours, and the helper that answers them."""
+    from allranks.agent import remote  # lazy: OpenSSL, and few jobs need it
+
     folder = stage.folder / "bin"
     folder.mkdir()
     names = {place.address: node for node, place in enumerate(stage.places)}
     names["localhost"] = stage.node
     env = stage.env(ranks_of(stage.task, stage.node)[0])
-    from allranks.agent import remote  # lazy: OpenSSL, and few jobs need it
-
     ours = remote.BETWEEN.decode().join((str(stage.cwd), env.get("VIRTUAL_ENV", "")))
     table = _table(stage, stage.folder / "nodes.json", names, ours)
     for name in ("ssh", "pdsh"):

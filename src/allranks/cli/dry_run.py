@@ -15,7 +15,7 @@ from allranks.plan import container, distributions, mpi, variables
 from allranks.plan.activation import activated
 from allranks.plan.plan import Place, Plan, Task, pack
 from allranks.sdk.submission import prepare
-from allranks.server.app import clusters, environments
+from allranks.server.known import clusters, environments
 from allranks.server.submit import Submission, plan
 from allranks.spec.expressions import fill_shell
 

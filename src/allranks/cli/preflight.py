@@ -26,7 +26,7 @@ from allranks.plan.plan import Recipe, Task
 from allranks.plan.recipe import CURRENT, Compute, meant
 from allranks.sdk.environment import current, tools
 from allranks.sdk.submission import environment_of, local, prepare
-from allranks.server.app import clusters, environments
+from allranks.server.known import clusters, environments
 from allranks.server.places import unseen
 from allranks.spec import load
 from allranks.spec.job import CommandJob

@@ -13,16 +13,7 @@ from typing import Any, NamedTuple
 from allranks.errors import Problem, SpecError
 from allranks.plan import amounts
 from allranks.plan.container import NOT_INSIDE
-from allranks.plan.plan import (
-    Container,
-    Gang,
-    InputTask,
-    OutputTask,
-    Plan,
-    Rules,
-    Task,
-    pack,
-)
+from allranks.plan.plan import Container, Gang, InputTask, OutputTask, Plan, Rules, Task, pack
 from allranks.plan.recipe import Compute, Meant, is_image, meant, recipe
 from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
@@ -159,7 +150,7 @@ def _nameless(asset: Asset) -> Meant:
 
 
 def _container(spec: CommandJob, environment: Environment, engine: str) -> Container:
-    """What the job's image runs in: what its compute says, or nothing is pulled for anybody."""
+    """What the job's image runs in, under the program that its compute names."""
     assert environment.image is not None
     kind = "none" if spec.distribution is None else str(spec.distribution.type)
     resources = spec.resources

@@ -44,21 +44,18 @@ NAMES: Mapping[str, str] = {
 }
 # Libraries that wheels carry inside, or that pip's choice of a wheel stands for.
 _WITHIN_WHEELS = """
-    _libgcc_mutex _openmp_mutex blas bzip2 ca-certificates cpuonly cuda cuda-cudart
-    cuda-libraries cuda-nvrtc cuda-runtime cuda-toolkit cuda-version cudatoolkit
-    cudatoolkit-dev cudnn freetype hdf5 intel-openmp jpeg ld_impl_linux-64 libblas libcblas
-    libffi libgcc libgcc-ng libgfortran libgfortran-ng libgfortran5 libgomp libjpeg-turbo
-    liblapack libopenblas libpng libstdcxx libstdcxx-ng libtiff libuv libwebp llvm-openmp
-    lz4-c magma-cuda110 magma-cuda111 magma-cuda113 magma-cuda116 magma-cuda117 magma-cuda118
+    _libgcc_mutex _openmp_mutex blas bzip2 ca-certificates cpuonly cuda cudatoolkit
+    cudatoolkit-dev cudnn freetype hdf5 intel-openmp jpeg ld_impl_linux-64 llvm-openmp lz4-c
+    magma-cuda110 magma-cuda111 magma-cuda113 magma-cuda116 magma-cuda117 magma-cuda118
     magma-cuda121 mkl mkl-include mkl-service nccl ncurses ninja-base nomkl openblas openssl
-    python_abi pytorch-cuda pytorch-mutex readline sqlite tensorflow-estimator tk tzdata xz zlib
-    zstd
-""".split()  # noqa: SIM905  # eighty names, to be read
+    python_abi pytorch-cuda pytorch-mutex readline sqlite tensorflow-estimator tk tzdata xz
+    zlib zstd
+""".split()  # noqa: SIM905  # many names, to be read
 # Programs and libraries with no counterpart on PyPI, or with a namesake that is something else.
 _NOT_ON_PYPI = """
     binutils boost boost-cpp c-compiler compilers cxx-compiler eigen ffmpeg fortran-compiler
-    gcc gcc_linux-64 gdal git git-lfs glib go graphviz gxx gxx_linux-64 java-jdk libsndfile
-    make nodejs openjdk perl pkg-config r-base rust snappy sox sysroot_linux-64 unzip wget
+    gcc gdal git git-lfs glib go graphviz gxx java-jdk libsndfile make nodejs openjdk perl
+    pkg-config rust snappy sox unzip wget
 """.split()  # noqa: SIM905  # as above
 # What conda's own names say: libraries and their headers; other languages and their tools.
 _LIBRARY = re.compile(

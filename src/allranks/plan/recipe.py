@@ -205,8 +205,8 @@ def _line(line: str, table: Table, notes: list[str]) -> str:
 
 
 def entry(asked: str, taken: str) -> tuple[str, str]:
-    """A row of the table as it is looked up, whatever way it was written: `Pillow>=6, <7` is
-    `pillow<7,>=6`. Raises UsageError for what can never be met, or never be had."""
+    """A row of the table as it is looked up. Raises UsageError for what can never be met, or never
+    be had."""
     asked, taken = asked.strip(), taken.strip()
     if not asked or not taken:
         raise UsageError("there is nothing to take", where=asked, hint="say what is taken for it")
@@ -214,18 +214,28 @@ def entry(asked: str, taken: str) -> tuple[str, str]:
         raise UsageError("that stands for itself", where=asked, hint="say what is taken for it")
     if asked.startswith("python="):
         return asked, taken.removeprefix("python=")
+    if _versioned(asked) is not None:
+        try:
+            Requirement(taken)
+        except InvalidRequirement:
+            hint = "as pip takes it: torch==2.13.0"
+            raise UsageError(f"{taken!r} is no requirement", where=asked, hint=hint) from None
+    return looked_up(asked), taken
+
+
+def looked_up(asked: str) -> str:
+    """What is asked for as the table has it, however it was written: `Pillow>=6, <7` is
+    `pillow<7,>=6`. A pattern, or a name without a version, is itself."""
+    wanted = _versioned(asked)
+    return asked if wanted is None else _normal(wanted)
+
+
+def _versioned(asked: str) -> Requirement | None:
     try:
         wanted = Requirement(asked)
     except InvalidRequirement:
-        return asked, taken  # a pattern, or the name of an image
-    if not wanted.specifier:
-        return asked, taken  # a name: of a package, an image, or an environment
-    try:
-        Requirement(taken)
-    except InvalidRequirement:
-        hint = "as pip takes it: torch==2.13.0"
-        raise UsageError(f"{taken!r} is no requirement", where=asked, hint=hint) from None
-    return _normal(wanted), taken
+        return None
+    return wanted if wanted.specifier else None
 
 
 def _normal(asked: Requirement) -> str:

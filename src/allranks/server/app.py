@@ -38,20 +38,6 @@ from allranks.store.settings import Settings
 App = Callable[..., Any]
 
 
-def clusters(home: Home) -> Clusters:
-    """The computes of a home, without a server; a home that does not exist yet has none."""
-    there = home.database.exists()
-    return Clusters(home, Computes(open_database(home.database)) if there else None)
-
-
-def environments(home: Home) -> Environments:
-    """The environments of a home, without a server."""
-    if not home.database.exists():
-        return Environments(None, None)
-    database = open_database(home.database)
-    return Environments(Assets(database, KIND), Settings(database))
-
-
 def end_what_runs_here(home: Home) -> None:
     """End what a server that is gone has left running on this machine."""
     for kind in KINDS.values():

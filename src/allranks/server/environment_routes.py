@@ -11,13 +11,13 @@ from allranks.errors import Conflict, Problem, SpecError, UsageError
 from allranks.masking import all_without_credentials
 from allranks.plan import curated
 from allranks.plan.plan import pack
-from allranks.plan.recipe import Compute, entry, is_image, meant, recipe
+from allranks.plan.recipe import Compute, entry, is_image, looked_up, meant, recipe
 from allranks.server.services import Services, services
 from allranks.server.shown import when
 from allranks.server.submit import uv
 from allranks.spec.environment import parse, unnamed
 from allranks.spec.references import asset_of
-from allranks.store.assets import AssetRow
+from allranks.store.assets import LATEST, AssetRow
 
 With = Annotated[Services, Depends(services)]
 Data = Annotated[dict[str, Any], Body()]
@@ -43,7 +43,7 @@ def create(data: Data, with_: With) -> dict[str, Any]:
     if made.name.startswith(curated.PREFIX):
         said = f"names that begin with {curated.PREFIX!r} are of environments that are always there"
         raise Conflict(said, where=made.name, hint="give it another name")
-    if (word := made.name) in _TAKEN or (word := made.version or "") == "latest":
+    if (word := made.name) in _TAKEN or (word := made.version or "") == LATEST:
         raise Conflict(f"{word!r} has a meaning of its own", hint="choose another")
     if not is_image(made):
         table = with_.environments.table()
@@ -63,10 +63,8 @@ def show_map(with_: With) -> dict[str, Any]:
 def change_map(data: Data, with_: With) -> None:
     """Say what is to be taken for what; null: no longer."""
     rows = {asked: taken and str(taken) for asked, taken in data.items()}
-    # What is taken back is so under the name it was given, or under the one that was made of it.
     given = dict(entry(asked, taken) for asked, taken in rows.items() if taken)
-    gone = {asked: None for asked, taken in rows.items() if not taken}
-    gone |= {entry(asked, "x==1")[0]: None for asked in gone}
+    gone = {looked_up(asked.strip()): None for asked, taken in rows.items() if not taken}
     with_.environments.change_table({**gone, **given})
 
 

@@ -85,7 +85,7 @@ def plan(
             meant=of,
             table=table,
             environments=str(home.environments),
-            uv=uv(),
+            uv=uv() if of.environment is not None else "",
             tools=submission.tools,
         ),
         problems,
@@ -108,7 +108,7 @@ def submit(submission: Submission, services: Services, known: Environments | Non
     if submission.diff:
         kept = _diff(made.task.record)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(submission.diff)
+        kept.write_text(submission.diff, encoding="utf-8")
     services.loops.wake(row.name)
     return row
 
@@ -122,7 +122,7 @@ def again(row: JobRow, services: Services) -> JobRow:
         number += 1
     spec = {**row.spec, "name": f"{base}-r{number}"}
     kept = _diff(task.record)
-    diff = kept.read_text() if kept.exists() else ""
+    diff = kept.read_text(encoding="utf-8") if kept.exists() else ""
     submission = Submission(spec, task.code, task.in_place, task.base, task.tools, diff)
     return submit(submission, services, services.environments.with_deleted())
 

@@ -1,0 +1,26 @@
+"""What a home knows, for who only looks and needs no server; one that does not exist yet knows what
+is always there."""
+
+from __future__ import annotations
+
+from allranks.server.clusters import Clusters
+from allranks.server.environments import KIND, Environments
+from allranks.settings import Home
+from allranks.store.assets import Assets
+from allranks.store.computes import Computes
+from allranks.store.db import open_database
+from allranks.store.settings import Settings
+
+
+def clusters(home: Home) -> Clusters:
+    """Its computes."""
+    there = home.database.exists()
+    return Clusters(home, Computes(open_database(home.database)) if there else None)
+
+
+def environments(home: Home) -> Environments:
+    """Its environments."""
+    if not home.database.exists():
+        return Environments(None, None)
+    database = open_database(home.database)
+    return Environments(Assets(database, KIND), Settings(database))
