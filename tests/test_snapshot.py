@@ -248,6 +248,7 @@ def test_what_is_not_committed_is_told(repository):
     told = git.Asked(repository).told()
     assert told.properties["azureml.git.dirty"] == "True"
     assert "+new words" in told.diff
+    assert git.Asked(repository / "sub").told().diff == "", "it is not of the code"
     in_git(repository, "checkout", "-q", ".")
     put(repository, "untracked.py")
     assert git.Asked(repository).told().properties["azureml.git.dirty"] == "True"

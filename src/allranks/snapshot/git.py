@@ -23,7 +23,8 @@ _MOST = 1 << 20
 _QUESTIONS = {
     "status": ("status", "--porcelain=v2", "--branch", "--no-renames"),
     "url": ("config", "--get", "remote.origin.url"),
-    "diff": ("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"),
+    # Of the code alone: what else is in the repository does not travel either.
+    "diff": ("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--", "."),
 }
 
 
