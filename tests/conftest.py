@@ -1,12 +1,20 @@
 """Fixtures for every test: homes with hostile names, and the real command line in them."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import Allranks, command_line, environment, leave_nothing
+
+# Where a shell runs the tests in the background it has them, and all that they start, ignore these.
+for _number in (signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

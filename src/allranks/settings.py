@@ -46,6 +46,21 @@ class Home(NamedTuple):
         return self.root / "environments"
 
     @property
+    def cache(self) -> Path:
+        """Data from elsewhere that jobs of nodes which share this disk were given."""
+        return self.root / "cache"
+
+    @property
+    def data(self) -> Path:
+        """The default datastore."""
+        return self.root / "data"
+
+    @property
+    def secrets(self) -> Path:
+        """The key of the credentials in the database."""
+        return self.root / "secrets.key"
+
+    @property
     def code(self) -> Path:
         """Commits of repositories elsewhere that were asked for."""
         return self.root / "code"

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     RANK_EXITED = "RANK_EXITED"
     RANK_KILLED = "RANK_KILLED"
     SETUP_FAILED = "SETUP_FAILED"
+    OUTPUTS_LOST = "OUTPUTS_LOST"
     PEER_FAILED = "PEER_FAILED"
     PORT_TAKEN = "PORT_TAKEN"
     NODE_LOST = "NODE_LOST"
@@ -109,6 +110,13 @@ VERDICTS: dict[Reason, Verdict] = {
         "user",
         "a node could not prepare the job",
         "mend what the sentence names, and submit it again",
+    ),
+    Reason.OUTPUTS_LOST: Verdict(
+        JobStatus.FAILED,
+        Blame.INFRASTRUCTURE,
+        None,
+        "not all of what the job left could be brought where it was to go",
+        "what was brought is there, and its ranks had ended well; mend what the sentence names",
     ),
     Reason.PEER_FAILED: Verdict(
         JobStatus.FAILED,

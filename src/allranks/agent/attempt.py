@@ -69,6 +69,18 @@ class Attempt:
                 end_descendants()
             launch.clean(self._stage)
 
+    @property
+    def reason(self) -> Reason:
+        """Why it ended, once it has."""
+        return self._end.reason
+
+    def overrule(self, reason: Reason, message: str = "", hint: str = "") -> None:
+        """What came after the end and spoils it; of one that has failed it is only a note."""
+        if self._end.reason is Reason.DONE:
+            self._end = _End(reason, message, data={"hint": hint})
+        elif message:
+            self._say(Kind.NOTE, message=message)
+
     def tell(self) -> None:
         """Say how it ended: the last event of the attempt but that everything is handed in."""
         end = self._end

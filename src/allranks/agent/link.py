@@ -10,12 +10,15 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.agent.inbox import Inbox
 from allranks.agent.outbox import Outbox
 from allranks.client import Client
 from allranks.errors import AllranksError, NotFound, Unauthorized
+
+if TYPE_CHECKING:
+    from allranks.plan.stores import Account
 
 # How often the logs are looked at while ranks run, how long between calls to a server that is
 # away, and the most bytes of a log in one request.
@@ -149,6 +152,13 @@ class Link:
                 if self.silent_for() > patience:
                     raise
                 time.sleep(AGAIN)
+
+    def account(self, datastore: str) -> Account:
+        """What opens a datastore of the job's. Raises AllranksError."""
+        from allranks.plan.stores import Account  # lazy: many jobs have none
+
+        with self._door.client(_TIMEOUT) as client:
+            return Account.load(client.json("GET", f"{self._base}/accounts/{datastore}"))
 
     def _listen(self) -> None:
         client, known = self._door.client(self._timeout), ""

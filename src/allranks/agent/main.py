@@ -12,17 +12,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from allranks.agent import frameworks, network, ports
 from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants
 from allranks.agent.launch import Stage
-from allranks.agent.link import MAILBOX, Door, Link, Tail
+from allranks.agent.link import Door, Link, Tail
 from allranks.agent.outbox import Outbox
 from allranks.agent.setup import Work, collect, prepare
-from allranks.client import host
+from allranks.agent.where import Where
 from allranks.errors import AllranksError
 from allranks.events import Kind
 from allranks.plan import distributions, site, variables
@@ -33,52 +33,12 @@ from allranks.spec.expressions import fill_shell
 from allranks.states import Reason
 
 if TYPE_CHECKING:
+    from allranks.agent.data import Data
     from allranks.agent.room import Room
 
 Order = dict[str, Any]
 # The first TensorFlow that an empty list of parameter servers breaks.
 _BREAKS_ON_EMPTY_PS = (2, 9)
-
-
-class Where(NamedTuple):
-    """What the engine tells an agent by environment; the token never stands on a command line.
-
-    An engine that does not say: ``address`` is the one this node reaches the server from, ``cpus``
-    those this process may run on.
-    """
-
-    url: str
-    token: str
-    fingerprint: str
-    launch: int
-    node: int
-    folder: Path
-    address: str
-    cpus: int
-
-    @staticmethod
-    def told(environ: dict[str, str]) -> Where:
-        prefix = "ALLRANKS_AGENT_"
-        url = environ[prefix + "URL"]
-        return Where(
-            url,
-            environ[prefix + "TOKEN"],
-            environ.get(prefix + "FINGERPRINT", ""),
-            int(environ[prefix + "LAUNCH"]),
-            int(environ[prefix + "NODE"]),
-            Path(environ[prefix + "DIR"]),
-            environ.get(prefix + "ADDRESS") or _own_address(url),
-            int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
-        )
-
-
-def _own_address(url: str) -> str:
-    """The address of this node by which it reaches the server; where no network leads there, the
-    one that its own name stands for, or any that is not loopback."""
-    if not url.startswith(MAILBOX):
-        return network.source(host(url))
-    named = socket.gethostbyname(os.uname().nodename)
-    return named if not named.startswith("127.") else network.any_address()
 
 
 class Leave(Exception):
@@ -144,10 +104,12 @@ class Agent:
     def _one_attempt(self) -> None:
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[socket.socket] = []
-        room = None
+        room = data = None
         try:
             code = self._fetch_code(folder)
-            work = prepare(self._task, self._where.node, folder, code, time.time())
+            data = self._data(folder)
+            elsewhere = {} if data is None else self._have(data)
+            work = prepare(self._task, self._where.node, folder, code, time.time(), elsewhere)
             self._environment(folder)
             room = self._room(folder)
             held = self._hold()
@@ -161,16 +123,31 @@ class Agent:
             self._say(Kind.READY, **place._asdict())
             order = self._until_told()
             if order["do"] == "go":
-                self._run_ranks(work, folder, held, order, room)
+                self._run_ranks(work, folder, held, order, room, data)
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
             ports.release(held)
-            if room is not None:
-                room.close()
+            for each in (room, data):
+                if each is not None:
+                    each.close()
         if not self._link.flush(self._patience):
             raise Leave
         self._say(Kind.DRAINED)
+
+    def _data(self, folder: Path) -> Data | None:
+        """What moves the job's data, if any of it lies elsewhere."""
+        if not self._task.moves_data:
+            return None
+        from allranks.agent.data import Data  # lazy: many jobs have none
+
+        accounts = self._link.account
+        return Data(self._task, self._where.node, folder, accounts, self._or_stop, self._doing)
+
+    def _have(self, data: Data) -> dict[str, str]:
+        """Where inputs of elsewhere are here, and what is to go elsewhere is to be written."""
+        found = {f"inputs.{name}": path for name, path in data.provide(self._note).items()}
+        return found | {f"outputs.{name}": path for name, path in data.begin().items()}
 
     def _environment(self, folder: Path) -> None:
         """Let ranks find the virtual environment that is made for them, if one is."""
@@ -271,7 +248,13 @@ class Agent:
         return order if order["attempt"] == self._attempt else {"do": "wait"}
 
     def _run_ranks(
-        self, work: Work, folder: Path, held: list[socket.socket], go: Order, room: Room | None
+        self,
+        work: Work,
+        folder: Path,
+        held: list[socket.socket],
+        go: Order,
+        room: Room | None,
+        data: Data | None,
     ) -> None:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = _network(self._where.address, places)
@@ -297,6 +280,8 @@ class Agent:
         attempt.run(lambda log: self._link.follow(Tail(self._attempt, *log)))
         if self._where.node == 0:
             self._collect(work)
+        if data is not None:
+            self._bring(data, attempt)
         attempt.tell()
 
     def _secret(self) -> str:
@@ -311,6 +296,18 @@ class Agent:
             collect(self._task, work)
         except OSError as error:
             self._say(Kind.NOTE, message=f"not all outputs could be collected: {sentence(error)}")
+
+    def _bring(self, data: Data, attempt: Attempt) -> None:
+        """What a job that has failed or is to end has written counts, too, but it is not waited for
+        as long as one likes."""
+        hurried = attempt.reason in (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PEER_FAILED)
+        try:
+            data.finish(self._note, self._clocks.grace if hurried else None)
+        except Stopped as error:
+            attempt.overrule(error.why)
+        except (AllranksError, OSError) as error:
+            hint = getattr(error, "hint", None) or ""
+            attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), hint)
 
     def _command(self, work: Work) -> str:
         paths = {f"inputs.{each.name}" for each in self._task.inputs if each.text is None}
@@ -344,6 +341,10 @@ class Agent:
     def _doing(self, what: str) -> None:
         """What is being prepared, where that may take long."""
         self._say(Kind.NOTE, doing=what)
+
+    def _note(self, message: str, facts: Mapping[str, Any]) -> None:
+        """A fact for the record."""
+        self._say(Kind.NOTE, message=message, **facts)
 
     def _say(self, kind: Kind, rank: int | None = None, **data: Any) -> None:
         self._outbox.say(kind, self._attempt, rank=rank, **data)

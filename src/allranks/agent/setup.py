@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +24,16 @@ class Work(NamedTuple):
     began: float
 
 
-def prepare(task: Task, node: int, folder: Path, code: Path | None, began: float) -> Work:
-    """Make the attempt's ``folder`` ready; ``code`` is the snapshot's tar.
+def prepare(
+    task: Task,
+    node: int,
+    folder: Path,
+    code: Path | None,
+    began: float,
+    elsewhere: Mapping[str, str],
+) -> Work:
+    """Make the attempt's ``folder`` ready; ``code`` is the snapshot's tar, ``elsewhere`` where
+    inputs and outputs of other places are here, as `inputs.NAME` and `outputs.NAME`.
 
     Raises AllranksError or OSError with what is missing.
     """
@@ -37,9 +46,11 @@ def prepare(task: Task, node: int, folder: Path, code: Path | None, began: float
     _collected(task, work)
     paths = {"name": task.job, **_folders(task, node)}
     for each in task.inputs:
-        paths[f"inputs.{each.name}"] = _input(each, folder)
+        key = f"inputs.{each.name}"
+        paths[key] = elsewhere.get(key) or _input(each, folder)
     for output in task.outputs:
-        paths[f"outputs.{output.name}"] = _output(output)
+        key = f"outputs.{output.name}"
+        paths[key] = elsewhere.get(key) or _output(output)
     return Work(work, paths, began)
 
 
@@ -128,6 +139,8 @@ def _folders(task: Task, node: int) -> dict[str, str]:
 def _input(each: InputTask, folder: Path) -> str:
     if each.text is not None:
         return each.text
+    if each.uri:
+        return each.uri
     source = Path(each.source or "")
     if not os.access(source, os.R_OK):
         said = "is not there" if not source.exists() else "cannot be read"
@@ -144,6 +157,8 @@ def _input(each: InputTask, folder: Path) -> str:
 
 
 def _output(output: OutputTask) -> str:
+    if output.uri:
+        return output.uri
     path = Path(output.path)
     (path.parent if output.is_file else path).mkdir(parents=True, exist_ok=True)
     return output.path

@@ -16,6 +16,7 @@ class Command(NamedTuple):
 
 _JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.cli.compute"
 _ENVIRONMENT = "allranks.cli.environment"
+_DATA, _DATASTORE = "allranks.cli.data", "allranks.cli.datastore"
 
 COMMANDS: dict[str, Command] = {
     "run": Command(
@@ -52,6 +53,16 @@ COMMANDS: dict[str, Command] = {
     "environment label": Command(_ENVIRONMENT, "label", "let NAME@LABEL mean that version"),
     "environment delete": Command(_ENVIRONMENT, "delete", "forget a version"),
     "environment map": Command(_ENVIRONMENT, "stand_for", "what is taken for what cannot be had"),
+    "data create": Command(_DATA, "create", "give data a name and a version"),
+    "data list": Command(_DATA, "list_data", "the data there is"),
+    "data show": Command(_DATA, "show_data", "where it lies, and what made it"),
+    "data label": Command(_DATA, "label", "let NAME@LABEL mean that version"),
+    "data delete": Command(_DATA, "delete", "forget a version"),
+    "data map": Command(_DATA, "stand_for", "send addresses somewhere else"),
+    "datastore create": Command(_DATASTORE, "create", "name a place for data, and what opens it"),
+    "datastore list": Command(_DATASTORE, "list_datastores", "the datastores there are"),
+    "datastore show": Command(_DATASTORE, "show_datastore", "where it is, and what opens it"),
+    "datastore delete": Command(_DATASTORE, "delete", "forget a datastore"),
     "server start": Command(_SERVER, "start", "start this home's server in the background"),
     "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
     "server status": Command(_SERVER, "status", "which server runs, where"),

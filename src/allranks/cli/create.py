@@ -65,7 +65,7 @@ def validate_options(parser: argparse.ArgumentParser) -> None:
 def validate(options: argparse.Namespace) -> int:
     """Say whether the file can be submitted: exit 0, or 2 with everything that is wrong."""
     from allranks import settings  # lazy: only validating plans without a server
-    from allranks.server.known import clusters, environments  # lazy: as above
+    from allranks.server.known import clusters, datastores, environments  # lazy: as above
     from allranks.server.submit import Submission, plan  # lazy: as above
 
     error: AllranksError | None = None
@@ -73,7 +73,13 @@ def validate(options: argparse.Namespace) -> int:
         with _JobFile(options.file, options.set) as file:
             submission, _ = prepare(file.job.to_dict(), file.base)
             home = settings.home()
-            plan(Submission.load(submission), home, clusters(home), environments(home))
+            plan(
+                Submission.load(submission),
+                home,
+                clusters(home),
+                environments(home),
+                datastores(home),
+            )
     except AllranksError as caught:
         error = caught
     if options.json:

@@ -13,9 +13,9 @@ from allranks.cli import show
 from allranks.masking import all_without_credentials, masked
 from allranks.plan import container, distributions, mpi, variables
 from allranks.plan.activation import activated
-from allranks.plan.plan import Place, Plan, Task, pack
+from allranks.plan.plan import InputTask, Place, Plan, Task, pack
 from allranks.sdk.submission import prepare
-from allranks.server.known import clusters, environments
+from allranks.server.known import clusters, datastores, environments
 from allranks.server.submit import Submission, plan
 from allranks.spec.expressions import fill_shell
 
@@ -25,7 +25,7 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
     submission, _ = prepare(spec, base, in_place=in_place)
     home = settings.home()
     found = clusters(home)
-    made = plan(Submission.load(submission), home, found, environments(home))
+    made = plan(Submission.load(submission), home, found, environments(home), datastores(home))
     text = found.engine(found.cluster(made)).render(made.gang)
     shown = _shown(made, text, submission["spec"].get("properties"))
     if json:
@@ -33,6 +33,11 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
     else:
         _print(shown)
     return 0
+
+
+def _lies(each: InputTask) -> str:
+    """Where an input will lie, as far as that is known before."""
+    return f"<the node's {each.name}>" if each.cached else each.source or each.uri
 
 
 def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
@@ -48,8 +53,8 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
     paths = {"name": task.job}
     for name in ("model_dir", "data_dir", "state_dir", "instance_state_dir"):
         paths[name] = f"<the node's {name.replace('_', ' ')}>"
-    paths |= {f"inputs.{each.name}": each.text or each.source or "" for each in task.inputs}
-    paths |= {f"outputs.{each.name}": each.path for each in task.outputs}
+    paths |= {f"inputs.{each.name}": each.text or _lies(each) for each in task.inputs}
+    paths |= {f"outputs.{o.name}": o.path or f"<the node's {o.name}>" for o in task.outputs}
     files = {name for name in paths if name.startswith("outputs.")}
     files |= {f"inputs.{each.name}" for each in task.inputs if each.text is None}
     command = fill_shell(task.command, paths, files)

@@ -26,8 +26,8 @@ from allranks.plan.plan import Recipe, Task
 from allranks.plan.recipe import CURRENT, Compute, meant
 from allranks.sdk.environment import current, tools
 from allranks.sdk.submission import environment_of, local, prepare
-from allranks.server.known import clusters, environments
-from allranks.server.places import unseen
+from allranks.server.known import clusters, datastores, environments
+from allranks.server.places import places
 from allranks.spec import load
 from allranks.spec.job import CommandJob
 from allranks.spec.problems import placed
@@ -102,7 +102,7 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
         job = CommandJob.parse({**data, "inputs": _absolute(data.get("inputs") or {}, folder)})
         known = environments(home)
         table, given = known.table(), job.environment
-        compute, there = str(data.get("compute") or ""), unseen(job, home)
+        compute, there = str(data.get("compute") or ""), places(job, datastores(home), home)
         engine = _container(job, home)
         on = Compute(compute, engine is not None)
         context = Context(

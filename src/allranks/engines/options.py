@@ -48,6 +48,12 @@ COMMON = (
         f"what jobs with an image run under, of the nodes' programs: {' or '.join(ENGINES)} (none)",
         choices=ENGINES,
     ),
+    Option(
+        "cache",
+        "the nodes' folder for data from elsewhere, best on their own disk (in ALLRANKS_HOME)",
+        Type.PATH,
+    ),
+    Option("cache_limit", "what that folder may hold, such as 500g (its disk)", Type.MEMORY),
 )
 
 

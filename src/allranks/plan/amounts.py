@@ -23,3 +23,12 @@ def memory(value: Any) -> int:
     if unit not in _UNITS or (not unit and text.isdigit() and int(text) < 1 << 20):
         raise ValueError(value)
     return int(number(text.removesuffix(unit)) * _UNITS[unit])
+
+
+def size_text(count: float) -> str:
+    """Bytes as people read them: `1.5 GB`."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 999.5 or unit == "TB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")

@@ -15,7 +15,7 @@ from allranks.plan import amounts
 from allranks.plan.container import NOT_INSIDE
 from allranks.plan.plan import Container, Gang, InputTask, OutputTask, Plan, Rules, Task, pack
 from allranks.plan.recipe import Compute, Meant, is_image, meant, recipe
-from allranks.spec.expressions import fill
+from allranks.plan.stores import Located
 from allranks.spec.job import CommandJob
 from allranks.spec.references import Asset
 from allranks.spec.values import Distribution, Environment, Input, Output
@@ -26,10 +26,12 @@ BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", 
 class Context(NamedTuple):
     """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
     its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from;
-    ``places`` says where inputs lie that are outputs of other jobs, by their names here;
+    ``places`` says where each input and output lies that has a path, by `inputs.NAME` and
+    `outputs.NAME`;
     ``options`` are the engine's, the compute's and the job's own in one; ``meant`` is what the
     job's environment means there, ``table`` what is taken in the place of other things;
-    ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``."""
+    ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``;
+    ``cache`` is the nodes' folder for data from elsewhere, where the options name none."""
 
     name: str
     record: str
@@ -39,7 +41,7 @@ class Context(NamedTuple):
     code: str | None = None
     in_place: str | None = None
     experiment: str = "Default"
-    places: Mapping[str, str] = {}
+    places: Mapping[str, Located] = {}
     compute: str = ""
     options: Mapping[str, Any] = {}
     server_address: str = ""
@@ -48,6 +50,7 @@ class Context(NamedTuple):
     environments: str = ""
     uv: str = ""
     tools: Mapping[str, str] = {}
+    cache: str = ""
 
 
 def compile(spec: CommandJob, context: Context) -> Plan:
@@ -58,11 +61,9 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     _refuse_unbuilt(spec)
     resources = spec.resources
     nodes = resources.instance_count
-    distribution = spec.distribution
-    kind = "none" if distribution is None else str(distribution.type)
     options = dict(context.options)
     engine = options.pop("container", None)
-    around = _around(spec, engine, context)
+    around = {**_around(spec, engine, context), **_cache(options, context)}
     gang = Gang(
         key=f"{context.name}.1",
         nodes=nodes,
@@ -72,14 +73,35 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         memory=_bytes(options.pop("memory", None), f"resources.properties.{context.engine}.memory"),
         options=options,
     )
+    task = _task(spec, context, around)
+    besides = task.chiefs + task.parameter_servers + task.evaluators
+    most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
+    gang = gang._replace(processes=most)
+    retry = spec.retry
+    rules = Rules(nodes, retry.max_attempts, tuple(str(on) for on in retry.on), spec.limits.timeout)
+    plan = Plan(
+        gang,
+        task,
+        rules,
+        context.engine,
+        compute=context.compute,
+        server_address=context.server_address,
+    )
+    text = json.dumps(pack(plan), sort_keys=True)
+    return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task:
+    """What every node of it does."""
+    distribution = spec.distribution
     task = Task(
         job=context.name,
         experiment=spec.experiment_name or context.experiment,
         command=spec.command,
-        nodes=nodes,
+        nodes=spec.resources.instance_count,
         procs=getattr(distribution, "process_count_per_instance", 1) or 1,
-        gpus=resources.gpus_per_instance,
-        distribution=kind,
+        gpus=spec.resources.gpus_per_instance,
+        distribution="none" if distribution is None else str(distribution.type),
         chiefs=getattr(distribution, "chief_count", 0),
         parameter_servers=getattr(distribution, "parameter_server_count", 0),
         evaluators=getattr(distribution, "evaluator_count", 0),
@@ -94,21 +116,18 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         timeout=spec.limits.timeout,
         **around,
     )
-    besides = task.chiefs + task.parameter_servers + task.evaluators
-    most = 1 if kind == "ray" else task.procs + math.ceil(besides / nodes)
-    gang = gang._replace(processes=most)
-    retry = spec.retry
-    rules = Rules(nodes, retry.max_attempts, tuple(str(on) for on in retry.on), spec.limits.timeout)
-    plan = Plan(
-        gang,
-        task,
-        rules,
-        context.engine,
-        compute=context.compute,
-        server_address=context.server_address,
-    )
-    text = json.dumps(pack(plan), sort_keys=True)
-    return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
+    return task._replace(**_makers(context)) if task.moves_data else task
+
+
+def _cache(options: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Where data from elsewhere is kept, taken out of the options."""
+    folder, limit = options.pop("cache", None), options.pop("cache_limit", None)
+    return {"cache": folder or context.cache, "cache_limit": _bytes(limit, "cache_limit")}
+
+
+def _makers(context: Context) -> dict[str, Any]:
+    """What nodes make environments with: those of jobs, and one of ours that moves data."""
+    return {"environments": context.environments, "uv": context.uv, "tools": context.tools}
 
 
 def _refuse_unbuilt(spec: CommandJob) -> None:
@@ -140,8 +159,7 @@ def _around(spec: CommandJob, engine: str | None, context: Context) -> dict[str,
         inside = _container(spec, of.environment, engine)
         return {"environment": of.name, "container": inside}
     made = recipe(of, context.table)
-    where = {"environments": context.environments, "uv": context.uv, "tools": context.tools}
-    return {"environment": of.name, "recipe": made, **where}
+    return {"environment": of.name, "recipe": made, **_makers(context)}
 
 
 def _nameless(asset: Asset) -> Meant:
@@ -222,34 +240,29 @@ _FILES_OF_TABLES = {"eval_mount": "ro_mount", "eval_download": "download"}
 def _input(name: str, value: Any, context: Context) -> InputTask:
     if not isinstance(value, Input):
         return InputTask(name, text=str(value))
-    source = context.places.get(name) or _local(value.path, f"inputs.{name}.path")
+    place = context.places.get(f"inputs.{name}") or Located(value.path)
+    mode = _FILES_OF_TABLES.get(str(value.mode), str(value.mode))
     return InputTask(
-        name, source=source, mode=_FILES_OF_TABLES.get(str(value.mode), str(value.mode))
+        name,
+        source=place.path or None,
+        mode=mode,
+        uri=place.uri,
+        datastore=place.datastore,
+        unpack=value.unpack,
+        sharded=value.sharded,
+        asset=place.asset,
     )
 
 
 def _output(name: str, value: Output | None, context: Context) -> OutputTask:
     is_file = value is not None and str(value.type) == "uri_file"
     if value is not None and value.path:
-        filled = fill(value.path, {"name": context.name, "default_datastore": "default"})
-        return OutputTask(name, _local(filled, f"outputs.{name}.path"), is_file)
+        place = context.places.get(f"outputs.{name}") or Located(value.path)
+        direct = str(value.mode) == "direct" and bool(place.uri)
+        path = place.uri if direct else place.path
+        return OutputTask(name, path, is_file, place.uri, place.datastore, str(value.mode))
     folder = f"{context.record}/named-outputs/{name}"
     return OutputTask(name, f"{folder}/{name}" if is_file else folder, is_file)
-
-
-def _local(path: str, where: str) -> str:
-    """A path on this machine's disk; every other kind of URI waits for its own issue."""
-    if path.startswith("file:"):
-        path = "/" + path.removeprefix("file:").lstrip("/")
-    if not path.startswith("/"):
-        raise SpecError(
-            Problem(
-                f"{path!r} is not a path on this machine; URIs are not built yet in this version",
-                where,
-                hint="download it and give its local path",
-            )
-        )
-    return path
 
 
 def _number(value: Any, where: str) -> float | None:

@@ -35,21 +35,23 @@ class Mount(NamedTuple):
 
 
 def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
-    """``folder`` is the attempt's on this node; ``ours`` holds the programs of allranks."""
+    """``folder`` is the attempt's on this node, where what is downloaded lies, too; ``ours`` holds
+    the programs of allranks."""
     found = [Mount(ours), Mount(folder, True), Mount(task.record, True)]
     if task.in_place:
         found.append(Mount(task.in_place, True))
-    found += [Mount(each.source) for each in task.inputs if each.source and _is_mounted(each.mode)]
+    mounted = [each for each in task.inputs if each.mode != "download"]
+    found += [Mount(each.source) for each in mounted if each.source and not each.cached]
+    if any(each.cached for each in mounted):
+        found.append(Mount(task.cache))
     for each in task.outputs:
+        if each.uri:
+            continue  # each node has its own, in the attempt's folder
         found.append(Mount(posixpath.dirname(each.path) if each.is_file else each.path, True))
     rights: dict[str, bool] = {}
     for path, writable in found:
         rights[path] = rights.get(path, False) or writable
     return [Mount(path, writable) for path, writable in sorted(rights.items())]
-
-
-def _is_mounted(mode: str) -> bool:
-    return mode != "download"  # which is copied into the attempt's folder
 
 
 def words(

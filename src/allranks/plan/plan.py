@@ -29,20 +29,44 @@ class Gang(NamedTuple):
 
 
 class InputTask(NamedTuple):
-    """An input: a literal (``text``) or a path on the node's disk (``source``)."""
+    """An input: a literal (``text``), a path on the node's disk (``source``), or data elsewhere
+    (``uri``), which the account of ``datastore`` opens or else the node's own. ``unpack``: what is
+    in its archives is wanted; ``sharded``: each node gets its share of the files. ``asset`` is its
+    name and version, if it is one."""
 
     name: str
     text: str | None = None
     source: str | None = None
     mode: str = "ro_mount"
+    uri: str = ""
+    datastore: str = ""
+    unpack: bool = False
+    sharded: bool = False
+    asset: str = ""
+
+    @property
+    def cached(self) -> bool:
+        """Whether it goes through the node's cache."""
+        return self.mode != "direct" and bool(self.uri or self.unpack or self.sharded)
 
 
 class OutputTask(NamedTuple):
-    """An output folder or file that exists, or whose parent does, before ranks start."""
+    """An output folder or file that exists, or whose parent does, before ranks start. With a
+    ``uri`` (and the ``datastore`` that opens it) it is brought there: while the job runs where
+    ``mode`` is `rw_mount`, at the end where it is `upload`; ``path`` is empty then, each node has
+    its own."""
 
     name: str
     path: str
     is_file: bool = False
+    uri: str = ""
+    datastore: str = ""
+    mode: str = "rw_mount"
+
+    @property
+    def brought(self) -> bool:
+        """Whether the node brings it somewhere."""
+        return bool(self.uri) and self.mode != "direct"
 
 
 class Recipe(NamedTuple):
@@ -86,6 +110,8 @@ class Task(NamedTuple):
     ``environment`` is its name and version where it has one.
     ``recipe``: they find that environment, kept below ``environments`` and made by the program
     ``uv`` where it is not there yet, with the variables ``tools``.
+    ``cache``: the folder for what jobs are given of data elsewhere, which may take up to
+    ``cache_limit`` bytes, or what the disk has.
     """
 
     job: str
@@ -113,6 +139,13 @@ class Task(NamedTuple):
     environments: str = ""
     uv: str = ""
     tools: Mapping[str, str] = {}
+    cache: str = ""
+    cache_limit: int | None = None
+
+    @property
+    def moves_data(self) -> bool:
+        """Whether anything of it lies elsewhere."""
+        return any(each.cached for each in self.inputs) or any(o.brought for o in self.outputs)
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:

@@ -151,6 +151,19 @@ def _input(name: str, value: Any, base: Path) -> Any:
     return {**value, "path": _found(value["path"], f"inputs.{name}.path", base)}
 
 
+def placed_data(value: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """A data asset as it is sent: its path absolute, and what that is, if nobody says.
+
+    Raises SpecError when nothing is there.
+    """
+    found = dict(value)
+    if isinstance(found.get("path"), str | os.PathLike):
+        found["path"] = _found(os.fspath(found["path"]), "path", base)
+        if "type" not in found and os.path.isfile(found["path"]):
+            found["type"] = "uri_file"
+    return found
+
+
 def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
     """An environment as it is sent: what its files hold in the place of their paths, which begin
     at ``base``. Raises NotFound or SpecError, with the file."""

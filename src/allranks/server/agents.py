@@ -49,6 +49,7 @@ def create_app() -> Starlette:
         Route(PREFIX + "/{node:int}/orders", orders),
         Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/code/{digest}", code),
+        Route(PREFIX + "/{node:int}/accounts/{datastore}", account),
     ]
     return Starlette(routes=routes, exception_handlers=HANDLERS)
 
@@ -122,6 +123,18 @@ async def code(request: Request) -> Response:
     files = await run_in_threadpool(with_.blobs.parts, request.path_params["digest"])
     size = sum(file.stat().st_size for file in files)
     return StreamingResponse(_pieces(files), headers={"content-length": str(size)})
+
+
+async def account(request: Request) -> Response:
+    """What opens a datastore that the agent's own job moves data from or to, and no other."""
+    with_, agent = _who(request)
+    name = request.path_params["datastore"]
+    row = await run_in_threadpool(with_.records.get, agent.job)
+    task = row.plan.task
+    mine = {each.datastore for each in task.inputs} | {each.datastore for each in task.outputs}
+    if name not in mine:
+        raise NotFound(f"the job has nothing in a datastore {name!r}")
+    return JSONResponse(pack(await run_in_threadpool(with_.datastores.account, name)))
 
 
 def _pieces(files: Sequence[Path]) -> Iterator[bytes]:

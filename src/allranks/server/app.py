@@ -15,11 +15,12 @@ from allranks import __version__
 from allranks.engines.base import Kind
 from allranks.engines.kinds import KINDS
 from allranks.errors import Unauthorized
-from allranks.server import agents, environment_routes, mailbox, people
+from allranks.server import agents, data_routes, datastores, environment_routes, mailbox, people
 from allranks.server import computes as computes_routes
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
 from allranks.server.clusters import Clusters
+from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import KIND, Environments
 from allranks.server.invitation import Invitation
@@ -33,6 +34,7 @@ from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
 from allranks.store.db import open_database
 from allranks.store.records import Records
+from allranks.store.secrets import Secrets
 from allranks.store.settings import Settings
 
 App = Callable[..., Any]
@@ -83,6 +85,7 @@ def create_app(
     for_people.include_router(people.router)
     for_people.include_router(computes_routes.router)
     for_people.include_router(environment_routes.router)
+    for_people.include_router(data_routes.router)
     mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -102,12 +105,15 @@ def _services(
     database = open_database(home.database)
     records, computes = Records(database), Computes(database)
     assets = Assets(database, KIND)
-    known = Environments(assets, Settings(database))
+    settings = Settings(database)
+    known = Environments(assets, settings)
+    data = Assets(database, datastores.KIND)
+    stores = Datastores(home.data, settings, data, Secrets(settings, home.secrets))
     found = Clusters(home, computes, kinds)
     auth, bell, pulse = Auth(home), Bell(), Pulse(clocks.lease)
     door = Door(home, for_agents, pulse.begin_anew)
     invitation = Invitation(home, auth, door, clocks, url)
-    loops = Loops(Shared(home, records, found, invitation, bell, pulse, clocks))
+    loops = Loops(Shared(home, records, found, invitation, bell, pulse, clocks, data))
     return Services(
         home=home,
         clocks=clocks,
@@ -117,6 +123,8 @@ def _services(
         clusters=found,
         assets=assets,
         environments=known,
+        data=data,
+        datastores=stores,
         auth=auth,
         bell=bell,
         pulse=pulse,

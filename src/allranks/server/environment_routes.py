@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
@@ -12,6 +11,7 @@ from allranks.masking import all_without_credentials
 from allranks.plan import curated
 from allranks.plan.plan import pack
 from allranks.plan.recipe import Compute, entry, is_image, looked_up, meant, recipe
+from allranks.server.labels import labels_of
 from allranks.server.services import Services, services
 from allranks.server.shown import when
 from allranks.server.submit import uv
@@ -22,7 +22,6 @@ from allranks.store.assets import LATEST, AssetRow
 With = Annotated[Services, Depends(services)]
 Data = Annotated[dict[str, Any], Body()]
 _TAKEN = ("current", "map", "recipe")
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 router = APIRouter(prefix="/api/v1/environments")
 
 
@@ -108,12 +107,9 @@ def clone(reference: str, data: Data, with_: With) -> dict[str, Any]:
 @router.put("/{reference}/labels")
 def label(reference: str, data: Data, with_: With) -> dict[str, Any]:
     """Give it labels; each is taken from the version that had it."""
-    labels = data.get("labels")
-    if not isinstance(labels, list) or not all(_LABEL.fullmatch(str(each)) for each in labels):
-        hint = "one or more words of letters, digits, `-`, `_` and `.`"
-        raise UsageError(f"{labels!r} are no labels", where="labels", hint=hint)
+    labels = labels_of(data)
     row = _own(reference, with_)
-    with_.assets.label(row.name, row.version, [str(each) for each in labels])
+    with_.assets.label(row.name, row.version, labels)
     return _shown(with_.environments.row(asset_of(f"{row.name}:{row.version}", "environment")))
 
 

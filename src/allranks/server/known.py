@@ -3,12 +3,15 @@ is always there."""
 
 from __future__ import annotations
 
+from allranks.server import datastores as stores
 from allranks.server.clusters import Clusters
+from allranks.server.datastores import Datastores
 from allranks.server.environments import KIND, Environments
 from allranks.settings import Home
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
 from allranks.store.db import open_database
+from allranks.store.secrets import Secrets
 from allranks.store.settings import Settings
 
 
@@ -24,3 +27,13 @@ def environments(home: Home) -> Environments:
         return Environments(None, None)
     database = open_database(home.database)
     return Environments(Assets(database, KIND), Settings(database))
+
+
+def datastores(home: Home) -> Datastores:
+    """Its datastores and data assets."""
+    if not home.database.exists():
+        return Datastores(home.data)
+    database = open_database(home.database)
+    settings = Settings(database)
+    secrets = Secrets(settings, home.secrets)
+    return Datastores(home.data, settings, Assets(database, stores.KIND), secrets)

@@ -28,9 +28,11 @@ from allranks.server.clusters import Cluster, Clusters
 from allranks.server.endings import how_it_ended
 from allranks.server.invitation import Invitation
 from allranks.server.pulse import Pulse
+from allranks.server.registering import register
 from allranks.server.salvage import salvage
 from allranks.settings import Clocks, Home
 from allranks.states import TERMINAL, GangState, JobStatus, NodeState
+from allranks.store.assets import Assets
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.loop")
@@ -56,6 +58,7 @@ class Shared(NamedTuple):
     bell: Bell
     pulse: Pulse
     clocks: Clocks
+    data: Assets
 
 
 class Loops:
@@ -117,6 +120,7 @@ class Loop:
         self._engine = shared.clusters.engine(cluster)
         self._home, self._records, self._invitation = shared.home, shared.records, shared.invitation
         self._bell, self._pulse, self._clocks = shared.bell, shared.pulse, shared.clocks
+        self._data = shared.data
         # The same for every server of this home, of which its lock allows one at a time: what one
         # that was killed had leased is its successor's at once.
         whose = f"{os.uname().nodename}:{shared.home.root}".encode()
@@ -301,7 +305,10 @@ class Loop:
             self._next_tick = self._next_poll = self._pace = 0.0  # gone by now, most likely
             return _event(row, step.event)
         if step.event is Kind.FINISHED:
-            return _event(row, step.event, data=how_it_ended(row))
+            ended = how_it_ended(row)
+            if ended["status"] is JobStatus.COMPLETED:
+                ended |= register(row, self._data)
+            return _event(row, step.event, data=ended)
         data = step.data
         if step.event is Kind.LOST and step.node is not None:
             data = {**data, **self._pulse.last(row, step.node)}

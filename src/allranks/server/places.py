@@ -1,51 +1,66 @@
-"""Where inputs lie that are outputs of other jobs: ``azureml://jobs/J/outputs/O/paths/P``."""
+"""Where the inputs and outputs of a job lie: on disks, in stores, or where other jobs left them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from allranks.errors import NotFound, Problem, SpecError
+from allranks.errors import NotFound, Problem, SpecError, UsageError
+from allranks.plan import stores
 from allranks.plan.plan import OutputTask
+from allranks.plan.stores import Located
+from allranks.server.datastores import DEFAULT, Datastores
 from allranks.settings import Home
+from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
 from allranks.spec.references import OutputOf, output_of
 from allranks.spec.values import Input
 from allranks.states import TERMINAL, JobStatus
 from allranks.store.records import JobRow
 
+# Knows other jobs; raises NotFound.
+Find = Callable[[str], JobRow]
 
-def places(spec: CommandJob, find: Callable[[str], JobRow]) -> Mapping[str, str]:
-    """The path of each input that is another job's output; ``find`` raises NotFound.
 
-    Raises SpecError for every one whose job, output or file is not there, or not ready.
+def places(
+    spec: CommandJob, known: Datastores, home: Home, find: Find | None = None
+) -> Mapping[str, Located]:
+    """Where each input and output lies that has a path, by `inputs.NAME` and `outputs.NAME`.
+
+    Without ``find``, for a plan that nobody will start, outputs of other jobs are taken to be where
+    they are by default. Raises SpecError for every one that is not there, or not ready.
     """
     found, wrong = {}, []
-    for name, wanted in _wanted(spec):
+    for key, path in _wanted(spec):
+        where = f"{key}.path"
         try:
-            found[name] = _place(wanted, find)
+            of = output_of(path, where) if key.startswith("inputs.") else None
+            if of is None:
+                found[key] = known.locate(path, where)
+            else:
+                found[key] = _by_default(of, home) if find is None else _place(of, find)
         except SpecError as error:
-            wrong += [each._replace(where=f"inputs.{name}.path") for each in error.problems]
+            wrong += [each._replace(where=where) for each in error.problems]
     if wrong:
         raise SpecError(wrong)
     return found
 
 
-def unseen(spec: CommandJob, home: Home) -> Mapping[str, str]:
-    """Where such inputs would lie in ``home`` by default: for a plan that nobody will start."""
-    return {
-        name: str(Path(home.jobs, wanted.job, "named-outputs", wanted.output, wanted.path))
-        for name, wanted in _wanted(spec)
-    }
-
-
-def _wanted(spec: CommandJob) -> Iterator[tuple[str, OutputOf]]:
+def _wanted(spec: CommandJob) -> Iterator[tuple[str, str]]:
     for name, value in spec.inputs.items():
-        if isinstance(value, Input) and (of := output_of(value.path, f"inputs.{name}.path")):
-            yield name, of
+        if isinstance(value, Input):
+            yield f"inputs.{name}", value.path
+    for name, output in spec.outputs.items():
+        if output is not None and output.path:
+            known = {"name": spec.name or "", "default_datastore": DEFAULT}
+            yield f"outputs.{name}", fill(output.path, known)
 
 
-def _place(wanted: OutputOf, find: Callable[[str], JobRow]) -> str:
+def _by_default(wanted: OutputOf, home: Home) -> Located:
+    return Located(str(Path(home.jobs, wanted.job, "named-outputs", wanted.output, wanted.path)))
+
+
+def _place(wanted: OutputOf, find: Find) -> Located:
     try:
         row = find(wanted.job)
     except NotFound as error:
@@ -58,19 +73,29 @@ def _place(wanted: OutputOf, find: Callable[[str], JobRow]) -> str:
         raise SpecError(Problem(message, hint=f"its outputs: {has}"))
     if status is not JobStatus.COMPLETED:
         raise SpecError(_not_ready(row.name, status))
+    if output.uri:
+        return _in_store(output, wanted)
     path = _within(output, wanted.path)
     if not path.exists():
         what = f"no {wanted.path!r}" if wanted.path else "nothing"
         message = f"the job {row.name!r} left {what} in its output {output.name!r}"
         look = f"allranks job download {row.name} --output-name {output.name}"
         raise SpecError(Problem(message, hint=f"see what it left: {look}"))
-    return str(path)
+    return Located(str(path))
 
 
 def _not_ready(name: str, status: JobStatus) -> Problem:
     ended = f"run it again: allranks job restart {name}"
     hint = ended if status in TERMINAL else f"wait for it: allranks job wait {name}"
     return Problem(f"the job {name!r} is {status}: its outputs are not to be relied on", hint=hint)
+
+
+def _in_store(output: OutputTask, wanted: OutputOf) -> Located:
+    try:
+        place = stores.within(stores.address(output.uri), wanted.path)
+    except UsageError as error:
+        raise SpecError(Problem(error.message, hint=error.hint)) from None
+    return Located(uri=str(place), datastore=output.datastore)
 
 
 def _within(output: OutputTask, path: str) -> Path:

@@ -9,6 +9,7 @@ from fastapi import Request
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
 from allranks.server.clusters import Clusters
+from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import Environments
 from allranks.server.pulse import Pulse
@@ -31,6 +32,8 @@ class Services(NamedTuple):
     clusters: Clusters
     assets: Assets
     environments: Environments
+    data: Assets
+    datastores: Datastores
     auth: Auth
     bell: Bell
     pulse: Pulse

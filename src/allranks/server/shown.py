@@ -45,7 +45,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "started_at": when(row.started_at),
         "ended_at": when(row.ended_at),
         "folder": str(home.jobs / row.name),
-        "outputs": {each.name: each.path for each in row.plan.task.outputs},
+        "outputs": {each.name: each.uri or each.path for each in row.plan.task.outputs},
         "ranks": [
             {"rank": rank.rank, "node": rank.node, "role": rank.role} for rank in ranks(task)
         ],

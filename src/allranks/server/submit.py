@@ -14,8 +14,10 @@ from allranks.plan import recipe
 from allranks.plan.compile import Context, compile
 from allranks.plan.plan import Plan
 from allranks.server.clusters import Clusters
+from allranks.server.datastores import Datastores
 from allranks.server.environments import Environments
-from allranks.server.places import places, unseen
+from allranks.server.places import places
+from allranks.server.registering import refuse_taken
 from allranks.server.services import Services
 from allranks.settings import Home
 from allranks.spec.compute import Compute
@@ -51,6 +53,7 @@ def plan(
     home: Home,
     clusters: Clusters,
     environments: Environments,
+    datastores: Datastores,
     find: Callable[[str], JobRow] | None = None,
 ) -> Plan:
     """The plan of a submission. Pure but for the engine's count of what it has, and for ``find``,
@@ -68,6 +71,11 @@ def plan(
         of = recipe.meant(spec.environment, on, table, environments.find)
     except SpecError as error:
         of, problems = recipe.Meant(), [*problems, *error.problems]
+    try:
+        lie = places(spec, datastores, home, find)
+        refuse_taken(spec, datastores.versions)
+    except SpecError as error:
+        lie, problems = {}, [*problems, *error.problems]
     made = _compiled(
         spec,
         Context(
@@ -78,15 +86,16 @@ def plan(
             base=submission.base,
             code=submission.code,
             in_place=submission.in_place,
-            places=unseen(spec, home) if find is None else places(spec, find),
+            places=lie,
             compute=compute.name,
             options=options,
             server_address=compute.server_address or "",
             meant=of,
             table=table,
             environments=str(home.environments),
-            uv=uv() if of.environment is not None else "",
+            uv=uv(),
             tools=submission.tools,
+            cache=str(home.cache),
         ),
         problems,
     )
@@ -97,13 +106,24 @@ def plan(
 def submit(submission: Submission, services: Services, known: Environments | None = None) -> JobRow:
     """Record the job and set it going. Nothing is left behind when it is refused."""
     known = known or services.environments
-    made = plan(submission, services.home, services.clusters, known, services.records.get)
+    made = plan(
+        submission,
+        services.home,
+        services.clusters,
+        known,
+        services.datastores,
+        services.records.get,
+    )
     if submission.code is not None and not services.blobs.is_whole(submission.code):
         raise MissingCode("the server does not have this code yet", hint="send it first")
     spec = dict(submission.spec)
     if made.task.environment:
         # Run again, it gets what it got; `@latest` may be another by then.
         spec["environment"] = f"azureml:{made.task.environment}"
+    for each in made.task.inputs:
+        if each.asset:
+            was = spec["inputs"][each.name]
+            spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset)}
     row = services.records.create(spec, made)
     if submission.diff:
         kept = _diff(made.task.record)
@@ -125,6 +145,12 @@ def again(row: JobRow, services: Services) -> JobRow:
     diff = kept.read_text(encoding="utf-8") if kept.exists() else ""
     submission = Submission(spec, task.code, task.in_place, task.base, task.tools, diff)
     return submit(submission, services, services.environments.with_deleted())
+
+
+def _pinned(given: Any, asset: str) -> Any:
+    """An input that names a data asset, with the version it was."""
+    path = f"azureml:{asset}"
+    return {**given, "path": path} if isinstance(given, Mapping) else path
 
 
 def _diff(record: str) -> Path:

@@ -129,12 +129,16 @@ class Input(Part):
     """Data given to a job; ``path`` is as written, relative ones not yet resolved.
 
     An output of a job that was submitted is a path too: ``Input(path=made.outputs.model)``.
+    ``unpack`` and ``sharded`` are ours: what is in its archives; to each node its share of the
+    files.
     """
 
     type: AssetType = "uri_folder"
     path: Annotated[PathText, Field(min_length=1), BeforeValidator(_place)]
     mode: InputMode = "ro_mount"
     datastore: Text | None = None
+    unpack: bool = False
+    sharded: bool = False
 
     if TYPE_CHECKING:  # else an editor would know of text alone
 
@@ -145,6 +149,8 @@ class Input(Part):
             type: AssetType = ...,
             mode: InputMode = ...,
             datastore: str | None = ...,
+            unpack: bool = ...,
+            sharded: bool = ...,
         ) -> None: ...
 
     @model_validator(mode="after")
@@ -154,6 +160,12 @@ class Input(Part):
                 f"the mode `{self.mode}` is for the type `mltable`",
                 "use `ro_mount` or `download`",
             )
+        for key in ("unpack", "sharded"):
+            if self.mode == "direct" and getattr(self, key):
+                raise Wrong(
+                    f"`{key}` is not for the mode `direct`, which leaves data where it is",
+                    "use `ro_mount` or `download`",
+                )
         return self
 
 

@@ -1,0 +1,320 @@
+"""Data from and to elsewhere, on a node: what the agent has the mover do, and tells of it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.agent.uv import Say, Wait
+from allranks.errors import AllranksError, from_body
+from allranks.plan import stores
+from allranks.plan.amounts import size_text
+from allranks.plan.plan import InputTask, OutputTask, Recipe, Task
+from allranks.plan.stores import Account
+
+# What opens stores; of this the mover's interpreter has one.
+CLIENT = "obstore>=0.10,<1"
+# Variables by which people say who they are to a store, and which certificates they trust.
+_WHO = re.compile(r"(AWS_|AZURE_|GOOGLE_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|HOME$|.*_proxy$)", re.I)
+# The first word of how far it is, and the longest time between two, in seconds.
+_FIRST, _SELDOM = 1.0, 20.0
+
+# What opens a datastore; asks the server, and raises AllranksError.
+Accounts = Callable[[str], Account]
+# Tells a fact of the record: a sentence, and numbers.
+Tell = Callable[[str, Mapping[str, Any]], None]
+
+
+class Data:
+    """What moves for one attempt of a task on one node; holds what it was given until closed."""
+
+    def __init__(
+        self, task: Task, node: int, folder: Path, accounts: Accounts, wait: Wait, say: Say
+    ) -> None:
+        self._task, self._node, self._folder = task, node, folder
+        self._accounts, self._wait, self._say = accounts, wait, say
+        self._held: list[int] = []
+        self._live: Mover | None = None
+        self._places: dict[str, Path] = {}
+
+    def close(self) -> None:
+        """Let go of everything; end what still runs."""
+        if self._live is not None:
+            self._live.kill()
+        for each in self._held:
+            os.close(each)
+        self._held.clear()
+
+    # ------------------------------------------------------------ inputs
+
+    def provide(self, tell: Tell) -> dict[str, str]:
+        """Have the inputs that go through the cache there; their paths by name.
+
+        Raises AllranksError with which of them cannot be had, and what ``wait`` raises.
+        """
+        wanted = [each for each in self._task.inputs if each.cached]
+        if not wanted:
+            return {}
+        found: dict[str, str] = {}
+        request = {
+            "cache": self._task.cache,
+            "limit": self._task.cache_limit,
+            "inputs": [self._wanted(each) for each in wanted],
+        }
+        progress = _Progress(self._say)
+        began = time.monotonic()
+        with self._mover(request) as mover:
+            for told in mover.lines():
+                if "error" in told:
+                    raise from_body(told)
+                if "done" in told and "input" not in told:
+                    break
+                if "provided" in told:
+                    found[told["provided"]] = told["path"]
+                    self._hold(Path(told["tree"]))
+                    tell(_provided(told, time.monotonic() - began), {"data": told})
+                    began = time.monotonic()
+                else:
+                    progress.told(told)
+        return found
+
+    def _wanted(self, each: InputTask) -> dict[str, Any]:
+        share = [self._node, self._task.nodes] if each.sharded else None
+        copy = str(self._folder / "inputs" / each.name) if each.mode == "download" else ""
+        return {
+            "name": each.name,
+            "uri": each.uri,
+            "source": each.source or "",
+            "account": None if not each.uri else self._account(each.uri, each.datastore),
+            "datastore": each.datastore,
+            "share": share,
+            "unpack": each.unpack,
+            "copy": copy,
+        }
+
+    def _hold(self, tree: Path) -> None:
+        """Keep it from being let go; the mover does until it ends."""
+        file = os.open(tree.with_suffix(".use"), os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(file, fcntl.LOCK_SH)
+        self._held.append(file)
+
+    # ------------------------------------------------------------ outputs
+
+    def begin(self) -> dict[str, str]:
+        """The node's own places for what is to be brought elsewhere, by name; from now on what is
+        whole there is, where the output says so."""
+        wanted = [each for each in self._task.outputs if each.brought]
+        self._places = {each.name: self._place(each) for each in wanted}
+        if live := [each for each in wanted if each.mode == "rw_mount"]:
+            self._live = self._mover(self._to_bring(live, live=True))
+        return {name: str(path) for name, path in self._places.items()}
+
+    def finish(self, tell: Tell, seconds: float | None = None) -> None:
+        """Bring what has not been brought. Raises AllranksError when not all of it could be, or
+        not within ``seconds``."""
+        wanted = [each for each in self._task.outputs if each.name in self._places]
+        if not wanted:
+            return
+        if self._live is not None:
+            self._live.kill()
+        progress, began = _Progress(self._say), time.monotonic()
+        with self._mover(self._to_bring(wanted, live=False)) as mover:
+            for told in mover.lines(seconds):
+                if "error" in told:
+                    raise from_body(told)
+                if "brought" in told:
+                    tell(_brought(told, time.monotonic() - began), {"data": told})
+                elif "done" in told and "output" not in told:
+                    return
+                else:
+                    progress.told(told)
+
+    def _place(self, output: OutputTask) -> Path:
+        folder = self._folder / "outputs" / output.name
+        folder.mkdir(parents=True, exist_ok=True)
+        if output.is_file:
+            return folder / (stores.address(output.uri).key.rpartition("/")[2] or output.name)
+        return folder
+
+    def _to_bring(self, outputs: Sequence[OutputTask], live: bool) -> dict[str, Any]:
+        several = [
+            {
+                "name": each.name,
+                "uri": each.uri,
+                "account": self._account(each.uri, each.datastore),
+                "datastore": each.datastore,
+                "folder": str(self._folder / "outputs" / each.name),
+                "is_file": each.is_file,
+            }
+            for each in outputs
+        ]
+        # Of this attempt: what another has brought is not ours to take away again.
+        manifests = Path(self._task.record, "manifests", self._folder.name)
+        about = {"manifests": str(manifests), "node": self._node, "live": live}
+        return {"outputs": several, **about}
+
+    # ------------------------------------------------------------ the mover
+
+    def _account(self, uri: str, datastore: str) -> dict[str, Any]:
+        found = self._accounts(datastore) if datastore else Account(stores.address(uri).store)
+        return {"store": found.store._asdict(), "credentials": dict(found.credentials)}
+
+    def _mover(self, request: Mapping[str, Any]) -> Mover:
+        argv = [self._python(), "-P", "-m", "allranks.agent.mover"]
+        return Mover(argv, self._environ(), self._folder / "mover.log", request, self._wait)
+
+    def _environ(self) -> dict[str, str]:
+        task = self._task
+        found = dict(os.environ)
+        for several in (task.base, task.tools, task.variables):
+            found |= {name: value for name, value in several.items() if _WHO.match(name)}
+        # Where this agent's own code is.
+        found["PYTHONPATH"] = str(Path(__file__).parents[2])
+        return found
+
+    def _python(self) -> str:
+        """An interpreter that can open stores: the agent's own, or one that is made for it."""
+        if importlib.util.find_spec("obstore") is not None:
+            return sys.executable
+        from allranks.agent.environments import Shelf  # lazy: few agents need it
+        from allranks.agent.uv import program  # lazy: as above
+
+        task = self._task
+        environ = {**task.base, **task.tools}
+        shelf = Shelf(Path(task.environments), program(task.uv, environ.get("PATH")), environ)
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        made = shelf.provide(Recipe(version, (CLIENT,)), self._wait, self._say)
+        return str(made.folder / "bin" / "python")
+
+
+class Mover:
+    """A mover that runs. Ends with its agent, whose end of the pipe it reads."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        request: Mapping[str, Any],
+        wait: Wait,
+    ) -> None:
+        self._wait, self._log = wait, log
+        with log.open("ab") as errors:
+            self._child = subprocess.Popen(
+                argv,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                process_group=0,
+            )
+        self.say(json.dumps(request))
+
+    def __enter__(self) -> Mover:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._close()
+        else:
+            self.kill()
+
+    def say(self, line: str) -> None:
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # `lines` will tell
+            self._child.stdin.write(f"{line}\n".encode())
+            self._child.stdin.flush()
+
+    def lines(self, seconds: float | None = None) -> Iterator[dict[str, Any]]:
+        """What it tells, until it ends. Raises AllranksError when that is not at its own wish, or
+        when it is not done within ``seconds``."""
+        assert self._child.stdout is not None
+        until = None if seconds is None else time.monotonic() + seconds
+        rest, piece = b"", b"-"
+        while piece:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            self._wait(self._child.stdout.fileno(), left)
+            if until is not None and time.monotonic() >= until:
+                raise AllranksError("there was no time left to bring all of the outputs")
+            piece = os.read(self._child.stdout.fileno(), 1 << 16)
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from (json.loads(line) for line in whole)
+        code = self._child.wait()
+        said = self._log.read_text(errors="replace").strip().splitlines() if code else []
+        why = said[-1] if said else f"exit code {code}"
+        if code < 0:
+            why = f"{signal.Signals(-code).name} ended it"
+        raise AllranksError(
+            f"what moves data has failed: {why}",
+            hint="the node may have been out of memory: `dmesg` there tells",
+        )
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self._child.stdin, self._child.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
+        self._child.wait()
+
+
+class _Progress:
+    """Tells how far it is, soon at first and then more seldom: each word stays in the record."""
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._next, self._pause = say, time.monotonic() + _FIRST, _FIRST
+
+    def told(self, how: Mapping[str, Any]) -> None:
+        if (now := time.monotonic()) < self._next:
+            return
+        self._pause = min(_SELDOM, self._pause * 1.3)
+        self._next = now + self._pause
+        self._say(_doing(how))
+
+
+def _doing(how: Mapping[str, Any]) -> str:
+    if "output" in how:
+        return f"brings {how['output']} {_bar(how)}"
+    name = how["input"]
+    if how.get("waiting"):
+        return f"waits for {name}, which another job is fetching"
+    if "unpacked" in how:
+        return f"unpacks {name}: {how['unpacked']} of {how['of']} archives"
+    return f"downloads {name} {_bar(how)}"
+
+
+def _bar(how: Mapping[str, Any]) -> str:
+    done, total, seconds = how["done"], how["total"], how["seconds"]
+    part = done / total if total else 1.0
+    rate = done / seconds if seconds else 0.0
+    left = f", {(total - done) / rate:.0f} s left" if rate else ""
+    bar = ("#" * round(part * 10)).ljust(10, "-")
+    return f"[{bar}] {size_text(done)} of {size_text(total)}, {size_text(rate)}/s{left}"
+
+
+def _provided(told: Mapping[str, Any], seconds: float) -> str:
+    what = f"{told['provided']}: {told['files']} files, {size_text(told['size'])}"
+    if not told["moved"]:
+        return f"{what}, were in the node's cache"
+    moved = size_text(told["moved"])
+    rate = size_text(told["moved"] / max(seconds, 1e-3))
+    return f"{what}, of which {moved} were fetched in {seconds:.1f} s ({rate}/s)"
+
+
+def _brought(told: Mapping[str, Any], seconds: float) -> str:
+    size = size_text(told["size"])
+    return f"{told['brought']}: {told['files']} files, {size}, are at {told['uri']}"

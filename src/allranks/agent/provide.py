@@ -1,0 +1,299 @@
+"""Inputs from elsewhere, had in a node's cache: looked up, fetched, unpacked, and held."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.agent import cache, local_files, objects
+from allranks.agent.cache import Tree
+from allranks.agent.fetch import Changed, Item, fetch
+from allranks.errors import AllranksError, NotFound
+from allranks.plan import stores
+from allranks.plan.stores import Account, Address
+
+# Seconds from one word of how far it is to the next.
+_BEAT = 0.5
+# How often something may change while it is fetched, before that is told.
+_CHANGES = 3
+# A bomb: what grows by more than that, and by more than so many bytes.
+_GROWTH, _ALWAYS_FINE = 200, 1 << 30
+
+
+class Wanted(NamedTuple):
+    """An input. ``uri``, which ``account`` opens, or a ``source`` of this machine; ``share``: which
+    node's of how many; ``copy``: a folder to have links of its own in; ``unpack`` its archives."""
+
+    name: str
+    uri: str = ""
+    source: str = ""
+    account: Account | None = None
+    datastore: str = ""
+    share: tuple[int, int] | None = None
+    unpack: bool = False
+    copy: str = ""
+
+
+class Provided(NamedTuple):
+    """Where it is, of how many files and bytes, and how many of the bytes had to be moved."""
+
+    path: str
+    tree: str
+    files: int
+    size: int
+    moved: int
+
+
+class Provider:
+    """Has inputs in the cache ``folder``, which may hold ``limit`` bytes; ``say`` hears how far it
+    is, as a mapping."""
+
+    def __init__(self, folder: Path, limit: int | None, say: Any) -> None:
+        self._folder, self._limit, self._say = folder, limit, say
+        self._stack = ExitStack()
+        self._told, self._began = 0.0, 0.0
+
+    def __enter__(self) -> Provider:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def provide(self, wanted: Wanted) -> Provided:
+        """Have it there, and hold it as long as this lives. Raises AllranksError."""
+        self._began = time.monotonic()
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for number in range(_CHANGES):
+            try:
+                return self._provide(_Source(wanted))
+            except Changed:
+                time.sleep(number)
+        raise AllranksError(
+            f"the input {wanted.name} goes on changing while it is fetched",
+            where=wanted.uri or wanted.source,
+            hint="give it a place that nobody writes to while jobs read it",
+        )
+
+    def _provide(self, source: _Source) -> Provided:
+        wanted = source.wanted
+        items, is_file = source.items()
+        content = cache.content_of(items, wanted.unpack)
+        goal = self._folder / f"{cache.place_of(wanted.uri or wanted.source)}-{content}"
+        tree, moved = self._held(goal), 0
+        if tree is None or tree.damaged():
+            with cache.alone(goal, lambda: self._beat(wanted, waiting=True)):
+                tree = self._held(goal)
+                if tree is None:
+                    tree, moved = self._make(source, items, goal)
+                    self._held(goal)
+                elif names := tree.damaged():
+                    tree, moved = self._mend(source, items, tree, names)
+        data = tree.data
+        if wanted.copy:
+            data = _linked(tree, Path(wanted.copy))
+        path = data / tree.files[0][0] if is_file and not wanted.unpack else data
+        return Provided(str(path), str(tree.folder), len(tree.files), tree.size, moved)
+
+    def _held(self, goal: Path) -> Tree | None:
+        """The tree, if it is there; nobody takes it away then."""
+        file = cache.use(goal)
+        if file is None:
+            return None
+        self._stack.callback(os.close, file)
+        return cache.read(goal)
+
+    def _make(self, source: _Source, items: Sequence[Item], goal: Path) -> tuple[Tree, int]:
+        beside = cache.begin(goal, items)
+        size = sum(item.size for item in items)
+        there = sum(file.stat().st_blocks * 512 for file in beside.rglob("*") if file.is_file())
+        room = cache.make_room(
+            self._folder, max(0, size - there), self._limit, goal.name.partition("-")[0]
+        )
+        crcs, moved = self._fetch(source, items, beside)
+        files = [(item.name, crcs[item.name], item.tag) for item in items]
+        if source.wanted.unpack:
+            files = self._unpack(source, items, beside, room)
+        return cache.finish(goal, beside, files), moved
+
+    def _mend(
+        self, source: _Source, items: Sequence[Item], tree: Tree, names: Sequence[str]
+    ) -> tuple[Tree, int]:
+        """Fetch anew what somebody has changed. What was unpacked is made anew as a whole."""
+        if source.wanted.unpack:
+            raise AllranksError(
+                "files of the cache were changed, and were unpacked from an archive",
+                where=str(tree.folder),
+                hint="end the jobs that use it, and remove that folder",
+            )
+        beside = tree.folder.with_suffix(".part")
+        cache.remove(beside)
+        (beside / cache.DATA).mkdir(parents=True)
+        wanted = [item for item in items if item.name in set(names)]
+        crcs, moved = self._fetch(source, wanted, beside)
+        return cache.mend(tree, beside, names, crcs), moved
+
+    def _fetch(
+        self, source: _Source, items: Sequence[Item], beside: Path
+    ) -> tuple[dict[str, int], int]:
+        total, so_far = sum(item.size for item in items), 0
+
+        def report(count: int) -> None:
+            nonlocal so_far
+            so_far += count
+            self._beat(source.wanted, done=so_far, total=total)
+
+        try:
+            return source.fetch(items, beside, report), so_far
+        except OSError as error:
+            if error.errno is None or isinstance(error, FileNotFoundError):
+                raise source.explained(error) from None
+            cache.remove(beside)  # it is no use, and takes the room of others
+            raise AllranksError(
+                f"the input {source.wanted.name} cannot be kept: {error.strerror}",
+                where=str(self._folder),
+                hint="make room there, or give the compute another folder: --cache PATH",
+            ) from None
+
+    def _unpack(
+        self, source: _Source, items: Sequence[Item], beside: Path, room: int
+    ) -> list[tuple[str, int, str]]:
+        """What is in the archives, in the place of them."""
+        from allranks.agent.unpack import is_archive, stem, unpack  # lazy: few inputs are
+
+        packed = beside / "packed"
+        cache.remove(packed)
+        (beside / cache.DATA).rename(packed)
+        data = beside / cache.DATA
+        data.mkdir()
+        pairs = []
+        for item in items:
+            if not is_archive(item.name):
+                goal = data / item.name
+                goal.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(packed / item.name, goal)
+                continue
+            goal = data if len(items) == 1 else data / stem(item.name)
+            pairs.append((packed / item.name, goal))
+        if not pairs:
+            raise AllranksError(
+                f"there is no archive in the input {source.wanted.name}",
+                where=source.wanted.uri or source.wanted.source,
+                hint="archives are .tar, .tar.gz, .tar.zst, .zip and the like; or leave out unpack",
+            )
+        size = sum((packed / item.name).stat().st_size for item in items if is_archive(item.name))
+        limit = min(room, max(size * _GROWTH, _ALWAYS_FINE))
+        try:
+            unpack(pairs, limit, lambda n, _: self._beat(source.wanted, unpacked=n, of=len(pairs)))
+        except BaseException:
+            cache.remove(beside)
+            raise
+        cache.remove(packed)
+        found = []
+        for folder, _, names in os.walk(data):
+            below = os.path.relpath(folder, data)
+            found += [(os.path.normpath(f"{below}/{name}"), 0, "") for name in names]
+        return [each for each in sorted(found) if not os.path.islink(data / each[0])]
+
+    def _beat(self, wanted: Wanted, **how: Any) -> None:
+        now = time.monotonic()
+        if now - self._told > _BEAT:
+            self._told = now
+            self._say({"input": wanted.name, "seconds": now - self._began, **how})
+
+
+class _Source:
+    """Where an input comes from."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._place: Address | None = None
+        if wanted.uri:
+            assert wanted.account is not None
+            read = stores.address(wanted.uri)
+            self._place = Address(wanted.account.store, read.key)
+            self._opened = objects.open_store(wanted.account)
+
+    def items(self) -> tuple[list[Item], bool]:
+        """What there is, of this node's share; whether it is one file."""
+        try:
+            found, is_file = self._all()
+        except objects.SAID as error:
+            raise self.explained(error) from None
+        if not found:
+            raise self.explained(FileNotFoundError())
+        if self.wanted.share is not None:
+            mine, several = self.wanted.share
+            found = sorted(found)[mine::several]
+            if not found:
+                raise NotFound(
+                    f"the input {self.wanted.name} has fewer files than there are nodes",
+                    where=self.wanted.uri or self.wanted.source,
+                    hint="ask for fewer nodes, or leave out `sharded`",
+                )
+        return found, is_file
+
+    def _all(self) -> tuple[list[Item], bool]:
+        if self._place is None:
+            return local_files.items(Path(self.wanted.source))
+        key = self._place.key
+        site = self._place.store.kind == "https"
+        found = [] if site else [*objects.listing(self._opened, key)]
+        if found:
+            return _below(found, key), False
+        one = objects.look(self._opened, key) if key else None
+        if one is None:
+            return [], False
+        name = key.partition("?")[0].rpartition("/")[2] or "data" if site else key.split("/")[-1]
+        return [Item(name, key, one.size, one.tag, one.mtime)], True
+
+    def fetch(self, items: Sequence[Item], beside: Path, report: Any) -> dict[str, int]:
+        goal = beside / cache.DATA
+        if self._place is None:
+            return local_files.take(Path(self.wanted.source), items, goal, report)
+        try:
+            return fetch(self._opened, items, goal, beside / "journal", report)
+        except objects.SAID as error:
+            raise self.explained(error) from None
+
+    def explained(self, error: Exception) -> AllranksError:
+        if self._place is None:
+            where = self.wanted.source
+            return NotFound("there is nothing in the folder", where=where, hint="look at its path")
+        return objects.explained(error, self._place, self.wanted.datastore)
+
+
+def _below(found: Sequence[objects.Found], key: str) -> list[Item]:
+    """As files below a folder; what is a folder and a file at once is the folder."""
+    start = len(key) + 1 if key else 0
+    folders = set()
+    for each in found:
+        parts = each.key[start:].split("/")[:-1]
+        folders |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+    return [
+        Item(each.key[start:], each.key, each.size, each.tag, each.mtime)
+        for each in found
+        if each.key[start:] not in folders
+    ]
+
+
+def _linked(tree: Tree, goal: Path) -> Path:
+    """A folder of the job's own with the same files: it may add to it and take away."""
+    goal.mkdir(parents=True, exist_ok=True)
+    for each in {os.path.dirname(row[0]) for row in tree.files} - {""}:
+        (goal / each).mkdir(parents=True, exist_ok=True)
+    data, to, link = f"{tree.data}/", f"{goal}/", os.link
+    try:
+        for row in tree.files:
+            link(data + row[0], to + row[0])
+    except OSError:
+        # On another disk, or more links than a file may have.
+        shutil.rmtree(goal)
+        shutil.copytree(tree.data, goal)
+        for folder, _, _ in os.walk(goal):
+            os.chmod(folder, 0o755)
+    return goal

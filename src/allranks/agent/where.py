@@ -1,0 +1,53 @@
+"""Where an agent is: what the engine that started it has told it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks.agent import network
+from allranks.agent.link import MAILBOX
+from allranks.client import host
+
+
+class Where(NamedTuple):
+    """What the engine tells an agent by environment; the token never stands on a command line.
+
+    An engine that does not say: ``address`` is the one this node reaches the server from, ``cpus``
+    those this process may run on.
+    """
+
+    url: str
+    token: str
+    fingerprint: str
+    launch: int
+    node: int
+    folder: Path
+    address: str
+    cpus: int
+
+    @staticmethod
+    def told(environ: dict[str, str]) -> Where:
+        prefix = "ALLRANKS_AGENT_"
+        url = environ[prefix + "URL"]
+        return Where(
+            url,
+            environ[prefix + "TOKEN"],
+            environ.get(prefix + "FINGERPRINT", ""),
+            int(environ[prefix + "LAUNCH"]),
+            int(environ[prefix + "NODE"]),
+            Path(environ[prefix + "DIR"]),
+            environ.get(prefix + "ADDRESS") or _own_address(url),
+            int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
+        )
+
+
+def _own_address(url: str) -> str:
+    """The address of this node by which it reaches the server; where no network leads there, the
+    one that its own name stands for, or any that is not loopback."""
+    if not url.startswith(MAILBOX):
+        return network.source(host(url))
+    named = socket.gethostbyname(os.uname().nodename)
+    return named if not named.startswith("127.") else network.any_address()

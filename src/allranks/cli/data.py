@@ -1,0 +1,150 @@
+"""`allranks data …`: data with names and versions, wherever it lies."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from allranks.cli import show
+from allranks.errors import SpecError
+from allranks.sdk import finding
+from allranks.sdk.submission import placed_data
+
+_DATA = "/api/v1/data"
+_WHICH = "NAME, NAME:VERSION or NAME@LABEL"
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
+    add = parser.add_argument
+    add("-f", "--file", metavar="FILE", help="a data asset's YAML")
+    add("--path", metavar="PATH|URI", help="where it lies")
+    add("--type", metavar="TYPE", help="uri_file, uri_folder or mltable (what the path is)")
+    add("--version", metavar="V", help="its version (the next number)")
+    add("--description", metavar="TEXT")
+    add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+
+
+def create(options: argparse.Namespace) -> int:
+    """Add a version of a data asset; the data stays where it lies."""
+    data: dict[str, Any] = {}
+    base = Path()
+    if options.file is not None:
+        from allranks.spec import load  # lazy: reads YAML
+
+        data, _ = load.read(load.content(Path(options.file)), file=options.file)
+        base = Path(options.file).parent
+    keys = ("name", "path", "type", "version", "description")
+    data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+    if options.path is not None:
+        base = Path()
+    client = finding.connect()
+    try:
+        made = client.json("POST", _DATA, placed_data(data, base.absolute()))
+    except SpecError as error:
+        raise SpecError(error.problems, file=options.file) from None
+    if options.label:
+        made = client.json("PUT", f"{_path(_whole(made))}/labels", {"labels": options.label})
+    return _told(options, made, "created")
+
+
+def list_data_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="all versions of that one")
+
+
+def list_data(options: argparse.Namespace) -> int:
+    query = f"?{urlencode({'name': options.name})}" if options.name else ""
+    found = finding.connect().json("GET", _DATA + query)
+    if options.json:
+        show.as_json(found)
+        return 0
+    if not found:
+        show.talk("no data yet; `allranks data create NAME --path PATH` names some")
+        return 0
+    rows = [(e["name"], e["version"], " ".join(e["labels"]), e["type"], e["path"]) for e in found]
+    show.columns(("NAME", "VERSION", "LABELS", "TYPE", "PATH"), rows)
+    return 0
+
+
+def _which_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=_WHICH)
+
+
+show_data_options = _which_option
+
+
+def show_data(options: argparse.Namespace) -> int:
+    found = finding.connect().json("GET", _path(options.name))
+    if options.json:
+        show.as_json(found)
+        return 0
+    from allranks.spec.plain import written  # lazy: YAML
+
+    print(written({key: value for key, value in found.items() if value not in (None, [])}), end="")
+    return 0
+
+
+def label_options(parser: argparse.ArgumentParser) -> None:
+    _which_option(parser)
+    parser.add_argument("labels", nargs="+", metavar="LABEL")
+
+
+def label(options: argparse.Namespace) -> int:
+    """Give labels to a version: `azureml:NAME@LABEL` means it from now on."""
+    data = {"labels": options.labels}
+    made = finding.connect().json("PUT", f"{_path(options.name)}/labels", data)
+    return _told(options, made, f"labelled {', '.join(made['labels'])}")
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="NAME:VERSION")
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Forget a version; the data itself stays where it lies."""
+    return _told(options, finding.connect().json("DELETE", _path(options.name)), "forgotten")
+
+
+def stand_for_options(parser: argparse.ArgumentParser) -> None:
+    asked = "what addresses begin with: s3://old/, azureml://datastores/old/paths/, /mnt/data"
+    parser.add_argument("asked", nargs="?", metavar="BEGINNING", help=asked)
+    taken = "what is taken in its place; left out: no longer anything else"
+    parser.add_argument("taken", nargs="?", metavar="TAKEN", help=taken)
+
+
+def stand_for(options: argparse.Namespace) -> int:
+    """Send the addresses that begin so somewhere else; alone: show all that was said."""
+    client = finding.connect()
+    if options.asked is not None:
+        client.json("PUT", f"{_DATA}/map", {options.asked: options.taken})
+        if not options.quiet and not options.json:
+            said = f"is now {options.taken}" if options.taken else "means itself"
+            show.talk(f"{options.asked} {said}")
+        return 0
+    found = client.json("GET", f"{_DATA}/map")
+    if options.json:
+        show.as_json(found)
+    else:
+        show.columns(("BEGINNING", "TAKEN"), [*found.items()])
+    return 0
+
+
+def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
+    if options.json:
+        show.as_json(made)
+    elif not options.quiet:
+        show.talk(f"{_whole(made)} is {word}: {made['path']}")
+        if word == "created":
+            show.talk(f"a job's input: allranks run -i NAME=azureml:{_whole(made)} -- COMMAND")
+    return 0
+
+
+def _whole(found: Mapping[str, Any]) -> str:
+    return f"{found['name']}:{found['version']}"
+
+
+def _path(reference: str) -> str:
+    return f"{_DATA}/{quote(reference, safe='')}"

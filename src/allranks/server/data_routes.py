@@ -1,0 +1,152 @@
+"""Routes for datastores, and for the data assets in them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends
+
+from allranks.errors import Conflict, UsageError
+from allranks.masking import all_without_credentials
+from allranks.plan import stores
+from allranks.server import datastores
+from allranks.server.datastores import DEFAULT
+from allranks.server.labels import labels_of
+from allranks.server.services import Services, services
+from allranks.server.shown import when
+from allranks.spec import data as data_spec
+from allranks.spec import datastore as datastore_spec
+from allranks.spec.datastore import Datastore
+from allranks.spec.references import asset_of
+from allranks.store.assets import LATEST, AssetRow
+
+With = Annotated[Services, Depends(services)]
+Data = Annotated[dict[str, Any], Body()]
+router = APIRouter(prefix="/api/v1")
+
+# ---------------------------------------------------------------- datastores
+
+
+@router.get("/datastores")
+def list_datastores(with_: With) -> list[dict[str, Any]]:
+    """The one that is always there first."""
+    return [_datastore(each, with_) for each in with_.datastores.all().values()]
+
+
+@router.post("/datastores", status_code=201)
+def create_datastore(data: Data, with_: With, replace: bool = False) -> dict[str, Any]:
+    """Add one, or ``replace`` one; its credentials go to the home's secrets and are never shown."""
+    made, credentials = datastore_spec.parse(data)
+    if made.name == DEFAULT:
+        raise Conflict(f"the datastore {DEFAULT!r} is always there", hint="give it another name")
+    if made.type != "file":
+        datastores.start(made)  # raises for what is no address
+    if not replace and made.name in with_.datastores.all():
+        hint = f"forget it first: allranks datastore delete {made.name}; or give --replace"
+        raise Conflict(f"there is a datastore {made.name!r} already", hint=hint)
+    with_.datastores.put(made, credentials)
+    return _datastore(made, with_)
+
+
+@router.get("/datastores/{name}")
+def show_datastore(name: str, with_: With) -> dict[str, Any]:
+    return _datastore(with_.datastores.get(name), with_)
+
+
+@router.delete("/datastores/{name}")
+def delete_datastore(name: str, with_: With) -> dict[str, Any]:
+    """Forget it and its credentials; what is in it stays."""
+    if name == DEFAULT:
+        raise Conflict(f"the datastore {DEFAULT!r} is always there", hint="nothing has to be done")
+    shown = _datastore(with_.datastores.get(name), with_)
+    with_.datastores.delete(name)
+    return shown
+
+
+def _datastore(made: Datastore, with_: Services) -> dict[str, Any]:
+    """``uri`` is where it begins, ``credentials`` only the names of them."""
+    uri = made.path or "" if made.type == "file" else str(datastores.start(made))
+    return {
+        **made.model_dump(mode="json", exclude_defaults=True),
+        "uri": uri,
+        "credentials": with_.datastores.opened_by(made.name),
+    }
+
+
+# ---------------------------------------------------------------- data assets
+
+
+@router.get("/data")
+def list_data(with_: With, name: str | None = None) -> list[dict[str, Any]]:
+    """Every version of one, or the newest of each."""
+    rows = with_.data.versions(name)
+    if name is None:
+        rows = list({row.name: row for row in rows}.values())
+    return [_data(row) for row in rows]
+
+
+@router.post("/data", status_code=201)
+def create_data(data: Data, with_: With) -> dict[str, Any]:
+    """Add a version. What its path means is looked up now; whether anything is there, when a job
+    asks for it."""
+    made = data_spec.parse(data)
+    if made.name == "map" or made.version == LATEST:
+        word = LATEST if made.version == LATEST else made.name
+        raise Conflict(f"{word!r} has a meaning of its own", hint="choose another")
+    with_.datastores.locate(made.path, "path")
+    spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
+    return _data(with_.data.create(made.name, made.version, spec))
+
+
+@router.get("/data/map")
+def show_map(with_: With) -> dict[str, str]:
+    """What beginnings of addresses are taken for others."""
+    return with_.datastores.map()
+
+
+@router.put("/data/map", status_code=204)
+def change_map(data: Data, with_: With) -> None:
+    """Say what a beginning is to be taken for; null: no longer."""
+    for asked, taken in data.items():
+        if not asked.strip() or (":" not in asked and not asked.startswith("/")):
+            hint = "as in s3://old-bucket/ or azureml://datastores/old/paths/"
+            raise UsageError(f"{asked!r} is no beginning of an address", hint=hint)
+        if taken and not str(taken).startswith(("/", "azureml:")):
+            stores.address(str(taken))
+    with_.datastores.change_map({k: str(v) if v else None for k, v in data.items()})
+
+
+@router.get("/data/{reference}")
+def show_data(reference: str, with_: With) -> dict[str, Any]:
+    return _data(with_.datastores.row(asset_of(reference, "data")))
+
+
+@router.delete("/data/{reference}")
+def delete_data(reference: str, with_: With) -> dict[str, Any]:
+    """Forget a version; the data itself stays where it lies."""
+    asset = asset_of(reference, "data")
+    if not asset.version:
+        hint = f"its versions: allranks data list {asset.name}"
+        raise UsageError("which version is to be deleted?", where=reference, hint=hint)
+    row = with_.datastores.row(asset)
+    with_.data.delete(row.name, row.version)
+    return _data(row)
+
+
+@router.put("/data/{reference}/labels")
+def label_data(reference: str, data: Data, with_: With) -> dict[str, Any]:
+    """Give it labels; each is taken from the version that had it."""
+    row = with_.datastores.row(asset_of(reference, "data"))
+    with_.data.label(row.name, row.version, labels_of(data))
+    return _data(with_.datastores.row(asset_of(f"{row.name}:{row.version}", "data")))
+
+
+def _data(row: AssetRow) -> dict[str, Any]:
+    return {
+        "type": "uri_folder",
+        **all_without_credentials(row.spec),
+        "name": row.name,
+        "version": row.version,
+        "labels": list(row.labels),
+        "created_at": when(row.created_at),
+    }

@@ -1,0 +1,147 @@
+"""A datastore: a place for data with a name, and what opens it. Azure ML's keys where it has one.
+
+Azure's are ``azure_blob`` and ``azure_data_lake_gen2``; ``file``, ``s3``, ``gcs`` and ``https``
+are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.problems import placed, problems
+from allranks.spec.scalars import Name, Text, Texts, Wrong
+from allranks.spec.values import Part, snake
+
+
+def _kind(value: object) -> object:
+    snaked = snake(value)
+    return _ALSO.get(snaked, snaked) if isinstance(snaked, str) else snaked
+
+
+# As Azure's programs and people write them.
+_ALSO = {
+    "azureblob": "azure_blob",
+    "blob": "azure_blob",
+    "azuredatalakegen2": "azure_data_lake_gen2",
+    "azure_datalake_gen2": "azure_data_lake_gen2",
+    "adls_gen2": "azure_data_lake_gen2",
+    "gs": "gcs",
+    "http": "https",
+}
+_AZURE = ("azure_blob", "azure_data_lake_gen2")
+Kind = Annotated[
+    Literal["file", "s3", "gcs", "https", "azure_blob", "azure_data_lake_gen2"],
+    BeforeValidator(_kind),
+]
+# What each kind wants, may have beside it, and is opened by.
+_WANTS: Mapping[str, tuple[str, ...]] = {
+    "file": ("path",),
+    "s3": ("bucket",),
+    "gcs": ("bucket",),
+    "https": ("url",),
+    "azure_blob": ("account_name", "container_name"),
+    "azure_data_lake_gen2": ("account_name", "filesystem"),
+}
+_MAY: Mapping[str, tuple[str, ...]] = {
+    "file": (),
+    "s3": ("prefix", "endpoint", "region"),
+    "gcs": ("prefix", "endpoint"),
+    "https": (),
+    "azure_blob": ("prefix", "endpoint", "protocol"),
+    "azure_data_lake_gen2": ("prefix", "endpoint", "protocol"),
+}
+_OF_AZURE = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+CREDENTIALS: Mapping[str, tuple[str, ...]] = {
+    "file": (),
+    "s3": ("access_key_id", "secret_access_key", "session_token"),
+    "gcs": ("service_account_key",),
+    "https": ("username", "password", "token"),
+    "azure_blob": _OF_AZURE,
+    "azure_data_lake_gen2": _OF_AZURE,
+}
+
+
+class Datastore(Part):
+    """``endpoint`` is the URL of a store that is not its provider's own: MinIO, Ceph, Azurite.
+    ``prefix`` is what all that is in it begins with."""
+
+    name: Name
+    type: Kind
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    path: Text | None = None
+    bucket: Text | None = None
+    prefix: Text | None = None
+    endpoint: Text | None = None
+    region: Text | None = None
+    url: Text | None = None
+    account_name: Text | None = None
+    container_name: Text | None = None
+    filesystem: Text | None = None
+    protocol: Text | None = None
+
+
+def parse(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> tuple[Datastore, dict[str, str]]:
+    """The datastore in ``data``, and the credentials that stood there.
+
+    Raises one SpecError with everything that is wrong.
+    """
+    given = {k: v for k, v in data.items() if v is not None and k not in ("$schema", "credentials")}
+    found: list[Problem] = []
+    made = None
+    try:
+        made = Datastore.model_validate(given)
+    except ValidationError as error:
+        found += problems(error, given, {"": (Datastore,)})
+    credentials: dict[str, str] = {}
+    if made is not None:
+        found += _of_its_kind(made)
+        try:
+            credentials = _credentials(made.type, data.get("credentials"))
+        except Wrong as error:
+            found.append(Problem(str(error), "credentials", hint=error.hint))
+    if found or made is None:
+        raise SpecError([placed(each, lines or {}) for each in found], file=file)
+    return made, credentials
+
+
+def _of_its_kind(made: Datastore) -> list[Problem]:
+    found = []
+    wants, may = _WANTS[made.type], _MAY[made.type]
+    for key in wants:
+        if not getattr(made, key):
+            found.append(Problem(f"is missing: a datastore of type `{made.type}` wants it", key))
+    for key in {each for keys in (*_WANTS.values(), *_MAY.values()) for each in keys}:
+        if getattr(made, key) is not None and key not in (*wants, *may):
+            hint = f"it has {', '.join(f'`{each}`' for each in (*wants, *may))}"
+            found.append(Problem(f"a datastore of type `{made.type}` has none", key, hint=hint))
+    if made.type == "file" and made.path and not made.path.startswith("/"):
+        found.append(Problem(f"{made.path!r} is not an absolute path", "path", hint="as in /data"))
+    for key in ("endpoint", "url"):
+        value = getattr(made, key)
+        if value and not value.startswith(("http://", "https://")) and made.type not in _AZURE:
+            found.append(Problem(f"{value!r} is no URL", key, hint="as in https://HOST:PORT"))
+    return found
+
+
+def _credentials(kind: str, given: Any) -> dict[str, str]:
+    if given is None:
+        return {}
+    known = CREDENTIALS[kind]
+    if not isinstance(given, Mapping):
+        raise Wrong("must be a mapping", f"below it: {', '.join(known)}")
+    for name, value in given.items():
+        if name not in known:
+            hint = f"there are {', '.join(f'`{each}`' for each in known)}" if known else "none"
+            raise Wrong(f"a datastore of type `{kind}` is not opened by `{name}`", hint)
+        if not isinstance(value, str) or not value or "\n" in value.strip():
+            if name == "service_account_key" and isinstance(value, str) and value:
+                continue  # JSON of several lines
+            raise Wrong(f"`{name}` must be a text of one line", "put it between quotes")
+    return {name: str(value).strip() for name, value in given.items()}
