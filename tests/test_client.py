@@ -133,3 +133,30 @@ def test_nobody_there():
 def test_what_is_no_url(url):
     with pytest.raises(UsageError):
         Client(url)
+
+
+def test_a_part_of_a_file(peer, client):
+    peer.answers = [reply(b"cdef", "206 Partial Content"), reply(b"odd", "416 No"), reply(b"")]
+    told, pieces = client.part("/x", (2, 6))
+    assert (told.status, b"".join(pieces)) == (206, b"cdef")
+    assert b"\r\nrange: bytes=2-5\r\n\r\n" in peer.asked[0]
+    told, pieces = client.part("/x", (9, 12))
+    assert (told.status, b"".join(pieces)) == (416, b"odd")
+    assert client.call("GET", "/y").body == b""
+
+
+def test_pieces_come_as_they_are_sent_and_what_broke_is_told(peer, client):
+    peer.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1234CLOSE", reply(b"next")]
+    _, pieces = client.part("/x")
+    assert next(pieces) == b"1234"
+    with pytest.raises(Unreachable, match="broke off"):
+        next(pieces)
+    assert client.call("GET", "/y").body == b"next"
+
+
+def test_a_body_that_is_left_halfway_is_not_taken_for_the_next_reply(peer, client):
+    peer.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1234", reply(b"next")]
+    _, pieces = client.part("/x")
+    assert next(pieces) == b"1234"
+    pieces.close()
+    assert client.call("GET", "/y").body == b"next"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from io import BufferedReader
 from typing import Any, BinaryIO, NamedTuple
 
@@ -87,14 +87,31 @@ class Client:
 
     def download(self, path: str, *, timeout: float = 60.0) -> Iterator[bytes]:
         """The body of a GET in pieces."""
-        reply, file = self._open("GET", path, None, timeout)
-        if reply.status >= 400:
+        _, pieces = self.part(path, timeout=timeout)
+        yield from pieces
+
+    def part(
+        self, path: str, span: tuple[int, int] | None = None, *, timeout: float = 60.0
+    ) -> tuple[Reply, Generator[bytes, None, None]]:
+        """The reply to a GET of the bytes from ``span[0]`` up to ``span[1]``, and its body in
+        pieces as they come. 206: those, as far as there are any; 200: the server tells all; 416:
+        it has none of them, and the body is not one of ours."""
+        more = f"range: bytes={span[0]}-{span[1] - 1}\r\n" if span else ""
+        reply, file = self._open("GET", path, None, timeout, more)
+        if reply.status >= 400 and reply.status != 416:
             checked(reply._replace(body=b"".join(_body(reply, file))))
+        return reply, self._pieces(reply, file)
+
+    def _pieces(self, reply: Reply, file: BufferedReader) -> Generator[bytes, None, None]:
+        whole = False
         try:
             yield from _body(reply, file)
+            whole = True
         except (OSError, ValueError) as error:
-            self.close()
             raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+        finally:
+            if not whole:  # what was not read would be taken for the next reply
+                self.close()
 
     def reach(self) -> None:
         """Open the connection; raises Unreachable when nobody listens there."""
@@ -117,14 +134,14 @@ class Client:
         self._socket = self._file = None
 
     def _open(
-        self, method: str, path: str, body: Body, timeout: float | None
+        self, method: str, path: str, body: Body, timeout: float | None, more: str = ""
     ) -> tuple[Reply, BufferedReader]:
         """Send, and read up to the body. A kept connection that the server closed is opened anew:
         nothing was answered on it, and every call of ours may be made twice."""
         while True:
             fresh = self._socket is None
             try:
-                return self._exchange(method, path, body, timeout or self._timeout)
+                return self._exchange(method, path, body, timeout or self._timeout, more)
             except (OSError, ValueError) as error:
                 self.close()
                 if fresh or isinstance(error, TimeoutError):
@@ -134,7 +151,7 @@ class Client:
                     ) from None
 
     def _exchange(
-        self, method: str, path: str, body: Body, timeout: float
+        self, method: str, path: str, body: Body, timeout: float, more: str
     ) -> tuple[Reply, BufferedReader]:
         if self._socket is None or self._file is None:
             self._socket = self._connected(timeout)
@@ -144,7 +161,7 @@ class Client:
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: {self._host}\r\n"
             f"authorization: Bearer {self._token}\r\n{VERSION_HEADER}: {__version__}\r\n"
-            f"content-length: {size}\r\ncontent-type: application/json\r\n\r\n"
+            f"content-length: {size}\r\ncontent-type: application/json\r\n{more}\r\n"
         )
         if body is None or isinstance(body, bytes):
             self._socket.sendall(head.encode("latin-1") + (body or b""))
@@ -232,7 +249,10 @@ def _body(reply: Reply, file: BufferedReader) -> Iterator[bytes]:
         return
     left = int(reply.headers.get("content-length", "0"))
     while left:
-        piece = _exactly(file, min(left, 1 << 20))
+        # As it comes: on a slow line, or one that breaks, nothing of it waits for the rest.
+        piece = file.read1(min(left, 1 << 20))
+        if not piece:
+            raise ConnectionResetError("the server closed the connection")
         left -= len(piece)
         yield piece
 

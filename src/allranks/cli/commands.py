@@ -33,7 +33,7 @@ COMMANDS: dict[str, Command] = {
     "job logs": Command("allranks.cli.logs", "logs", "what the ranks have printed"),
     "job cancel": Command(_JOB, "cancel", "end a job"),
     "job wait": Command(_JOB, "wait", "return once a job has ended, as it did"),
-    "job download": Command("allranks.cli.logs", "fetch", "fetch a job's outputs and logs"),
+    "job download": Command("allranks.cli.fetch", "fetch", "fetch a job's outputs and logs"),
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
     "compute create": Command(_COMPUTE, "create", "name a cluster, or a part of it, for jobs"),

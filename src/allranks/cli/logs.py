@@ -1,11 +1,10 @@
-"""`allranks job stream`, `logs` and `download`: what ranks printed, and what they left."""
+"""`allranks job stream` and `logs`: what ranks printed."""
 
 from __future__ import annotations
 
 import argparse
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from allranks.cli import show
@@ -13,7 +12,6 @@ from allranks.cli.follow import Printer, Viewer, verdict
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
-from allranks.sdk.download import download
 from allranks.sdk.following import Following
 
 NEWEST = -1
@@ -119,38 +117,6 @@ def _whole(pieces: list[Piece]) -> Piece:
     text = "".join(piece["log"] for piece in pieces)
     shown = text.encode(errors="surrogateescape").decode(errors="replace")
     return {key: pieces[0][key] for key in ("rank", "node", "attempt")} | {"log": shown}
-
-
-def fetch_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("name", metavar="NAME")
-    add("--output-name", metavar="O", help="only this named output")
-    add("--all", action="store_true", help="artifacts, named outputs and the logs of all attempts")
-    add("-p", "--download-path", default=".", metavar="DIR", help="where to (.)")
-
-
-def fetch(options: argparse.Namespace) -> int:
-    """Fetch a job's things; prints the files written."""
-    if options.output_name and options.all:
-        raise UsageError("--output-name and --all exclude each other", hint="choose one")
-    line = show.StatusLine(options.quiet)
-    written = download(
-        finding.connect(),
-        options.name,
-        Path(options.download_path),
-        output=options.output_name,
-        everything=options.all,
-        progress=lambda name, size: line.say(f"{name}  {size >> 10} kB"),
-    )
-    line.clear()
-    if options.json:
-        show.as_json([str(file) for file in written])
-    else:
-        for file in written:
-            print(file)
-        if not written and not options.quiet:
-            show.talk(f"{options.name} has left nothing to download so far")
-    return 0
 
 
 def _ranks(job: dict[str, Any], options: argparse.Namespace) -> list[int] | None:

@@ -23,3 +23,9 @@ def job_path(name: str, rest: str = "") -> str:
 def file_path(name: str, path: str) -> str:
     """The address of a file of a job's record."""
     return job_path(name, "/files/" + quote(path, errors="surrogateescape"))
+
+
+def checksum_path(name: str, path: str, size: int) -> str:
+    """The address of the checksum of its first ``size`` bytes."""
+    quoted = quote(path, errors="surrogateescape")
+    return job_path(name, f"/checksums/{quoted}?size={size}")

@@ -163,10 +163,11 @@ class Jobs:
         all: bool = True,
     ) -> Path:
         """Fetch ``artifacts/`` and, with ``all``, ``named-outputs/`` into the folder; with
-        ``output_name``, that output alone."""
-        with finding.connect() as client:
-            download(client, name, Path(download_path), output=output_name, everything=all)
-        return Path(download_path)
+        ``output_name``, that output alone. What is there already is not fetched again; after an
+        interruption the same call goes on from there."""
+        folder = Path(download_path)
+        download(finding.connect, name, folder, output=output_name, everything=all)
+        return folder
 
 
 def _ask(method: str, path: str) -> Any:

@@ -1,43 +1,117 @@
-"""Fetching what a job left: laid out as `az ml job download` does."""
+"""Fetching what a job left: laid out as `az ml job download` does; run again, it goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from allranks.client import Client
-from allranks.errors import NotFound, ServerError
-from allranks.sdk.addresses import file_path, job_path
+from allranks.errors import NotFound
+from allranks.sdk.addresses import job_path
+from allranks.sdk.fetching import Fetcher, Tally, Wanted
+from allranks.sdk.landing import Stopped, beside, checked, is_there
+
+_CONNECTIONS = 4
+# Files up to this size travel in bundles, of so many bytes and files at most.
+_SMALL, _BUNDLE, _FILES = 1 << 20, 2 << 20, 128
+# How often one is told how far it is, and how long connections have to end when they shall.
+_BEAT, _END = 0.1, 2.0
+
+
+class Progress(NamedTuple):
+    """How far a download is, in files and bytes; ``received`` is what came over the network."""
+
+    files: int
+    of_files: int
+    size: int
+    of_size: int
+    received: int
+
+
+class Fetched(NamedTuple):
+    """What lies in the folder now: the files, those of them that were ``there`` already, the bytes
+    ``received``, and the record's files that were ``gone`` before they could be fetched."""
+
+    files: list[tuple[Path, int]]
+    there: set[Path]
+    received: int
+    gone: list[str]
+
+
+Unit = list[Wanted]
 
 
 def download(
-    client: Client,
+    connect: Callable[[], Client],
     name: str,
     folder: Path,
     *,
     output: str | None = None,
     everything: bool = False,
-    progress: Callable[[str, int], None] = lambda path, size: None,
-) -> list[Path]:
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Fetched:
     """Fetch ``artifacts/`` (outputs, logs, and the last attempt's user_logs), one named
-    ``output``, or ``everything``; the files written. A file is whole or not there.
+    ``output``, or ``everything``, over a few connections.
 
-    Raises NotFound for an output the job has not got, ServerError where one may not write.
+    A file is whole, and what the server has, or not there. One that is there with the server's
+    size and time is not fetched again; a large one that was interrupted is gone on with. A file
+    that grows meanwhile is fetched up to the size it had at the start.
+
+    Raises NotFound for an output the job has not got; ServerError where one may not write, when the
+    server names files that would lie elsewhere, or when a file keeps changing; Unreachable when the
+    server stays away.
     """
-    job = client.json("GET", job_path(name))
-    goals = []
-    for each in client.json("GET", job_path(name, "/files")):
-        goal = _goal(each["path"], job["attempts"], output, everything)
+    with connect() as client:
+        job = client.json("GET", job_path(name))
+        has = job["spec"].get("outputs") or {}
+        if output is not None and output not in has:
+            listed = ", ".join(has) or "none"
+            raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {listed}")
+        listing = client.json("GET", job_path(name, "/files"))
+    wanted = list(_wanted(listing, job["attempts"], output, everything))
+    there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns)]
+    missing = sorted(set(wanted).difference(there))
+    tally, stop = Tally(), threading.Event()
+    one_at_a_time = threading.Lock()
+    before, whole = (sum(each.size for each in files) for files in (there, wanted))
+
+    def connected() -> Client:
+        with one_at_a_time:  # of a few who miss a server, one starts it
+            return connect()
+
+    def told() -> Progress:
+        files = len(there) + len(tally.done) + len(tally.gone)
+        return Progress(files, len(wanted), before + tally.size, whole, tally.received)
+
+    _run(
+        deque(_units(missing)),
+        lambda: Fetcher(connected, name, folder, tally, stop),
+        stop,
+        lambda: progress(told()),
+    )
+    gone = {each.path for each in tally.gone}
+    return Fetched(
+        files=[(folder / each.goal, each.size) for each in wanted if each.path not in gone],
+        there={folder / each.goal for each in there},
+        received=tally.received,
+        gone=sorted(gone),
+    )
+
+
+def _wanted(
+    listing: list[dict[str, Any]], attempts: int, output: str | None, everything: bool
+) -> Iterator[Wanted]:
+    goals = {each["path"]: _goal(each["path"], attempts, output, everything) for each in listing}
+    taken = {checked(goal) for goal in goals.values() if goal is not None}
+    for each in listing:
+        goal = goals[each["path"]]
         if goal is not None:
-            goals.append((each, folder / goal))
-    if output is not None and not goals and output not in (job["spec"].get("outputs") or {}):
-        has = ", ".join(job["spec"].get("outputs") or {}) or "none"
-        raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {has}")
-    for each, path in goals:
-        progress(each["path"], each["size"])
-        _fetch(client, name, each, path)
-    return [path for _, path in goals]
+            part = beside(goal, taken)
+            yield Wanted(each["path"], each["size"], each["mtime_ns"], goal, part)
 
 
 def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str | None:
@@ -52,17 +126,67 @@ def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str
     return path if everything else None
 
 
-def _fetch(client: Client, name: str, each: dict[str, Any], path: Path) -> None:
-    beside = path.with_name(path.name + ".part")
+def _units(missing: list[Wanted]) -> Iterator[Unit]:
+    """The large files, the largest first, each by itself; then the small ones in bundles."""
+    large = [each for each in missing if each.size > _SMALL]
+    yield from ([each] for each in sorted(large, key=lambda each: -each.size))
+    bundle: Unit = []
+    for each in (each for each in missing if each.size <= _SMALL):
+        size = sum(other.size for other in bundle) + each.size
+        if bundle and (size > _BUNDLE or len(bundle) == _FILES):
+            yield bundle
+            bundle = []
+        bundle.append(each)
+    if bundle:
+        yield bundle
+
+
+def _run(
+    units: deque[Unit],
+    fetcher: Callable[[], Fetcher],
+    stop: threading.Event,
+    progress: Callable[[], None],
+) -> None:
+    """Fetch all units; raises what the first that failed raised, KeyboardInterrupt at once."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        own = fetcher()
+        try:
+            while not stop.is_set() and (unit := _next(units)):
+                if unit[0].size > _SMALL:
+                    own.one(unit[0])
+                else:
+                    own.many(unit)
+        except Stopped:
+            pass
+        except BaseException as error:
+            failed.append(error)
+            stop.set()
+        finally:
+            own.close()
+
+    # Daemons: one that waits for a server that is silent keeps nobody from leaving.
+    count = min(_CONNECTIONS, len(units))
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            for piece in client.download(file_path(name, each["path"])):
-                file.write(piece)
-        beside.replace(path)
-    except OSError as error:
-        raise ServerError(
-            f"it cannot be written here: {(error.strerror or str(error)).lower()}",
-            where=str(path),
-            hint="name another folder: -p DIR",
-        ) from error
+        for thread in threads:
+            while thread.is_alive() and not stop.is_set():
+                progress()
+                thread.join(_BEAT)
+    finally:
+        stop.set()
+        until = time.monotonic() + _END
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+    if failed:
+        raise failed[0]
+
+
+def _next(units: deque[Unit]) -> Unit | None:
+    try:
+        return units.popleft()
+    except IndexError:  # another took the last one
+        return None

@@ -15,7 +15,15 @@ from allranks import __version__
 from allranks.engines.base import Kind
 from allranks.engines.kinds import KINDS
 from allranks.errors import Unauthorized
-from allranks.server import agents, data_routes, datastores, environment_routes, mailbox, people
+from allranks.server import (
+    agents,
+    data_routes,
+    datastores,
+    environment_routes,
+    mailbox,
+    people,
+    record_files,
+)
 from allranks.server import computes as computes_routes
 from allranks.server.auth import Auth
 from allranks.server.bell import Bell
@@ -83,6 +91,7 @@ def create_app(
     )
     for_people.state.services = with_
     for_people.include_router(people.router)
+    for_people.include_router(record_files.router)
     for_people.include_router(computes_routes.router)
     for_people.include_router(environment_routes.router)
     for_people.include_router(data_routes.router)

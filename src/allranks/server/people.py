@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
 from allranks import __version__
-from allranks.errors import Conflict, NotFound
+from allranks.errors import Conflict
 from allranks.events import Event, Kind
 from allranks.server import shown
 from allranks.server.services import Services, services
@@ -107,30 +105,6 @@ def stream(name: str, with_: With, data: Annotated[dict[str, Any], Body()]) -> R
     with_.records.get(name)
     lines: AsyncIterator[bytes] = follow(with_, name, data)
     return StreamingResponse(lines, media_type="application/x-ndjson")
-
-
-@router.get("/jobs/{name}/files")
-def files(name: str, with_: With) -> Response:
-    """Everything in the job's record that can be downloaded."""
-    with_.records.get(name)
-    root = with_.home.jobs / name
-    found = [
-        {"path": str(path.relative_to(root)), "size": path.stat().st_size}
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and not path.is_symlink()
-    ]
-    # By hand: a name that is not UTF-8 is written as the escapes that make it whole again.
-    return Response(json.dumps(found), media_type="application/json")
-
-
-@router.get("/jobs/{name}/files/{path:path}")
-def file(name: str, path: str, with_: With) -> Response:
-    with_.records.get(name)
-    root = (with_.home.jobs / name).resolve()
-    found = Path(root, path).resolve()
-    if not found.is_relative_to(root) or not found.is_file():
-        raise NotFound(f"the job has no file {path!r}", hint=f"allranks job show {name}")
-    return FileResponse(found)
 
 
 @router.post("/blobs/missing")

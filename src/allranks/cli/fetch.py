@@ -1,0 +1,129 @@
+"""`allranks job download`: what a job left, how far it is, and how to go on when it breaks off."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+from allranks.cli import show
+from allranks.errors import UsageError
+from allranks.sdk import finding
+from allranks.sdk.download import Fetched, Progress, download
+
+# The speed is that of so many seconds. Where no line can be overwritten, one is written as often.
+_WINDOW, _EVERY = 5.0, 10.0
+
+
+def fetch_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME")
+    add("--output-name", metavar="O", help="only this named output")
+    add("--all", action="store_true", help="artifacts, named outputs and the logs of all attempts")
+    add("-p", "--download-path", default=".", metavar="DIR", help="where to (.)")
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Fetch a job's things; prints the files that are there now."""
+    if options.output_name is not None and options.all:
+        raise UsageError("--output-name and --all exclude each other", hint="choose one")
+    meter = Meter(options.quiet)
+    try:
+        fetched = download(
+            finding.connect,
+            options.name,
+            Path(options.download_path),
+            output=options.output_name,
+            everything=options.all,
+            progress=meter.show,
+        )
+    except KeyboardInterrupt:
+        meter.clear()
+        show.talk("\ninterrupted; the same command goes on from here")
+        return 130
+    finally:
+        meter.clear()
+    if options.json:
+        show.as_json(_as_json(fetched))
+        return 0
+    _print_names(fetched)
+    if not options.quiet:
+        show.talk(_sentence(options.name, fetched))
+    return 0
+
+
+class Meter:
+    """Tells how far a download is: one line on a terminal, else one now and then on stderr."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._line = quiet, show.StatusLine(quiet)
+        self._marks: deque[tuple[float, int]] = deque()
+        self._next = time.monotonic() + _EVERY
+
+    def show(self, progress: Progress) -> None:
+        now = time.monotonic()
+        self._marks.append((now, progress.received))
+        while self._marks[0][0] < now - _WINDOW:
+            self._marks.popleft()
+        began, before = self._marks[0]
+        speed = (progress.received - before) / (now - began) if now > began else 0.0
+        text = line(progress, speed)
+        self._line.say(text)
+        if not self._quiet and not sys.stderr.isatty() and now >= self._next:
+            show.talk(text)
+            self._next = now + _EVERY
+
+    def clear(self) -> None:
+        self._line.clear()
+
+
+def line(progress: Progress, speed: float) -> str:
+    """``3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left``"""
+    words = [
+        f"{progress.files}/{progress.of_files} files",
+        f"{show.size(progress.size)} of {show.size(progress.of_size)}",
+    ]
+    if speed > 0:
+        left = max(0, progress.of_size - progress.size) / speed
+        words += [f"{show.size(speed)}/s", f"{show.seconds(left)} left"]
+    return ", ".join(words)
+
+
+def _sentence(name: str, fetched: Fetched) -> str:
+    if not fetched.files and not fetched.gone:
+        return f"{name} has left nothing to download so far"
+    count = len(fetched.files) - len(fetched.there)
+    more = []
+    if fetched.there:
+        were = "was" if len(fetched.there) == 1 else "were"
+        more.append(f"{len(fetched.there)} {were} there already")
+    if fetched.gone:
+        more.append(f"{len(fetched.gone)} removed by the job meanwhile")
+    files = f"{count} file" if count == 1 else f"{count} files"
+    rest = f" ({', '.join(more)})" if more else ""
+    return f"fetched {files}, {show.size(fetched.received)}{rest}"
+
+
+def _as_json(fetched: Fetched) -> object:
+    return {
+        "files": [
+            {"path": str(path), "bytes": size, "fetched": path not in fetched.there}
+            for path, size in fetched.files
+        ],
+        "fetched": len(fetched.files) - len(fetched.there),
+        "there": len(fetched.there),
+        "gone": fetched.gone,
+        "bytes_received": fetched.received,
+    }
+
+
+def _print_names(fetched: Fetched) -> None:
+    """The names, byte for byte for programs; on a terminal nothing that would move its cursor."""
+    for path, _ in fetched.files:
+        if sys.stdout.isatty():
+            print("".join(char if char.isprintable() else "?" for char in str(path)))
+        else:
+            sys.stdout.buffer.write(os.fsencode(path) + b"\n")

@@ -1,0 +1,462 @@
+"""`job download` against a real server: interrupted, killed, changed meanwhile, twice at once."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.cli.fetch import Meter, line
+from allranks.client import Client
+from allranks.errors import NotFound, ServerError, Unreachable, UsageError
+from allranks.sdk import fetching
+from allranks.sdk.addresses import checksum_path, file_path, job_path
+from allranks.sdk.download import Progress, download
+from tests.proxy import Proxy
+from tests.support import CLI, command_line, environment, until
+
+# Real servers and processes, about half a second a test.
+slow = pytest.mark.slow
+
+MB = 1 << 20
+# Past the first, tests that cut it may say where: nothing in it repeats.
+LARGE = os.urandom(8 * MB)
+
+
+class Bed:
+    """A job that has ended, the folder of its outputs in the server's record, and the ways in."""
+
+    def __init__(self, home: Path, folder: Path, name: str) -> None:
+        self.home, self.folder, self.name = home, folder, name
+        self.children: list[subprocess.Popen[str]] = []
+        self.allranks = command_line(home, folder)
+        done = self.allranks("run", "--name", name, "--", "bash", "-c", "echo x > outputs/first")
+        assert done.returncode == 0, done.stderr
+        self.outputs = home / "jobs" / name / "artifacts" / "outputs"
+        self.got = folder / "got" / "artifacts" / "outputs"
+
+    @property
+    def url(self) -> str:
+        return str(json.loads((self.home / "server.json").read_text())["url"])
+
+    @property
+    def token(self) -> str:
+        return (self.home / "token").read_text().strip()
+
+    def download(self, *words: object, through: Proxy | None = None, **options: Any) -> Any:
+        """Run it; with ``--json``, what it says."""
+        env = self.way(through)
+        return self.allranks("job", "download", self.name, "-p", "got", *words, env=env, **options)
+
+    def told(self, *words: object, through: Proxy | None = None) -> dict[str, Any]:
+        done = self.download("--json", *words, through=through)
+        assert done.returncode == 0, done.stderr
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+    def begun(self, through: Proxy, *words: object, **options: Any) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-c", CLI, "job", "download", self.name, "-p", "got"]
+        piped = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        env = environment(self.home) | self.way(through) | {"NO_COLOR": "1"}
+        argv += map(str, words)
+        begun = subprocess.Popen(argv, env=env, cwd=self.folder, **(piped | options))
+        self.children.append(begun)
+        return begun
+
+    def end(self) -> None:
+        for each in self.children:
+            if each.poll() is None:
+                each.kill()
+            each.communicate()
+
+    def way(self, through: Proxy | None) -> dict[str, str]:
+        if through is None:
+            return {}
+        return {"ALLRANKS_SERVER": through.url, "ALLRANKS_TOKEN": self.token}
+
+    def same(self) -> bool:
+        """Whether all outputs are here, as they are on the server, and nothing else is."""
+
+        def all_of(root: Path) -> dict[str, bytes]:
+            files = (path for path in root.rglob("*") if path.is_file())
+            return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+        got, there = all_of(self.got), all_of(self.outputs)
+        assert sorted(got) == sorted(there)
+        return got == there
+
+
+@pytest.fixture
+def bed(shared_home: Path, code: Path, request: pytest.FixtureRequest) -> Iterator[Bed]:
+    made = Bed(shared_home, code, f"download-{abs(hash(request.node.nodeid))}")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def own(home: Path, code: Path) -> Iterator[Bed]:
+    """One whose server may be killed."""
+    made = Bed(home, code, "download")
+    yield made
+    made.end()
+
+
+@slow
+def test_what_is_there_already_is_not_fetched_again(bed):
+    for number in range(300):
+        (bed.outputs / f"{number}").write_text(f"{number}\n" * number)
+    (bed.outputs / "large").write_bytes(LARGE)
+    first = bed.download()
+    assert bed.same()
+    files = len(first.stdout.splitlines())
+    assert files >= 302
+    assert f"fetched {files} files, 8." in first.stderr
+    assert (bed.got / "7").stat().st_mtime_ns == (bed.outputs / "7").stat().st_mtime_ns
+
+    (bed.outputs / "7").write_text("changed")
+    os.utime(bed.outputs / "large", ns=(1, 1))  # the same size, another time
+    (bed.outputs / "8").unlink()
+    (bed.got / "9").unlink()
+    (bed.got / "10").write_text("spoilt")
+    again = bed.told()
+    fetched = {Path(each["path"]).name for each in again["files"] if each["fetched"]}
+    assert fetched == {"7", "9", "10", "large"}
+    assert (again["fetched"], again["there"], again["gone"]) == (4, files - 5, [])
+    assert {"path": "got/artifacts/outputs/large", "bytes": 8 * MB, "fetched": True} in again[
+        "files"
+    ]
+    (bed.got / "8").unlink()
+    assert bed.same()
+    last = bed.download()
+    assert f"fetched 0 files, 0 bytes ({files - 1} were there already)" in last.stderr
+    assert bed.download("--quiet").stderr == ""
+
+
+@slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_download_goes_on(bed, number):
+    (bed.outputs / "large").write_bytes(LARGE)
+    part = bed.got / "large.part"
+    with Proxy(bed.url, at=5 * MB) as proxy:
+        begun = bed.begun(proxy)
+        assert proxy.reached.wait(30)
+        until(lambda: part.exists() and part.stat().st_size > 4 * MB)
+        begun.send_signal(number)
+        _, said = begun.communicate(timeout=30)
+    assert not (bed.got / "large").exists()
+    if number == signal.SIGINT:
+        assert begun.returncode == 130
+        assert said == "\ninterrupted; the same command goes on from here\n"
+    with Proxy(bed.url) as proxy:
+        told = bed.told(through=proxy)
+        assert proxy.sent < 4.2 * MB
+    assert told["bytes_received"] < 4 * MB
+    assert bed.same()
+
+
+@slow
+def test_a_part_is_gone_on_with_only_as_far_as_it_is_the_servers(bed):
+    bed.download()
+    for name, part in (
+        ("grown", LARGE[: 3 * MB]),
+        ("changed", b"x" + LARGE[1 : 3 * MB]),
+        ("shrunk", LARGE + b"more"),
+        ("whole", LARGE),
+    ):
+        (bed.outputs / name).write_bytes(LARGE)
+        (bed.got / f"{name}.part").write_bytes(part)
+    told = bed.told()
+    assert told["fetched"] == 4
+    assert told["bytes_received"] == 5 * MB + 8 * MB
+    assert bed.same()
+
+
+@slow
+def test_a_connection_that_is_cut_is_opened_again(bed):
+    (bed.outputs / "large").write_bytes(LARGE)
+    for number in range(200):
+        (bed.outputs / f"{number}").write_bytes(LARGE[: 10 * number])
+    with Proxy(bed.url, at=5 * MB, cut=True) as proxy:
+        told = bed.told(through=proxy)
+        assert proxy.reached.is_set()
+        assert proxy.sent < 12 * MB
+    assert told["fetched"] == len(told["files"])
+    assert bed.same()
+
+
+@slow
+@pytest.mark.parametrize("by_itself", [True, False], ids=["by-itself", "by-others"])
+def test_a_server_that_is_killed_meanwhile(own, by_itself):
+    """A home's own server is started again by the download; one elsewhere is waited for."""
+    (own.outputs / "large").write_bytes(LARGE)
+    server = json.loads((own.home / "server.json").read_text())
+    with Proxy(own.url, at=5 * MB) as proxy:
+        if by_itself:
+            (own.home / "server.json").write_text(json.dumps(server | {"url": proxy.url}))
+            env = dict.fromkeys(("ALLRANKS_SERVER", "ALLRANKS_TOKEN"), "")
+            own.way = lambda through: env  # type: ignore[method-assign]
+        begun = own.begun(proxy, "--json")
+        assert proxy.reached.wait(30)
+        os.kill(server["pid"], signal.SIGKILL)
+        if not by_itself:
+            assert own.allranks("server", "start").returncode == 0
+        proxy.go_on.set()
+        out, said = begun.communicate(timeout=60)
+    assert (begun.returncode, said) == (0, "")
+    assert json.loads(out)["bytes_received"] < 9 * MB
+    assert own.same()
+
+
+def through(bed: Bed, *hooks: Callable[[], object]) -> Callable[[], Client]:
+    """Connect; before each connection after the first (that is told of the files), a hook."""
+    left = iter((lambda: None, *hooks))
+
+    def connect() -> Client:
+        next(left, lambda: None)()
+        return Client(bed.url, bed.token)
+
+    return connect
+
+
+@slow
+def test_files_that_grow_shrink_and_go_while_they_are_fetched(bed):
+    for name in ("grows", "shrinks", "goes"):
+        (bed.outputs / name).write_bytes(LARGE)
+        (bed.outputs / f"small-{name}").write_bytes(LARGE[:1000])
+
+    def change() -> None:
+        for name, size in (("", 2 * MB), ("small-", 10)):
+            with (bed.outputs / f"{name}grows").open("ab") as file:
+                file.write(b"more")
+            os.truncate(bed.outputs / f"{name}shrinks", size)
+            (bed.outputs / f"{name}goes").unlink()
+
+    fetched = download(through(bed, change), bed.name, bed.folder / "got")
+    assert [Path(path).name for path in fetched.gone] == ["goes", "small-goes"]
+    assert (bed.got / "grows").read_bytes() == LARGE
+    assert (bed.got / "small-grows").read_bytes() == LARGE[:1000]
+    assert (bed.got / "shrinks").read_bytes() == LARGE[: 2 * MB]
+    assert (bed.got / "small-shrinks").read_bytes() == LARGE[:10]
+    assert not list(bed.got.glob("*goes*"))
+    bed.download()
+    assert bed.same()
+
+
+@slow
+def test_a_file_written_anew_while_it_is_fetched(bed):
+    (bed.outputs / "large").write_bytes(LARGE)
+    with Proxy(bed.url, at=3 * MB) as proxy:
+        begun = bed.begun(proxy)
+        assert proxy.reached.wait(30)
+        with (bed.outputs / "large").open("r+b") as file:
+            file.write(LARGE[::-1])
+        proxy.go_on.set()
+        _, said = begun.communicate(timeout=30)
+    assert begun.returncode == 0, said
+    assert bed.same()
+
+
+class Spoiling(Client):
+    """A connection on which a bit flips in whatever is fetched, ``times`` times in all."""
+
+    times = 0
+
+    def call(self, method: str, path: str, *args: Any, **options: Any) -> Any:
+        reply = super().call(method, path, *args, **options)
+        return reply._replace(body=self._spoilt(reply.body)) if "/bundle" in path else reply
+
+    def part(self, *args: Any, **options: Any) -> Any:
+        reply, pieces = super().part(*args, **options)
+        return reply, (self._spoilt(piece) for piece in pieces)
+
+    def _spoilt(self, data: bytes) -> bytes:
+        if Spoiling.times == 0 or not data:
+            return data
+        Spoiling.times -= 1
+        return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@slow
+@pytest.mark.parametrize("size", [1000, 2 * MB])
+def test_what_arrives_otherwise_than_it_was_sent_is_fetched_once_more(bed, size, monkeypatch):
+    (bed.outputs / "file").write_bytes(LARGE[:size])
+    monkeypatch.setattr(Spoiling, "times", 1)
+    got = bed.folder / "got"
+    download(lambda: Spoiling(bed.url, bed.token), bed.name, got)
+    assert bed.same()
+    (bed.got / "file").unlink()
+    monkeypatch.setattr(Spoiling, "times", 99)
+    with pytest.raises(ServerError, match="twice it was not what the server has") as caught:
+        download(lambda: Spoiling(bed.url, bed.token), bed.name, got)
+    assert "job wait" in str(caught.value.hint)
+    assert sorted(path.name for path in bed.got.iterdir()) == ["first"]
+
+
+@slow
+def test_a_server_that_stays_away(bed, monkeypatch):
+    (bed.outputs / "large").write_bytes(LARGE)
+    monkeypatch.setattr(fetching, "_PAUSES", (0.01, 0.01))
+    with Proxy(bed.url) as proxy:
+        connect = lambda: Client(proxy.url, bed.token)  # noqa: E731
+        hooks = iter((lambda: None, proxy.close))
+
+        def then_away() -> Client:
+            next(hooks, lambda: None)()
+            return connect()
+
+        with pytest.raises(Unreachable) as caught:
+            download(then_away, bed.name, bed.folder / "got")
+    assert caught.value.hint == "run the same command again once it is back: what came is kept"
+
+
+@slow
+def test_two_downloads_into_the_same_folder(bed):
+    (bed.outputs / "large").write_bytes(LARGE)
+    for number in range(300):
+        (bed.outputs / f"{number}").write_bytes(LARGE[: 10 * number])
+    with Proxy(bed.url, at=3 * MB) as proxy:
+        first = bed.begun(proxy, "--json")
+        assert proxy.reached.wait(30)
+        with Proxy(bed.url) as another:
+            second = bed.begun(another, "--json")
+            until(lambda: len(list(bed.got.iterdir())) > 300)  # it waits for the large one
+            proxy.go_on.set()
+            told = [json.loads(each.communicate(timeout=60)[0]) for each in (first, second)]
+    assert sum(each["bytes_received"] for each in told) < 12 * MB
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert bed.same()
+
+
+@slow
+def test_hostile_names(bed):
+    names = [b"a\nb", b"\xff\xfe", b" ", b"-rf", b"x", b"x.part", b"n" * 255, "ü".encode() * 127]
+    for name in names:
+        for folder, size in ((b"small", 10), (b"l a\nrge", 2 * MB)):
+            path = Path(os.fsdecode(os.path.join(os.fsencode(bed.outputs), folder, name)))
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(LARGE[:size])
+    done = bed.download(text=False)
+    assert done.returncode == 0, done.stderr
+    for name in names:
+        assert b"/small/" + name + b"\n" in done.stdout
+    assert bed.same()
+    told = bed.told()
+    assert (told["fetched"], told["there"]) == (0, len(told["files"]))
+
+
+@slow
+def test_what_lies_in_the_way_is_told_in_a_sentence(bed, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    bed.got.parent.mkdir(parents=True)
+    bed.got.symlink_to(tmp_path / "elsewhere")
+    done = bed.download()
+    assert done.returncode == 2
+    assert "outputs is a symbolic link" in done.stderr
+    assert "hint: a symbolic link lies in its way" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    bed.got.unlink()
+    (bed.got / "first").mkdir(parents=True)
+    done = bed.download()
+    assert "got/artifacts/outputs/first: it cannot be written here" in done.stderr
+    (bed.got / "first").rmdir()
+    assert bed.download().returncode == 0
+    for output in ("../o", "a/b", "", "/"):
+        done = bed.download("--output-name", output)
+        assert (done.returncode, "hint: it has: none" in done.stderr) == (2, True)
+
+
+@slow
+@pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
+def test_a_full_disk(bed):
+    (bed.outputs / "large").write_bytes(LARGE)
+    got = bed.folder / "got"
+    got.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", got], check=True)
+    try:
+        done = bed.download()
+        assert done.returncode == 2
+        assert "outputs/large: it cannot be written here: no space left on device" in done.stderr
+        assert "hint: make room and run the same command again" in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=20m", got], check=True)
+        assert 4 * MB < bed.told()["bytes_received"] < 6 * MB
+        assert bed.same()
+    finally:
+        subprocess.run(["umount", "--lazy", got], check=True)
+
+
+@slow
+def test_on_a_terminal_it_shows_how_far_it_is(bed):
+    (bed.outputs / "large").write_bytes(LARGE)
+    (bed.outputs / "n\x1b[2Jasty").write_text("")
+    above, below = pty.openpty()
+    termios.tcsetwinsize(below, (24, 80))
+    with Proxy(bed.url, at=5 * MB) as proxy:
+        begun = bed.begun(proxy, stdout=below, stderr=below)
+        os.close(below)
+        shown = b""
+
+        def read() -> None:
+            nonlocal shown
+            try:
+                while piece := os.read(above, 65536):
+                    shown += piece
+            except OSError:  # so a terminal ends here
+                pass
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert proxy.reached.wait(30)
+        until(lambda: b"MB of 8.4 MB, " in shown)
+        proxy.go_on.set()
+        assert begun.wait(30) == 0
+        reader.join()
+    os.close(above)
+    assert b"MB/s, " in shown
+    assert b" s left" in shown
+    assert b"n?[2Jasty" in shown
+    assert shown.rstrip().splitlines()[-1].startswith(b"fetched ")
+
+
+def test_what_the_line_says(capsys, monkeypatch):
+    progress = Progress(3, 12, 3_400_000, 20_000_000, 3_400_000)
+    assert line(progress, 0.0) == "3/12 files, 3.4 MB of 20.0 MB"
+    assert line(progress, 1.1e6) == "3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left"
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    meter, silent = Meter(quiet=False), Meter(quiet=True)
+    for _ in range(250):
+        now += 0.1
+        progress = progress._replace(received=progress.received + 200_000)
+        for each in (meter, silent):
+            each.show(progress)
+    said = capsys.readouterr()
+    assert said.err.splitlines() == ["3/12 files, 3.4 MB of 20.0 MB, 2.0 MB/s, 8.3 s left"] * 2
+    assert said.out == ""
+
+
+@slow
+def test_the_server_gives_nothing_but_the_record(bed):
+    (bed.outputs / "link").symlink_to(bed.home / "token")
+    os.mkfifo(bed.outputs / "fifo")
+    with Client(bed.url, bed.token) as client:
+        for path in ("../../token", "/etc/passwd", "artifacts/outputs/link", "no", "artifacts"):
+            for address in (file_path(bed.name, path), checksum_path(bed.name, path, 9)):
+                with pytest.raises(NotFound):
+                    client.call("GET", address)
+            asked = json.dumps([{"path": path, "size": 9}]).encode()
+            body = client.call("POST", job_path(bed.name, "/bundle"), asked).body
+            assert body == b'{"size": null}\n'
+        asked = json.dumps([{"path": "no", "size": 9 << 20}]).encode()
+        with pytest.raises(UsageError, match="a bundle holds"):
+            client.call("POST", job_path(bed.name, "/bundle"), asked)
+    told = bed.told()
+    assert not {"link", "fifo"} & {Path(each["path"]).name for each in told["files"]}
