@@ -18,6 +18,7 @@ from bench import (
     lines,
     snapshot,
     train,
+    unpack,
     weight,
 )
 from bench.report import Result
@@ -44,6 +45,7 @@ BENCHES = {
     "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
     "lines": Bench(lines.options, lines.run, "long output while the server is killed"),
     "train": Bench(train.options, train.run, "training throughput against ranks started by hand"),
+    "unpack": Bench(unpack.options, unpack.run, "a thousand shards, beside the system's tar"),
     "weight": Bench(weight.options, weight.run, "start-up time, memory, imports"),
 }
 

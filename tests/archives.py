@@ -1,0 +1,66 @@
+"""Archives that tests make, hostile ones among them, and unpacking them."""
+
+import io
+import tarfile
+from pathlib import Path
+
+from allranks.agent import unpack_worker
+from allranks.agent.unpack import unpack
+
+MUCH = 1 << 40
+NAMES = [
+    "a\nb",
+    "ü'\"",
+    "$(touch x)",
+    "-rf",
+    "n" * 200,
+    "d" * 120 + "/" + "f" * 120 + "/" + "x" * 120,
+    b"\xff\xfe".decode(errors="surrogateescape"),
+    "deep/er/../name",
+]
+TARS = {"tar": "w", "tar.gz": "w:gz", "tgz": "w:gz", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}
+
+
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, target: str = "", **more: int
+) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.mtime = kind, target, 1_600_000_000
+    for key, value in more.items():
+        setattr(made, key, value)
+    return made
+
+
+def link(name: str, target: str) -> tarfile.TarInfo:
+    return entry(name, tarfile.SYMTYPE, target)
+
+
+def hard(name: str, target: str) -> tarfile.TarInfo:
+    return entry(name, tarfile.LNKTYPE, target)
+
+
+def tar(path: Path, *entries: tarfile.TarInfo | str, mode: str = "w", data: bytes = b"x") -> Path:
+    """Strings are the names of files with ``data``."""
+    with tarfile.open(path, mode, errors="surrogateescape") as file:  # type: ignore[call-overload]
+        for each in entries:
+            made = entry(each) if isinstance(each, str) else each
+            if made.type == tarfile.REGTYPE:
+                made.size = len(data)
+            file.addfile(made, io.BytesIO(data))
+    return path
+
+
+def here(archive: Path, folder: Path, limit: int = MUCH) -> None:
+    """As a worker does it, in this process."""
+    unpack_worker.unpack(
+        archive, folder, limit=limit, left=limit, sharing=1, report=lambda taken, written: None
+    )
+
+
+def all_of(
+    *archives: tuple[Path, Path], limit: int = MUCH, workers: int = 2
+) -> list[tuple[int, int]]:
+    """As an agent does it: what ``progress`` was told."""
+    heard: list[tuple[int, int]] = []
+    unpack(archives, limit, lambda *told: heard.append(told), workers)
+    return heard
