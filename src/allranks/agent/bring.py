@@ -72,7 +72,7 @@ class Bringer:
         self.output, self._manifest = output, manifest
         place = stores.address(output.uri)
         self._place = Address(output.account.store, place.key)
-        self._opened = objects.open_store(output.account)
+        self._opened = objects.open_store(output.account, place)
         self._there: dict[str, Brought] = _kept(manifest)
         self._before: dict[str, Look] = {}
 

@@ -24,15 +24,16 @@ from allranks.agent.objects import CHANGED, NO_RANGES, PASSING
 if TYPE_CHECKING:
     from allranks.agent.objects import Opened
 
-# What is asked for at once, and by how many.
-PART, _SEVERAL = 8 << 20, 16
+# What is asked for at once; how many whole files are, and how many parts: those that are under way
+# are lost to who is killed.
+PART, _FILES, _PARTS = 8 << 20, 16, 8
 # How often a part is asked for again, and how long the first wait is in seconds.
 _TRIES, _PAUSE = 6, 0.5
 _MD5 = re.compile(r'"?[0-9a-f]{32}"?')
 
 _Unit = TypeVar("_Unit")
-# Hears of so many bytes more.
-Report = Callable[[int], None]
+# Hears of so many bytes more, and whether they had to be moved.
+Report = Callable[[int, bool], None]
 
 
 class Item(NamedTuple):
@@ -114,12 +115,12 @@ class _Fetching:
             crc = self._has(item)
             if crc is not None:
                 found[item.name] = crc
-                self._report(item.size)
+                self._report(item.size, False)
             else:
                 (small if item.size <= PART else large).append(item)
         for item in large:
             found[item.name] = await self._large(item)
-        for item, crc in zip(small, await _each(small, self._small), strict=True):
+        for item, crc in zip(small, await _each(small, self._small, _FILES), strict=True):
             found[item.name] = crc
         return found
 
@@ -174,7 +175,7 @@ class _Fetching:
                 size = min(PART, item.size - start)
                 if await asyncio.to_thread(_checksum, file, start, size) == crc:
                     crcs[start] = crc
-                    self._report(size)
+                    self._report(size, False)
             missing = [start for start in range(0, item.size, PART) if start not in crcs]
 
             async def part(start: int) -> int:
@@ -182,11 +183,11 @@ class _Fetching:
                 data = await self._again(lambda: self._get(item, (start, end)))
                 crc = await asyncio.to_thread(_write, file, data, start)
                 self._journal.note(item, crc, start)
-                self._report(len(data))
+                self._report(len(data), True)
                 return crc
 
             try:
-                got = await _each(missing, part)
+                got = await _each(missing, part, _PARTS)
             except NO_RANGES:
                 return await self._streamed(item, path)
             crcs.update(zip(missing, got, strict=True))
@@ -204,7 +205,7 @@ class _Fetching:
                 data = memoryview(piece)
                 file.write(data)
                 crc, size = zlib.crc32(data, crc), size + len(data)
-                self._report(len(data))
+                self._report(len(data), True)
         if size != item.size:
             raise Changed(item.name)
         return self._whole(item, path, crc, told=True)
@@ -215,7 +216,7 @@ class _Fetching:
         os.utime(path, (item.mtime, item.mtime))
         self._journal.note(item, crc)
         if not told:
-            self._report(item.size)
+            self._report(item.size, True)
         return crc
 
     async def _get(self, item: Item, span: tuple[int, int] | None) -> memoryview:
@@ -251,8 +252,10 @@ def is_final(error: Exception) -> bool:
     return re.search(r"status (4(?!08|29)\d\d)|<Code>", str(error)) is not None
 
 
-async def _each(units: Sequence[_Unit], work: Callable[[_Unit], Awaitable[int]]) -> list[int]:
-    """What ``work`` makes of each, several at a time; the first failure ends the others."""
+async def _each(
+    units: Sequence[_Unit], work: Callable[[_Unit], Awaitable[int]], several: int
+) -> list[int]:
+    """What ``work`` makes of each, ``several`` at a time; the first failure ends the others."""
     found: list[int] = [0] * len(units)
     left = iter(range(len(units)))
 
@@ -262,7 +265,7 @@ async def _each(units: Sequence[_Unit], work: Callable[[_Unit], Awaitable[int]])
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(_SEVERAL, len(units))):
+            for _ in range(min(several, len(units))):
                 group.create_task(one())
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from allranks.agent.fetch import Item
+from allranks.agent.fetch import Item, Report
 
 
 def items(source: Path) -> tuple[list[Item], bool]:
@@ -23,9 +23,7 @@ def items(source: Path) -> tuple[list[Item], bool]:
     return found, False
 
 
-def take(
-    source: Path, wanted: Sequence[Item], goal: Path, report: Callable[[int], None]
-) -> dict[str, int]:
+def take(source: Path, wanted: Sequence[Item], goal: Path, report: Report) -> dict[str, int]:
     """Have copies of them in ``goal``, which nobody can change by changing the source."""
     for item in wanted:
         path = goal / item.name
@@ -33,7 +31,7 @@ def take(
         path.unlink(missing_ok=True)
         shutil.copy2(item.key, path)
         os.chmod(path, 0o444)
-        report(item.size)
+        report(item.size, True)
     return dict.fromkeys((item.name for item in wanted), 0)
 
 

@@ -60,9 +60,12 @@ class Found(NamedTuple):
     tag: str
 
 
-def open_store(account: Account) -> Opened:
-    """Raises AllranksError for what an account cannot mean."""
+def open_store(account: Account, place: Address) -> Opened:
+    """The store that ``place`` is in; of a site, that place alone. Raises AllranksError for what an
+    account cannot mean."""
     kind = account.store.kind
+    if kind == "https":
+        account = account._replace(store=account.store._replace(endpoint=str(place)))
     try:
         return _OPEN[kind](account)
     except (ValueError, exceptions.BaseError) as error:

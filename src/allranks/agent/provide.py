@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from allranks.agent import cache, local_files, objects
 from allranks.agent.cache import Tree
@@ -93,6 +94,7 @@ class Provider:
                     self._held(goal)
                 elif names := tree.damaged():
                     tree, moved = self._mend(source, items, tree, names)
+                    self._held(goal)
         data = tree.data
         if wanted.copy:
             data = _linked(tree, Path(wanted.copy))
@@ -125,10 +127,13 @@ class Provider:
     ) -> tuple[Tree, int]:
         """Fetch anew what somebody has changed. What was unpacked is made anew as a whole."""
         if source.wanted.unpack:
+            self._stack.close()
+            if cache.let_go(tree.folder):
+                return self._make(source, items, tree.folder)
             raise AllranksError(
-                "files of the cache were changed, and were unpacked from an archive",
+                f"{len(names)} files of the cache were changed, and another job is using them",
                 where=str(tree.folder),
-                hint="end the jobs that use it, and remove that folder",
+                hint="wait for its end: then they are unpacked again",
             )
         beside = tree.folder.with_suffix(".part")
         cache.remove(beside)
@@ -140,15 +145,16 @@ class Provider:
     def _fetch(
         self, source: _Source, items: Sequence[Item], beside: Path
     ) -> tuple[dict[str, int], int]:
-        total, so_far = sum(item.size for item in items), 0
+        total, done, fetched = sum(item.size for item in items), 0, 0
 
-        def report(count: int) -> None:
-            nonlocal so_far
-            so_far += count
-            self._beat(source.wanted, done=so_far, total=total)
+        def report(count: int, moved: bool) -> None:
+            nonlocal done, fetched
+            done, fetched = done + count, fetched + (count if moved else 0)
+            self._beat(source.wanted, done=done, total=total)
 
         try:
-            return source.fetch(items, beside, report), so_far
+            crcs = source.fetch(items, beside, report)
+            return crcs, fetched
         except OSError as error:
             if error.errno is None or isinstance(error, FileNotFoundError):
                 raise source.explained(error) from None
@@ -216,7 +222,7 @@ class _Source:
             assert wanted.account is not None
             read = stores.address(wanted.uri)
             self._place = Address(wanted.account.store, read.key)
-            self._opened = objects.open_store(wanted.account)
+            self._opened = objects.open_store(wanted.account, read)
 
     def items(self) -> tuple[list[Item], bool]:
         """What there is, of this node's share; whether it is one file."""
@@ -241,15 +247,18 @@ class _Source:
         if self._place is None:
             return local_files.items(Path(self.wanted.source))
         key = self._place.key
-        site = self._place.store.kind == "https"
-        found = [] if site else [*objects.listing(self._opened, key)]
-        if found:
-            return _below(found, key), False
-        one = objects.look(self._opened, key) if key else None
+        if self._place.store.kind == "https":
+            # A site tells of what it has one by one.
+            one = objects.look(self._opened, "")
+            name = unquote(key.partition("?")[0].rpartition("/")[2]) or "data"
+        else:
+            if found := [*objects.listing(self._opened, key)]:
+                return _below(found, key), False
+            one = objects.look(self._opened, key) if key else None
+            name = key.rpartition("/")[2]
         if one is None:
             return [], False
-        name = key.partition("?")[0].rpartition("/")[2] or "data" if site else key.split("/")[-1]
-        return [Item(name, key, one.size, one.tag, one.mtime)], True
+        return [Item(name, one.key, one.size, one.tag, one.mtime)], True
 
     def fetch(self, items: Sequence[Item], beside: Path, report: Any) -> dict[str, int]:
         goal = beside / cache.DATA

@@ -27,7 +27,8 @@ class Store(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A place in a store: the name of an object, or what such names begin with."""
+    """A place in a store: the name of an object, or what such names begin with; of a site as it
+    stands in its URL."""
 
     store: Store
     key: str = ""
@@ -40,8 +41,7 @@ class Address(NamedTuple):
             "azure": f"abfss://{store.bucket}@{store.account}.dfs.core.windows.net",
             "https": store.endpoint,
         }[store.kind]
-        key = quote(self.key, safe="/:=&?,;@!$'()*+~") if store.kind == "https" else self.key
-        return f"{head}/{key}"
+        return f"{head}/{self.key}"
 
 
 class Account(NamedTuple):
@@ -96,6 +96,8 @@ def within(start: Address, path: str) -> Address:
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
         raise UsageError(f"{path!r} leads out of its place", hint="a path without `..`")
+    if start.store.kind == "https":
+        steps = [quote(step) for step in steps]
     return start._replace(key="/".join(part for part in (start.key, *steps) if part))
 
 
@@ -142,8 +144,8 @@ def _site(uri: str) -> Address:
     container, _, key = parts.path.lstrip("/").partition("/")
     if found is not None and container and not parts.query:
         return within(Address(Store("azure", container, found["account"])), unquote(key))
-    path = unquote(parts.path).lstrip("/")
-    if ".." in path.split("/"):
+    path = parts.path.lstrip("/")
+    if ".." in unquote(path).split("/"):
         raise UsageError(f"{uri!r} leads out of its place", hint="a path without `..`")
     if parts.query:
         path += f"?{parts.query}"

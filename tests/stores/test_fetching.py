@@ -1,0 +1,370 @@
+"""Inputs from real stores, with every fault that a network, a disk and a neighbour have."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from allranks.agent import cache
+from allranks.agent.objects import open_store
+from allranks.agent.provide import Provided, Provider, Wanted
+from allranks.errors import AllranksError, NotFound
+from allranks.plan.stores import Account, Address, Store
+from tests.stores.servers import ACCOUNT, KEY, Site, Wire
+from tests.support import until
+
+pytestmark = [pytest.mark.stores, pytest.mark.slow]
+MB = 1_000_000
+
+
+def put(account: Account, files: Mapping[str, bytes]) -> None:
+    opened = open_store(account, Address(account.store))
+    for name, content in files.items():
+        obstore.put(opened, name, content)
+
+
+def provide(folder: Path, wanted: Wanted, limit: int | None = None) -> Provided:
+    with Provider(folder, limit, lambda told: None) as provider:
+        return provider.provide(wanted)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def hold_whole(folder: Path) -> None:
+    """Every entry of a cache is what its manifest says, byte for byte where that has checksums."""
+    for each in folder.glob(f"*/{cache.MANIFEST}"):
+        tree = cache.read(each.parent)
+        assert tree is not None
+        assert not tree.damaged()
+    assert not [each for each in folder.iterdir() if each.suffix == ".gone"]
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> str:
+    return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
+
+
+FILES = {f"d{n % 3}/file {n} ü'.txt": os.urandom(n * 100) for n in range(40)}
+
+
+def test_a_folder_arrives_once_and_is_held_for_all(
+    tmp_path: Path, account: Account, wire: Wire, place: str
+) -> None:
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    first = provide(tmp_path / "c", wanted)
+    assert content(Path(first.path)) == FILES
+    assert (first.files, first.moved) == (40, sum(map(len, FILES.values())))
+    before = wire.brought
+    second = provide(tmp_path / "c", wanted)
+    assert (second.path, second.moved) == (first.path, 0)
+    assert wire.brought - before < 30_000  # the listing
+    hold_whole(tmp_path / "c")
+
+
+def test_what_has_not_changed_is_not_fetched_again(
+    tmp_path: Path, account: Account, place: str
+) -> None:
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    first = provide(tmp_path / "c", wanted)
+    put(account, {f"{place}/d1/new": b"x" * 1000})
+    second = provide(tmp_path / "c", wanted)
+    assert second.path != first.path
+    assert second.moved == 1000
+    assert content(Path(second.path)) == {**FILES, "d1/new": b"x" * 1000}
+    assert content(Path(first.path)) == FILES
+    hold_whole(tmp_path / "c")
+
+
+def test_a_connection_cut_in_the_middle_again_and_again(
+    tmp_path: Path, account: Account, wire: Wire, place: str
+) -> None:
+    big = os.urandom(60 * MB)
+    put(account, {f"{place}/big.bin": big})
+    wire.cut_after, wire.cuts = 3 * MB, 12
+    found = provide(tmp_path / "c", Wanted("x", f"s3://bucket/{place}/big.bin", account=account))
+    assert Path(found.path).read_bytes() == big
+    assert Path(found.path).name == "big.bin"
+    assert wire.cuts == 0
+    hold_whole(tmp_path / "c")
+
+
+def mover(folder: Path, uri: str, account: Account) -> subprocess.Popen[str]:
+    request = {
+        "cache": str(folder),
+        "limit": None,
+        "inputs": [
+            {
+                "name": "x",
+                "uri": uri,
+                "account": {"store": account.store._asdict(), "credentials": account.credentials},
+                "share": None,
+            }
+        ],
+    }
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "allranks.agent.mover"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    child.stdin.write(json.dumps(request) + "\n")
+    child.stdin.flush()
+    return child
+
+
+def test_killed_in_the_middle_the_next_goes_on_from_there(
+    tmp_path: Path, account: Account, wire: Wire, place: str
+) -> None:
+    big = os.urandom(160 * MB)
+    put(account, {f"{place}/big.bin": big})
+    uri = f"s3://bucket/{place}/big.bin"
+    wire.brought, wire.hold_after = 0, 130 * MB
+    with mover(tmp_path / "c", uri, account) as child:
+        assert wire.reached.wait(60)
+        until(lambda: any((tmp_path / "c").glob("*.part/journal")))
+        journal = next((tmp_path / "c").glob("*.part/journal"))
+        until(lambda: journal.read_text().count("\n") >= 3)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert cache.read(journal.parent) is None
+    wire.go()
+    found = provide(tmp_path / "c", Wanted("x", uri, account=account))
+    assert Path(found.path).read_bytes() == big
+    assert found.moved <= 160 * MB - 3 * 8 * MB
+    hold_whole(tmp_path / "c")
+
+
+def test_two_who_want_the_same_at_once_fetch_it_once(
+    tmp_path: Path, account: Account, wire: Wire, place: str
+) -> None:
+    big = os.urandom(40 * MB)
+    put(account, {f"{place}/big.bin": big})
+    uri, folder = f"s3://bucket/{place}", tmp_path / "c"
+    wire.brought, wire.hold_after = 0, 20 * MB
+    with mover(folder, uri, account) as first:
+        assert wire.reached.wait(60)
+        said: list[Mapping[str, Any]] = []
+        waiting = threading.Event()
+
+        def say(told: Mapping[str, Any]) -> None:
+            said.append(told)
+            waiting.set()
+
+        with Provider(folder, None, say) as provider:
+            found: list[Provided] = []
+            other = threading.Thread(
+                target=lambda: found.append(provider.provide(Wanted("x", uri, account=account)))
+            )
+            other.start()
+            assert waiting.wait(30)
+            wire.go()
+            other.join(60)
+        assert said[0]["waiting"] is True
+        assert found[0].moved == 0
+        first.communicate(timeout=30)
+    assert wire.brought < 50 * MB
+    assert content(Path(found[0].path)) == {"big.bin": big}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "tmpfs", str(folder)])
+    if done.returncode != 0:
+        pytest.skip("only root may mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_is_told_before_and_while(
+    tmp_path: Path, small_disk: Path, account: Account, place: str
+) -> None:
+    put(account, {f"{place}/big.bin": os.urandom(40 * MB), f"{place}/little": b"little"})
+    with pytest.raises(AllranksError, match=r"40.0 MB have no room .* 29.9 MB left") as error:
+        provide(small_disk / "c", Wanted("x", f"s3://bucket/{place}/big.bin", account=account))
+    assert "--cache" in (error.value.hint or "")
+    little = Wanted("x", f"s3://bucket/{place}/little", account=account)
+    assert Path(provide(small_disk / "c", little).path).read_bytes() == b"little"
+    put(account, {f"{place}/half.bin": os.urandom(20 * MB)})
+    half = Wanted("y", f"s3://bucket/{place}/half.bin", account=account)
+    asked = Provider(small_disk / "c", None, lambda told: (small_disk / "other").exists() or fill())
+
+    def fill() -> None:
+        (small_disk / "other").write_bytes(bytes(18 * MB))  # a neighbour, after we have looked
+
+    with pytest.raises(AllranksError, match="No space left"), asked:
+        asked.provide(half)
+    (small_disk / "other").unlink()
+    assert Path(provide(small_disk / "c", half).path).stat().st_size == 20 * MB
+    hold_whole(small_disk / "c")
+
+
+def test_the_longest_unused_goes_first_and_what_is_in_use_stays(
+    tmp_path: Path, account: Account, place: str
+) -> None:
+    put(account, {f"{place}/{name}/file": name.encode() * MB for name in "abc"})
+    wanted = {n: Wanted(n, f"s3://bucket/{place}/{n}", account=account) for n in "abc"}
+    folder, limit = tmp_path / "c", 2_500_000
+    with Provider(folder, limit, print) as holding:
+        first = Path(holding.provide(wanted["a"]).path)
+        second = Path(provide(folder, wanted["b"], limit).path)
+        third = Path(provide(folder, wanted["c"], limit).path)
+        assert [each.exists() for each in (first, second, third)] == [True, False, True]
+        put(account, {f"{place}/d/file": b"d" * 2 * MB})
+        with pytest.raises(AllranksError, match="what else is there is in use"):
+            provide(folder, Wanted("d", f"s3://bucket/{place}/d", account=account), limit)
+    found = provide(folder, Wanted("d", f"s3://bucket/{place}/d", account=account), limit)
+    assert Path(found.path, "file").read_bytes() == b"d" * 2 * MB
+    assert not first.exists()
+    hold_whole(folder)
+
+
+def test_what_a_job_has_changed_is_fetched_again(
+    tmp_path: Path, account: Account, place: str
+) -> None:
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    folder = Path(provide(tmp_path / "c", wanted).path)
+    changed, gone = sorted(FILES)[5], sorted(FILES)[9]
+    os.chmod((folder / changed).parent, 0o755)
+    os.chmod(folder / changed, 0o644)
+    (folder / changed).write_bytes(b"other")
+    (folder / gone).unlink()
+    found = provide(tmp_path / "c", wanted)
+    assert found.moved == len(FILES[changed]) + len(FILES[gone])
+    assert content(Path(found.path)) == FILES
+    hold_whole(tmp_path / "c")
+
+
+def test_a_download_is_the_jobs_own_folder(tmp_path: Path, account: Account, place: str) -> None:
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    own = wanted._replace(copy=str(tmp_path / "own"))
+    found = Path(provide(tmp_path / "c", own).path)
+    assert content(found) == FILES
+    (found / "d0" / "mine").write_text("mine")
+    (found / sorted(FILES)[3]).unlink()
+    assert content(Path(provide(tmp_path / "c", wanted).path)) == FILES
+
+
+def test_each_node_gets_its_share(tmp_path: Path, account: Account, place: str) -> None:
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    shares = [
+        content(Path(provide(tmp_path / "c", Wanted(
+            "data", f"s3://bucket/{place}", account=account, share=(node, 3))).path))
+        for node in range(3)
+    ]  # fmt: skip
+    assert [len(share) for share in shares] == [14, 13, 13]
+    assert {name: each for share in shares for name, each in share.items()} == FILES
+    few = Wanted("data", f"s3://bucket/{place}/d0", account=account, share=(50, 51))
+    with pytest.raises(NotFound, match="fewer files than there are nodes"):
+        provide(tmp_path / "c", few)
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("s3://bucket/nothing/here", "there is nothing at this address"),
+        ("s3://no-such-bucket/x", "there is no bucket 'no-such-bucket'"),
+    ],
+)
+def test_what_is_not_there(tmp_path: Path, account: Account, uri: str, said: str) -> None:
+    other = account.store._replace(bucket=uri.split("/")[2])
+    with pytest.raises(NotFound, match=said) as error:
+        provide(tmp_path / "c", Wanted("x", uri, account=account._replace(store=other)))
+    assert error.value.where == uri
+
+
+def test_credentials_that_have_expired(tmp_path: Path, site: Site, account: Account) -> None:
+    site.says = (400, b"<Error><Code>ExpiredToken</Code><Message>The token is old.</Message>")
+    store = account.store._replace(endpoint=f"https://127.0.0.1:{site.port}")
+    wanted = Wanted("x", "s3://bucket/x", account=account._replace(store=store), datastore="birds")
+    with pytest.raises(AllranksError, match="'birds' may not open it: The token is old") as error:
+        provide(tmp_path / "c", wanted)
+    assert "datastore create birds" in (error.value.hint or "")
+
+
+# ---------------------------------------------------------------- https
+
+
+def of_site(site: Site, path: str) -> Wanted:
+    uri = f"https://127.0.0.1:{site.port}{path}"
+    store = Store("https", endpoint=f"https://127.0.0.1:{site.port}")
+    return Wanted("x", uri, account=Account(store))
+
+
+def test_a_large_file_of_a_site_comes_in_parts(tmp_path: Path, site: Site) -> None:
+    site.files["/a dir/big.bin?v=2".replace(" ", "%20")] = big = os.urandom(30 * MB)
+    found = provide(tmp_path / "c", of_site(site, "/a%20dir/big.bin?v=2"))
+    assert Path(found.path).read_bytes() == big
+    assert Path(found.path).name == "big.bin"
+    assert sum("bytes=" in each for each in site.asked) == 4
+    asked = len(site.asked)
+    assert provide(tmp_path / "c", of_site(site, "/a%20dir/big.bin?v=2")).moved == 0
+    assert len(site.asked) - asked == 1
+
+
+def test_a_site_that_gives_no_parts(tmp_path: Path, site: Site) -> None:
+    site.files["/big.bin"] = big = os.urandom(30 * MB)
+    site.ranges = False
+    found = provide(tmp_path / "c", of_site(site, "/big.bin"))
+    assert Path(found.path).read_bytes() == big
+
+
+def test_a_site_that_knows_nothing_of_it(tmp_path: Path, site: Site) -> None:
+    with pytest.raises(NotFound, match="there is nothing at this address"):
+        provide(tmp_path / "c", of_site(site, "/nothing"))
+
+
+def test_what_goes_on_changing_is_never_kept(tmp_path: Path, site: Site) -> None:
+    site.files["/big.bin"] = os.urandom(30 * MB)
+
+    class Restless(dict[str, str]):
+        def get(self, *_: object) -> str:  # type: ignore[override]
+            return f'"{len(site.asked)}"'
+
+    site.tags = Restless()
+    with pytest.raises(AllranksError, match="goes on changing"):
+        provide(tmp_path / "c", of_site(site, "/big.bin"))
+    assert not [*(tmp_path / "c").glob(f"*/{cache.MANIFEST}")]
+
+
+# ---------------------------------------------------------------- azure
+
+
+def test_blobs_of_azure(tmp_path: Path, azurite: int, place: str) -> None:
+    endpoint = f"http://127.0.0.1:{azurite}/{ACCOUNT}"
+    account = Account(Store("azure", "container", ACCOUNT, endpoint), {"account_key": KEY})
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    big = os.urandom(20 * MB)
+    put(account, {f"{place}/big": big})
+    uri = f"abfss://container@{ACCOUNT}.dfs.core.windows.net/{place}"
+    found = provide(tmp_path / "c", Wanted("x", uri, account=account))
+    assert content(Path(found.path)) == {**FILES, "big": big}
+    wrong = Account(account.store, {"account_key": "bm90IGl0"})
+    with pytest.raises(AllranksError, match="may not open it"):
+        provide(tmp_path / "d", Wanted("x", uri, account=wrong))
+    nowhere = account._replace(store=account.store._replace(bucket="nowhere"))
+    with pytest.raises(NotFound, match="there is no bucket 'nowhere'"):
+        provide(tmp_path / "d", Wanted("x", uri, account=nowhere))

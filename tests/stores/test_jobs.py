@@ -1,0 +1,200 @@
+"""Jobs whose data is elsewhere, by the command line alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import obstore
+import pytest
+
+from allranks.agent.objects import open_store
+from allranks.plan.stores import Account, Address, Store
+from tests.stores.servers import ACCOUNT, KEY
+from tests.support import Allranks, until
+
+pytestmark = [pytest.mark.stores, pytest.mark.slow]
+SECRET = "hush-hush-never-tell"
+
+
+@pytest.fixture
+def bucket(moto: int) -> Account:
+    store = Store("s3", "bucket", endpoint=f"http://127.0.0.1:{moto}")
+    return Account(store, {"access_key_id": "who", "secret_access_key": SECRET})
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    return f"jobs/{abs(hash(request.node.nodeid))}"
+
+
+@pytest.fixture
+def s3(allranks: Allranks, bucket: Account, prefix: str) -> str:
+    """A datastore of that name, opened by what the shell has."""
+    words = ["--type", "s3", "--bucket", "bucket", "--prefix", prefix]
+    words += ["--endpoint", bucket.store.endpoint, "--credentials-from-env"]
+    env = {"AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": SECRET}
+    done = allranks("datastore", "create", "birds", *words, env=env)
+    assert done.returncode == 0, done.stderr
+    return "azureml://datastores/birds/paths"
+
+
+def put(account: Account, key: str, content: bytes) -> None:
+    obstore.put(open_store(account, Address(account.store)), key, content)
+
+
+def ran(allranks: Allranks, *words: object) -> str:
+    done = allranks("run", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def newest(allranks: Allranks) -> str:
+    return str(json.loads(allranks("job", "list", "--json").stdout)[0]["name"])
+
+
+def test_from_data_to_a_model_to_the_next_job(
+    allranks: Allranks, bucket: Account, prefix: str, s3: str, home: Path
+) -> None:
+    for number in range(3):
+        put(bucket, f"{prefix}/train/part {number}.txt", f"line {number}\n".encode())
+    made = allranks("data", "create", "digits", "--path", f"{s3}/train", "--label", "good")
+    assert "digits:1 is created" in made.stderr
+    command = 'cat "$AZURE_ML_INPUT_d"/*; R=$ALLRANKS_NODE_RANK; echo $R > "$AZURE_ML_OUTPUT_m"/$R'
+    said = ran(
+        allranks, "-n", 2, "-i", "d=azureml:digits@good", "-o", f"m={s3}/model",
+        "--set", "outputs.m.name=birds-model", "--", "bash", "-c", command,
+    )  # fmt: skip
+    assert said.count("line 0\nline 1\nline 2\n") == 2
+    job = newest(allranks)
+    opened = open_store(bucket, Address(bucket.store))
+    kept = {e["path"] for several in obstore.list(opened, f"{prefix}/model") for e in several}
+    assert kept == {f"{prefix}/model/0", f"{prefix}/model/1"}
+    asset = json.loads(allranks("data", "show", "birds-model", "--json").stdout)
+    assert (asset["version"], asset["job"], asset["output"]) == ("1", job, "m")
+    told = json.loads(allranks("job", "show", job, "--json").stdout)
+    assert told["spec"]["inputs"]["d"]["path"] == "azureml:digits:1"
+    for path in ("azureml:birds-model@latest", f"azureml://jobs/{job}/outputs/m/paths/"):
+        look = 'cat "$AZURE_ML_INPUT_m"/*'
+        assert ran(allranks, "-i", f"m={path}", "--", "bash", "-c", look) == "0\n1\n"
+    events = allranks("job", "events", newest(allranks)).stdout
+    assert "were in the node's cache" in events
+    # Nobody has written the secret down.
+    for each in home.rglob("*"):
+        assert not each.is_file() or SECRET.encode() not in each.read_bytes(), each
+    assert SECRET not in allranks("datastore", "show", "birds", "--json").stdout
+
+
+def test_modes(allranks: Allranks, bucket: Account, prefix: str, s3: str) -> None:
+    put(bucket, f"{prefix}/a/f", b"content")
+    command = (
+        'cat "$AZURE_ML_INPUT_one" "$AZURE_ML_INPUT_own"/f; '
+        'touch "$AZURE_ML_INPUT_own"/mine; echo " $AZURE_ML_INPUT_uri"'
+    )
+    said = ran(
+        allranks, "-i", f"one={s3}/a/f", "-i", f"own=s3://bucket/{prefix}/a:download",
+        "-i", f"uri={s3}/a:direct", "-o", f"o=s3://bucket/{prefix}/x", "--set",
+        "outputs.o.mode=direct", "--", "bash", "-c", f'{command}; echo "$AZURE_ML_OUTPUT_o"',
+    )  # fmt: skip
+    uri = f"s3://bucket/{prefix}"
+    assert said == f"contentcontent {uri}/a\n{uri}/x\n"
+
+
+def test_archives_and_shares(allranks: Allranks, bucket: Account, prefix: str, s3: str) -> None:
+    for number in range(4):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            entry = tarfile.TarInfo(f"sample {number}.txt")
+            entry.size = 2
+            tar.addfile(entry, io.BytesIO(b"%d\n" % number))
+        put(bucket, f"{prefix}/shards/s-{number}.tar.gz", packed.getvalue())
+    both = ["--set", "inputs.d.unpack=true", "--set", "inputs.d.sharded=true"]
+    command = 'cd "$AZURE_ML_INPUT_d"; echo $ALLRANKS_NODE_RANK: */*'
+    said = ran(allranks, "-n", 2, "-i", f"d={s3}/shards", *both, "--", "bash", "-c", command)
+    assert sorted(said.splitlines()) == [
+        "0: s-0/sample 0.txt s-2/sample 2.txt",
+        "1: s-1/sample 1.txt s-3/sample 3.txt",
+    ]
+
+
+def test_outputs_are_there_while_the_job_runs(
+    allranks: Allranks, bucket: Account, prefix: str, s3: str, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    command = f'echo 1 > "$AZURE_ML_OUTPUT_m"/ckpt-1; until [ -e "{go}" ]; do sleep 0.05; done'
+    done = allranks("run", "--detach", "-o", f"m={s3}/live", "--", "bash", "-c", command)
+    assert done.returncode == 0, done.stderr
+    opened = open_store(bucket, Address(bucket.store))
+
+    def there() -> list[str]:
+        found = [e["path"] for each in obstore.list(opened, f"{prefix}/live") for e in each]
+        return [path.rpartition("/")[2] for path in found]
+
+    until(lambda: there() == ["ckpt-1"], 30)
+    assert "Running" in allranks("job", "list").stdout
+    go.touch()
+    assert allranks("job", "wait", newest(allranks)).returncode == 0
+
+
+def test_outputs_that_cannot_be_brought_fail_the_job(
+    allranks: Allranks, bucket: Account, s3: str
+) -> None:
+    where = ["--type", "s3", "--bucket", "no-such-bucket", "--endpoint", bucket.store.endpoint]
+    allranks("datastore", "create", "nowhere", *where, "--credentials", "-", input=json.dumps(
+        {"access_key_id": "who", "secret_access_key": SECRET}))  # fmt: skip
+    path = "azureml://datastores/nowhere/paths/x"
+    done = allranks("run", "-o", f"m={path}", "--", "bash", "-c", 'echo 1 > "$AZURE_ML_OUTPUT_m"/x')
+    assert done.returncode == 1
+    assert "error: s3://no-such-bucket/x: there is no bucket 'no-such-bucket'" in done.stderr
+
+
+def test_azure_by_its_own_words(allranks: Allranks, azurite: int, prefix: str, code: Path) -> None:
+    (code / "store.yml").write_text(
+        "name: blobs\ntype: azure_blob\n"
+        f"account_name: {ACCOUNT}\ncontainer_name: container\n"
+        f"endpoint: http://127.0.0.1:{azurite}/{ACCOUNT}\n"
+        f"credentials:\n  account_key: {KEY}\n"
+    )
+    done = allranks("datastore", "create", "-f", "store.yml")
+    assert done.returncode == 0, done.stderr
+    out = f"azureml://datastores/blobs/paths/{prefix}"
+    ran(allranks, "-o", f"m={out}", "--", "bash", "-c", 'echo blob > "$AZURE_ML_OUTPUT_m"/b.txt')
+    wasbs = f"wasbs://container@{ACCOUNT}.blob.core.windows.net/{prefix}/b.txt"
+    look = 'cat "$AZURE_ML_INPUT_b"'
+    assert ran(allranks, "-i", f"b={wasbs}", "--", "bash", "-c", look) == "blob\n"
+
+
+def test_a_map_sends_addresses_elsewhere(allranks: Allranks, code: Path) -> None:
+    (code / "data").mkdir()
+    (code / "data" / "f").write_text("mapped\n")
+    allranks("data", "map", "s3://far-away/sets", str(code / "data"))
+    assert ran(
+        allranks, "-i", "d=s3://far-away/sets/f", "--", "bash", "-c", 'cat "$AZURE_ML_INPUT_d"'
+    ) == ("mapped\n")
+    assert "s3://far-away/sets" in allranks("data", "map").stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "hint"),
+    [
+        ("azureml:nothing@latest", "there is no data asset nothing@latest", "data create nothing"),
+        ("azureml:no/name:1", "names no version of anything", "azureml:NAME:VERSION"),
+        ("azureml://datastores/zilch/paths/x", "there is no datastore 'zilch'", "datastore create"),
+        (
+            "azureml://datastores/default/paths/../../x",
+            "leads out of its datastore",
+            "without `..`",
+        ),
+        ("ftp://host/x", "nothing here reads ftp", "s3://"),
+        ("https://me:pass@host/x", "a password in it is not written down", "datastore create"),
+        ("abfss://nobody/x", "names no container", "abfss://CONTAINER@ACCOUNT"),
+    ],
+)
+def test_addresses_that_mean_nothing(shared: Allranks, path: str, said: str, hint: str) -> None:
+    done = shared("run", "-i", f"d={path}", "--", "true")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert hint in done.stderr
+    assert "inputs.d.path" in done.stderr
