@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from allranks import locks
+from allranks.agent import cache
 from allranks.agent.environments import READY, known_by
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event
@@ -373,6 +374,40 @@ def test_what_is_linked_elsewhere_frees_nothing(house, tmp_path):
 
 
 def test_two_at_once_are_one_too_many():
-    busy = SimpleNamespace(clearing=threading.Lock())
+    busy = SimpleNamespace(clearing=threading.Lock(), home=Home(Path("/x")), data=None)
+    busy.data = SimpleNamespace(versions=list)
     with busy.clearing, pytest.raises(Conflict, match="being cleared already"):
         clearing_routes.clear({"older_than_seconds": 0}, busy)
+
+
+def test_cached_data_goes_when_nobody_uses_it(house):
+    there = house.home.cache
+    for name in ("unused", "read", "fresh"):
+        put(there / name / cache.MANIFEST, b'{"files": []}')
+    for name in ("half.part", "made.part", "left.gone"):
+        put(there / name / "data" / "x")
+    age(there)
+    os.utime(there / "fresh" / cache.MANIFEST)
+    held = [locks.take(there / "made.lock"), cache.use(there / "read")]
+    os.utime(there / "read" / cache.MANIFEST, (OLD, OLD))
+    assert sorted(Path(each).name for each in paths(house.clear())) == [
+        "half.part",
+        "left.gone",
+        "unused",
+    ]
+    for each in held:
+        os.close(each)
+    house.job("running")
+    with sqlite3.connect(house.home.database) as connection:
+        connection.execute("UPDATE jobs SET created_at = ?", [OLD - 86400])
+    connection.close()
+    assert house.clear().items == [], "it may be read on another host"
+
+
+def test_a_job_whose_output_is_a_data_asset_stays(house):
+    for name in ("first", "second", "third"):
+        house.job(name, ended=OLD)
+    at = (f"{house.home.jobs}/first/named-outputs/m", "azureml://jobs/second/outputs/m", "s3://x/y")
+    protected = holdings.behind(house.home, at)
+    assert protected == {"first", "second"}
+    assert kinds(house.clear(jobs=True, protected=protected)) == ["jobs: third"]

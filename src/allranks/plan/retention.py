@@ -23,6 +23,7 @@ class Kind(StrEnum):
     LOG = "logs of environments"
     CHECKOUT = "checkouts"
     NODE = "working folders"
+    DATA = "cached data"
     TRASH = "half removed"
 
 
@@ -47,6 +48,7 @@ RULES: Mapping[Kind, Rule] = {
     # Who has fetched one reads it right after that.
     Kind.CHECKOUT: Rule(HOUR, True, "not used for {idle}"),
     Kind.NODE: Rule(HOUR, False, "its job is over"),
+    Kind.DATA: Rule(HOUR, True, "not used for {idle}"),
     Kind.TRASH: Rule(0.0, False, "left by a removal that was broken off"),
 }
 

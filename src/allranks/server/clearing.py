@@ -19,6 +19,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from allranks import locks
+from allranks.agent import cache
 from allranks.plan.retention import Found, Job, Kind, goes, kept, needs
 from allranks.server import holdings
 from allranks.server.holdings import GOING, LOOKS, Look
@@ -154,6 +155,10 @@ class Clearing:
     def _remove(self, found: Found) -> str:
         """Why it is gone; empty if it is in use by now. Raises OSError."""
         path = Path(found.path)
+        if found.kind is Kind.DATA and not path.suffix:
+            # Who reads it holds a lock, and who misses it fetches it again.
+            why = self._why(found)
+            return why if why and cache.let_go(path) else ""
         with self._coming:
             if not (why := self._why(found)):
                 return ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
 
 from allranks.errors import Conflict, UsageError
-from allranks.server.clearing import Asked, Clearing, Failed, Item
 from allranks.server.services import Services, services
 from allranks.server.shown import when
+
+if TYPE_CHECKING:
+    from allranks.server.clearing import Failed, Item
 
 With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1")
@@ -22,7 +24,12 @@ def clear(data: Annotated[dict[str, Any], Body()], with_: With) -> dict[str, Any
     """Remove what nobody needs and was not used for ``older_than_seconds``; with ``dry_run`` tell
     only what that is, with ``jobs`` records of jobs that ended so long ago, too. Comes back when
     all is done."""
-    asked = _asked(data)
+    from allranks.server import holdings  # lazy: 25 ms that no start of a server should take
+    from allranks.server.clearing import Asked, Clearing  # lazy: as above
+
+    older_than, dry_run, jobs = _asked(data)
+    assets = (str(row.spec.get("path") or "") for row in with_.data.versions())
+    asked = Asked(older_than, dry_run, jobs, holdings.behind(with_.home, assets))
     if not with_.clearing.acquire(blocking=False):
         raise Conflict("this home is being cleared already", hint="wait until that is done")
     try:
@@ -30,14 +37,15 @@ def clear(data: Annotated[dict[str, Any], Body()], with_: With) -> dict[str, Any
     finally:
         with_.clearing.release()
     return {
-        "dry_run": asked.dry_run,
+        "dry_run": dry_run,
         "bytes": sum(item.size for item in report.items),
         "items": [_item(each) for each in report.items],
         "failed": [_failed(each) for each in report.failed],
     }
 
 
-def _asked(data: dict[str, Any]) -> Asked:
+def _asked(data: dict[str, Any]) -> tuple[float, bool, bool]:
+    """The age, whether it is a dry run, whether records of jobs go, too. Raises UsageError."""
     known = ("older_than_seconds", "dry_run", "jobs")
     if wrong := [key for key in data if key not in known]:
         raise UsageError(f"{wrong[0]!r} is not known here", hint=f"known are {', '.join(known)}")
@@ -48,7 +56,7 @@ def _asked(data: dict[str, Any]) -> Asked:
         raise UsageError(f"{seconds!r} is no time", where=known[0], hint=hint)
     if not all(isinstance(each, bool) for each in flags):
         raise UsageError("yes or no was asked", where="dry_run, jobs", hint="true or false")
-    return Asked(float(number), *flags)
+    return float(number), flags[0], flags[1]
 
 
 def _item(item: Item) -> dict[str, Any]:

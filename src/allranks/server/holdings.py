@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import re
 import stat
@@ -15,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from allranks import locks
+from allranks.agent import cache
 from allranks.agent.environments import READY, known_by
 from allranks.plan.plan import Recipe
-from allranks.plan.retention import Found, Job, Kind
+from allranks.plan.retention import HOUR, Found, Job, Kind
 from allranks.server.places import referred
 from allranks.settings import Home
 from allranks.store.records import Uses
@@ -44,6 +46,13 @@ def job(home: Home, row: Uses) -> Job:
         in_place=row.in_place,
         refers=referred(row.inputs) | {*_jobs_at(home, (*inputs, row.in_place or ""))},
     )
+
+
+def behind(home: Home, paths: Iterable[str]) -> set[str]:
+    """The jobs whose outputs these are, which data assets are said to lie at."""
+    paths = [*paths]
+    found = (referred({"": path}) for path in paths)
+    return {*_jobs_at(home, paths)}.union(*found)
 
 
 def _jobs_at(home: Home, paths: Iterable[str]) -> Iterator[str]:
@@ -129,17 +138,35 @@ def nodes(home: Home, _: Sequence[Job]) -> Iterator[Found]:
             yield Found(Kind.NODE, path.name, str(path), used, key, str(path))
 
 
+def data(home: Home, known: Sequence[Job]) -> Iterator[Found]:
+    """Data from elsewhere in the home's own cache. Who reads it holds a lock; where hosts do not
+    see each other's locks, nothing of it is told that was used since the oldest live job came."""
+    since = min((each.created_at for each in known if each.live), default=math.inf) - HOUR
+    for path in _within(home.cache):
+        looked = path / cache.MANIFEST
+        if path.suffix == ".part" and not locks.is_held(path.with_suffix(".lock")):
+            used, looked = _changed_within(path, _DEEP), path
+        elif not path.suffix and looked.exists():
+            used = _changed(looked)
+        else:
+            continue
+        if used < since:
+            yield Found(Kind.DATA, path.name, str(path), used, looked=str(looked))
+
+
 def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """What one who was clearing up had put away, and was killed before it was gone."""
     repositories = (each for root in [home.code] for each in (root, *_within(root)))
-    for root in itertools.chain((home.environments, home.nodes, home.jobs), repositories):
+    roots = (home.environments, home.nodes, home.jobs, home.cache)
+    for root in itertools.chain(roots, repositories):
         for path in _within(root):
-            if path.name.startswith(GOING):
+            in_cache = root == home.cache and path.suffix == ".gone"
+            if path.name.startswith(GOING) or in_cache:
                 yield Found(Kind.TRASH, path.name, str(path), _changed(path), looked=str(path))
 
 
 # In the order in which things go; records of jobs before all of them, see `clearing`.
-LOOKS: tuple[Look, ...] = (going, environments, code, checkouts, nodes)
+LOOKS: tuple[Look, ...] = (going, environments, code, checkouts, nodes, data)
 
 
 def size(path: Path) -> int:

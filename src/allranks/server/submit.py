@@ -125,8 +125,8 @@ def submit(submission: Submission, services: Services, known: Environments | Non
     with services.coming:
         if submission.code is not None and not services.blobs.is_whole(submission.code):
             raise MissingCode("the server does not have this code yet", hint="send it first")
-        for each in referred(spec.get("inputs")):
-            services.records.get(each)
+        for other in referred(spec.get("inputs")):
+            services.records.get(other)
         row = services.records.create(spec, made)
     if submission.diff:
         kept = _diff(made.task.record)
