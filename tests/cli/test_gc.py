@@ -54,7 +54,8 @@ def environments(home: Path) -> list[Path]:
 
 
 def clutter(home: Path) -> None:
-    """One of each kind that nobody needs."""
+    """One of each kind that nobody needs; for a server that has answered already, and has looked
+    for what an earlier one left."""
     digest = "0" * 64
     for name in (
         f"environments/{A}/allranks.json",
@@ -163,7 +164,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(allranks, home):
 
 
 def test_what_was_removed_is_told_by_kind(allranks, home):
-    allranks("server", "start")
+    allranks("job", "list")
     clutter(home)
     done = allranks("gc")
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -175,7 +176,7 @@ def test_what_was_removed_is_told_by_kind(allranks, home):
 
 
 def test_a_server_that_is_killed_in_the_middle_goes_on_the_next_time(allranks, home):
-    allranks("server", "start")
+    allranks("job", "list")
     clutter(home)
     folder = home / "environments" / A
     for number in range(20_000):
@@ -199,7 +200,7 @@ def test_a_server_that_is_killed_in_the_middle_goes_on_the_next_time(allranks, h
 
 
 def test_what_cannot_be_removed_is_told_and_the_rest_goes(allranks, home):
-    allranks("server", "start")
+    allranks("job", "list")
     clutter(home)
     (home / "code").rename(home / "elsewhere")
     (home / "code").symlink_to("code")
