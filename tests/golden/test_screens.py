@@ -29,6 +29,8 @@ JOBS = {
         ("help", ["--help"]),
         ("help-job", ["job", "--help"]),
         ("help-server", ["server", "--help"]),
+        ("help-gc", ["gc", "--help"]),
+        ("no-time", ["gc", "--older-than", "soon"]),
         ("unknown-key", ["job", "validate", "-f", "unknown-key.yml"]),
         ("wrong-type", ["job", "validate", "-f", "wrong-type.yml"]),
         ("no-command", ["job", "validate", "-f", "no-command.yml"]),
@@ -47,7 +49,7 @@ JOBS = {
 def test_screen(shared: Allranks, code: Path, screen: str, words: list[str]) -> None:
     for name, text in JOBS.items():
         (code / name).write_text(text)
-    done = shared(*words)
+    done = shared(*words, env={"COLUMNS": "80"})
     shown = f"$ allranks {' '.join(words)}\n{done.stdout}{done.stderr}exit {done.returncode}\n"
     shown = shown.replace(str(code), "CODE")
     golden = SCREENS / f"{screen}.txt"

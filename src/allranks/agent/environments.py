@@ -127,6 +127,7 @@ class Shelf:
                 wanted.write_text("".join(f"{line}\n" for line in lines))
                 uv.install(made, wanted, backend)
             about = {
+                "recipe": known_by(recipe),
                 "python": configuration(made)["version_info"],
                 "packages": _packages(made),
                 "seconds": round(time.time() - began, 3),
@@ -209,6 +210,13 @@ class _Others:
             for line in whole.splitlines():
                 if text := uv_words.told(line.decode(errors="replace")):
                     self._say(text)
+
+
+def known_by(recipe: Recipe) -> str:
+    """What all of a recipe's environments have in common, wherever they are made: two recipes that
+    differ in this never share one."""
+    asked = [recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def _found(folder: Path) -> Made | None:

@@ -25,6 +25,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command(
         "allranks.cli.doctor", "doctor", "look for what would keep jobs from running"
     ),
+    "gc": Command("allranks.cli.gc", "gc", "remove what nobody needs any more"),
     "job create": Command("allranks.cli.create", "create", "submit the job of a YAML file"),
     "job validate": Command("allranks.cli.create", "validate", "check a YAML file, submit nothing"),
     "job list": Command(_JOB, "list_jobs", "the newest jobs and how they fare"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from allranks.engines.kinds import KINDS
 from allranks.errors import Unauthorized
 from allranks.server import (
     agents,
+    clearing_routes,
     data_routes,
     datastores,
     environment_routes,
@@ -95,6 +97,7 @@ def create_app(
     for_people.include_router(computes_routes.router)
     for_people.include_router(environment_routes.router)
     for_people.include_router(data_routes.router)
+    for_people.include_router(clearing_routes.router)
     mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -139,6 +142,8 @@ def _services(
         pulse=pulse,
         door=door,
         loops=loops,
+        coming=threading.Lock(),
+        clearing=threading.Lock(),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.plan import stores
@@ -43,6 +45,17 @@ def places(
             wrong += [each._replace(where=where) for each in error.problems]
     if wrong:
         raise SpecError(wrong)
+    return found
+
+
+def referred(inputs: Any) -> set[str]:
+    """The jobs whose outputs are inputs of a job, by its ``inputs`` as they were sent."""
+    found = set()
+    for value in (inputs or {}).values():
+        path = value.get("path") if isinstance(value, Mapping) else value
+        with contextlib.suppress(SpecError):
+            if isinstance(path, str) and (of := output_of(path, "")) is not None:
+                found.add(of.job)
     return found
 
 

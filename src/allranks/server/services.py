@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastapi import Request
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 
 class Services(NamedTuple):
+    """``coming`` is held while a job is taken in, and while something goes that no job needs:
+    neither sees the other half done. ``clearing``: while a home is looked through for that."""
+
     home: Home
     clocks: Clocks
     records: Records
@@ -39,6 +43,8 @@ class Services(NamedTuple):
     pulse: Pulse
     door: Door
     loops: Loops
+    coming: threading.Lock
+    clearing: threading.Lock
 
     def __hash__(self) -> int:
         return id(self)

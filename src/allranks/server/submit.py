@@ -16,7 +16,7 @@ from allranks.plan.plan import Plan
 from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.environments import Environments
-from allranks.server.places import places
+from allranks.server.places import places, referred
 from allranks.server.registering import refuse_taken
 from allranks.server.services import Services
 from allranks.settings import Home
@@ -114,8 +114,6 @@ def submit(submission: Submission, services: Services, known: Environments | Non
         services.datastores,
         services.records.get,
     )
-    if submission.code is not None and not services.blobs.is_whole(submission.code):
-        raise MissingCode("the server does not have this code yet", hint="send it first")
     spec = dict(submission.spec)
     if made.task.environment:
         # Run again, it gets what it got; `@latest` may be another by then.
@@ -124,7 +122,12 @@ def submit(submission: Submission, services: Services, known: Environments | Non
         if each.asset:
             was = spec["inputs"][each.name]
             spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset)}
-    row = services.records.create(spec, made)
+    with services.coming:
+        if submission.code is not None and not services.blobs.is_whole(submission.code):
+            raise MissingCode("the server does not have this code yet", hint="send it first")
+        for other in referred(spec.get("inputs")):
+            services.records.get(other)
+        row = services.records.create(spec, made)
     if submission.diff:
         kept = _diff(made.task.record)
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@ lies in a repository somewhere else."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -124,8 +125,9 @@ def checkout(address: str, kept: Path) -> Checkout:
     shown = without_credentials(url)
     place = kept / hashlib.sha256(url.encode()).hexdigest()[:20]
     store = place / "repository"
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _touch(place)
     if not store.exists():
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
         _git(shown, "init", "--quiet", "--bare", str(store))
     # A name of our own: another may be fetching something else at this moment.
     mine = f"refs/allranks/{os.getpid()}"
@@ -145,6 +147,7 @@ def checkout(address: str, kept: Path) -> Checkout:
                 raise
         finally:
             shutil.rmtree(beside, ignore_errors=True)
+    _touch(goal)
     folder = goal / (found["folder"] or "").strip("/")
     if not folder.resolve().is_relative_to(goal.resolve()) or not folder.exists():
         hint = f"what stands after # is a folder or file of the repository at {ref}"
@@ -157,6 +160,12 @@ def checkout(address: str, kept: Path) -> Checkout:
     }
     name = re.split(r"[/:]", shown.rstrip("/"))[-1].removesuffix(".git")
     return Checkout(folder, name, Told({k: v for k, v in properties.items() if v}))
+
+
+def _touch(folder: Path) -> None:
+    """In use: what is not for long is cleared away."""
+    with contextlib.suppress(OSError):
+        os.utime(folder)
 
 
 def _git(shown: str, *words: str, env: Mapping[str, str] | None = None) -> str:

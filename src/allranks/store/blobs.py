@@ -52,6 +52,13 @@ class Blobs:
             return False
         return True
 
+    def names(self, digest: str) -> list[str]:
+        """The digests in the list in this one; none when it is not there, or is no list."""
+        try:
+            return list(json.loads(self.path(digest).read_bytes())["chunks"])
+        except (FileNotFoundError, UsageError, ValueError, KeyError, TypeError):
+            return []
+
     @contextmanager
     def receive(self, digest: str) -> Iterator[Callable[[bytes], None]]:
         """A function that takes the blob piece by piece. It is there once the block ends well:

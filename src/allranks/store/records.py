@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, Row, and_, func, or_, select, update
+from sqlalchemy import Engine, Row, and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -42,6 +42,21 @@ class JobRow(NamedTuple):
     error: dict[str, Any] | None
 
 
+class Uses(NamedTuple):
+    """What a job makes use of, as it is stored: of its spec the ``inputs``, of its plan the code,
+    the folder it runs in, the recipe, and where its inputs lie."""
+
+    name: str
+    live: bool
+    created_at: float
+    ended_at: float | None
+    inputs: dict[str, Any] | None
+    code: str | None
+    in_place: str | None
+    recipe: dict[str, Any] | None
+    sources: list[dict[str, Any]]
+
+
 class Told(NamedTuple):
     """An event with its number in the record."""
 
@@ -57,6 +72,8 @@ class Records:
         self._reading = engine.execution_options(read_only=True)
         self._latest: dict[str, JobRow] = {}
         self._lock = threading.Lock()
+        # How many jobs came in by this object: whether one did is seen without asking.
+        self.created = 0
 
     def create(self, spec: dict[str, Any], plan: Plan) -> JobRow:
         """A new job, NotStarted. Raises Conflict when the name is taken."""
@@ -85,6 +102,7 @@ class Records:
                 ) from None
             job_id = found.scalar_one()
             _insert(connection, job_id, [created])
+        self.created += 1
         return self.get(plan.task.job)
 
     def latest(self, name: str) -> JobRow | None:
@@ -122,6 +140,27 @@ class Records:
         query = select(_jobs).where(_jobs.c.live == 1).order_by(_jobs.c.id)
         with self._reading.connect() as connection:
             return [_job_row(row) for row in connection.execute(query)]
+
+    def uses(self) -> list[Uses]:
+        """What every job makes use of, oldest first."""
+        task = _jobs.c.plan["task"]
+        of_task = (task[key] for key in ("code", "in_place", "recipe", "inputs"))
+        facts = (_jobs.c.name, _jobs.c.live, _jobs.c.created_at, _jobs.c.ended_at)
+        query = select(*facts, _jobs.c.spec["inputs"], *of_task).order_by(_jobs.c.id)
+        with self._reading.connect() as connection:
+            return [Uses(*row)._replace(live=bool(row.live)) for row in connection.execute(query)]
+
+    def forget(self, name: str) -> None:
+        """Take an ended job out of the record, with its events. One that lives stays."""
+        ended = and_(_jobs.c.name == name, _jobs.c.live == 0)
+        with self._engine.begin() as connection:
+            found = connection.execute(select(_jobs.c.id).where(ended)).scalar_one_or_none()
+            if found is None:
+                return
+            connection.execute(delete(_events).where(_events.c.job_id == found))
+            connection.execute(delete(_jobs).where(_jobs.c.id == found))
+        with self._lock:
+            self._latest.pop(name, None)
 
     def events(self, name: str, after: int = 0) -> list[Told]:
         """The job's events in the order they were recorded, those numbered over ``after``."""
@@ -198,7 +237,9 @@ class Records:
         it; one that several share must ask it instead."""
         with self._lock:
             known = self._latest.get(row.name)
-            if known is not None and known.version >= row.version:
+            # Of that name there may have been another, which was forgotten.
+            mine = (row.created_at, row.version)
+            if known is not None and (known.created_at, known.version) >= mine:
                 return known
             self._latest[row.name] = row
             if len(self._latest) > _REMEMBERED:

@@ -1,0 +1,130 @@
+"""What of a home's things nobody needs any more: decided from facts, nothing is touched here.
+
+A thing goes when no job that stays needs it and it was not used for long enough. What "long enough"
+is follows from its kind alone: one row of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from enum import StrEnum
+from typing import NamedTuple
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+
+
+class Kind(StrEnum):
+    """The kinds of things a home keeps, in the words they are shown by."""
+
+    JOB = "jobs"
+    CODE = "code"
+    ENVIRONMENT = "environments"
+    UNFINISHED = "unfinished environments"
+    LOG = "logs of environments"
+    CHECKOUT = "checkouts"
+    NODE = "working folders"
+    DATA = "cached data"
+    TRASH = "half removed"
+
+
+class Rule(NamedTuple):
+    """``least``: seconds that a thing has to be unused at least; ``asked``: and as many as who
+    cleans up asks for; ``why`` it goes, where ``{idle}`` stands for how long it was unused."""
+
+    least: float
+    asked: bool
+    why: str
+
+
+RULES: Mapping[Kind, Rule] = {
+    # Its viewers are still told how it ended, its agents say their last words.
+    Kind.JOB: Rule(MINUTE, True, "ended {idle} ago"),
+    # The code of a job that is being submitted is there before the job is.
+    Kind.CODE: Rule(DAY, False, "of no job"),
+    Kind.ENVIRONMENT: Rule(0.0, True, "not used for {idle}"),
+    # Whose lock nobody holds; where hosts do not see each other's locks, its age has to tell.
+    Kind.UNFINISHED: Rule(HOUR, False, "its making was broken off {idle} ago"),
+    Kind.LOG: Rule(DAY, True, "its environment is not there"),
+    # Who has fetched one reads it right after that.
+    Kind.CHECKOUT: Rule(HOUR, True, "not used for {idle}"),
+    Kind.NODE: Rule(HOUR, False, "its job is over"),
+    Kind.DATA: Rule(HOUR, True, "not used for {idle}"),
+    Kind.TRASH: Rule(0.0, False, "left by a removal that was broken off"),
+}
+
+
+class Job(NamedTuple):
+    """What of a job matters here. ``code`` is its snapshot, ``recipe`` what its environment is
+    known by, ``in_place`` the folder it runs in, ``refers`` the jobs whose outputs it reads."""
+
+    name: str
+    live: bool
+    created_at: float
+    ended_at: float | None
+    code: str | None = None
+    recipe: str | None = None
+    in_place: str | None = None
+    refers: Set[str] = frozenset()
+
+
+class Found(NamedTuple):
+    """A thing in a home. ``used``: when it was last used, as far as known; ``key``: what jobs that
+    need it know it by; ``looked``: the file or folder whose time of change tells of a use."""
+
+    kind: Kind
+    name: str
+    path: str
+    used: float
+    key: str = ""
+    looked: str = ""
+
+
+def goes(found: Found, needed: Mapping[Kind, Set[str]], older_than: float, now: float) -> str:
+    """Why it goes; empty: it stays. ``needed`` holds keys, see ``needs``."""
+    rule, idle = RULES[found.kind], now - found.used
+    least = max(rule.least, older_than if rule.asked else 0.0)
+    if found.key in needed.get(found.kind, ()) or idle < least:
+        return ""
+    return rule.why.format(idle=span(idle))
+
+
+def kept(jobs: Iterable[Job], protected: Set[str], older_than: float, now: float) -> set[str]:
+    """The names of jobs whose records stay: those that live or ended lately, the ``protected``,
+    and all whose outputs one of these reads."""
+    known = {job.name: job for job in jobs}
+    least = max(RULES[Kind.JOB].least, older_than)
+    ways = [
+        job.name
+        for job in known.values()
+        if job.live or job.ended_at is None or now - job.ended_at < least or job.name in protected
+    ]
+    found: set[str] = set()
+    while ways:
+        name = ways.pop()
+        if name in known and name not in found:
+            found.add(name)
+            ways += known[name].refers
+    return found
+
+
+def needs(jobs: Iterable[Job], parts: Mapping[str, Iterable[str]]) -> dict[Kind, Set[str]]:
+    """The keys of things that jobs which stay need. ``parts``: the blobs that each code names."""
+    jobs = list(jobs)
+    code = {job.code for job in jobs if job.code is not None}
+    live = [job for job in jobs if job.live]
+    recipes = {job.recipe for job in live if job.recipe is not None}
+    return {
+        Kind.CODE: code | {part for each in code for part in parts.get(each, ())},
+        # Of one that does not say what it was made of, any of these may be the user.
+        Kind.ENVIRONMENT: recipes | ({""} if recipes else set()),
+        Kind.CHECKOUT: {job.in_place for job in jobs if job.in_place is not None},
+        Kind.NODE: {job.name for job in live},
+    }
+
+
+def span(seconds: float) -> str:
+    """A time that has passed, in its largest unit: ``31 days``."""
+    units = (("day", DAY), ("hour", HOUR), ("minute", MINUTE), ("second", 1.0))
+    word, size = next((unit for unit in units if seconds >= unit[1]), units[-1])
+    count = int(seconds // size)
+    return f"{count} {word}{'s' * (count != 1)}"

@@ -1,0 +1,80 @@
+"""The route that clears a home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Body, Depends
+
+from allranks.errors import Conflict, UsageError
+from allranks.server.services import Services, services
+from allranks.server.shown import when
+
+if TYPE_CHECKING:
+    from allranks.server.clearing import Failed, Item
+
+With = Annotated[Services, Depends(services)]
+router = APIRouter(prefix="/api/v1")
+# Seconds: older than anything is.
+_MOST = 1e12
+
+
+@router.post("/gc")
+def clear(data: Annotated[dict[str, Any], Body()], with_: With) -> dict[str, Any]:
+    """Remove what nobody needs and was not used for ``older_than_seconds``; with ``dry_run`` tell
+    only what that is, with ``jobs`` records of jobs that ended so long ago, too. Comes back when
+    all is done."""
+    from allranks.server import holdings  # lazy: 25 ms that no start of a server should take
+    from allranks.server.clearing import Asked, Clearing  # lazy: as above
+
+    older_than, dry_run, jobs = _asked(data)
+    assets = (str(row.spec.get("path") or "") for row in with_.data.versions())
+    asked = Asked(older_than, dry_run, jobs, holdings.behind(with_.home, assets))
+    if not with_.clearing.acquire(blocking=False):
+        raise Conflict("this home is being cleared already", hint="wait until that is done")
+    try:
+        report = Clearing(with_.home, with_.records, with_.coming, asked).run()
+    finally:
+        with_.clearing.release()
+    return {
+        "dry_run": dry_run,
+        "bytes": sum(item.size for item in report.items),
+        "items": [_item(each) for each in report.items],
+        "failed": [_failed(each) for each in report.failed],
+    }
+
+
+def _asked(data: dict[str, Any]) -> tuple[float, bool, bool]:
+    """The age, whether it is a dry run, whether records of jobs go, too. Raises UsageError."""
+    known = ("older_than_seconds", "dry_run", "jobs")
+    if wrong := [key for key in data if key not in known]:
+        raise UsageError(f"{wrong[0]!r} is not known here", hint=f"known are {', '.join(known)}")
+    seconds, flags = data.get(known[0]), [data.get(key, False) for key in known[1:]]
+    number = seconds if isinstance(seconds, int | float) else -1.0
+    if isinstance(seconds, bool) or not 0 <= number <= _MOST:
+        hint = "a number of seconds, 0 or more"
+        raise UsageError(f"{seconds!r} is no time", where=known[0], hint=hint)
+    if not all(isinstance(each, bool) for each in flags):
+        raise UsageError("yes or no was asked", where="dry_run, jobs", hint="true or false")
+    return float(number), flags[0], flags[1]
+
+
+def _item(item: Item) -> dict[str, Any]:
+    used = when(item.used_at) if item.used_at else None
+    return {
+        "kind": str(item.kind),
+        "name": _text(item.name),
+        "path": _text(item.path),
+        "why": item.why,
+        "bytes": item.size,
+        "used_at": used,
+    }
+
+
+def _failed(failed: Failed) -> dict[str, Any]:
+    return {"path": _text(failed.path), "message": failed.message}
+
+
+def _text(name: str) -> str:
+    """A name that is not UTF-8 cannot be sent as it is."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
