@@ -12,6 +12,7 @@ from typing import NamedTuple
 from bench import (
     burst,
     clusters,
+    data,
     distributions,
     environments,
     launch,
@@ -41,6 +42,7 @@ BENCHES = {
     "environments": Bench(
         environments.options, environments.run, "an environment that is there, and making one"
     ),
+    "data": Bench(data.options, data.run, "data from an S3, beside the AWS CLI"),
     "snapshot": Bench(snapshot.options, snapshot.run, "submitting code that did not change"),
     "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
     "lines": Bench(lines.options, lines.run, "long output while the server is killed"),

@@ -169,7 +169,7 @@ class Wire:
         for each in (source, goal):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-                each.close()
+            each.close()
 
     def _is_cut(self, mine: int) -> bool:
         with self._lock:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import locks
-from allranks.agent.fetch import Item
+from allranks.agent.items import Item
 from allranks.errors import AllranksError
 from allranks.plan.amounts import size_text
 

@@ -15,40 +15,26 @@ import re
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import obstore
 
+from allranks.agent.items import Changed, Item, Report
 from allranks.agent.objects import CHANGED, NO_RANGES, PASSING
 
 if TYPE_CHECKING:
     from allranks.agent.objects import Opened
 
-# What is asked for at once; how many whole files are, and how many parts: those that are under way
-# are lost to who is killed.
-PART, _FILES, _PARTS = 8 << 20, 16, 8
+# Of large files: what is noted as there, and lost to who is killed while it is under way; how many
+# of those are asked for at once, at most; how many such spans are, and how many whole files.
+PART, _RUN, _RUNS, _FILES = 8 << 20, 8, 8, 16
+_PIECE = 1 << 20
 # How often a part is asked for again, and how long the first wait is in seconds.
 _TRIES, _PAUSE = 6, 0.5
 _MD5 = re.compile(r'"?[0-9a-f]{32}"?')
 
 _Unit = TypeVar("_Unit")
-# Hears of so many bytes more, and whether they had to be moved.
-Report = Callable[[int, bool], None]
-
-
-class Item(NamedTuple):
-    """A file: its name below the folder, its key in the store, its size in bytes, what changes with
-    its content, and when that was last changed."""
-
-    name: str
-    key: str
-    size: int
-    tag: str
-    mtime: float
-
-
-class Changed(Exception):
-    """The store has another content now than it told at first."""
+_Got = TypeVar("_Got")
 
 
 def fetch(
@@ -140,7 +126,7 @@ class _Fetching:
         if not item.size:
             data: memoryview = memoryview(b"")
         else:
-            data = await self._again(lambda: self._get(item, None))
+            data = await self._again(lambda: self._get(item))
             if self._tags_are_hashes and _MD5.fullmatch(item.tag):
                 data = await self._hashed(item, data)
         path = self._folder / item.name
@@ -155,7 +141,7 @@ class _Fetching:
         for _ in range(2):
             if hashlib.md5(data, usedforsecurity=False).hexdigest() == item.tag.strip('"'):
                 return data
-            before, data = data, await self._again(lambda: self._get(item, None))
+            before, data = data, await self._again(lambda: self._get(item))
             if before == data:
                 self._tags_are_hashes = False
                 return data
@@ -176,25 +162,47 @@ class _Fetching:
                 if await asyncio.to_thread(_checksum, file, start, size) == crc:
                     crcs[start] = crc
                     self._report(size, False)
-            missing = [start for start in range(0, item.size, PART) if start not in crcs]
+            runs = _runs([at for at in range(0, item.size, PART) if at not in crcs], item.size)
 
-            async def part(start: int) -> int:
-                end = min(start + PART, item.size)
-                data = await self._again(lambda: self._get(item, (start, end)))
-                crc = await asyncio.to_thread(_write, file, data, start)
-                self._journal.note(item, crc, start)
-                self._report(len(data), True)
-                return crc
+            async def run(span: tuple[int, int]) -> int:
+                async def rest() -> None:
+                    at = next((at for at in range(*span, PART) if at not in crcs), span[1])
+                    await self._into(item, file, (at, span[1]), crcs)
+
+                await self._again(rest, lambda: sum(at in crcs for at in range(*span, PART)))
+                return 0
 
             try:
-                got = await _each(missing, part, _PARTS)
+                await _each(runs, run, _RUNS)
             except NO_RANGES:
                 return await self._streamed(item, path)
-            crcs.update(zip(missing, got, strict=True))
         finally:
             os.close(file)
         whole = zlib.crc32(json.dumps([crcs[each] for each in sorted(crcs)]).encode())
         return self._whole(item, path, whole, told=True)
+
+    async def _into(
+        self, item: Item, file: int, span: tuple[int, int], crcs: dict[int, int]
+    ) -> None:
+        """The bytes of ``span``, part by part as they come; of each part its checksum."""
+        at, end = span
+        crc, start = 0, at
+        if at == end:
+            return
+        answer = await self._ask(item, span)
+        async for piece in answer.stream(_PIECE):
+            data = memoryview(piece)
+            while data and at < end:
+                here = data[: min(start + PART, end) - at]
+                crc = await asyncio.to_thread(_write, file, here, at, crc)
+                at, data = at + len(here), data[len(here) :]
+                self._report(len(here), True)
+                if at == min(start + PART, end):
+                    crcs[start] = crc
+                    self._journal.note(item, crc, start)
+                    crc, start = 0, at
+        if at != end:
+            raise Changed(item.name)
 
     async def _streamed(self, item: Item, path: Path) -> int:
         """A file from a site that does not give parts."""
@@ -219,32 +227,52 @@ class _Fetching:
             self._report(item.size, True)
         return crc
 
-    async def _get(self, item: Item, span: tuple[int, int] | None) -> memoryview:
+    async def _get(self, item: Item) -> memoryview:
+        data = memoryview(await (await self._ask(item, None)).bytes_async())
+        if len(data) != item.size:
+            raise Changed(item.name)
+        return data
+
+    async def _ask(self, item: Item, span: tuple[int, int] | None) -> obstore.GetResult:
         options: obstore.GetOptions = {}
         if item.tag.startswith(('"', "W/")) or _MD5.fullmatch(item.tag):
             options["if_match"] = item.tag
         if span is not None:
             options["range"] = span
-        answer = await obstore.get_async(self._opened, item.key, options=options)
-        data = memoryview(await answer.bytes_async())
-        wanted = item.size if span is None else span[1] - span[0]
-        if len(data) != wanted:
-            raise Changed(item.name)
-        return data
+        return await obstore.get_async(self._opened, item.key, options=options)
 
-    async def _again(self, ask: Callable[[], Awaitable[memoryview]]) -> memoryview:
-        """The answer, asked for as often as it may take."""
-        for number in range(_TRIES):
+    async def _again(
+        self, ask: Callable[[], Awaitable[_Got]], so_far: Callable[[], int] = lambda: 0
+    ) -> _Got:
+        """The answer, asked for as often as it may take, and more often while ``so_far`` grows."""
+        number, before = 0, so_far()
+        while True:
             try:
                 return await ask()
             except CHANGED as error:
                 raise Changed(str(error)) from None
             except PASSING as error:
-                if number == _TRIES - 1 or is_final(error):
+                if (now := so_far()) > before:
+                    number, before = 0, now
+                number += 1
+                if number == _TRIES or is_final(error):
                     raise
                 # Not all at the same moment: there may be many nodes.
-                await asyncio.sleep(_PAUSE * 2**number * random.uniform(0.5, 1.5))
-        raise AssertionError("unreachable")
+                await asyncio.sleep(_PAUSE * 2**number * random.uniform(0.25, 0.75))
+
+
+def _runs(missing: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """The parts that begin at ``missing`` as spans of bytes to be asked for at once: few of them,
+    but enough that several are under way."""
+    most = min(_RUN, max(1, -(-size // PART // _RUNS)))
+    found: list[tuple[int, int]] = []
+    for start in missing:
+        end = min(start + PART, size)
+        if found and found[-1][1] == start and start - found[-1][0] < most * PART:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
 
 
 def is_final(error: Exception) -> bool:
@@ -272,8 +300,9 @@ async def _each(
     return found
 
 
-def _write(file: int, data: memoryview, start: int) -> int:
-    crc, at = zlib.crc32(data), 0
+def _write(file: int, data: memoryview, start: int, crc: int) -> int:
+    """Write it there; the checksum with what came before it."""
+    crc, at = zlib.crc32(data, crc), 0
     while at < len(data):
         at += os.pwrite(file, data[at:], start + at)
     return crc

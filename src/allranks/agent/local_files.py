@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from allranks.agent.fetch import Item, Report
+from allranks.agent.items import Item, Report
 
 
 def items(source: Path) -> tuple[list[Item], bool]:

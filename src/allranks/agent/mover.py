@@ -16,12 +16,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from allranks.agent.bring import Bringer, Output
 from allranks.agent.provide import Provider, Wanted
 from allranks.errors import AllranksError
 from allranks.plan.stores import Account
+
+if TYPE_CHECKING:
+    from allranks.agent.bring import Bringer
 
 # Seconds from one look for whole files to the next: so many at least, and so many times what the
 # last one took.
@@ -34,14 +36,7 @@ Say = Callable[[Mapping[str, Any]], None]
 def provide(asked: Mapping[str, Any], say: Say) -> None:
     """Raises AllranksError for the first input that cannot be had."""
     with Provider(Path(asked["cache"]), asked["limit"], say) as provider:
-        for each in asked["inputs"]:
-            wanted = Wanted(
-                **{
-                    **each,
-                    "account": each["account"] and Account.load(each["account"]),
-                    "share": each["share"] and tuple(each["share"]),
-                }
-            )
+        for wanted in map(Wanted.load, asked["inputs"]):
             say({"provided": wanted.name, **provider.provide(wanted)._asdict()})
         say({"done": True})
         sys.stdin.read()
@@ -87,6 +82,8 @@ class _Reporting:
 
 
 def _bringer(each: Mapping[str, Any], asked: Mapping[str, Any]) -> Bringer:
+    from allranks.agent.bring import Bringer, Output  # lazy: asyncio, which inputs do without
+
     output = Output(**{**each, "account": Account.load(each["account"])})
     name = f"{output.name}.node-{asked['node']}.json"
     return Bringer(output, Path(asked["manifests"], name))

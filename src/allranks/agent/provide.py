@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from allranks.agent import cache, local_files, objects
 from allranks.agent.cache import Tree
-from allranks.agent.fetch import Changed, Item, fetch
+from allranks.agent.items import Changed, Item
 from allranks.errors import AllranksError, NotFound
 from allranks.plan import stores
 from allranks.plan.stores import Account, Address
@@ -38,6 +38,13 @@ class Wanted(NamedTuple):
     share: tuple[int, int] | None = None
     unpack: bool = False
     copy: str = ""
+
+    @staticmethod
+    def load(data: Mapping[str, Any]) -> Wanted:
+        """From plain JSON."""
+        account, share = data["account"], data["share"]
+        read = {"account": account and Account.load(account), "share": share and tuple(share)}
+        return Wanted(**{**data, **read})
 
 
 class Provided(NamedTuple):
@@ -80,11 +87,23 @@ class Provider:
             hint="give it a place that nobody writes to while jobs read it",
         )
 
+    def there(self, wanted: Wanted) -> Provided | None:
+        """The same, where nothing has to be moved for it. Raises AllranksError."""
+        source = _Source(wanted)
+        items, is_file = source.items()
+        tree = self._held(self._goal(wanted, items))
+        if tree is None or tree.damaged():
+            return None
+        return _provided(wanted, tree, is_file, 0)
+
+    def _goal(self, wanted: Wanted, items: Sequence[Item]) -> Path:
+        content = cache.content_of(items, wanted.unpack)
+        return self._folder / f"{cache.place_of(wanted.uri or wanted.source)}-{content}"
+
     def _provide(self, source: _Source) -> Provided:
         wanted = source.wanted
         items, is_file = source.items()
-        content = cache.content_of(items, wanted.unpack)
-        goal = self._folder / f"{cache.place_of(wanted.uri or wanted.source)}-{content}"
+        goal = self._goal(wanted, items)
         tree, moved = self._held(goal), 0
         if tree is None or tree.damaged():
             with cache.alone(goal, lambda: self._beat(wanted, waiting=True)):
@@ -95,11 +114,7 @@ class Provider:
                 elif names := tree.damaged():
                     tree, moved = self._mend(source, items, tree, names)
                     self._held(goal)
-        data = tree.data
-        if wanted.copy:
-            data = _linked(tree, Path(wanted.copy))
-        path = data / tree.files[0][0] if is_file and not wanted.unpack else data
-        return Provided(str(path), str(tree.folder), len(tree.files), tree.size, moved)
+        return _provided(wanted, tree, is_file, moved)
 
     def _held(self, goal: Path) -> Tree | None:
         """The tree, if it is there; nobody takes it away then."""
@@ -150,7 +165,8 @@ class Provider:
         def report(count: int, moved: bool) -> None:
             nonlocal done, fetched
             done, fetched = done + count, fetched + (count if moved else 0)
-            self._beat(source.wanted, done=done, total=total)
+            # What a cut connection had brought is brought again.
+            self._beat(source.wanted, done=min(done, total), total=total)
 
         try:
             crcs = source.fetch(items, beside, report)
@@ -264,6 +280,8 @@ class _Source:
         goal = beside / cache.DATA
         if self._place is None:
             return local_files.take(Path(self.wanted.source), items, goal, report)
+        from allranks.agent.fetch import fetch  # lazy: asyncio, and most of it is there already
+
         try:
             return fetch(self._opened, items, goal, beside / "journal", report)
         except objects.SAID as error:
@@ -274,6 +292,26 @@ class _Source:
             where = self.wanted.source
             return NotFound("there is nothing in the folder", where=where, hint="look at its path")
         return objects.explained(error, self._place, self.wanted.datastore)
+
+
+def there(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the mover would tell of all inputs, if none has to be moved; empty otherwise."""
+    found = []
+    with Provider(Path(asked["cache"]), asked["limit"], lambda told: None) as provider:
+        for wanted in map(Wanted.load, asked["inputs"]):
+            one = provider.there(wanted)
+            if one is None:
+                return []
+            found.append({"provided": wanted.name, **one._asdict()})
+    return found
+
+
+def _provided(wanted: Wanted, tree: Tree, is_file: bool, moved: int) -> Provided:
+    data = tree.data
+    if wanted.copy:
+        data = _linked(tree, Path(wanted.copy))
+    path = data / tree.files[0][0] if is_file and not wanted.unpack else data
+    return Provided(str(path), str(tree.folder), len(tree.files), tree.size, moved)
 
 
 def _below(found: Sequence[objects.Found], key: str) -> list[Item]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from allranks.cli import show
 from allranks.errors import UsageError
+from allranks.plan.amounts import size_text
 from allranks.sdk import finding
 from allranks.sdk.download import Fetched, Progress, download
 
@@ -84,11 +85,11 @@ def line(progress: Progress, speed: float) -> str:
     """``3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left``"""
     words = [
         f"{progress.files}/{progress.of_files} files",
-        f"{show.size(progress.size)} of {show.size(progress.of_size)}",
+        f"{size_text(progress.size)} of {size_text(progress.of_size)}",
     ]
     if speed > 0:
         left = max(0, progress.of_size - progress.size) / speed
-        words += [f"{show.size(speed)}/s", f"{show.seconds(left)} left"]
+        words += [f"{size_text(speed)}/s", f"{show.seconds(left)} left"]
     return ", ".join(words)
 
 
@@ -104,7 +105,7 @@ def _sentence(name: str, fetched: Fetched) -> str:
         more.append(f"{len(fetched.gone)} removed by the job meanwhile")
     files = f"{count} file" if count == 1 else f"{count} files"
     rest = f" ({', '.join(more)})" if more else ""
-    return f"fetched {files}, {show.size(fetched.received)}{rest}"
+    return f"fetched {files}, {size_text(fetched.received)}{rest}"
 
 
 def _as_json(fetched: Fetched) -> object:

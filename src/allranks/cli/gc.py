@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.errors import UsageError
+from allranks.plan.amounts import size_text
 from allranks.sdk import finding
 
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -73,8 +74,8 @@ def _show(told: Mapping[str, Any], options: argparse.Namespace) -> None:
         groups: dict[str, list[int]] = {}
         for each in items:
             groups.setdefault(each["kind"], []).append(each["bytes"])
-        rows = [(kind, str(len(all_)), show.size(sum(all_))) for kind, all_ in groups.items()]
-        total = ("all of it", str(len(items)), show.size(told["bytes"]))
+        rows = [(kind, str(len(all_)), size_text(sum(all_))) for kind, all_ in groups.items()]
+        total = ("all of it", str(len(items)), size_text(told["bytes"]))
         show.columns(("WHAT", "COUNT", "SIZE"), [*rows, total])
     for each in told["failed"]:
         show.talk(f"could not be removed: {each['path']}: {each['message']}")
@@ -85,12 +86,12 @@ def _show(told: Mapping[str, Any], options: argparse.Namespace) -> None:
 
 
 def _row(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return item["kind"], show.size(item["bytes"]), item["why"], item["path"]
+    return item["kind"], size_text(item["bytes"]), item["why"], item["path"]
 
 
 def _summary(told: Mapping[str, Any], options: argparse.Namespace) -> str:
     if not told["items"]:
         return "there is nothing that nobody needs"
     if options.dry_run:
-        return f"nothing was removed; without --dry-run that frees {show.size(told['bytes'])}"
-    return f"freed {show.size(told['bytes'])}"
+        return f"nothing was removed; without --dry-run that frees {size_text(told['bytes'])}"
+    return f"freed {size_text(told['bytes'])}"

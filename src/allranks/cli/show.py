@@ -40,15 +40,6 @@ def seconds(count: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-def size(count: float) -> str:
-    """Bytes as people say them, in powers of 1000 as disks are sold: ``3.4 MB``."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 999.95:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
 def coloured(stream: Any) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ
 

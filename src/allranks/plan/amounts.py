@@ -26,9 +26,9 @@ def memory(value: Any) -> int:
 
 
 def size_text(count: float) -> str:
-    """Bytes as people read them: `1.5 GB`."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 999.5 or unit == "TB":
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+    """Bytes as people say them, in powers of 1000 as disks are sold: ``3.4 MB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 999.95:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
-    raise AssertionError("unreachable")
+    return f"{count:.1f} TB"

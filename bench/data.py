@@ -1,0 +1,210 @@
+"""Data from an S3 to a node, beside the AWS CLI: one large file, many small ones, and nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import obstore
+from obstore.store import S3Store
+
+from bench import procs
+from bench.home import Home
+from bench.launch import Contender, alternate
+from bench.report import Bar, Result, table
+from bench.stats import interval, paired, spread
+
+OURS, AWS = "allranks", "aws s3 cp"
+AGAIN, WITHOUT = "allranks run, the data there already", "allranks run, no data"
+LARGE, SMALL = "large", "small"
+_SEED = 12
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--moto", default="moto_server", metavar="PROGRAM", help="the S3 that both are asked")
+    add("--large-rounds", type=int, default=5, metavar="N", help="rounds of the large file (5)")
+    add("--small-rounds", type=int, default=2, metavar="N", help="rounds of the small ones (2)")
+    add("--jobs", type=int, default=9, metavar="N", help="rounds of jobs with data there (9)")
+    add("--megabytes", type=int, default=1000, metavar="N", help="size of the large file (1000)")
+    add("--objects", type=int, default=10_000, metavar="N", help="small files of 10 kB (10000)")
+
+
+def run(given: argparse.Namespace) -> Result:
+    missing = [each for each in (given.moto, "aws") if shutil.which(each) is None]
+    if missing:
+        return Result(name="data", text="", data={}, left_out=[f"no {' and no '.join(missing)}"])
+    with tempfile.TemporaryDirectory(prefix="allranks-bench-") as made:
+        place = Path(made)
+        with _store(given.moto, place) as endpoint:
+            opened = S3Store(
+                "bucket",
+                config={"endpoint": endpoint, "access_key_id": "a", "secret_access_key": "b",
+                        "region": "us-east-1"},
+                client_options={"allow_http": True},
+            )  # fmt: skip
+            dice = random.Random(_SEED)
+            noise = b"".join(dice.randbytes(1_000_000) for _ in range(given.megabytes))
+            obstore.put(opened, f"{LARGE}/one.bin", noise)
+            for number in range(given.objects):
+                start = number * 97
+                obstore.put(opened, f"{SMALL}/{number:05}.bin", noise[start : start + 10_000])
+            rounds = {LARGE: given.large_rounds, SMALL: given.small_rounds}
+            found = {
+                what: alternate(_contenders(place, endpoint, what), count)
+                for what, count in rounds.items()
+                if count
+            }
+            wrong = _differ(place)
+            again = {what: _again(endpoint, what, given.jobs, wrong) for what in found}
+    return _result(given, found, again, wrong)
+
+
+def _again(endpoint: str, what: str, rounds: int, wrong: list[str]) -> dict[str, list[float]]:
+    """Jobs whose input is on the node, beside jobs without one."""
+    with Home() as home:
+        words = ["--type", "s3", "--bucket", "bucket", "--endpoint", endpoint]
+        secrets = home.work / "who.yml"
+        secrets.write_text("access_key_id: a\nsecret_access_key: b\n")
+        home.allranks("datastore", "create", "store", *words, "--credentials", str(secrets))
+        data = ["-i", f"x=azureml://datastores/store/paths/{what}"]
+        (home.work / "code").mkdir()
+        run = partial(home.allranks, cwd=home.work / "code")
+        run("run", *data, "--", "true")
+        samples, _ = alternate(
+            [
+                Contender(name=AGAIN, once=partial(run, "run", *data, "--", "true")),
+                Contender(name=WITHOUT, once=partial(run, "run", "--", "true")),
+            ],
+            rounds,
+        )
+    wrong += home.left
+    return samples
+
+
+def _contenders(place: Path, endpoint: str, what: str) -> list[Contender]:
+    cache, goal = place / f"cache-{what}", place / f"aws-{what}"
+
+    def clear(folder: Path) -> None:
+        subprocess.run(["chmod", "-R", "u+w", folder], capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    aws = ["aws", "--endpoint-url", endpoint, "s3", "cp", "--quiet", "--recursive"]
+    env = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    env["AWS_DEFAULT_REGION"] = "us-east-1"
+    return [
+        Contender(
+            name=OURS, once=partial(_ours, cache, endpoint, what), before=lambda: clear(cache)
+        ),
+        Contender(
+            name=AWS,
+            once=lambda: procs.run([*aws, f"s3://bucket/{what}", str(goal)], cwd=place, env=env),
+            before=lambda: clear(goal),
+        ),
+    ]
+
+
+def _ours(cache: Path, endpoint: str, what: str) -> None:
+    """What an agent does for an input, from the start of its mover to the word that it is there."""
+    account = {
+        "store": {"kind": "s3", "bucket": "bucket", "endpoint": endpoint},
+        "credentials": {"access_key_id": "a", "secret_access_key": "b"},
+    }
+    each = {"name": "x", "uri": f"s3://bucket/{what}", "account": account, "share": None}
+    request = {"cache": str(cache), "limit": None, "inputs": [each]}
+    argv = [sys.executable, "-P", "-m", "allranks.agent.mover"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as mover:
+        assert mover.stdin is not None
+        assert mover.stdout is not None
+        mover.stdin.write(json.dumps(request) + "\n")
+        mover.stdin.flush()
+        said = {}
+        for line in mover.stdout:
+            said = json.loads(line)
+            if "done" in said and "input" not in said:
+                break
+        if said != {"done": True}:
+            raise RuntimeError(said)
+        mover.kill()  # what it holds, it holds as long as its job runs
+
+
+@contextmanager
+def _store(program: str, place: Path) -> Iterator[str]:
+    """An S3 with an empty bucket."""
+    port = 5999
+    endpoint = f"http://127.0.0.1:{port}"
+    with (place / "moto.log").open("wb") as log:
+        server = subprocess.Popen([program, "-p", str(port)], stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                make = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
+                urllib.request.urlopen(make, timeout=5).close()
+                break
+            except OSError:
+                if time.monotonic() > until or server.poll() is not None:
+                    raise
+                time.sleep(0.1)
+        yield endpoint
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _differ(place: Path) -> list[str]:
+    """What does not hold the same as what the AWS CLI fetched."""
+    wrong = []
+    for what in (LARGE, SMALL):
+        theirs = place / f"aws-{what}"
+        for ours in (place / f"cache-{what}").glob("*/data"):
+            done = subprocess.run(["diff", "-rq", ours, theirs], capture_output=True, text=True)
+            wrong += done.stdout.splitlines()[:5]
+    return wrong
+
+
+def _result(
+    given: argparse.Namespace,
+    found: Mapping[str, Any],
+    again: Mapping[str, Mapping[str, list[float]]],
+    wrong: list[str],
+) -> Result:
+    rows: list[Sequence[str]] = []
+    bars: list[Bar] = []
+    data: dict[str, Any] = {}
+    notes = ""
+    titles = {
+        LARGE: f"one file of {given.megabytes} MB",
+        SMALL: f"{given.objects} files of 10 kB",
+    }
+    least = {LARGE: 0.9, SMALL: 2.0}
+    for what, (samples, orders) in found.items():
+        for name, values in {**samples, **again[what]}.items():
+            row = spread(values)
+            times = (f"{row[key]:.2f}" for key in ("median", "min", "max"))
+            rows.append((f"{titles[what]}: {name}", *times))
+        rates = paired(samples[AWS], samples[OURS])
+        low, high = interval(rates)
+        notes += f"\n{titles[what]}: {median(rates):.2f} × the rate of the AWS CLI"
+        notes += f" (95 %: {low:.2f} to {high:.2f})"
+        what_ = f"{titles[what]}: rate × that of the AWS CLI"
+        bars.append(Bar(what=what_, found=median(rates), least=least[what]))
+        more = median(again[what][AGAIN]) - median(again[what][WITHOUT])
+        bars.append(Bar(what=f"{titles[what]}, there already: seconds more", found=more, most=0.1))
+        data[what] = {"orders": orders, "samples_s": {**samples, **again[what]}}
+    head = ("seconds", "median", "min", "max")
+    return Result(name="data", text=table(head, rows) + notes, data=data, bars=bars, wrong=wrong)
