@@ -39,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--moto", default="moto_server", metavar="PROGRAM", help="the S3 that both are asked")
     add("--large-rounds", type=int, default=5, metavar="N", help="rounds of the large file (5)")
     add("--small-rounds", type=int, default=2, metavar="N", help="rounds of the small ones (2)")
-    add("--jobs", type=int, default=9, metavar="N", help="rounds of jobs with data there (9)")
+    add("--again", type=int, default=9, metavar="N", help="rounds of jobs with data there (9)")
     add("--megabytes", type=int, default=1000, metavar="N", help="size of the large file (1000)")
     add("--objects", type=int, default=10_000, metavar="N", help="small files of 10 kB (10000)")
 
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace) -> Result:
                 if count
             }
             wrong = _differ(place)
-            again = {what: _again(endpoint, what, given.jobs, wrong) for what in found}
+            again = {what: _again(endpoint, what, given.again, wrong) for what in found}
     return _result(given, found, again, wrong)
 
 
