@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -145,7 +146,8 @@ def _ours(cache: Path, endpoint: str, what: str) -> None:
 @contextmanager
 def _store(program: str, place: Path) -> Iterator[str]:
     """An S3 with an empty bucket."""
-    port = 5999
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     endpoint = f"http://127.0.0.1:{port}"
     with (place / "moto.log").open("wb") as log:
         server = subprocess.Popen([program, "-p", str(port)], stdout=log, stderr=log)

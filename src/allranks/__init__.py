@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from allranks.sdk import MLClient as MLClient
     from allranks.sdk import command as command
     from allranks.sdk import load_job as load_job
+    from allranks.spec.data import Data as Data
+    from allranks.spec.datastore import Datastore as Datastore
     from allranks.spec.job import CommandJob as CommandJob
     from allranks.spec.services import AmlTokenConfiguration as AmlTokenConfiguration
     from allranks.spec.services import JobService as JobService
@@ -54,6 +56,8 @@ _HOMES = {
     "MLClient": "allranks.sdk",
     "command": "allranks.sdk",
     "load_job": "allranks.sdk",
+    "Data": "allranks.spec.data",
+    "Datastore": "allranks.spec.datastore",
     "CommandJob": "allranks.spec.job",
     "AmlTokenConfiguration": "allranks.spec.services",
     "JobService": "allranks.spec.services",

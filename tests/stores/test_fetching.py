@@ -368,3 +368,27 @@ def test_blobs_of_azure(tmp_path: Path, azurite: int, place: str) -> None:
     nowhere = account._replace(store=account.store._replace(bucket="nowhere"))
     with pytest.raises(NotFound, match="there is no bucket 'nowhere'"):
         provide(tmp_path / "d", Wanted("x", uri, account=nowhere))
+
+
+def test_what_was_begun_for_an_older_listing_is_gone_on_with(
+    tmp_path: Path, account: Account, wire: Wire, place: str
+) -> None:
+    big = os.urandom(160 * MB)
+    put(account, {f"{place}/big.bin": big, f"{place}/gone.txt": b"gone"})
+    wire.brought, wire.hold_after = 0, 130 * MB
+    folder = tmp_path / "c"
+    with mover(folder, f"s3://bucket/{place}", account) as child:
+        assert wire.reached.wait(60)
+        until(lambda: any(folder.glob("*.part/journal")))
+        journal = next(folder.glob("*.part/journal"))
+        until(lambda: journal.read_text().count("\n") >= 3)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    wire.go()
+    obstore.delete(open_store(account, Address(account.store)), f"{place}/gone.txt")
+    put(account, {f"{place}/new.txt": b"new"})
+    found = provide(folder, Wanted("x", f"s3://bucket/{place}", account=account))
+    assert content(Path(found.path)) == {"big.bin": big, "new.txt": b"new"}
+    assert found.moved <= 160 * MB - 3 * 8 * MB + 3
+    assert not [*folder.glob("*.part")]
+    hold_whole(folder)

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,7 +115,10 @@ def begin(goal: Path, items: Sequence[Item]) -> Path:
     """The folder to make it in, with all that can be had without asking anybody: what a maker that
     was killed had got, and what older trees of the same place hold unchanged."""
     beside = goal.with_suffix(".part")
+    if not beside.exists():
+        _adopt(beside)
     (beside / DATA).mkdir(parents=True, exist_ok=True, mode=0o755)
+    _prune(beside / DATA, {item.name for item in items})
     older: dict[tuple[str, int, str], tuple[Tree, int, int]] = {}
     for tree in _trees(goal.parent, goal.name.partition("-")[0]):
         for name, size, mtime, crc, tag in tree.files:
@@ -136,6 +139,30 @@ def begin(goal: Path, items: Sequence[Item]) -> Path:
     with (beside / "journal").open("a") as journal:
         journal.writelines(lines)
     return beside
+
+
+def _adopt(beside: Path) -> None:
+    """Go on with what somebody began for an older listing of the same place, and was killed."""
+    for other in beside.parent.glob(f"{beside.name.partition('-')[0]}-*.part"):
+        lock = locks.take(other.with_suffix(".lock"))
+        if lock is None:
+            continue
+        try:
+            other.rename(beside)
+            return
+        except OSError:
+            continue
+        finally:
+            os.close(lock)
+
+
+def _prune(data: Path, names: Set[str]) -> None:
+    """Take away what is not asked for any more."""
+    for folder, _, files in os.walk(data):
+        for each in files:
+            path = os.path.join(folder, each)
+            if os.path.relpath(path, data) not in names:
+                os.unlink(path)
 
 
 def finish(goal: Path, beside: Path, files: Sequence[tuple[str, int, str]]) -> Tree:
@@ -185,6 +212,9 @@ def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
     Raises AllranksError where there is not enough all the same.
     """
     free, held = _room(cache, limit), ""
+    if free < needed:
+        _forget_unfinished(cache, keep)
+        free = _room(cache, limit)
     for tree in sorted(_trees(cache), key=lambda each: _last_use(each.folder)):
         if free >= needed:
             break
@@ -201,6 +231,13 @@ def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
             hint=hint,
         )
     return free
+
+
+def _forget_unfinished(cache: Path, keep: str) -> None:
+    """What makers that were killed have left, of other places than the one that is made now."""
+    for each in cache.glob("*.part"):
+        if not each.name.startswith(keep) and not locks.is_held(each.with_suffix(".lock")):
+            remove(each)
 
 
 def let_go(folder: Path) -> bool:

@@ -10,10 +10,12 @@ from urllib.parse import urlencode
 
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
+from allranks.sdk.data import DataAssets, Datastores
 from allranks.sdk.download import download
 from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
 from allranks.sdk.submission import prepare, send
+from allranks.spec.data import Data
 from allranks.spec.job import CommandJob, Outputs
 from allranks.spec.references import output_uri
 from allranks.spec.values import Environment, Output
@@ -66,15 +68,21 @@ class Client:
     def __init__(self) -> None:
         self.jobs = Jobs()
         self.environments = Environments()
+        self.data = DataAssets()
+        self.datastores = Datastores()
 
     @overload
     def create_or_update(self, thing: CommandJob) -> Job: ...
     @overload
     def create_or_update(self, thing: Environment) -> Environment: ...
-    def create_or_update(self, thing: CommandJob | Environment) -> Job | Environment:
-        """Submit a job, or add a version of an environment."""
+    @overload
+    def create_or_update(self, thing: Data) -> Data: ...
+    def create_or_update(self, thing: CommandJob | Environment | Data) -> Job | Environment | Data:
+        """Submit a job, or add a version of an environment or of data."""
         if isinstance(thing, Environment):
             return self.environments.create_or_update(thing)
+        if isinstance(thing, Data):
+            return self.data.create_or_update(thing)
         return self.jobs.create_or_update(thing)
 
 

@@ -1,0 +1,74 @@
+"""Data with names and versions, and the datastores it lies in, for Python programs."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from allranks.sdk import finding
+from allranks.sdk.submission import placed_data
+from allranks.spec.data import Data
+from allranks.spec.datastore import Datastore
+
+_DATA, _DATASTORES = "/api/v1/data", "/api/v1/datastores"
+# What the server tells beside the thing itself.
+_TOLD = ("labels", "created_at", "uri", "credentials")
+
+
+class DataAssets:
+    """The operations on data assets; all raise AllranksError, with a hint."""
+
+    def create_or_update(self, data: Data, *, base: str | Path | None = None) -> Data:
+        """Add a version, the next number unless it has one; the very same one twice is one. A
+        relative path begins at ``base`` (the current folder); the data stays where it lies."""
+        given = data.model_dump(mode="json", exclude_unset=True)
+        return _data(_ask("POST", _DATA, placed_data(given, Path(base or ".").absolute())))
+
+    def get(self, name: str, version: str | None = None, label: str = "latest") -> Data:
+        """A version, or the one that has the label."""
+        which = f"{name}:{version}" if version else f"{name}@{label}"
+        return _data(_ask("GET", f"{_DATA}/{quote(which, safe='')}"))
+
+    def list(self, name: str | None = None) -> builtins.list[Data]:
+        """The newest version of each, or all versions of one."""
+        query = f"?{urlencode({'name': name})}" if name else ""
+        return [_data(each) for each in _ask("GET", _DATA + query)]
+
+
+class Datastores:
+    """The operations on datastores; all raise AllranksError, with a hint."""
+
+    def create_or_update(
+        self, datastore: Datastore, credentials: Mapping[str, str] | None = None
+    ) -> Datastore:
+        """Add one, or change the one of that name. Its credentials are kept by the server and never
+        told again; without any, nodes use what they have of their own."""
+        given = datastore.model_dump(mode="json", exclude_unset=True)
+        sent = {**given, "credentials": dict(credentials or {}) or None}
+        return _datastore(_ask("POST", f"{_DATASTORES}?replace=true", sent))
+
+    def get(self, name: str) -> Datastore:
+        return _datastore(_ask("GET", f"{_DATASTORES}/{quote(name, safe='')}"))
+
+    def list(self) -> builtins.list[Datastore]:
+        return [_datastore(each) for each in _ask("GET", _DATASTORES)]
+
+    def delete(self, name: str) -> None:
+        """Forget it and its credentials; what is in it stays."""
+        _ask("DELETE", f"{_DATASTORES}/{quote(name, safe='')}")
+
+
+def _data(told: dict[str, Any]) -> Data:
+    return Data.model_validate({k: v for k, v in told.items() if k not in _TOLD})
+
+
+def _datastore(told: dict[str, Any]) -> Datastore:
+    return Datastore.model_validate({k: v for k, v in told.items() if k not in _TOLD})
+
+
+def _ask(method: str, path: str, data: Any = None) -> Any:
+    with finding.connect() as client:
+        return client.json(method, path, data)
