@@ -79,6 +79,9 @@ def test_from_data_to_a_model_to_the_next_job(
     for path in ("azureml:birds-model@latest", f"azureml://jobs/{job}/outputs/m/paths/"):
         look = 'cat "$AZURE_ML_INPUT_m"/*'
         assert ran(allranks, "-i", f"m={path}", "--", "bash", "-c", look) == "0\n1\n"
+    done = allranks("job", "download", job, "--output-name", "m")
+    assert done.returncode == 2
+    assert f"s3://bucket/{prefix}/model: the output m is not in the record" in done.stderr
     events = allranks("job", "events", newest(allranks)).stdout
     assert "were in the node's cache" in events
     # Nobody has written the secret down.

@@ -1,0 +1,35 @@
+"""Secrets: read by who has the key, and by nobody else."""
+
+from pathlib import Path
+
+import pytest
+
+from allranks.errors import ServerError
+from allranks.store.db import open_database
+from allranks.store.secrets import Secrets
+from allranks.store.settings import Settings
+
+SECRET = {"access_key_id": "who", "secret_access_key": "hush-hush"}
+
+
+def test_kept_encrypted_and_forgotten(tmp_path: Path) -> None:
+    database = tmp_path / "db"
+    secrets = Secrets(Settings(open_database(database)), tmp_path / "key")
+    assert (secrets.get("birds"), secrets.names()) == ({}, {})
+    secrets.put("birds", SECRET)
+    again = Secrets(Settings(open_database(database)), tmp_path / "key")
+    assert again.get("birds") == SECRET
+    assert again.names() == {"birds": ["access_key_id", "secret_access_key"]}
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    for each in tmp_path.iterdir():
+        assert b"hush-hush" not in each.read_bytes()
+    again.put("birds", {})
+    assert (again.get("birds"), again.names()) == ({}, {})
+
+
+def test_another_key_is_a_sentence(tmp_path: Path) -> None:
+    settings = Settings(open_database(tmp_path / "db"))
+    Secrets(settings, tmp_path / "key").put("birds", SECRET)
+    with pytest.raises(ServerError, match="'birds' cannot be read: their key is another") as error:
+        Secrets(settings, tmp_path / "other").get("birds")
+    assert "give them again" in (error.value.hint or "")
