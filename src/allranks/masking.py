@@ -11,6 +11,11 @@ _SECRET = re.compile(
 )
 # Up to the last @ before the path begins.
 _CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s]*@", re.I)
+# What opens an address to whoever has it.
+_SIGNED = re.compile(
+    r"([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|token)=)[^&\s]+",
+    re.I,
+)
 _PROXY = re.compile(r"_proxy$", re.I)
 MASK = "********"
 # The property of a job that names the variables of `--env KEY`, whose values nobody typed.
@@ -43,8 +48,8 @@ def _shown(name: str, given: Any) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """The text with who and by what password masked in the addresses it holds."""
-    return _CREDENTIALS.sub(rf"\1{MASK}@", text)
+    """The text with who and by what password masked in the addresses it holds, and signatures."""
+    return _SIGNED.sub(rf"\1{MASK}", _CREDENTIALS.sub(rf"\1{MASK}@", text))
 
 
 def all_without_credentials(value: Any) -> Any:

@@ -26,13 +26,14 @@ class Place:
     def __init__(self, tmp_path: Path, account: Account, key: str, is_file: bool = False) -> None:
         self.folder = tmp_path / "o'ut put"
         self.folder.mkdir()
-        self.account, self.key, self.is_file = account, key, is_file
+        self.account, self.key = account, key
+        self.only = key.rpartition("/")[2] if is_file else ""
         self.manifest = tmp_path / "manifests" / "m.json"
         self.bringer = self.another()
 
     def another(self) -> Bringer:
         uri = f"s3://bucket/{self.key}"
-        output = Output("m", uri, self.account, "store", str(self.folder), self.is_file)
+        output = Output("m", uri, self.account, "store", str(self.folder), self.only)
         return Bringer(output, self.manifest)
 
     def look(self, end: bool = False) -> dict[str, bytes]:
@@ -123,7 +124,11 @@ def test_a_cut_connection_leaves_no_half_object(place: Place, wire: Wire) -> Non
 
 def test_a_single_file(tmp_path: Path, account: Account) -> None:
     place = Place(tmp_path, account, "out/one/model.onnx", is_file=True)
-    (place.folder / "model.onnx").write_bytes(b"onnx")
+    (place.folder / "model.onnx.tmp").write_bytes(b"onnx")
+    place.look()
+    place.look()
+    (place.folder / "model.onnx.tmp").rename(place.folder / "model.onnx")
+    (place.folder / "else").write_bytes(b"else")
     place.look(end=True)
     opened = open_store(account, Address(account.store))
     assert bytes(obstore.get(opened, place.key).bytes()) == b"onnx"
@@ -136,3 +141,22 @@ def test_no_such_bucket(place: Place) -> None:
     (place.folder / "x").write_bytes(b"x")
     with pytest.raises(NotFound, match="there is no bucket 'nowhere'"):
         place.look(end=True)
+
+
+def test_what_cannot_be_seen_has_not_been_taken_away(place: Place) -> None:
+    (place.folder / "sub").mkdir()
+    (place.folder / "sub" / "kept").write_bytes(b"kept")
+    assert place.look(end=True) == {"sub/kept": b"kept"}
+    whole = place.folder.with_name("whole")
+    place.folder.rename(whole)
+    assert place.look() == {"sub/kept": b"kept"}
+    with pytest.raises(AllranksError, match="the output m cannot be read: No such file"):
+        place.look(end=True)
+
+
+def test_one_file_that_cannot_be_brought_keeps_no_other_from_it(place: Place) -> None:
+    for name in ("a", "b\nad", "c"):
+        (place.folder / name).write_bytes(name.encode())
+    with pytest.raises(AllranksError, match=r"the file 'b\\nad' .* a name no store can have"):
+        place.look(end=True)
+    assert place.there() == {"a": b"a", "c": b"c"}

@@ -151,6 +151,32 @@ def test_outputs_that_cannot_be_brought_fail_the_job(
     done = allranks("run", "-o", f"m={path}", "--", "bash", "-c", 'echo 1 > "$AZURE_ML_OUTPUT_m"/x')
     assert done.returncode == 1
     assert "error: s3://no-such-bucket/x: there is no bucket 'no-such-bucket'" in done.stderr
+    # The only copy is not thrown away.
+    kept = json.loads(allranks("job", "show", newest(allranks), "--json").stdout)["folder"]
+    assert Path(kept, "unbrought", "node-0", "m", "x").read_text() == "1\n"
+    assert "unbrought/node-0" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["rw_mount", "upload"])
+def test_a_job_that_is_canceled_or_fails_brings_what_it_has(
+    allranks: Allranks, bucket: Account, prefix: str, s3: str, tmp_path: Path, mode: str
+) -> None:
+    opened = open_store(bucket, Address(bucket.store))
+    up = tmp_path / "up"
+    mode_words = ["--set", f"outputs.m.mode={mode}"]
+    command = f'echo 1 > "$AZURE_ML_OUTPUT_m"/ckpt; touch "{up}"; exec sleep 60'
+    words = ["-o", f"m={s3}/canceled", *mode_words, "--", "bash", "-c", command]
+    assert allranks("run", "--detach", *words).returncode == 0
+    until(up.exists, 30)
+    job = newest(allranks)
+    allranks("job", "cancel", job)
+    allranks("job", "wait", job)
+    assert "Canceled" in allranks("job", "list").stdout
+    assert bytes(obstore.get(opened, f"{prefix}/canceled/ckpt").bytes()) == b"1\n"
+    command = 'echo 2 > "$AZURE_ML_OUTPUT_m"/ckpt; exit 7'
+    words = ["-o", f"m={s3}/failed", *mode_words, "--", "bash", "-c", command]
+    assert allranks("run", *words).returncode == 7
+    assert bytes(obstore.get(opened, f"{prefix}/failed/ckpt").bytes()) == b"2\n"
 
 
 def test_azure_by_its_own_words(allranks: Allranks, azurite: int, prefix: str, code: Path) -> None:

@@ -75,7 +75,8 @@ class Attempt:
         return self._end.reason
 
     def overrule(self, reason: Reason, message: str = "", hint: str = "") -> None:
-        """What came after the end and spoils it; of one that has failed it is only a note."""
+        """What came after the end and spoils it; of one that has failed it is only a note. Once it
+        is told it stays as it is."""
         if self._end.reason is Reason.DONE:
             self._end = _End(reason, message, data={"hint": hint})
         elif message:

@@ -27,20 +27,22 @@ from allranks.plan import stores
 from allranks.plan.stores import Account, Address
 
 _PART, _SEVERAL = 8 << 20, 8
+# S3 takes no more than 10,000 of an object.
+_MOST_PARTS = 9000
 # How often a file may change under our eyes at the very end, and how often a store is asked again.
 _TRIES = 4
 
 
 class Output(NamedTuple):
-    """An output of this node: all below ``folder`` goes below ``uri``; of one that ``is_file`` the
-    only file there becomes it."""
+    """An output of this node: all below ``folder`` goes below ``uri``; where ``only`` names a file
+    of it, that one becomes it."""
 
     name: str
     uri: str
     account: Account
     datastore: str
     folder: str
-    is_file: bool
+    only: str
 
 
 class Look(NamedTuple):
@@ -87,7 +89,13 @@ class Bringer:
     def look(self, end: bool, report: Callable[[int, int], None]) -> None:
         """Bring what is whole; at the ``end`` everything there is. ``report`` hears bytes done, and
         of how many. Raises AllranksError."""
-        now = self._seen()
+        try:
+            now = self._seen()
+        except OSError as error:
+            # What cannot be seen has not been taken away.
+            if end:
+                raise self._unreadable(error) from None
+            return
         changed = {name: look for name, look in now.items() if self._differs(name, look)}
         ready = changed if end else {n: k for n, k in changed.items() if self._before.get(n) == k}
         self._before = now
@@ -101,24 +109,33 @@ class Bringer:
         except OSError as error:
             if error.errno is None:
                 raise objects.explained(error, self._place, self.output.datastore) from None
-            raise AllranksError(
-                f"the output {self.output.name} cannot be read: {error.strerror}",
-                where=str(error.filename or self.output.folder),
-            ) from None
-        self._keep()
+            raise self._unreadable(error) from None
+        finally:
+            self._keep()
+
+    def _unreadable(self, error: OSError) -> AllranksError:
+        return AllranksError(
+            f"the output {self.output.name} cannot be read: {error.strerror}",
+            where=str(error.filename or self.output.folder),
+            hint="the agent's user has to be able to: look at who wrote it, and its mode",
+        )
 
     def _differs(self, name: str, look: Look) -> bool:
         there = self._there.get(name)
         return there is None or there.look != look
 
     def _seen(self) -> dict[str, Look]:
+        """Every file, and how it looks. Raises OSError where not all can be seen."""
         found = {}
-        for folder, _, names in os.walk(self.output.folder):
-            for name in names:
-                path = os.path.join(folder, name)
-                with contextlib.suppress(OSError):
+        for folder, _, names in os.walk(self.output.folder, onerror=_raise):
+            for each in names:
+                path = os.path.join(folder, each)
+                name = os.path.relpath(path, self.output.folder)
+                if self.output.only not in ("", name):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
                     if os.path.isfile(path):
-                        found[os.path.relpath(path, self.output.folder)] = _look(os.stat(path))
+                        found[name] = _look(os.stat(path))
         return found
 
     async def _bring(
@@ -130,28 +147,37 @@ class Bringer:
     ) -> None:
         total, done = sum(look.size for look in ready.values()), 0
         left = iter(sorted(ready))
+        failed: list[Exception] = []
 
         async def several() -> None:
             nonlocal done
             for name in left:
-                brought = await self._whole(name, end)
+                try:
+                    brought = await self._whole(name, end)
+                except Exception as error:
+                    failed.append(error)  # the others are brought all the same
+                    continue
                 if brought is not None:
                     self._there[name] = brought
                 done += ready[name].size
                 report(done, total)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(_SEVERAL, len(ready))):
-                    group.create_task(several())
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        await asyncio.gather(*(several() for _ in range(min(_SEVERAL, len(ready)))))
         for name in gone:
-            await obstore.delete_async(self._opened, self._key(name))
+            with contextlib.suppress(FileNotFoundError):  # another node has taken it away, too
+                await obstore.delete_async(self._opened, self._key(name))
             del self._there[name]
+        if failed:
+            raise failed[0]
 
     async def _whole(self, name: str, end: bool) -> Brought | None:
         """Bring a file; None when it is not whole, and may be the next time."""
+        if not name.isprintable():
+            raise AllranksError(
+                f"the file {name!r} of the output {self.output.name} has a name no store can have",
+                where=self.output.folder,
+                hint="give it one of letters, digits and the like",
+            )
         for number in range(_TRIES):
             try:
                 return await self._one(name)
@@ -186,7 +212,7 @@ class Bringer:
                 tag = put["e_tag"] or ""
                 return Brought(before, zlib.crc32(data), tag, time.time())
             crc = 0
-            async with _Writer(self._opened, key) as writer:
+            async with _Writer(self._opened, key, before.size) as writer:
                 while piece := await asyncio.to_thread(file.read, _PART):
                     crc = zlib.crc32(piece, crc)
                     await writer.write(piece)
@@ -194,7 +220,7 @@ class Bringer:
         return Brought(before, crc, "", time.time())
 
     def _key(self, name: str) -> str:
-        if self.output.is_file:
+        if self.output.only:
             return self._place.key
         return f"{self._place.key}/{name}" if self._place.key else name
 
@@ -220,8 +246,9 @@ class Bringer:
 class _Writer:
     """An object in parts, that is there once the block ends well, and never otherwise."""
 
-    def __init__(self, opened: objects.Opened, key: str) -> None:
-        self._writer = obstore.open_writer_async(opened, key, buffer_size=_PART)
+    def __init__(self, opened: objects.Opened, key: str, size: int) -> None:
+        part = max(_PART, -(-size // _MOST_PARTS))
+        self._writer = obstore.open_writer_async(opened, key, buffer_size=part)
 
     async def __aenter__(self) -> Any:
         return self._writer
@@ -245,6 +272,10 @@ def _kept(manifest: Path) -> dict[str, Brought]:
 
 def _look(seen: os.stat_result) -> Look:
     return Look(seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _hold_to(before: Look, file: int) -> None:

@@ -25,7 +25,7 @@ from allranks.agent.items import Item
 from allranks.errors import AllranksError
 from allranks.plan.amounts import size_text
 
-MANIFEST, DATA = "manifest.json", "data"
+MANIFEST, DATA, PACKED = "manifest.json", "data", "packed"
 # What a disk keeps free for others: so much of it, but no more than so many bytes.
 _SPARE, _MOST_SPARE = 0.05, 10 << 30
 _LOOK = 0.2
@@ -75,7 +75,7 @@ def read(folder: Path) -> Tree | None:
     try:
         told = json.loads((folder / MANIFEST).read_text())
         return Tree(folder, tuple((*each,) for each in told["files"]))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -118,6 +118,11 @@ def begin(goal: Path, items: Sequence[Item]) -> Path:
     if not beside.exists():
         _adopt(beside)
     (beside / DATA).mkdir(parents=True, exist_ok=True, mode=0o755)
+    _open_up(beside)
+    if (beside / PACKED).exists():
+        # Killed while it was unpacked: of that it is begun anew.
+        remove(beside / DATA)
+        (beside / PACKED).rename(beside / DATA)
     _prune(beside / DATA, {item.name for item in items})
     older: dict[tuple[str, int, str], tuple[Tree, int, int]] = {}
     for tree in _trees(goal.parent, goal.name.partition("-")[0]):
@@ -173,10 +178,13 @@ def finish(goal: Path, beside: Path, files: Sequence[tuple[str, int, str]]) -> T
         rows.append((name, seen.st_size, seen.st_mtime_ns, crc, tag))
     about: dict[str, Any] = {"files": rows, "made_at": time.time()}
     (beside / MANIFEST).write_text(json.dumps(about))
-    (beside / "journal").unlink(missing_ok=True)
-    for folder, _, _ in os.walk(beside / DATA, topdown=False):
-        os.chmod(folder, 0o555)
+    if goal.exists():
+        # Of no use to anybody: its manifest could not be read.
+        let_go(goal)
     beside.rename(goal)
+    for folder, _, _ in os.walk(goal / DATA, topdown=False):
+        os.chmod(folder, 0o555)
+    (goal / "journal").unlink(missing_ok=True)
     return Tree(goal, tuple(rows))
 
 
@@ -234,7 +242,9 @@ def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
 
 
 def _forget_unfinished(cache: Path, keep: str) -> None:
-    """What makers that were killed have left, of other places than the one that is made now."""
+    """What those that were killed have left, but of the place that is made now."""
+    for each in cache.glob("*.gone"):
+        remove(each)
     for each in cache.glob("*.part"):
         if not each.name.startswith(keep) and not locks.is_held(each.with_suffix(".lock")):
             remove(each)
@@ -247,6 +257,7 @@ def let_go(folder: Path) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             gone = folder.with_suffix(".gone")
+            remove(gone)  # of one who was killed here
             folder.rename(gone)
             remove(gone)
             return True
@@ -257,10 +268,14 @@ def let_go(folder: Path) -> bool:
 
 def remove(folder: Path) -> None:
     """A folder with all that is in it, read-only as its folders may be."""
+    _open_up(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_up(folder: Path) -> None:
     for each, _, _ in os.walk(folder):
         with contextlib.suppress(OSError):
-            os.chmod(each, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
+            os.chmod(each, 0o755)
 
 
 def _room(cache: Path, limit: int | None) -> int:

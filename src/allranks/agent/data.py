@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,12 +23,12 @@ from allranks.errors import AllranksError, from_body
 from allranks.plan import stores
 from allranks.plan.amounts import size_text
 from allranks.plan.plan import InputTask, OutputTask, Recipe, Task
-from allranks.plan.stores import Account
+from allranks.plan.stores import IDENTITY, Account
 
 # What opens stores; of this the mover's interpreter has one.
 CLIENT = "obstore>=0.10,<1"
 # Variables by which people say who they are to a store, and which certificates they trust.
-_WHO = re.compile(r"(AWS_|AZURE_|GOOGLE_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|HOME$|.*_proxy$)", re.I)
+_WHO = re.compile(rf"({IDENTITY.pattern}|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|HOME$|.*_proxy$)", re.I)
 # The first word of how far it is, and the longest time between two, in seconds.
 _FIRST, _SELDOM = 1.0, 20.0
 
@@ -48,6 +49,7 @@ class Data:
         self._held: list[int] = []
         self._live: Mover | None = None
         self._places: dict[str, Path] = {}
+        self._known: dict[str, Account] = {}
 
     def close(self) -> None:
         """Let go of everything; end what still runs."""
@@ -116,6 +118,7 @@ class Data:
         named = all(each["source"] or each["datastore"] for each in request["inputs"])
         others = {n: v for n, v in self._environ().items() if _WHO.match(n) and n != "HOME"}
         same = all(os.environ.get(name) == value for name, value in others.items())
+        same = same and not any(IDENTITY.match(name) for name in os.environ)
         if not (named and same) or importlib.util.find_spec("obstore") is None:
             return []
         found: list[dict[str, Any]] = []
@@ -158,25 +161,39 @@ class Data:
             self._live = self._mover(self._to_bring(live, live=True))
         return {name: str(path) for name, path in self._places.items()}
 
-    def finish(self, tell: Tell, seconds: float | None = None) -> None:
+    def finish(self, tell: Tell, wait: Wait, seconds: float | None = None) -> None:
         """Bring what has not been brought. Raises AllranksError when not all of it could be, or
-        not within ``seconds``."""
+        not within ``seconds``, and what ``wait`` raises."""
         wanted = [each for each in self._task.outputs if each.name in self._places]
         if not wanted:
             return
         if self._live is not None:
             self._live.kill()
+            self._live = None
         progress, began = _Progress(self._say), time.monotonic()
-        with self._mover(self._to_bring(wanted, live=False)) as mover:
+        with self._mover(self._to_bring(wanted, live=False), wait) as mover:
             for told in mover.lines(seconds):
                 if "error" in told:
                     raise from_body(told)
                 if "brought" in told:
+                    del self._places[told["brought"]]
                     tell(_brought(told, time.monotonic() - began), {"data": told})
                 elif "done" in told and "output" not in told:
                     return
                 else:
                     progress.told(told)
+
+    def keep(self, tell: Tell) -> str:
+        """Put what was not brought into the job's record; where that is."""
+        goal = Path(self._task.record, "unbrought", f"node-{self._node}")
+        for name in self._places:
+            folder = self._folder / "outputs" / name
+            if any(folder.iterdir()):
+                goal.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(goal / name, ignore_errors=True)  # of an attempt before
+                shutil.move(folder, goal / name)
+                tell(f"{name}: what may not have been brought is at {goal / name}", {})
+        return str(goal)
 
     def _place(self, output: OutputTask) -> Path:
         folder = self._folder / "outputs" / output.name
@@ -193,7 +210,7 @@ class Data:
                 "account": self._account(each.uri, each.datastore),
                 "datastore": each.datastore,
                 "folder": str(self._folder / "outputs" / each.name),
-                "is_file": each.is_file,
+                "only": self._places[each.name].name if each.is_file else "",
             }
             for each in outputs
         ]
@@ -205,12 +222,22 @@ class Data:
     # ------------------------------------------------------------ the mover
 
     def _account(self, uri: str, datastore: str) -> dict[str, Any]:
-        found = self._accounts(datastore) if datastore else Account(stores.address(uri).store)
+        found = self._asked(datastore) if datastore else Account(stores.address(uri).store)
         return {"store": found.store._asdict(), "credentials": dict(found.credentials)}
 
-    def _mover(self, request: Mapping[str, Any]) -> Mover:
+    def _asked(self, datastore: str) -> Account:
+        """Anew each time: what opens it may have expired. What we were told before is better than
+        nothing, should it be forgotten meanwhile."""
+        try:
+            self._known[datastore] = self._accounts(datastore)
+        except AllranksError:
+            if datastore not in self._known:
+                raise
+        return self._known[datastore]
+
+    def _mover(self, request: Mapping[str, Any], wait: Wait | None = None) -> Mover:
         argv = [self._python(), "-P", "-m", "allranks.agent.mover"]
-        return Mover(argv, self._environ(), self._folder / "mover.log", request, self._wait)
+        return Mover(argv, self._environ(), self._folder / "mover.log", request, wait or self._wait)
 
     def _environ(self) -> dict[str, str]:
         task = self._task
@@ -299,8 +326,9 @@ class Mover:
         )
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child.pid, signal.SIGKILL)
+        if self._child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
         self._close()
 
     def _close(self) -> None:

@@ -84,6 +84,17 @@ class Journal:
         self._to.flush()
 
 
+# What stores say that are only busy.
+_BUSY = (
+    "SlowDown",
+    "InternalError",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "ServerBusy",
+    "OperationTimedOut",
+)
+
+
 class _Fetching:
     def __init__(self, opened: Opened, folder: Path, journal: Journal, report: Report) -> None:
         self._opened, self._folder, self._journal = opened, folder, journal
@@ -145,7 +156,7 @@ class _Fetching:
             if before == data:
                 self._tags_are_hashes = False
                 return data
-        return data
+        raise Changed(item.name)
 
     async def _large(self, item: Item) -> int:
         """A file part by part; those that are noted and still as they were are not asked for."""
@@ -206,23 +217,28 @@ class _Fetching:
 
     async def _streamed(self, item: Item, path: Path) -> int:
         """A file from a site that does not give parts."""
-        answer = await obstore.get_async(self._opened, item.key)
-        crc, size = 0, 0
-        with open(path, "wb") as file:
-            async for piece in answer.stream(1 << 20):
-                data = memoryview(piece)
-                file.write(data)
-                crc, size = zlib.crc32(data, crc), size + len(data)
-                self._report(len(data), True)
-        if size != item.size:
-            raise Changed(item.name)
-        return self._whole(item, path, crc, told=True)
+
+        async def whole() -> int:
+            answer = await self._ask(item, None)
+            crc, size = 0, 0
+            with open(path, "wb") as file:
+                async for piece in answer.stream(_PIECE):
+                    data = memoryview(piece)
+                    file.write(data)
+                    crc, size = zlib.crc32(data, crc), size + len(data)
+                    self._report(len(data), True)
+            if size != item.size:
+                raise Changed(item.name)
+            return crc
+
+        return self._whole(item, path, await self._again(whole), told=True)
 
     def _whole(self, item: Item, path: Path, crc: int, told: bool = False) -> int:
         """Make it what it is to be, and note it."""
-        os.chmod(path, 0o444)
         os.utime(path, (item.mtime, item.mtime))
+        # Before it is read-only: who is killed here goes on with it.
         self._journal.note(item, crc)
+        os.chmod(path, 0o444)
         if not told:
             self._report(item.size, True)
         return crc
@@ -235,7 +251,8 @@ class _Fetching:
 
     async def _ask(self, item: Item, span: tuple[int, int] | None) -> obstore.GetResult:
         options: obstore.GetOptions = {}
-        if item.tag.startswith(('"', "W/")) or _MD5.fullmatch(item.tag):
+        # Weak ones (`W/"…"`) never match.
+        if item.tag.startswith('"') or _MD5.fullmatch(item.tag):
             options["if_match"] = item.tag
         if span is not None:
             options["range"] = span
@@ -277,7 +294,11 @@ def _runs(missing: Sequence[int], size: int) -> list[tuple[int, int]]:
 
 def is_final(error: Exception) -> bool:
     """Whether the store has said no, and will say so again."""
-    return re.search(r"status (4(?!08|29)\d\d)|<Code>", str(error)) is not None
+    text = str(error)
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    if code:
+        return code[1] not in _BUSY
+    return re.search(r"status (4(?!08|29)\d\d)", text) is not None
 
 
 async def _each(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allranks.agent.inbox import Inbox
 from allranks.agent.outbox import Outbox
 from allranks.client import Client
-from allranks.errors import AllranksError, NotFound, Unauthorized
+from allranks.errors import AllranksError, NotFound, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from allranks.plan.stores import Account
@@ -153,12 +153,21 @@ class Link:
                     raise
                 time.sleep(AGAIN)
 
-    def account(self, datastore: str) -> Account:
-        """What opens a datastore of the job's. Raises AllranksError."""
+    def account(self, datastore: str, patience: float) -> Account:
+        """What opens a datastore of the job's; a server that is away is waited for.
+
+        Raises AllranksError when it does not tell, or was away for ``patience`` seconds.
+        """
         from allranks.plan.stores import Account  # lazy: many jobs have none
 
-        with self._door.client(_TIMEOUT) as client:
-            return Account.load(client.json("GET", f"{self._base}/accounts/{datastore}"))
+        while True:
+            try:
+                with self._door.client(_TIMEOUT) as client:
+                    return Account.load(client.json("GET", f"{self._base}/accounts/{datastore}"))
+            except Unreachable:
+                if self.silent_for() > patience:
+                    raise
+                time.sleep(AGAIN)
 
     def _listen(self) -> None:
         client, known = self._door.client(self._timeout), ""

@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from allranks.agent.launch import Stage
 from allranks.agent.link import Door, Link, Tail
 from allranks.agent.outbox import Outbox
 from allranks.agent.setup import Work, collect, prepare
+from allranks.agent.stopped import Leave, Stopped
 from allranks.agent.where import Where
 from allranks.errors import AllranksError
 from allranks.events import Kind
@@ -39,18 +41,6 @@ if TYPE_CHECKING:
 Order = dict[str, Any]
 # The first TensorFlow that an empty list of parameter servers breaks.
 _BREAKS_ON_EMPTY_PS = (2, 9)
-
-
-class Leave(Exception):
-    """The server wants nothing more of this agent, or has been away for too long."""
-
-
-class Stopped(Exception):
-    """The server wants the attempt to end before it has begun."""
-
-    def __init__(self, why: Reason) -> None:
-        super().__init__(why)
-        self.why = why
 
 
 class Agent:
@@ -141,7 +131,7 @@ class Agent:
             return None
         from allranks.agent.data import Data  # lazy: many jobs have none
 
-        accounts = self._link.account
+        accounts = partial(self._link.account, patience=self._patience)
         return Data(self._task, self._where.node, folder, accounts, self._or_stop, self._doing)
 
     def _have(self, data: Data) -> dict[str, str]:
@@ -181,14 +171,19 @@ class Agent:
             self._tensorflow = frameworks.told(told)
         return found
 
-    def _or_stop(self, fd: int | None = None, seconds: float | None = None) -> None:
+    def _or_stop(
+        self,
+        fd: int | None = None,
+        seconds: float | None = None,
+        heeds: Callable[[Order], bool] = lambda order: True,
+    ) -> None:
         """Wait until it is readable, or the time is over. Raises Stopped or Leave when that is not
         to be waited for."""
         fds = [] if fd is None else [fd]
         until = math.inf if seconds is None else time.monotonic() + seconds
         while not select.select(fds, [], [], 0.0)[0] and time.monotonic() < until:
             order = self._order()
-            if order["do"] == "stop":
+            if order["do"] == "stop" and heeds(order):
                 raise Stopped(Reason(order["why"]))
             self._inbox.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
             if self._link.silent_for() > self._patience:
@@ -280,9 +275,14 @@ class Agent:
         attempt.run(lambda log: self._link.follow(Tail(self._attempt, *log)))
         if self._where.node == 0:
             self._collect(work)
-        if data is not None:
+        if data is None:
+            attempt.tell()
+        elif attempt.reason is Reason.DONE:
             self._bring(data, attempt)
-        attempt.tell()
+            attempt.tell()
+        else:  # that it has failed others wait for, and not for what it leaves
+            attempt.tell()
+            self._bring(data, attempt)
 
     def _secret(self) -> str:
         """Of this attempt, and the same on all its nodes."""
@@ -298,16 +298,23 @@ class Agent:
             self._say(Kind.NOTE, message=f"not all outputs could be collected: {sentence(error)}")
 
     def _bring(self, data: Data, attempt: Attempt) -> None:
-        """What a job that has failed or is to end has written counts, too, but it is not waited for
-        as long as one likes."""
-        hurried = attempt.reason in (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PEER_FAILED)
+        """What a job that has failed has written counts, too, but does not take as long as it
+        likes. What cannot be brought stays in the record."""
+        done, known = attempt.reason is Reason.DONE, self._order()
+
+        def heeds(order: Order) -> bool:
+            return done and order != known and order["why"] != Reason.DONE
+
         try:
-            data.finish(self._note, self._clocks.grace if hurried else None)
+            wait = partial(self._or_stop, heeds=heeds)
+            data.finish(self._note, wait, None if done else self._clocks.grace)
         except Stopped as error:
             attempt.overrule(error.why)
+            data.keep(self._note)
         except (AllranksError, OSError) as error:
-            hint = getattr(error, "hint", None) or ""
-            attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), hint)
+            kept = data.keep(self._note)
+            hint = getattr(error, "hint", None) or "mend that"
+            attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), f"{hint}; what is left: {kept}")
 
     def _command(self, work: Work) -> str:
         paths = {f"inputs.{each.name}" for each in self._task.inputs if each.text is None}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import configparser
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,8 @@ import obstore
 from obstore import exceptions, store
 
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.stores import Account, Address
+from allranks.masking import without_credentials
+from allranks.plan.stores import IDENTITY, Account, Address
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -67,13 +69,24 @@ def open_store(account: Account, place: Address) -> Opened:
     if kind == "https":
         account = account._replace(store=account.store._replace(endpoint=str(place)))
     try:
-        return _OPEN[kind](account)
+        with _nobody() if account.credentials else contextlib.nullcontext():
+            return _OPEN[kind](account)
     except (ValueError, exceptions.BaseError) as error:
         raise AllranksError(
             f"the store cannot be opened: {_first_line(error)}",
             where=str(Address(account.store)),
             hint="look at what its datastore says: allranks datastore list",
         ) from None
+
+
+@contextlib.contextmanager
+def _nobody() -> Iterator[None]:
+    """Who has credentials is not mixed with whom the variables around name."""
+    held = {name: os.environ.pop(name) for name in [*os.environ] if IDENTITY.match(name)}
+    try:
+        yield
+    finally:
+        os.environ.update(held)
 
 
 def listing(opened: Opened, key: str) -> Iterator[Found]:
@@ -101,7 +114,7 @@ def explained(error: Exception, place: Address, datastore: str) -> AllranksError
     said = re.search(r"<Message>([^<]+)</Message>", text)
     word = code[1] if code else ""
     who = f"the datastore {datastore!r}" if datastore else "this node"
-    where = str(place)
+    where = without_credentials(str(place))
     if word in ("NoSuchBucket", "ContainerNotFound"):
         what = f"there is no bucket {place.store.bucket!r}"
         return NotFound(what, where=where, hint="look at its name; is its endpoint the right one?")
@@ -121,6 +134,11 @@ def explained(error: Exception, place: Address, datastore: str) -> AllranksError
             f"{who} has no credentials for it",
             where=where,
             hint=_credentials_hint(place, datastore),
+        )
+    if isinstance(error, exceptions.InvalidPathError):
+        hint = "empty steps (`a//b`), `.` and `..` are no names of files: rename it in the store"
+        return AllranksError(
+            f"a name there cannot be one here: {_first_line(error)}", where=where, hint=hint
         )
     hint = "does the node reach it? a proxy is taken from https_proxy and the like"
     return AllranksError(f"the store does not answer: {_first_line(error)}", where=where, hint=hint)

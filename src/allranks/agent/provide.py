@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ from allranks.agent import cache, local_files, objects
 from allranks.agent.cache import Tree
 from allranks.agent.items import Changed, Item
 from allranks.errors import AllranksError, NotFound
+from allranks.masking import without_credentials
 from allranks.plan import stores
 from allranks.plan.stores import Account, Address
 
@@ -24,6 +26,8 @@ _BEAT = 0.5
 _CHANGES = 3
 # A bomb: what grows by more than that, and by more than so many bytes.
 _GROWTH, _ALWAYS_FINE = 200, 1 << 30
+# How much larger than the archives what was in them may be expected to be.
+_USUAL = 4
 
 
 class Wanted(NamedTuple):
@@ -83,18 +87,17 @@ class Provider:
                 time.sleep(number)
         raise AllranksError(
             f"the input {wanted.name} goes on changing while it is fetched",
-            where=wanted.uri or wanted.source,
+            where=without_credentials(wanted.uri or wanted.source),
             hint="give it a place that nobody writes to while jobs read it",
         )
 
-    def there(self, wanted: Wanted) -> Provided | None:
-        """The same, where nothing has to be moved for it. Raises AllranksError."""
+    def there(self, wanted: Wanted) -> tuple[Tree, bool] | None:
+        """What is there and held, if nothing has to be moved for it; whether that is one file.
+        Raises AllranksError."""
         source = _Source(wanted)
         items, is_file = source.items()
         tree = self._held(self._goal(wanted, items))
-        if tree is None or tree.damaged():
-            return None
-        return _provided(wanted, tree, is_file, 0)
+        return None if tree is None or tree.damaged() else (tree, is_file)
 
     def _goal(self, wanted: Wanted, items: Sequence[Item]) -> Path:
         content = cache.content_of(items, wanted.unpack)
@@ -128,13 +131,12 @@ class Provider:
         beside = cache.begin(goal, items)
         size = sum(item.size for item in items)
         there = sum(file.stat().st_blocks * 512 for file in beside.rglob("*") if file.is_file())
-        room = cache.make_room(
-            self._folder, max(0, size - there), self._limit, goal.name.partition("-")[0]
-        )
+        place = goal.name.partition("-")[0]
+        cache.make_room(self._folder, max(0, size - there), self._limit, place)
         crcs, moved = self._fetch(source, items, beside)
         files = [(item.name, crcs[item.name], item.tag) for item in items]
         if source.wanted.unpack:
-            files = self._unpack(source, items, beside, room)
+            files = self._unpack(source, items, beside)
         return cache.finish(goal, beside, files), moved
 
     def _mend(
@@ -182,13 +184,12 @@ class Provider:
             ) from None
 
     def _unpack(
-        self, source: _Source, items: Sequence[Item], beside: Path, room: int
+        self, source: _Source, items: Sequence[Item], beside: Path
     ) -> list[tuple[str, int, str]]:
         """What is in the archives, in the place of them."""
         from allranks.agent.unpack import is_archive, stem, unpack  # lazy: few inputs are
 
-        packed = beside / "packed"
-        cache.remove(packed)
+        packed = beside / cache.PACKED
         (beside / cache.DATA).rename(packed)
         data = beside / cache.DATA
         data.mkdir()
@@ -208,6 +209,10 @@ class Provider:
                 hint="archives are .tar, .tar.gz, .tar.zst, .zip and the like; or leave out unpack",
             )
         size = sum((packed / item.name).stat().st_size for item in items if is_archive(item.name))
+        # What comes of it nobody knows yet; it is a few times the size, most of the time.
+        with suppress(AllranksError):
+            cache.make_room(self._folder, size * _USUAL, self._limit, beside.name.partition("-")[0])
+        room = cache.make_room(self._folder, 0, self._limit, "")
         limit = min(room, max(size * _GROWTH, _ALWAYS_FINE))
         try:
             unpack(pairs, limit, lambda n, _: self._beat(source.wanted, unpacked=n, of=len(pairs)))
@@ -248,6 +253,8 @@ class _Source:
             raise self.explained(error) from None
         if not found:
             raise self.explained(FileNotFoundError())
+        for each in found:
+            self._hold_to_name(each.name)
         if self.wanted.share is not None:
             mine, several = self.wanted.share
             found = sorted(found)[mine::several]
@@ -266,7 +273,7 @@ class _Source:
         if self._place.store.kind == "https":
             # A site tells of what it has one by one.
             one = objects.look(self._opened, "")
-            name = unquote(key.partition("?")[0].rpartition("/")[2]) or "data"
+            name = unquote(key.partition("?")[0]).rpartition("/")[2] or "data"
         else:
             if found := [*objects.listing(self._opened, key)]:
                 return _below(found, key), False
@@ -275,6 +282,16 @@ class _Source:
         if one is None:
             return [], False
         return [Item(name, one.key, one.size, one.tag, one.mtime)], True
+
+    def _hold_to_name(self, name: str) -> None:
+        """Raise AllranksError for one that would lie elsewhere, or nowhere."""
+        steps = name.split("/")
+        if "\0" in name or any(step in ("", ".", "..") for step in steps):
+            raise AllranksError(
+                f"{name!r} of the input {self.wanted.name} cannot be a file here",
+                where=without_credentials(self.wanted.uri or self.wanted.source),
+                hint="rename it in the store, or name another path",
+            )
 
     def fetch(self, items: Sequence[Item], beside: Path, report: Any) -> dict[str, int]:
         goal = beside / cache.DATA
@@ -290,20 +307,24 @@ class _Source:
     def explained(self, error: Exception) -> AllranksError:
         if self._place is None:
             where = self.wanted.source
-            return NotFound("there is nothing in the folder", where=where, hint="look at its path")
+            what = "there is no file in the folder"
+            return NotFound(what, where=where, hint="look at its path, and who may read it")
         return objects.explained(error, self._place, self.wanted.datastore)
 
 
 def there(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the mover would tell of all inputs, if none has to be moved; empty otherwise."""
-    found = []
+    several = [Wanted.load(each) for each in asked["inputs"]]
     with Provider(Path(asked["cache"]), asked["limit"], lambda told: None) as provider:
-        for wanted in map(Wanted.load, asked["inputs"]):
-            one = provider.there(wanted)
-            if one is None:
-                return []
-            found.append({"provided": wanted.name, **one._asdict()})
-    return found
+        found = [provider.there(each) for each in several]
+        if None in found:
+            return []
+        # Only now are links made of them.
+        return [
+            {"provided": wanted.name, **_provided(wanted, *one, 0)._asdict()}
+            for wanted, one in zip(several, found, strict=True)
+            if one is not None
+        ]
 
 
 def _provided(wanted: Wanted, tree: Tree, is_file: bool, moved: int) -> Provided:
@@ -330,17 +351,28 @@ def _below(found: Sequence[objects.Found], key: str) -> list[Item]:
 
 def _linked(tree: Tree, goal: Path) -> Path:
     """A folder of the job's own with the same files: it may add to it and take away."""
-    goal.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(goal, ignore_errors=True)
+    goal.mkdir(parents=True)
     for each in {os.path.dirname(row[0]) for row in tree.files} - {""}:
         (goal / each).mkdir(parents=True, exist_ok=True)
     data, to, link = f"{tree.data}/", f"{goal}/", os.link
     try:
         for row in tree.files:
             link(data + row[0], to + row[0])
-    except OSError:
+        for path in _links(tree.data):
+            os.symlink(os.readlink(path), to + os.path.relpath(path, tree.data))
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+            raise
         # On another disk, or more links than a file may have.
         shutil.rmtree(goal)
-        shutil.copytree(tree.data, goal)
+        shutil.copytree(tree.data, goal, symlinks=True)
         for folder, _, _ in os.walk(goal):
             os.chmod(folder, 0o755)
     return goal
+
+
+def _links(folder: Path) -> Iterator[str]:
+    """Of what was in archives: nothing else here is one."""
+    for each, folders, files in os.walk(folder):
+        yield from (path for n in (*folders, *files) if os.path.islink(path := f"{each}/{n}"))

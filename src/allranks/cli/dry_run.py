@@ -68,6 +68,8 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
         "rules": pack(made.rules),
         "task": {
             **pack(task),
+            "inputs": all_without_credentials(pack(task.inputs)),
+            "outputs": all_without_credentials(pack(task.outputs)),
             "recipe": all_without_credentials(pack(task.recipe)),
             "tools": masked(task.tools),
             "base": masked(task.base),

@@ -66,10 +66,12 @@ class Located(NamedTuple):
     asset: str = ""
 
 
+# Variables by which the providers' own programs are told who asks.
+IDENTITY = re.compile(r"AWS_|AZURE_|GOOGLE_")
 SCHEMES = "s3://, gs://, abfss://, wasbs:// and https://"
 _HEAD = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 _AZURE_HOST = re.compile(
-    r"(?P<account>[a-z0-9]{3,24})\.(?P<service>blob|dfs)\.(core\.[a-z.]+|fabric\.microsoft\.com)"
+    r"(?P<account>[a-z0-9]{3,24})\.(blob|dfs)\.(?P<cloud>core\.[a-z.]+|fabric\.microsoft\.com)"
 )
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{0,254}")
 
@@ -130,7 +132,15 @@ def _azure(uri: str) -> Address:
     if not at or not container or found is None:
         hint = "as in abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
         raise UsageError(f"{uri!r} names no container of a storage account", hint=hint)
+    _hold_to_cloud(found["cloud"])
     return within(Address(Store("azure", container, found["account"])), key)
+
+
+def _hold_to_cloud(name: str) -> None:
+    """The same account name elsewhere is somebody else's."""
+    if name != "core.windows.net":
+        hint = "make a datastore of it, whose `endpoint` says so: allranks datastore create"
+        raise UsageError(f"an address of the cloud {name!r} is not opened without more", hint=hint)
 
 
 def _site(uri: str) -> Address:
@@ -143,6 +153,7 @@ def _site(uri: str) -> Address:
     found = _AZURE_HOST.fullmatch(parts.hostname)
     container, _, key = parts.path.lstrip("/").partition("/")
     if found is not None and container and not parts.query:
+        _hold_to_cloud(found["cloud"])
         return within(Address(Store("azure", container, found["account"])), unquote(key))
     path = parts.path.lstrip("/")
     if ".." in unquote(path).split("/"):

@@ -72,7 +72,8 @@ def prepare(
             name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
         }
     submission: dict[str, Any] = {"spec": spec, "base": current()}
-    if spec.get("environment") not in (None, "current", "azureml:current@latest"):
+    brought = spec.get("environment") in (None, "current", "azureml:current@latest")
+    if not brought or _moves_data(spec):
         submission["tools"] = tools()
     _hold_to_text(submission)
     if code is None:
@@ -143,6 +144,16 @@ def _hold_to_text(submission: Mapping[str, Any]) -> None:
             f"a name or value is not UTF-8: {error.object[: error.end][-40:]!r}",
             hint="rename the file or folder, or leave the value out",
         ) from error
+
+
+def _moves_data(spec: Mapping[str, Any]) -> bool:
+    """Whether nodes may have to make an environment for what moves data."""
+    given = [*(spec.get("inputs") or {}).values(), *(spec.get("outputs") or {}).values()]
+    several = [each for each in given if isinstance(each, Mapping)]
+    return any(
+        each.get("unpack") or each.get("sharded") or _is_uri(str(each.get("path") or ""))
+        for each in several
+    )
 
 
 def _input(name: str, value: Any, base: Path) -> Any:

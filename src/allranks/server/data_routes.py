@@ -58,7 +58,10 @@ def delete_datastore(name: str, with_: With) -> dict[str, Any]:
     """Forget it and its credentials; what is in it stays."""
     if name == DEFAULT:
         raise Conflict(f"the datastore {DEFAULT!r} is always there", hint="nothing has to be done")
-    shown = _datastore(with_.datastores.get(name), with_)
+    found = with_.datastores.get(name)
+    if found.name != name:
+        raise Conflict(f"{name!r} is another word for {found.name!r}, which is always there")
+    shown = _datastore(found, with_)
     with_.datastores.delete(name)
     return shown
 

@@ -67,10 +67,13 @@ class Datastores:
             raise NotFound(f"there is no datastore {name!r}", hint=hint)
         return known[name]
 
-    def put(self, made: Datastore, credentials: Mapping[str, str]) -> None:
+    def put(self, made: Datastore, credentials: Mapping[str, str] | None) -> None:
+        """Keep it, in the place of the one of that name; without ``credentials`` those it has are
+        kept."""
         assert self._settings is not None
         assert self._secrets is not None
-        self._secrets.put(made.name, credentials)
+        if credentials is not None:
+            self._secrets.put(made.name, credentials)
         kept = made.model_dump(mode="json", exclude_defaults=True)
         self._settings.change(_DATASTORES, {made.name: kept})
 

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from allranks.masking import all_without_credentials, masked
+from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan import standing as plan_standing
 from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import Task, pack
@@ -45,7 +45,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "started_at": when(row.started_at),
         "ended_at": when(row.ended_at),
         "folder": str(home.jobs / row.name),
-        "outputs": {each.name: each.uri or each.path for each in row.plan.task.outputs},
+        "outputs": {e.name: without_credentials(e.uri or e.path) for e in row.plan.task.outputs},
         "ranks": [
             {"rank": rank.rank, "node": rank.node, "role": rank.role} for rank in ranks(task)
         ],
@@ -67,8 +67,9 @@ def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
     found = {**spec}
     if variables := spec.get("environment_variables"):
         found["environment_variables"] = masked(variables, spec.get("properties"))
-    if written := spec.get("environment"):
-        found["environment"] = all_without_credentials(written)
+    for key in ("environment", "inputs", "outputs"):
+        if written := spec.get(key):
+            found[key] = all_without_credentials(written)
     return found
 
 

@@ -87,8 +87,8 @@ class Datastore(Part):
 
 def parse(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
-) -> tuple[Datastore, dict[str, str]]:
-    """The datastore in ``data``, and the credentials that stood there.
+) -> tuple[Datastore, dict[str, str] | None]:
+    """The datastore in ``data``, and the credentials that stood there; None where nothing did.
 
     Raises one SpecError with everything that is wrong.
     """
@@ -99,11 +99,12 @@ def parse(
         made = Datastore.model_validate(given)
     except ValidationError as error:
         found += problems(error, given, {"": (Datastore,)})
-    credentials: dict[str, str] = {}
+    credentials: dict[str, str] | None = None
     if made is not None:
         found += _of_its_kind(made)
         try:
-            credentials = _credentials(made.type, data.get("credentials"))
+            if data.get("credentials") is not None:
+                credentials = _credentials(made.type, data["credentials"])
         except Wrong as error:
             found.append(Problem(str(error), "credentials", hint=error.hint))
     if found or made is None:
@@ -127,12 +128,13 @@ def _of_its_kind(made: Datastore) -> list[Problem]:
         value = getattr(made, key)
         if value and not value.startswith(("http://", "https://")) and made.type not in _AZURE:
             found.append(Problem(f"{value!r} is no URL", key, hint="as in https://HOST:PORT"))
+        elif value and ("?" in value or "@" in value):
+            hint = "what opens it belongs into `credentials`"
+            found.append(Problem("a URL with a password or a query is not kept", key, hint=hint))
     return found
 
 
 def _credentials(kind: str, given: Any) -> dict[str, str]:
-    if given is None:
-        return {}
     known = CREDENTIALS[kind]
     if not isinstance(given, Mapping):
         raise Wrong("must be a mapping", f"below it: {', '.join(known)}")

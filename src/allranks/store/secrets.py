@@ -5,8 +5,10 @@ A copy of the database alone tells nobody anything. Who may read the home may re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +38,12 @@ class Secrets:
         found = self._all().get(name)
         if found is None:
             return {}
-        from cryptography.fernet import InvalidToken  # lazy: 30 ms, and few jobs need it
+        from cryptography.fernet import Fernet, InvalidToken  # lazy: 30 ms, and few jobs need it
 
         try:
-            told: dict[str, str] = json.loads(self._fernet().decrypt(found["value"].encode()))
-        except (InvalidToken, ValueError):
+            kept = Fernet(self._file.read_bytes()).decrypt(found["value"].encode())
+            told: dict[str, str] = json.loads(kept)
+        except (InvalidToken, ValueError, FileNotFoundError):
             raise ServerError(
                 f"the credentials of {name!r} cannot be read: their key is another one",
                 where=str(self._file),
@@ -62,11 +65,12 @@ class Secrets:
     def _fernet(self) -> Fernet:
         from cryptography.fernet import Fernet  # lazy: as above
 
-        try:
-            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            pass
-        else:
-            with open(file, "wb") as made:
+        if not self._file.exists():
+            # Whole or not there; of two who make one at once the first counts.
+            with tempfile.NamedTemporaryFile(dir=self._file.parent) as made:
                 made.write(Fernet.generate_key())
+                made.flush()
+                os.fsync(made.fileno())
+                with contextlib.suppress(FileExistsError):
+                    os.link(made.name, self._file)
         return Fernet(self._file.read_bytes())
