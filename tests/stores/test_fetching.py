@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -303,6 +305,28 @@ def test_credentials_that_have_expired(tmp_path: Path, site: Site, account: Acco
     with pytest.raises(AllranksError, match="'birds' may not open it: The token is old") as error:
         provide(tmp_path / "c", wanted)
     assert "datastore create birds" in (error.value.hint or "")
+
+
+def test_what_would_be_lost_is_refused(tmp_path: Path, account: Account, place: str) -> None:
+    put(account, {f"{place}/both": b"file", f"{place}/both/file": b"in a folder"})
+    with pytest.raises(AllranksError, match="'both' of the input x is a file and a folder at once"):
+        provide(tmp_path / "c", Wanted("x", f"s3://bucket/{place}", account=account))
+    put(account, {f"{place}-2/a.tar": b"", f"{place}-2/a.tgz": b""})
+    wanted = Wanted("x", f"s3://bucket/{place}-2", account=account, unpack=True)
+    with pytest.raises(AllranksError, match="two things of the input x would be 'a'"):
+        provide(tmp_path / "c", wanted)
+
+
+def test_an_archive_that_would_escape(tmp_path: Path, account: Account, place: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("../../evil"))
+    put(account, {f"{place}/evil.tar": packed.getvalue(), f"{place}/fine.tar": packed.getvalue()})
+    wanted = Wanted("x", f"s3://bucket/{place}", account=account, unpack=True)
+    with pytest.raises(AllranksError, match="evil") as error:
+        provide(tmp_path / "c", wanted)
+    assert (error.value.where or "").startswith(f"s3://bucket/{place}/")
+    assert not [*tmp_path.rglob("evil")]
 
 
 # ---------------------------------------------------------------- https

@@ -179,6 +179,21 @@ def test_a_job_that_is_canceled_or_fails_brings_what_it_has(
     assert bytes(obstore.get(opened, f"{prefix}/failed/ckpt").bytes()) == b"2\n"
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("azureml:taken:1", "is a version of data, which never changes"),
+        ("https://host/folder", "is a site, which takes no files"),
+    ],
+)
+def test_what_nothing_can_be_brought_to(shared: Allranks, path: str, said: str) -> None:
+    shared("data", "create", "taken", "--version", "1", "--path", "s3://bucket/x")
+    done = shared("run", "-o", f"m={path}", "--", "true")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "outputs.m.path" in done.stderr
+
+
 def test_azure_by_its_own_words(allranks: Allranks, azurite: int, prefix: str, code: Path) -> None:
     (code / "store.yml").write_text(
         "name: blobs\ntype: azure_blob\n"

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import obstore
 
 from allranks.agent import objects
+from allranks.agent.fetch import is_final
 from allranks.errors import AllranksError
 from allranks.plan import stores
 from allranks.plan.stores import Account, Address
@@ -30,7 +31,7 @@ _PART, _SEVERAL = 8 << 20, 8
 # S3 takes no more than 10,000 of an object.
 _MOST_PARTS = 9000
 # How often a file may change under our eyes at the very end, and how often a store is asked again.
-_TRIES = 4
+_TRIES, _LONGEST = 9, 20.0
 
 
 class Output(NamedTuple):
@@ -188,11 +189,11 @@ class Bringer:
             except Torn:
                 if not end:
                     return None
-                await asyncio.sleep(0.1 * 2**number)
-            except objects.PASSING:
-                if number == _TRIES - 1:
-                    raise
-                await asyncio.sleep(0.5 * 2**number)
+                await asyncio.sleep(0.1 * 1.5**number)
+            except objects.PASSING as error:
+                if number == _TRIES - 1 or not end or is_final(error):
+                    raise  # the next look is soon enough
+                await asyncio.sleep(min(_LONGEST, 0.5 * 2**number))
         raise AllranksError(
             f"the file {name!r} of the output {self.output.name} is still being written to",
             where=self.output.folder,

@@ -37,7 +37,7 @@ _CLIENT: ClientConfig = {
     "user_agent": "allranks",
 }
 _RETRY: RetryConfig = {
-    "max_retries": 4,
+    "max_retries": 6,
     "retry_timeout": timedelta(minutes=2),
     "backoff": {
         "init_backoff": timedelta(seconds=0.2),

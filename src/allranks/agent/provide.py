@@ -193,7 +193,7 @@ class Provider:
         (beside / cache.DATA).rename(packed)
         data = beside / cache.DATA
         data.mkdir()
-        pairs = []
+        pairs: list[tuple[Path, Path]] = []
         for item in items:
             if not is_archive(item.name):
                 goal = data / item.name
@@ -201,6 +201,12 @@ class Provider:
                 os.rename(packed / item.name, goal)
                 continue
             goal = data if len(items) == 1 else data / stem(item.name)
+            if goal != data and (goal.exists() or goal in dict(pairs).values()):
+                raise AllranksError(
+                    f"two things of the input {source.wanted.name} would be {stem(item.name)!r}",
+                    where=without_credentials(source.wanted.uri or source.wanted.source),
+                    hint="an archive becomes a folder of its name: rename one of the two",
+                )
             pairs.append((packed / item.name, goal))
         if not pairs:
             raise AllranksError(
@@ -216,6 +222,13 @@ class Provider:
         limit = min(room, max(size * _GROWTH, _ALWAYS_FINE))
         try:
             unpack(pairs, limit, lambda n, _: self._beat(source.wanted, unpacked=n, of=len(pairs)))
+        except AllranksError as error:
+            cache.remove(beside)
+            # Where it came from: here it is gone by now.
+            name = os.path.relpath(error.where, packed) if error.where else ""
+            base = without_credentials(source.wanted.uri or source.wanted.source)
+            place = base if len(items) == 1 else f"{base}/{name}"
+            raise AllranksError(error.message, where=place, hint=error.hint) from None
         except BaseException:
             cache.remove(beside)
             raise
@@ -276,12 +289,33 @@ class _Source:
             name = unquote(key.partition("?")[0]).rpartition("/")[2] or "data"
         else:
             if found := [*objects.listing(self._opened, key)]:
-                return _below(found, key), False
+                return self._below(found, key), False
             one = objects.look(self._opened, key) if key else None
             name = key.rpartition("/")[2]
         if one is None:
             return [], False
         return [Item(name, one.key, one.size, one.tag, one.mtime)], True
+
+    def _below(self, found: Sequence[objects.Found], key: str) -> list[Item]:
+        """As files below a folder; an empty one that is a folder as well is what a console writes
+        for that. Raises AllranksError for another."""
+        start = len(key) + 1 if key else 0
+        folders = set()
+        for each in found:
+            parts = each.key[start:].split("/")[:-1]
+            folders |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+        items = []
+        for each in found:
+            name = each.key[start:]
+            if name not in folders:
+                items.append(Item(name, each.key, each.size, each.tag, each.mtime))
+            elif each.size:
+                raise AllranksError(
+                    f"{name!r} of the input {self.wanted.name} is a file and a folder at once",
+                    where=without_credentials(self.wanted.uri),
+                    hint="no disk has such: rename one of the two in the store",
+                )
+        return items
 
     def _hold_to_name(self, name: str) -> None:
         """Raise AllranksError for one that would lie elsewhere, or nowhere."""
@@ -333,20 +367,6 @@ def _provided(wanted: Wanted, tree: Tree, is_file: bool, moved: int) -> Provided
         data = _linked(tree, Path(wanted.copy))
     path = data / tree.files[0][0] if is_file and not wanted.unpack else data
     return Provided(str(path), str(tree.folder), len(tree.files), tree.size, moved)
-
-
-def _below(found: Sequence[objects.Found], key: str) -> list[Item]:
-    """As files below a folder; what is a folder and a file at once is the folder."""
-    start = len(key) + 1 if key else 0
-    folders = set()
-    for each in found:
-        parts = each.key[start:].split("/")[:-1]
-        folders |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
-    return [
-        Item(each.key[start:], each.key, each.size, each.tag, each.mtime)
-        for each in found
-        if each.key[start:] not in folders
-    ]
 
 
 def _linked(tree: Tree, goal: Path) -> Path:

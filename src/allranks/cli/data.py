@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from allranks.cli import show
-from allranks.errors import SpecError
+from allranks.errors import SpecError, UsageError
 from allranks.sdk import finding
 from allranks.sdk.submission import placed_data
 
 _DATA = "/api/v1/data"
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WHICH = "NAME, NAME:VERSION or NAME@LABEL"
 
 
@@ -41,6 +43,10 @@ def create(options: argparse.Namespace) -> int:
     data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
     if options.path is not None:
         base = Path()
+    for each in options.label:
+        if each == "latest" or not _LABEL.fullmatch(each):
+            hint = "a word of letters, digits, `-`, `_` and `.`; `latest` is always the newest"
+            raise UsageError(f"{each!r} is no label to give", where="--label", hint=hint)
     client = finding.connect()
     try:
         made = client.json("POST", _DATA, placed_data(data, base.absolute()))

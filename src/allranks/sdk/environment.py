@@ -48,12 +48,12 @@ def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return found
 
 
-def tools(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def tools(environ: Mapping[str, str] = os.environ, python: bool = True) -> dict[str, str]:
     """What this shell tells pip and uv, for those who make an environment for its job, and which
-    Python is in front where that cannot be read off PATH."""
+    ``python`` is in front where that cannot be read off PATH: asking takes a while."""
     found = {name: value for name, value in environ.items() if _TOOLS.match(name)}
-    python = _python(environ)
-    return found if python is None else {**found, "ALLRANKS_PYTHON": python}
+    front = _python(environ) if python else None
+    return found if front is None else {**found, "ALLRANKS_PYTHON": front}
 
 
 def _python(environ: Mapping[str, str]) -> str | None:

@@ -74,7 +74,7 @@ def prepare(
     submission: dict[str, Any] = {"spec": spec, "base": current()}
     brought = spec.get("environment") in (None, "current", "azureml:current@latest")
     if not brought or _moves_data(spec):
-        submission["tools"] = tools()
+        submission["tools"] = tools(python=not brought)
     _hold_to_text(submission)
     if code is None:
         return submission, None

@@ -39,6 +39,8 @@ def places(
             of = output_of(path, where) if key.startswith("inputs.") else None
             if of is None:
                 found[key] = known.locate(path, where)
+                if key.startswith("outputs."):
+                    _hold_to_goals(found[key], path)
             else:
                 found[key] = _by_default(of, home) if find is None else _place(of, find)
         except SpecError as error:
@@ -57,6 +59,16 @@ def referred(inputs: Any) -> set[str]:
             if isinstance(path, str) and (of := output_of(path, "")) is not None:
                 found.add(of.job)
     return found
+
+
+def _hold_to_goals(place: Located, path: str) -> None:
+    """Raises SpecError for what nothing can be brought to."""
+    if place.asset:
+        hint = "name the place; with `name:` of the output it becomes the next version"
+        raise SpecError(Problem(f"{path!r} is a version of data, which never changes", hint=hint))
+    if place.uri and stores.address(place.uri).store.kind == "https":
+        hint = f"name a bucket or a container: {stores.SCHEMES.rpartition(' and ')[0]}"
+        raise SpecError(Problem(f"{path!r} is a site, which takes no files", hint=hint))
 
 
 def _wanted(spec: CommandJob) -> Iterator[tuple[str, str]]:

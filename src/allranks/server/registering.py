@@ -7,6 +7,8 @@ from typing import Any
 
 from allranks.errors import Conflict, Problem, SpecError
 from allranks.plan.plan import OutputTask
+from allranks.server.datastores import DEFAULT
+from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
 from allranks.store.assets import AssetRow, Assets
 from allranks.store.records import JobRow
@@ -45,6 +47,10 @@ def register(row: JobRow, data: Assets) -> dict[str, Any]:
 
 
 def _spec(row: JobRow, task: OutputTask, given: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"path": task.uri or task.path, "job": row.name, "output": task.name}
+    path = task.uri or task.path
+    if task.datastore and str(given.get("path", "")).startswith("azureml://"):
+        # Not only the bucket: what opens it, too.
+        path = fill(str(given["path"]), {"name": row.name, "default_datastore": DEFAULT})
+    found = {"path": path, "job": row.name, "output": task.name}
     kind = str(given.get("type") or "uri_folder")
     return found if kind == "uri_folder" else {"type": kind, **found}
