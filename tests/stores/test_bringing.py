@@ -16,7 +16,7 @@ from allranks.errors import AllranksError, NotFound
 from allranks.plan.stores import Account, Address
 from tests.stores.servers import Wire
 
-pytestmark = [pytest.mark.stores, pytest.mark.slow]
+pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
 MB = 1_000_000
 
 

@@ -26,7 +26,7 @@ from allranks.plan.stores import Account, Address, Store
 from tests.stores.servers import ACCOUNT, KEY, Site, Wire
 from tests.support import until
 
-pytestmark = [pytest.mark.stores, pytest.mark.slow]
+pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
 MB = 1_000_000
 
 

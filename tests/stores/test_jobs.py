@@ -15,7 +15,7 @@ from allranks.plan.stores import Account, Address, Store
 from tests.stores.servers import ACCOUNT, KEY
 from tests.support import Allranks, until
 
-pytestmark = [pytest.mark.stores, pytest.mark.slow]
+pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
 SECRET = "hush-hush-never-tell"
 
 
