@@ -71,7 +71,7 @@ def download(
         if output is not None and output not in has:
             listed = ", ".join(has) or "none"
             raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {listed}")
-        if output is not None and "://" in (place := job["outputs"].get(output) or ""):
+        if output is not None and "://" in (place := (job.get("outputs") or {}).get(output, "")):
             uri = f"azureml://jobs/{name}/outputs/{output}/paths/"
             hint = f"an input of another job reads it: -i NAME={uri}; or the store's own program"
             raise NotFound(f"the output {output} is not in the record", where=place, hint=hint)
