@@ -50,7 +50,8 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def hold_whole(folder: Path) -> None:
-    """Every entry of a cache is what its manifest says, byte for byte where that has checksums."""
+    """Every entry of a cache has the sizes and times that its manifest says; what is in the files
+    each test compares for itself."""
     for each in folder.glob(f"*/{cache.MANIFEST}"):
         tree = cache.read(each.parent)
         assert tree is not None

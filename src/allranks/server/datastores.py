@@ -14,7 +14,7 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 from allranks.spec.problems import nearest
 from allranks.spec.references import Asset, asset_of
-from allranks.store.assets import LATEST, AssetRow, Assets
+from allranks.store.assets import AssetRow, Assets, named
 from allranks.store.secrets import Secrets
 from allranks.store.settings import Settings
 
@@ -104,9 +104,8 @@ class Datastores:
     def row(self, asset: Asset) -> AssetRow:
         """Raises SpecError when there is none."""
         versions = self.versions(asset.name)
-        for row in versions[::-1]:
-            if asset.version in ("", row.version) and asset.label in ("", LATEST, *row.labels):
-                return row
+        if (row := named(versions, asset)) is not None:
+            return row
         has = ", ".join(row.version for row in versions)
         hint = f"its versions: {has}"
         if not versions:

@@ -11,7 +11,7 @@ from allranks.plan.recipe import Meant, Table
 from allranks.spec.problems import nearest
 from allranks.spec.references import Asset
 from allranks.spec.values import Environment
-from allranks.store.assets import LATEST, AssetRow, Assets
+from allranks.store.assets import AssetRow, Assets, named
 from allranks.store.settings import Settings
 
 KIND = "environment"
@@ -52,9 +52,8 @@ class Environments:
     def row(self, asset: Asset) -> AssetRow:
         """Raises SpecError when there is none."""
         versions = self.versions(asset.name)
-        for row in versions[::-1]:
-            if asset.version in ("", row.version) and asset.label in ("", LATEST, *row.labels):
-                return row
+        if (row := named(versions, asset)) is not None:
+            return row
         has = ", ".join(row.version for row in versions)
         hint = f"its versions: {has}"
         if not versions:

@@ -7,12 +7,13 @@ version and nobody sets it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, insert, select, update
 
 from allranks.errors import Conflict, NotFound
+from allranks.spec.references import Asset
 from allranks.store.db import assets as _assets
 
 LATEST = "latest"
@@ -98,6 +99,14 @@ class Assets:
         has = ", ".join(row.version for row in self.versions(name))
         hint = f"its versions: {has}" if has else f"allranks {self._kind} list"
         return NotFound(f"there is no {self._kind} {name}:{version}", hint=hint)
+
+
+def named(versions: Sequence[AssetRow], asset: Asset) -> AssetRow | None:
+    """Of the versions of one name, the oldest first, the one that is meant."""
+    for row in versions[::-1]:
+        if asset.version in ("", row.version) and asset.label in ("", LATEST, *row.labels):
+            return row
+    return None
 
 
 def _same(row: AssetRow, spec: Mapping[str, Any] | None, kind: str) -> AssetRow:
