@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from allranks.agent import cache
 from allranks.plan.stores import Account, Store
 from tests.stores import servers
 from tests.stores.servers import Site, Wire
+from tests.stores.whole import hold_whole
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +38,14 @@ def account(wire: Wire) -> Account:
     """Of the bucket, by the wire."""
     store = Store("s3", "bucket", endpoint=f"http://127.0.0.1:{wire.port}")
     return Account(store, {"access_key_id": "who", "secret_access_key": "hush-hush"})
+
+
+@pytest.fixture(autouse=True)
+def never_corrupt(tmp_path: Path) -> Iterator[None]:
+    """Whatever befell it, no cache of a test has an entry that is not what it says."""
+    yield
+    for folder in {manifest.parents[1] for manifest in tmp_path.rglob(f"*/{cache.MANIFEST}")}:
+        hold_whole(folder)
 
 
 @pytest.fixture

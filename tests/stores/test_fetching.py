@@ -20,10 +20,12 @@ import pytest
 
 from allranks.agent import cache
 from allranks.agent.objects import open_store
-from allranks.agent.provide import Provided, Provider, Wanted
+from allranks.agent.provide import Provided, Provider
+from allranks.agent.source import Wanted
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.stores import Account, Address, Store
 from tests.stores.servers import ACCOUNT, KEY, Site, Wire
+from tests.stores.whole import hold_whole
 from tests.support import until
 
 pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -49,19 +51,26 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def hold_whole(folder: Path) -> None:
-    """Every entry of a cache has the sizes and times that its manifest says; what is in the files
-    each test compares for itself."""
-    for each in folder.glob(f"*/{cache.MANIFEST}"):
-        tree = cache.read(each.parent)
-        assert tree is not None
-        assert not tree.damaged()
-    assert not [each for each in folder.iterdir() if each.suffix == ".gone"]
-
-
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> str:
     return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
+
+
+def test_a_byte_that_is_another_would_be_seen(tmp_path: Path, account: Account, place: str) -> None:
+    """By the look that every test here ends with."""
+    put(account, {f"{place}/small": b"x" * 1000, f"{place}/large": b"y" * 20 * MB})
+    data = Path(provide(tmp_path / "c", Wanted("d", f"s3://bucket/{place}", account=account)).path)
+    assert hold_whole(tmp_path / "c") == 2
+    for name in ("small", "large"):
+        file = data / name
+        before, times = file.read_bytes(), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+        file.chmod(0o644)
+        for wrong in (before[:-1] + b"z", before):
+            file.write_bytes(wrong)
+            os.utime(file, ns=times)
+            if wrong != before:
+                with pytest.raises(AssertionError, match=name):
+                    hold_whole(tmp_path / "c")
 
 
 FILES = {f"d{n % 3}/file {n} ü'.txt": os.urandom(n * 100) for n in range(40)}
@@ -79,7 +88,6 @@ def test_a_folder_arrives_once_and_is_held_for_all(
     second = provide(tmp_path / "c", wanted)
     assert (second.path, second.moved) == (first.path, 0)
     assert wire.brought - before < 30_000  # the listing
-    hold_whole(tmp_path / "c")
 
 
 def test_what_has_not_changed_is_not_fetched_again(
@@ -94,7 +102,6 @@ def test_what_has_not_changed_is_not_fetched_again(
     assert second.moved == 1000
     assert content(Path(second.path)) == {**FILES, "d1/new": b"x" * 1000}
     assert content(Path(first.path)) == FILES
-    hold_whole(tmp_path / "c")
 
 
 def test_a_connection_cut_in_the_middle_again_and_again(
@@ -107,7 +114,6 @@ def test_a_connection_cut_in_the_middle_again_and_again(
     assert Path(found.path).read_bytes() == big
     assert Path(found.path).name == "big.bin"
     assert wire.cuts == 0
-    hold_whole(tmp_path / "c")
 
 
 def mover(folder: Path, uri: str, account: Account) -> subprocess.Popen[str]:
@@ -154,7 +160,6 @@ def test_killed_in_the_middle_the_next_goes_on_from_there(
     found = provide(tmp_path / "c", Wanted("x", uri, account=account))
     assert Path(found.path).read_bytes() == big
     assert found.moved <= 160 * MB - 3 * 8 * MB
-    hold_whole(tmp_path / "c")
 
 
 def test_two_who_want_the_same_at_once_fetch_it_once(
@@ -240,7 +245,6 @@ def test_the_longest_unused_goes_first_and_what_is_in_use_stays(
     found = provide(folder, Wanted("d", f"s3://bucket/{place}/d", account=account), limit)
     assert Path(found.path, "file").read_bytes() == b"d" * 2 * MB
     assert not first.exists()
-    hold_whole(folder)
 
 
 def test_what_a_job_has_changed_is_fetched_again(
@@ -257,7 +261,6 @@ def test_what_a_job_has_changed_is_fetched_again(
     found = provide(tmp_path / "c", wanted)
     assert found.moved == len(FILES[changed]) + len(FILES[gone])
     assert content(Path(found.path)) == FILES
-    hold_whole(tmp_path / "c")
 
 
 def test_a_download_is_the_jobs_own_folder(tmp_path: Path, account: Account, place: str) -> None:
@@ -416,4 +419,3 @@ def test_what_was_begun_for_an_older_listing_is_gone_on_with(
     assert content(Path(found.path)) == {"big.bin": big, "new.txt": b"new"}
     assert found.moved <= 160 * MB - 3 * 8 * MB + 3
     assert not [*folder.glob("*.part")]
-    hold_whole(folder)

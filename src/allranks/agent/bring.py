@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import obstore
 
 from allranks.agent import objects
-from allranks.agent.fetch import is_final
 from allranks.errors import AllranksError
 from allranks.plan import stores
 from allranks.plan.stores import Account, Address
@@ -191,7 +190,7 @@ class Bringer:
                     return None
                 await asyncio.sleep(0.1 * 1.5**number)
             except objects.PASSING as error:
-                if number == _TRIES - 1 or not end or is_final(error):
+                if number == _TRIES - 1 or not end or objects.is_final(error):
                     raise  # the next look is soon enough
                 await asyncio.sleep(min(_LONGEST, 0.5 * 2**number))
         raise AllranksError(

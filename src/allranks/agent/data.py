@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import importlib.util
 import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.agent.mover_process import (
+    Mover,
+    Progress,
+    brought,
+    provided,
+    streamable,
+    streamed,
+)
 from allranks.agent.uv import Say, Wait
 from allranks.errors import AllranksError, from_body
 from allranks.plan import stores
-from allranks.plan.amounts import size_text
 from allranks.plan.plan import InputTask, OutputTask, Recipe, Task
 from allranks.plan.stores import IDENTITY, Account
 
@@ -29,8 +33,6 @@ from allranks.plan.stores import IDENTITY, Account
 CLIENT = "obstore>=0.10,<1"
 # Variables by which people say who they are to a store, and which certificates they trust.
 _WHO = re.compile(rf"({IDENTITY.pattern}|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|HOME$|.*_proxy$)", re.I)
-# The first word of how far it is, and the longest time between two, in seconds.
-_FIRST, _SELDOM = 1.0, 20.0
 
 # What opens a datastore; asks the server, and raises AllranksError.
 Accounts = Callable[[str], Account]
@@ -47,12 +49,20 @@ class Data:
         self._task, self._node, self._folder = task, node, folder
         self._accounts, self._wait, self._say = accounts, wait, say
         self._held: list[int] = []
+        # What was read of streams: their mover ends with the ranks, without a last word.
+        self._read = folder / "read.json"
         self._live: Mover | None = None
+        self._streams: tuple[Mover, Tell] | None = None
         self._places: dict[str, Path] = {}
         self._known: dict[str, Account] = {}
 
     def close(self) -> None:
         """Let go of everything; end what still runs."""
+        if self._streams is not None:
+            streams, tell = self._streams
+            streams.kill()
+            for told in json.loads(self._read.read_text() or "[]"):
+                tell(streamed(told), {"data": told})
         if self._live is not None:
             self._live.kill()
         for each in self._held:
@@ -62,10 +72,14 @@ class Data:
     # ------------------------------------------------------------ inputs
 
     def provide(self, tell: Tell) -> dict[str, str]:
-        """Have the inputs that go through the cache there; their paths by name.
+        """Have the inputs that lie elsewhere there; their paths by name, or URLs of streams.
 
         Raises AllranksError with which of them cannot be had, and what ``wait`` raises.
         """
+        return self._cached(tell) | self._streamed(tell)
+
+    def _cached(self, tell: Tell) -> dict[str, str]:
+        """Those that go through the cache."""
         wanted = [each for each in self._task.inputs if each.cached]
         if not wanted:
             return {}
@@ -75,12 +89,12 @@ class Data:
             "limit": self._task.cache_limit,
             "inputs": [self._wanted(each) for each in wanted],
         }
-        progress = _Progress(self._say)
+        progress = Progress(self._say)
         began = time.monotonic()
         if there := self._there(request):
             for told in there:
                 found[told["provided"]] = told["path"]
-                tell(_provided(told, 0.0), {"data": told})
+                tell(provided(told, 0.0), {"data": told})
             return found
         with self._mover(request) as mover:
             for told in mover.lines():
@@ -91,10 +105,32 @@ class Data:
                 if "provided" in told:
                     found[told["provided"]] = told["path"]
                     self._hold(Path(told["tree"]))
-                    tell(_provided(told, time.monotonic() - began), {"data": told})
+                    tell(provided(told, time.monotonic() - began), {"data": told})
                     began = time.monotonic()
                 else:
                     progress.told(told)
+        return found
+
+    def _streamed(self, tell: Tell) -> dict[str, str]:
+        """Those that a mover serves, until closed."""
+        wanted = [each for each in self._task.inputs if each.streamed]
+        found: dict[str, str] = {}
+        if not wanted:
+            return found
+        several = [self._wanted(each) for each in wanted]
+        mover = self._mover({"streams": several, "read": str(self._read)})
+        try:
+            for told in mover.lines():
+                if "error" in told:
+                    raise from_body(told)
+                if "done" in told:
+                    break
+                found[told["provided"]] = told["path"]
+                tell(streamable(told), {"data": told})
+        except BaseException:
+            mover.kill()
+            raise
+        self._streams = mover, tell
         return found
 
     def _wanted(self, each: InputTask) -> dict[str, Any]:
@@ -170,14 +206,14 @@ class Data:
         if self._live is not None:
             self._live.kill()
             self._live = None
-        progress, began = _Progress(self._say), time.monotonic()
+        progress, began = Progress(self._say), time.monotonic()
         with self._mover(self._to_bring(wanted, live=False), wait) as mover:
             for told in mover.lines(seconds):
                 if "error" in told:
                     raise from_body(told)
                 if "brought" in told:
                     del self._places[told["brought"]]
-                    tell(_brought(told, time.monotonic() - began), {"data": told})
+                    tell(brought(told, time.monotonic() - began), {"data": told})
                 elif "done" in told and "output" not in told:
                     return
                 else:
@@ -261,126 +297,3 @@ class Data:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         made = shelf.provide(Recipe(version, (CLIENT,)), self._wait, self._say)
         return str(made.folder / "bin" / "python")
-
-
-class Mover:
-    """A mover that runs. Ends with its agent, whose end of the pipe it reads."""
-
-    def __init__(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        log: Path,
-        request: Mapping[str, Any],
-        wait: Wait,
-    ) -> None:
-        self._wait, self._log = wait, log
-        with log.open("ab") as errors:
-            self._child = subprocess.Popen(
-                argv,
-                env=env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                process_group=0,
-            )
-        self.say(json.dumps(request))
-
-    def __enter__(self) -> Mover:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._close()
-        else:
-            self.kill()
-
-    def say(self, line: str) -> None:
-        assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `lines` will tell
-            self._child.stdin.write(f"{line}\n".encode())
-            self._child.stdin.flush()
-
-    def lines(self, seconds: float | None = None) -> Iterator[dict[str, Any]]:
-        """What it tells, until it ends. Raises AllranksError when that is not at its own wish, or
-        when it is not done within ``seconds``."""
-        assert self._child.stdout is not None
-        until = None if seconds is None else time.monotonic() + seconds
-        rest, piece = b"", b"-"
-        while piece:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            self._wait(self._child.stdout.fileno(), left)
-            if until is not None and time.monotonic() >= until:
-                raise AllranksError("there was no time left to bring all of the outputs")
-            piece = os.read(self._child.stdout.fileno(), 1 << 16)
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from (json.loads(line) for line in whole)
-        code = self._child.wait()
-        said = self._log.read_text(errors="replace").strip().splitlines() if code else []
-        why = said[-1] if said else f"exit code {code}"
-        if code < 0:
-            why = f"{signal.Signals(-code).name} ended it"
-        raise AllranksError(
-            f"what moves data has failed: {why}",
-            hint="the node may have been out of memory: `dmesg` there tells",
-        )
-
-    def kill(self) -> None:
-        if self._child.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
-        self._close()
-
-    def _close(self) -> None:
-        for pipe in (self._child.stdin, self._child.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]
-        self._child.wait()
-
-
-class _Progress:
-    """Tells how far it is, soon at first and then more seldom: each word stays in the record."""
-
-    def __init__(self, say: Say) -> None:
-        self._say, self._next, self._pause = say, time.monotonic() + _FIRST, _FIRST
-
-    def told(self, how: Mapping[str, Any]) -> None:
-        if (now := time.monotonic()) < self._next:
-            return
-        self._pause = min(_SELDOM, self._pause * 1.3)
-        self._next = now + self._pause
-        self._say(_doing(how))
-
-
-def _doing(how: Mapping[str, Any]) -> str:
-    if "output" in how:
-        return f"brings {how['output']} {_bar(how)}"
-    name = how["input"]
-    if how.get("waiting"):
-        return f"waits for {name}, which another job is fetching"
-    if "unpacked" in how:
-        return f"unpacks {name}: {how['unpacked']} of {how['of']} archives"
-    return f"downloads {name} {_bar(how)}"
-
-
-def _bar(how: Mapping[str, Any]) -> str:
-    done, total, seconds = how["done"], how["total"], how["seconds"]
-    part = done / total if total else 1.0
-    rate = done / seconds if seconds else 0.0
-    left = f", {(total - done) / rate:.0f} s left" if rate else ""
-    bar = ("#" * round(part * 10)).ljust(10, "-")
-    return f"[{bar}] {size_text(done)} of {size_text(total)}, {size_text(rate)}/s{left}"
-
-
-def _provided(told: Mapping[str, Any], seconds: float) -> str:
-    what = f"{told['provided']}: {told['files']} files, {size_text(told['size'])}"
-    if not told["moved"]:
-        return f"{what}, were in the node's cache"
-    moved = size_text(told["moved"])
-    rate = size_text(told["moved"] / max(seconds, 1e-3))
-    return f"{what}, of which {moved} were fetched in {seconds:.1f} s ({rate}/s)"
-
-
-def _brought(told: Mapping[str, Any], seconds: float) -> str:
-    size = size_text(told["size"])
-    return f"{told['brought']}: {told['files']} files, {size}, are at {told['uri']}"

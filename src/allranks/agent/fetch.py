@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import random
-import re
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 import obstore
 
 from allranks.agent.items import Changed, Item, Report
-from allranks.agent.objects import CHANGED, NO_RANGES, PASSING
+from allranks.agent.objects import CHANGED, HASH, NO_RANGES, PASSING, asking, is_final
 
 if TYPE_CHECKING:
     from allranks.agent.objects import Opened
@@ -31,7 +30,6 @@ PART, _RUN, _RUNS, _FILES = 8 << 20, 8, 8, 16
 _PIECE = 1 << 20
 # How often a part is asked for again, and how long the first wait is in seconds.
 _TRIES, _PAUSE = 6, 0.5
-_MD5 = re.compile(r'"?[0-9a-f]{32}"?')
 
 _Unit = TypeVar("_Unit")
 _Got = TypeVar("_Got")
@@ -84,17 +82,6 @@ class Journal:
         self._to.flush()
 
 
-# What stores say that are only busy.
-_BUSY = (
-    "SlowDown",
-    "InternalError",
-    "ServiceUnavailable",
-    "RequestTimeout",
-    "ServerBusy",
-    "OperationTimedOut",
-)
-
-
 class _Fetching:
     def __init__(self, opened: Opened, folder: Path, journal: Journal, report: Report) -> None:
         self._opened, self._folder, self._journal = opened, folder, journal
@@ -138,7 +125,7 @@ class _Fetching:
             data: memoryview = memoryview(b"")
         else:
             data = await self._again(lambda: self._get(item))
-            if self._tags_are_hashes and _MD5.fullmatch(item.tag):
+            if self._tags_are_hashes and HASH.fullmatch(item.tag):
                 data = await self._hashed(item, data)
         path = self._folder / item.name
         # Never into what is there: an older content of that name may be shared with others.
@@ -250,13 +237,7 @@ class _Fetching:
         return data
 
     async def _ask(self, item: Item, span: tuple[int, int] | None) -> obstore.GetResult:
-        options: obstore.GetOptions = {}
-        # Weak ones (`W/"…"`) never match.
-        if item.tag.startswith('"') or _MD5.fullmatch(item.tag):
-            options["if_match"] = item.tag
-        if span is not None:
-            options["range"] = span
-        return await obstore.get_async(self._opened, item.key, options=options)
+        return await obstore.get_async(self._opened, item.key, options=asking(item.tag, span))
 
     async def _again(
         self, ask: Callable[[], Awaitable[_Got]], so_far: Callable[[], int] = lambda: 0
@@ -290,15 +271,6 @@ def _runs(missing: Sequence[int], size: int) -> list[tuple[int, int]]:
         else:
             found.append((start, end))
     return found
-
-
-def is_final(error: Exception) -> bool:
-    """Whether the store has said no, and will say so again."""
-    text = str(error)
-    code = re.search(r"<Code>(\w+)</Code>", text)
-    if code:
-        return code[1] not in _BUSY
-    return re.search(r"status (4(?!08|29)\d\d)", text) is not None
 
 
 async def _each(

@@ -43,6 +43,18 @@ def take(source: Path, wanted: Sequence[Item], goal: Path, report: Report) -> di
     return dict.fromkeys((item.name for item in wanted), 0)
 
 
+def part(item: Item, start: int, end: int) -> memoryview:
+    """The bytes of a file from ``start`` to ``end``. Raises Changed and OSError."""
+    try:
+        with open(item.key, "rb") as file:
+            data = memoryview(os.pread(file.fileno(), end - start, start))
+        if _item(Path(item.key), item.name) != item or len(data) != end - start:
+            raise Changed(item.name)
+    except FileNotFoundError:
+        raise Changed(item.name) from None
+    return data
+
+
 def _raise(error: OSError) -> None:
     raise error
 

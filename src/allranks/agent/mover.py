@@ -2,8 +2,9 @@
 
 A process of its own, in an interpreter that can open stores; the agent speaks with it in lines of
 JSON. The first says what is wanted. Of inputs it answers with how far it is, then with where each
-is, and holds those until its standard input is closed. Outputs it brings while the job runs, until
-then, and is ended with it at any moment; another brings all that is left.
+is, and holds those, or serves them as streams, until its standard input is closed. Outputs it
+brings while the job runs, until then, and is ended with it at any moment; another brings all that
+is left.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.agent.provide import Provider, Wanted
+from allranks.agent.provide import Provider
+from allranks.agent.source import Source, Wanted
 from allranks.errors import AllranksError
 from allranks.plan.stores import Account
 
@@ -38,6 +40,19 @@ def provide(asked: Mapping[str, Any], say: Say) -> None:
     with Provider(Path(asked["cache"]), asked["limit"], say) as provider:
         for wanted in map(Wanted.load, asked["inputs"]):
             say({"provided": wanted.name, **provider.provide(wanted)._asdict()})
+        say({"done": True})
+        sys.stdin.read()
+
+
+def stream(asked: Mapping[str, Any], say: Say) -> None:
+    """Serve them as long as the agent is there. Raises AllranksError for the first that cannot be
+    had."""
+    from allranks.agent.stream import Streams  # lazy: a web server, which others do without
+
+    with Path(asked["read"]).open("wb") as told:
+        streams = Streams(told.fileno())
+        for wanted in map(Wanted.load, asked["streams"]):
+            say({"provided": wanted.name, **streams.add(Source(wanted))})
         say({"done": True})
         sys.stdin.read()
 
@@ -102,6 +117,8 @@ def main() -> int:
     try:
         if "inputs" in asked:
             provide(asked, say)
+        elif "streams" in asked:
+            stream(asked, say)
         elif asked["live"]:
             keep_bringing(asked)
         else:

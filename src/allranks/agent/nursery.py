@@ -18,6 +18,9 @@ from typing import Any
 
 from allranks.agent import __main__ as agent
 
+# Seconds without a wish after which there is time for what few agents need.
+_IDLE = 1.0
+
 
 def main() -> int:
     import allranks.agent.main  # noqa: F401  # lazy: the point of this process, not of its parser
@@ -26,10 +29,14 @@ def main() -> int:
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    idle: float | None = _IDLE
     # A broken pipe is the engine gone, as an empty message is.
     with contextlib.suppress(BrokenPipeError):
         while True:
-            ready, _, _ = select.select([asked.fileno(), read], [], [])
+            ready, _, _ = select.select([asked.fileno(), read], [], [], idle)
+            if not ready:
+                _learn_of_data()
+                idle = None
             if read in ready:
                 os.read(read, 4096)
                 _tell_ends(asked)
@@ -42,6 +49,14 @@ def main() -> int:
                 for fd in fds:
                     os.close(fd)
     return 0
+
+
+def _learn_of_data() -> None:
+    """Most of what a job costs whose data is there already is importing what opens stores. Only
+    imported: it starts threads when it opens one, which would not be there in a child."""
+    with contextlib.suppress(ImportError):
+        import allranks.agent.data  # lazy: the first job is not to wait for it
+        import allranks.agent.provide  # noqa: F401  # lazy: as above
 
 
 def _fork(wanted: dict[str, Any], fds: list[int], ours: list[int]) -> int:

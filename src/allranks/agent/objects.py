@@ -45,12 +45,25 @@ _RETRY: RetryConfig = {
         "base": 2,
     },
 }
+# A tag that looks like the content's MD5.
+HASH = re.compile(r'"?[0-9a-f]{32}"?')
 # What a transfer may raise that another try can mend.
 PASSING = (exceptions.GenericError, exceptions.JoinError, TimeoutError, ConnectionError)
 # Whatever a store says.
 SAID = exceptions.BaseError
 CHANGED = exceptions.PreconditionError
 NO_RANGES = exceptions.NotSupportedError
+
+
+# What stores say that are only busy.
+_BUSY = (
+    "SlowDown",
+    "InternalError",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "ServerBusy",
+    "OperationTimedOut",
+)
 
 
 class Found(NamedTuple):
@@ -105,6 +118,26 @@ def look(opened: Opened, key: str) -> Found | None:
         return _found(obstore.head(opened, key))
     except FileNotFoundError:
         return None
+
+
+def asking(tag: str, span: tuple[int, int] | None = None) -> obstore.GetOptions:
+    """For the content that ``tag`` is of, and for these bytes of it."""
+    options: obstore.GetOptions = {}
+    # Weak ones (`W/"…"`) never match.
+    if tag.startswith('"') or HASH.fullmatch(tag):
+        options["if_match"] = tag
+    if span is not None:
+        options["range"] = span
+    return options
+
+
+def is_final(error: Exception) -> bool:
+    """Whether the store has said no, and will say so again."""
+    text = str(error)
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    if code:
+        return code[1] not in _BUSY
+    return re.search(r"status (4(?!08|29)\d\d)", text) is not None
 
 
 def explained(error: Exception, place: Address, datastore: str) -> AllranksError:

@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
-from allranks.agent import cache, local_files, objects
+from allranks.agent import cache
 from allranks.agent.cache import Tree
 from allranks.agent.items import Changed, Item
-from allranks.errors import AllranksError, NotFound
+from allranks.agent.source import Source, Wanted
+from allranks.errors import AllranksError
 from allranks.masking import without_credentials
-from allranks.plan import stores
-from allranks.plan.stores import Account, Address
 
 # Seconds from one word of how far it is to the next.
 _BEAT = 0.5
@@ -28,27 +26,6 @@ _CHANGES = 3
 _GROWTH, _ALWAYS_FINE = 200, 1 << 30
 # How much larger than the archives what was in them may be expected to be.
 _USUAL = 4
-
-
-class Wanted(NamedTuple):
-    """An input. ``uri``, which ``account`` opens, or a ``source`` of this machine; ``share``: which
-    node's of how many; ``copy``: a folder to have links of its own in; ``unpack`` its archives."""
-
-    name: str
-    uri: str = ""
-    source: str = ""
-    account: Account | None = None
-    datastore: str = ""
-    share: tuple[int, int] | None = None
-    unpack: bool = False
-    copy: str = ""
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> Wanted:
-        """From plain JSON."""
-        account, share = data["account"], data["share"]
-        read = {"account": account and Account.load(account), "share": share and tuple(share)}
-        return Wanted(**{**data, **read})
 
 
 class Provided(NamedTuple):
@@ -82,7 +59,7 @@ class Provider:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for number in range(_CHANGES):
             try:
-                return self._provide(_Source(wanted))
+                return self._provide(Source(wanted))
             except Changed:
                 time.sleep(number)
         raise AllranksError(
@@ -94,7 +71,7 @@ class Provider:
     def there(self, wanted: Wanted) -> tuple[Tree, bool] | None:
         """What is there and held, if nothing has to be moved for it; whether that is one file.
         Raises AllranksError."""
-        source = _Source(wanted)
+        source = Source(wanted)
         items, is_file = source.items()
         tree = self._held(self._goal(wanted, items))
         return None if tree is None or tree.damaged() else (tree, is_file)
@@ -103,7 +80,7 @@ class Provider:
         content = cache.content_of(items, wanted.unpack)
         return self._folder / f"{cache.place_of(wanted.uri or wanted.source)}-{content}"
 
-    def _provide(self, source: _Source) -> Provided:
+    def _provide(self, source: Source) -> Provided:
         wanted = source.wanted
         items, is_file = source.items()
         goal = self._goal(wanted, items)
@@ -127,7 +104,7 @@ class Provider:
         self._stack.callback(os.close, file)
         return cache.read(goal)
 
-    def _make(self, source: _Source, items: Sequence[Item], goal: Path) -> tuple[Tree, int]:
+    def _make(self, source: Source, items: Sequence[Item], goal: Path) -> tuple[Tree, int]:
         beside = cache.begin(goal, items)
         size = sum(item.size for item in items)
         there = sum(file.stat().st_blocks * 512 for file in beside.rglob("*") if file.is_file())
@@ -140,7 +117,7 @@ class Provider:
         return cache.finish(goal, beside, files), moved
 
     def _mend(
-        self, source: _Source, items: Sequence[Item], tree: Tree, names: Sequence[str]
+        self, source: Source, items: Sequence[Item], tree: Tree, names: Sequence[str]
     ) -> tuple[Tree, int]:
         """Fetch anew what somebody has changed. What was unpacked is made anew as a whole."""
         if source.wanted.unpack:
@@ -160,7 +137,7 @@ class Provider:
         return cache.mend(tree, beside, names, crcs), moved
 
     def _fetch(
-        self, source: _Source, items: Sequence[Item], beside: Path
+        self, source: Source, items: Sequence[Item], beside: Path
     ) -> tuple[dict[str, int], int]:
         total, done, fetched = sum(item.size for item in items), 0, 0
 
@@ -171,7 +148,7 @@ class Provider:
             self._beat(source.wanted, done=min(done, total), total=total)
 
         try:
-            crcs = source.fetch(items, beside, report)
+            crcs = source.fetch(items, beside / cache.DATA, beside / "journal", report)
             return crcs, fetched
         except OSError as error:
             if error.errno is None or isinstance(error, FileNotFoundError):
@@ -184,7 +161,7 @@ class Provider:
             ) from None
 
     def _unpack(
-        self, source: _Source, items: Sequence[Item], beside: Path
+        self, source: Source, items: Sequence[Item], beside: Path
     ) -> list[tuple[str, int, str]]:
         """What is in the archives, in the place of them."""
         from allranks.agent.unpack import is_archive, stem, unpack  # lazy: few inputs are
@@ -244,106 +221,6 @@ class Provider:
         if now - self._told > _BEAT:
             self._told = now
             self._say({"input": wanted.name, "seconds": now - self._began, **how})
-
-
-class _Source:
-    """Where an input comes from."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self._place: Address | None = None
-        if wanted.uri:
-            assert wanted.account is not None
-            read = stores.address(wanted.uri)
-            self._place = Address(wanted.account.store, read.key)
-            self._opened = objects.open_store(wanted.account, read)
-
-    def items(self) -> tuple[list[Item], bool]:
-        """What there is, of this node's share; whether it is one file."""
-        try:
-            found, is_file = self._all()
-        except objects.SAID as error:
-            raise self.explained(error) from None
-        if not found:
-            raise self.explained(FileNotFoundError())
-        for each in found:
-            self._hold_to_name(each.name)
-        if self.wanted.share is not None:
-            mine, several = self.wanted.share
-            found = sorted(found)[mine::several]
-            if not found:
-                raise NotFound(
-                    f"the input {self.wanted.name} has fewer files than there are nodes",
-                    where=self.wanted.uri or self.wanted.source,
-                    hint="ask for fewer nodes, or leave out `sharded`",
-                )
-        return found, is_file
-
-    def _all(self) -> tuple[list[Item], bool]:
-        if self._place is None:
-            return local_files.items(Path(self.wanted.source))
-        key = self._place.key
-        if self._place.store.kind == "https":
-            # A site tells of what it has one by one.
-            one = objects.look(self._opened, "")
-            name = unquote(key.partition("?")[0]).rpartition("/")[2] or "data"
-        else:
-            if found := [*objects.listing(self._opened, key)]:
-                return self._below(found, key), False
-            one = objects.look(self._opened, key) if key else None
-            name = key.rpartition("/")[2]
-        if one is None:
-            return [], False
-        return [Item(name, one.key, one.size, one.tag, one.mtime)], True
-
-    def _below(self, found: Sequence[objects.Found], key: str) -> list[Item]:
-        """As files below a folder; an empty one that is a folder as well is what a console writes
-        for that. Raises AllranksError for another."""
-        start = len(key) + 1 if key else 0
-        folders = set()
-        for each in found:
-            parts = each.key[start:].split("/")[:-1]
-            folders |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
-        items = []
-        for each in found:
-            name = each.key[start:]
-            if name not in folders:
-                items.append(Item(name, each.key, each.size, each.tag, each.mtime))
-            elif each.size:
-                raise AllranksError(
-                    f"{name!r} of the input {self.wanted.name} is a file and a folder at once",
-                    where=without_credentials(self.wanted.uri),
-                    hint="no disk has such: rename one of the two in the store",
-                )
-        return items
-
-    def _hold_to_name(self, name: str) -> None:
-        """Raise AllranksError for one that would lie elsewhere, or nowhere."""
-        steps = name.split("/")
-        if "\0" in name or any(step in ("", ".", "..") for step in steps):
-            raise AllranksError(
-                f"{name!r} of the input {self.wanted.name} cannot be a file here",
-                where=without_credentials(self.wanted.uri or self.wanted.source),
-                hint="rename it in the store, or name another path",
-            )
-
-    def fetch(self, items: Sequence[Item], beside: Path, report: Any) -> dict[str, int]:
-        goal = beside / cache.DATA
-        if self._place is None:
-            return local_files.take(Path(self.wanted.source), items, goal, report)
-        from allranks.agent.fetch import fetch  # lazy: asyncio, and most of it is there already
-
-        try:
-            return fetch(self._opened, items, goal, beside / "journal", report)
-        except objects.SAID as error:
-            raise self.explained(error) from None
-
-    def explained(self, error: Exception) -> AllranksError:
-        if self._place is None:
-            where = self.wanted.source
-            what = "there is no file in the folder"
-            return NotFound(what, where=where, hint="look at its path, and who may read it")
-        return objects.explained(error, self._place, self.wanted.datastore)
 
 
 def there(asked: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -37,6 +37,8 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
 
 def _lies(each: InputTask) -> str:
     """Where an input will lie, as far as that is known before."""
+    if each.streamed:
+        return f"<the node's stream of {each.name}>"
     return f"<the node's {each.name}>" if each.cached else each.source or each.uri
 
 

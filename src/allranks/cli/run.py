@@ -19,7 +19,7 @@ from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
 from allranks.sdk.submission import prepare, send
 
-_MODES = ("ro_mount", "download", "direct")
+_MODES = ("ro_mount", "download", "direct", "stream")
 # Files that an environment may be written in.
 _FILES = (".txt", ".yml", ".yaml")
 

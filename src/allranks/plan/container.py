@@ -40,7 +40,7 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     found = [Mount(ours), Mount(folder, True), Mount(task.record, True)]
     if task.in_place:
         found.append(Mount(task.in_place, True))
-    mounted = [each for each in task.inputs if each.mode != "download"]
+    mounted = [each for each in task.inputs if each.mode not in ("download", "stream")]
     found += [Mount(each.source) for each in mounted if each.source and not each.cached]
     if any(each.cached for each in mounted):
         found.append(Mount(task.cache))

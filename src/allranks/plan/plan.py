@@ -47,7 +47,13 @@ class InputTask(NamedTuple):
     @property
     def cached(self) -> bool:
         """Whether it goes through the node's cache."""
-        return self.mode != "direct" and bool(self.uri or self.unpack or self.sharded)
+        kept = self.mode not in ("direct", "stream")
+        return kept and bool(self.uri or self.unpack or self.sharded)
+
+    @property
+    def streamed(self) -> bool:
+        """Whether ranks read it over HTTP from their own node."""
+        return self.mode == "stream"
 
 
 class OutputTask(NamedTuple):
@@ -145,7 +151,8 @@ class Task(NamedTuple):
     @property
     def moves_data(self) -> bool:
         """Whether anything of it lies elsewhere."""
-        return any(each.cached for each in self.inputs) or any(o.brought for o in self.outputs)
+        inputs = any(each.cached or each.streamed for each in self.inputs)
+        return inputs or any(each.brought for each in self.outputs)
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:

@@ -7,12 +7,15 @@ own documentation.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from allranks.plan import ray, sagemaker
 from allranks.plan.distributions import Rank, ranks, ranks_of, world
 from allranks.plan.plan import Place, Task
 from allranks.spec.expressions import fill
+
+_PROXY = re.compile("(https?|all)_proxy", re.IGNORECASE)
 
 
 def environment(
@@ -158,7 +161,13 @@ def whole_environment(
     """All that a rank finds: the clean base, what its node says (threads, GPUs, networks, attempt),
     the platform's variables, and over them the user's own with their references filled in."""
     found = dict(task.base) | environment(task, rank, places, paths) | dict(of_node)
-    return found | {name: fill(value, paths) for name, value in task.variables.items()}
+    found |= {name: fill(value, paths) for name, value in task.variables.items()}
+    if any(each.streamed for each in task.inputs) and any(_PROXY.fullmatch(each) for each in found):
+        # No proxy leads to the node itself.
+        past = found.get("no_proxy") or found.get("NO_PROXY") or ""
+        past = f"{past},127.0.0.1".lstrip(",")
+        found |= {"no_proxy": past, "NO_PROXY": past}
+    return found
 
 
 def of_node(task: Task, node: int, cpus: int, gpus: Sequence[str]) -> dict[str, str]:

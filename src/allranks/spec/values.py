@@ -97,7 +97,7 @@ AssetType = Annotated[
     _Snake,
 ]
 InputMode = Annotated[
-    Literal["ro_mount", "download", "direct", "eval_mount", "eval_download"], _Snake
+    Literal["ro_mount", "download", "direct", "stream", "eval_mount", "eval_download"], _Snake
 ]
 OutputMode = Annotated[Literal["rw_mount", "upload", "direct"], BeforeValidator(_output_mode)]
 JobTier = Annotated[Literal["spot", "basic", "standard", "premium"] | None, BeforeValidator(_tier)]
@@ -129,8 +129,8 @@ class Input(Part):
     """Data given to a job; ``path`` is as written, relative ones not yet resolved.
 
     An output of a job that was submitted is a path too: ``Input(path=made.outputs.model)``.
-    ``unpack`` and ``sharded`` are ours: what is in its archives; to each node its share of the
-    files.
+    ``unpack``, ``sharded`` and the mode ``stream`` are ours: what is in its archives; to each node
+    its share of the files; the URL of a place on the node that serves the files as they come.
     """
 
     type: AssetType = "uri_folder"
@@ -160,10 +160,10 @@ class Input(Part):
                 f"the mode `{self.mode}` is for the type `mltable`",
                 "use `ro_mount` or `download`",
             )
-        for key in ("unpack", "sharded"):
-            if self.mode == "direct" and getattr(self, key):
+        for key, mode in (("unpack", "direct"), ("sharded", "direct"), ("unpack", "stream")):
+            if self.mode == mode and getattr(self, key):
                 raise Wrong(
-                    f"`{key}` is not for the mode `direct`, which leaves data where it is",
+                    f"`{key}` is not for the mode `{mode}`, which leaves data where it is",
                     "use `ro_mount` or `download`",
                 )
         return self

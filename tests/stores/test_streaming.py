@@ -1,0 +1,255 @@
+"""Inputs that are read as they come: over HTTP, from the node itself."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import json
+import os
+import pwd
+import socket
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import obstore
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allranks.agent.objects import open_store
+from allranks.agent.source import Source, Wanted
+from allranks.agent.stream import PART, Streams, _span
+from allranks.errors import AllranksError
+from allranks.plan.stores import Account, Address, Store
+from tests.frameworks.environments import environment
+from tests.stores.servers import Site, Wire
+from tests.support import Allranks
+
+pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
+MB = 1_000_000
+
+Serve = Callable[[Wanted], str]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Path:
+    return tmp_path / "read.json"
+
+
+@pytest.fixture
+def serve(read: Path) -> Iterator[Serve]:
+    """Has an input served; its URL."""
+    with read.open("wb") as file:
+        streams = Streams(file.fileno())
+        yield lambda wanted: str(streams.add(Source(wanted))["path"])
+        streams.close()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> str:
+    return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
+
+
+def get(url: str, **headers: str) -> bytes:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+        return bytes(answer.read())
+
+
+def put(account: Account, files: dict[str, bytes]) -> None:
+    opened = open_store(account, Address(account.store))
+    for name, content in files.items():
+        obstore.put(opened, name, content)
+
+
+FILES = {f"d{n % 2}/a {n} ü'?#%.tar": os.urandom(n * 50_000) for n in range(6)}
+
+
+def test_every_file_by_its_url(account: Account, place: str, serve: Serve, read: Path) -> None:
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    base = serve(Wanted("my shards", f"s3://bucket/{place}", account=account))
+    urls = get(base).decode().split()
+    assert [get(url) for url in urls] == [FILES[name] for name in sorted(FILES)]
+    told = json.loads(read.read_text())
+    assert told == [
+        {"streamed": "my shards", "reads": 6, "size": sum(map(len, FILES.values())), "failed": ""}
+    ]
+
+
+def test_connections_that_a_store_cuts_are_no_business_of_the_reader(
+    account: Account, wire: Wire, place: str, serve: Serve
+) -> None:
+    big = os.urandom(5 * PART + 17)
+    put(account, {f"{place}/big.tar": big})
+    url = serve(Wanted("x", f"s3://bucket/{place}/big.tar", account=account))
+    assert url.endswith("/x/big.tar")
+    wire.cut_after, wire.cuts = 2 * MB, 5
+    assert get(url) == big
+    assert wire.cuts == 0
+
+
+def test_parts_as_readers_ask_for_them(tmp_path: Path, serve: Serve) -> None:
+    content = os.urandom(PART + 1000)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/x").write_bytes(content)
+    (tmp_path / "d/empty").touch()
+    base = serve(Wanted("d", source=str(tmp_path / "d")))
+    assert get(f"{base}/x", Range="bytes=10-19") == content[10:20]
+    assert get(f"{base}/x", Range=f"bytes={PART - 5}-") == content[PART - 5 :]
+    assert get(f"{base}/x", Range="bytes=-7") == content[-7:]
+    assert get(f"{base}/x", **{"Range": "bytes=0-1", "If-Range": '"other"'}) == content
+    assert get(f"{base}/empty") == b""
+    for wrong, status in (("x", 416), ("nope", 404), ("../d/x", 404)):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            get(f"{base}/{wrong}", Range=f"bytes={len(content)}-")
+        assert caught.value.code == status
+        caught.value.close()
+    at = urlsplit(base)
+    with closing(http.client.HTTPConnection(at.netloc)) as kept:
+        for _ in range(3):  # by one connection
+            kept.request("HEAD", f"{at.path}/x")
+            answer = kept.getresponse()
+            assert (answer.getheader("Content-Length"), answer.read()) == (str(len(content)), b"")
+
+
+@given(st.integers(1, 99), st.integers(0, 120), st.integers(0, 120))
+def test_a_span_is_what_a_list_would_give(size: int, first: int, last: int) -> None:
+    data = [*range(size)]
+    for header, wanted in (
+        (f"bytes={first}-{last}", data[first : last + 1]),
+        (f"bytes={first}-", data[first:]),
+        (f"bytes=-{last}", data[-last:] if last else []),
+    ):
+        found = _span(header, size)
+        assert (data[found[0] : found[1]] if found else []) == wanted
+    assert _span("lines=1-2", size) == (0, size)
+
+
+def test_what_changes_meanwhile_is_not_mixed(
+    account: Account, place: str, serve: Serve, read: Path
+) -> None:
+    put(account, {f"{place}/a": b"one", f"{place}/b": b"x"})
+    base = serve(Wanted("x", f"s3://bucket/{place}", account=account))
+    put(account, {f"{place}/a": b"two"})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        get(f"{base}/a")
+    with caught.value as error:
+        assert (error.code, b"'a' changed after the start" in error.read()) == (502, True)
+    assert get(f"{base}/b") == b"x"
+    assert "changed" in json.loads(read.read_text())[0]["failed"]
+
+
+def test_what_ends_in_the_middle_is_seen_to(tmp_path: Path, serve: Serve) -> None:
+    """A reader that is told of more bytes than it gets knows."""
+    file = tmp_path / "x"
+    file.write_bytes(os.urandom(12 * PART))
+    at = urlsplit(serve(Wanted("x", source=str(file))))
+    with closing(http.client.HTTPConnection(at.netloc)) as connection:
+        connection.request("GET", at.path)
+        answer = connection.getresponse()
+        answer.read(100)
+        file.write_bytes(b"other")
+        with pytest.raises(http.client.IncompleteRead):
+            answer.read()
+
+
+def test_a_site_without_parts_is_refused_at_the_start(site: Site, serve: Serve) -> None:
+    site.files["/x.tar"] = b"x" * 100
+    wanted = Wanted(
+        "x",
+        f"https://127.0.0.1:{site.port}/x.tar",
+        account=Account(Store("https", endpoint=f"https://127.0.0.1:{site.port}")),
+    )
+    assert get(serve(wanted)) == b"x" * 100
+    site.ranges = False
+    with pytest.raises(AllranksError, match="gives no parts") as caught:
+        serve(wanted)
+    assert "ro_mount" in (caught.value.hint or "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to become somebody else takes root")
+def test_nobody_else_on_the_machine_may_read_it(tmp_path: Path, serve: Serve) -> None:
+    (tmp_path / "x").write_bytes(b"mine")
+    url = serve(Wanted("x", source=str(tmp_path / "x")))
+    assert get(url) == b"mine"
+    at = urlsplit(url)
+    # Whose a connection is was settled when its socket was made.
+    os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        theirs = socket.socket()
+    finally:
+        os.seteuid(0)
+    with theirs:
+        theirs.connect((at.hostname, at.port))
+        theirs.sendall(f"GET {at.path} HTTP/1.0\r\n\r\n".encode())
+        try:
+            said = theirs.recv(1000)
+        except ConnectionResetError:
+            said = b""
+    assert said == b""
+
+
+READS = """
+import os, sys, urllib.request
+import webdataset
+urls = urllib.request.urlopen(sys.argv[1]).read().decode().split()
+rank = os.environ["RANK"]
+mine = webdataset.WebDataset(urls, shardshuffle=False, nodesplitter=lambda urls: urls)
+for sample in mine:
+    print("sample", rank, sample["__key__"], sample["txt"].decode(), flush=True)
+"""
+
+
+def shard(numbers: range) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for number in numbers:
+            entry = tarfile.TarInfo(f"{number:03d}.txt")
+            content = f"text of {number}".encode()
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def test_webdataset_reads_shards_of_a_bucket(
+    allranks: Allranks, account: Account, place: str, home: Path, tmp_path: Path
+) -> None:
+    """Each node its share; no shard is ever on a disk, and the key is in no command."""
+    put(account, {f"{place}/{n}.tar": shard(range(n * 10, n * 10 + 10)) for n in range(4)})
+    words = ["--type", "s3", "--bucket", "bucket", "--endpoint", account.store.endpoint]
+    env = {"AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": "hush-hush"}
+    made = allranks("datastore", "create", "b", *words, "--credentials-from-env", env=env)
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "read.py").write_text(READS)
+    spec = {
+        "type": "command",
+        "code": "./read.py",
+        "command": f"{environment('stores')}/bin/python read.py ${{{{inputs.shards}}}}",
+        "inputs": {
+            "shards": {
+                "path": f"azureml://datastores/b/paths/{place}",
+                "mode": "stream",
+                "sharded": True,
+            }
+        },
+        "resources": {"instance_count": 2},
+        "distribution": {"type": "pytorch"},
+    }
+    (tmp_path / "job.yml").write_text(json.dumps(spec))
+    done = allranks("job", "create", "-f", tmp_path / "job.yml", "--name", "r", "--stream")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(None, 3) for line in done.stdout.splitlines() if line.startswith("sample")]
+    seen = {(int(rank), int(key)): text for _, rank, key, text in lines}
+    assert seen == {(n // 10 % 2, n): f"text of {n}" for n in range(40)}
+    notes = [
+        each["data"]["data"]
+        for each in json.loads(allranks("job", "events", "r", "--json").stdout)
+        if "streamed" in each["data"].get("data", {})
+    ]
+    assert [(each["reads"], each["failed"]) for each in notes] == [(2, "")] * 2
+    assert not [*home.rglob("*.tar")]
