@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import zlib
@@ -14,7 +15,7 @@ from allranks.agent.bring import Bringer, Output
 from allranks.agent.objects import open_store
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.stores import Account, Address
-from tests.stores.servers import Wire
+from tests.stores.servers import Site, Wire
 
 pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
 MB = 1_000_000
@@ -33,7 +34,7 @@ class Place:
 
     def another(self) -> Bringer:
         uri = f"s3://bucket/{self.key}"
-        output = Output("m", uri, self.account, "store", str(self.folder), self.only)
+        output = Output("m", uri, self.account, "store", str(self.folder), self.only, True)
         return Bringer(output, self.manifest)
 
     def look(self, end: bool = False) -> dict[str, bytes]:
@@ -141,6 +142,21 @@ def test_no_such_bucket(place: Place) -> None:
     (place.folder / "x").write_bytes(b"x")
     with pytest.raises(NotFound, match="there is no bucket 'nowhere'"):
         place.look(end=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [(403, "InvalidAccessKeyId", True), (400, "ExpiredToken", True), (403, "AccessDenied", False)],
+)
+def test_who_may_not_look_may_yet_write(
+    tmp_path: Path, account: Account, site: Site, status: int, code: str, told: bool
+) -> None:
+    site.says = (status, f"<Error><Code>{code}</Code><Message>No.</Message></Error>".encode())
+    store = account.store._replace(endpoint=f"https://127.0.0.1:{site.port}")
+    place = Place(tmp_path, account._replace(store=store), "x")
+    expected = pytest.raises(AllranksError, match="'store' may not open it: No")
+    with expected if told else contextlib.nullcontext():
+        place.bringer.ask()
 
 
 def test_what_cannot_be_seen_has_not_been_taken_away(place: Place) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -141,16 +144,44 @@ def test_outputs_are_there_while_the_job_runs(
     assert allranks("job", "wait", newest(allranks)).returncode == 0
 
 
-def test_outputs_that_cannot_be_brought_fail_the_job(
-    allranks: Allranks, bucket: Account, s3: str
+@pytest.fixture
+def nowhere(allranks: Allranks, bucket: Account) -> str:
+    """A datastore in a bucket that is not there; what makes and removes it is `method(METHOD)`."""
+    where = ["--type", "s3", "--bucket", "nowhere", "--endpoint", bucket.store.endpoint]
+    who = json.dumps({"access_key_id": "who", "secret_access_key": SECRET})
+    made = allranks("datastore", "create", "nowhere", *where, "--credentials", "-", input=who)
+    assert made.returncode == 0, made.stderr
+    return "azureml://datastores/nowhere/paths/x"
+
+
+def method(bucket: Account, word: str) -> list[str]:
+    """Words of a program that makes (PUT) the bucket of ``nowhere``, or removes it (DELETE)."""
+    text = "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], method=sys.argv[2]))"
+    return [sys.executable, "-c", text, f"{bucket.store.endpoint}/nowhere", word]
+
+
+@pytest.mark.parametrize("mode", ["rw_mount", "upload"])
+def test_what_cannot_be_brought_anywhere_is_told_before_anything_runs(
+    allranks: Allranks, nowhere: str, tmp_path: Path, mode: str
 ) -> None:
-    where = ["--type", "s3", "--bucket", "no-such-bucket", "--endpoint", bucket.store.endpoint]
-    allranks("datastore", "create", "nowhere", *where, "--credentials", "-", input=json.dumps(
-        {"access_key_id": "who", "secret_access_key": SECRET}))  # fmt: skip
-    path = "azureml://datastores/nowhere/paths/x"
-    done = allranks("run", "-o", f"m={path}", "--", "bash", "-c", 'echo 1 > "$AZURE_ML_OUTPUT_m"/x')
+    ran = tmp_path / "ran"
+    words = ["-o", f"m={nowhere}", "--set", f"outputs.m.mode={mode}", "--", "touch", ran]
+    done = allranks("run", *words)
     assert done.returncode == 1
-    assert "error: s3://no-such-bucket/x: there is no bucket 'no-such-bucket'" in done.stderr
+    assert "error: s3://nowhere/x: there is no bucket 'nowhere'" in done.stderr
+    assert not ran.exists()
+
+
+def test_outputs_that_cannot_be_brought_fail_the_job(
+    allranks: Allranks, bucket: Account, nowhere: str
+) -> None:
+    subprocess.run(method(bucket, "PUT"), check=True)
+    remove = shlex.join(method(bucket, "DELETE"))
+    command = f'echo 1 > "$AZURE_ML_OUTPUT_m"/x; {remove}'
+    words = ["-o", f"m={nowhere}", "--set", "outputs.m.mode=upload", "--", "bash", "-c", command]
+    done = allranks("run", *words)
+    assert done.returncode == 1
+    assert "error: s3://nowhere/x: there is no bucket 'nowhere'" in done.stderr
     # The only copy is not thrown away.
     kept = json.loads(allranks("job", "show", newest(allranks), "--json").stdout)["folder"]
     assert Path(kept, "unbrought", "node-0", "m", "x").read_text() == "1\n"

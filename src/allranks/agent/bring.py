@@ -35,7 +35,7 @@ _TRIES, _LONGEST = 9, 20.0
 
 class Output(NamedTuple):
     """An output of this node: all below ``folder`` goes below ``uri``; where ``only`` names a file
-    of it, that one becomes it."""
+    of it, that one becomes it. ``live``: while the job runs, too."""
 
     name: str
     uri: str
@@ -43,6 +43,7 @@ class Output(NamedTuple):
     datastore: str
     folder: str
     only: str
+    live: bool
 
 
 class Look(NamedTuple):
@@ -85,6 +86,15 @@ class Bringer:
     @property
     def size(self) -> int:
         return sum(each.look.size for each in self._there.values())
+
+    def ask(self) -> None:
+        """Raise AllranksError if the store says already that nothing can be brought to it. Whether
+        one may write there it cannot be asked."""
+        try:
+            next(objects.listing(self._opened, self._place.key), None)
+        except (OSError, objects.SAID) as error:
+            if not objects.may_not_list(error):
+                raise objects.explained(error, self._place, self.output.datastore) from None
 
     def look(self, end: bool, report: Callable[[int, int], None]) -> None:
         """Bring what is whole; at the ``end`` everything there is. ``report`` hears bytes done, and

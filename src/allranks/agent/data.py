@@ -190,11 +190,19 @@ class Data:
 
     def begin(self) -> dict[str, str]:
         """The node's own places for what is to be brought elsewhere, by name; from now on what is
-        whole there is, where the output says so."""
+        whole there is, where the output says so.
+
+        Raises AllranksError for a store that does not let in whom it is asked for, and what
+        ``wait`` raises.
+        """
         wanted = [each for each in self._task.outputs if each.brought]
         self._places = {each.name: self._place(each) for each in wanted}
-        if live := [each for each in wanted if each.mode == "rw_mount"]:
-            self._live = self._mover(self._to_bring(live, live=True))
+        if wanted:
+            self._live = self._mover(self._to_bring(wanted, live=True))
+            for told in self._live.lines():
+                if "error" in told:
+                    raise from_body(told)
+                break
         return {name: str(path) for name, path in self._places.items()}
 
     def finish(self, tell: Tell, wait: Wait, seconds: float | None = None) -> None:
@@ -247,6 +255,7 @@ class Data:
                 "datastore": each.datastore,
                 "folder": str(self._folder / "outputs" / each.name),
                 "only": self._places[each.name].name if each.is_file else "",
+                "live": each.mode == "rw_mount",
             }
             for each in outputs
         ]

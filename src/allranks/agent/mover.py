@@ -57,11 +57,16 @@ def stream(asked: Mapping[str, Any], say: Say) -> None:
         sys.stdin.read()
 
 
-def keep_bringing(asked: Mapping[str, Any]) -> None:
-    """Bring what is whole, as long as the agent is there."""
+def keep_bringing(asked: Mapping[str, Any], say: Say) -> None:
+    """Bring what is whole, as long as the agent is there. Raises AllranksError for the first that
+    is known before to be in vain."""
     several = [_bringer(each, asked) for each in asked["outputs"]]
+    for each in several:
+        each.ask()
+    say({"done": True})
+    several = [each for each in several if each.output.live]
     took = 0.0
-    while not select.select([sys.stdin], [], [], max(_PAUSE, took * _SHARE))[0]:
+    while several and not select.select([sys.stdin], [], [], max(_PAUSE, took * _SHARE))[0]:
         began = time.monotonic()
         for each in several:
             try:
@@ -120,7 +125,7 @@ def main() -> int:
         elif "streams" in asked:
             stream(asked, say)
         elif asked["live"]:
-            keep_bringing(asked)
+            keep_bringing(asked, say)
         else:
             bring(asked, say)
     except AllranksError as error:

@@ -177,16 +177,25 @@ def explained(error: Exception, place: Address, datastore: str) -> AllranksError
     return AllranksError(f"the store does not answer: {_first_line(error)}", where=where, hint=hint)
 
 
-_REFUSALS = (
+# The first are said of who asks, the others of what is asked for.
+_UNKNOWN = (
     "ExpiredToken",
     "TokenRefreshRequired",
     "InvalidToken",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
-    "AccessDenied",
     "AuthenticationFailed",
-    "AuthorizationFailure",
 )
+_REFUSALS = (*_UNKNOWN, "AccessDenied", "AuthorizationFailure")
+
+
+def may_not_list(error: Exception) -> bool:
+    """Whether somebody known may not see what there is, and yet perhaps write."""
+    text = str(error)
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    # Of a listing, obstore has no exception of its own for it.
+    refused = isinstance(error, exceptions.PermissionDeniedError) or "403 Forbidden" in text
+    return refused and (code is None or code[1] not in _UNKNOWN)
 
 
 def _credentials_hint(place: Address, datastore: str) -> str:
