@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from allranks import locks
 from allranks.agent import ports
 from allranks.client import Client
 from allranks.errors import Unauthorized
@@ -145,6 +146,21 @@ def test_stop_of_a_server_that_hangs(allranks, home):
     assert allranks("server", "stop").returncode == 0
     until(lambda: not found.is_running() or found.status() == psutil.STATUS_ZOMBIE)
     assert processes_of(home) == []
+
+
+def test_who_cannot_begin_holds_nothing_once_that_is_told(home):
+    """Else the next to start one takes it for a server, and the stranger on its port for it."""
+    home.mkdir(exist_ok=True)
+    read, write = os.pipe()
+    with socket.create_server(("127.0.0.1", 0)) as other, open(read) as told:
+        argv = ["-m", "allranks.server", "--port", other.getsockname()[1], "--ready-fd", write]
+        env = environment(home)
+        with subprocess.Popen(
+            [sys.executable, *map(str, argv)], env=env, pass_fds=[write], stderr=subprocess.DEVNULL
+        ):
+            os.close(write)
+            assert "cannot be listened on" in told.read()
+            assert not locks.is_held(home / "server.lock")
 
 
 def test_the_port_is_in_use(allranks, home):

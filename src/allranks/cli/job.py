@@ -185,7 +185,8 @@ def wait(options: argparse.Namespace) -> int:
         if job["ended_at"] is not None:
             break
         if until is not None and time.monotonic() >= until:
-            show.talk(f"{job['name']} is still {job['status']} after {options.timeout:g} s")
+            why = f": {job['status_reason']}" if job["status_reason"] else ""
+            show.talk(f"{job['name']} is still {job['status']} after {options.timeout:g} s{why}")
             if options.json:
                 show.as_json(job)
             return 124

@@ -38,6 +38,13 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
     """Serve the home until asked to end; raises AllranksError when it cannot begin."""
     settings.make(home)
     lock = _lock(home)
+    try:
+        _serve(home, port, ready_fd)
+    finally:  # before any word of a failure: who hears it may start another at once
+        os.close(lock)
+
+
+def _serve(home: Home, port: int | None, ready_fd: int | None) -> None:
     listening = _listen(home, port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     Auth(home)  # whoever finds the server from here on finds the token, too
@@ -56,7 +63,6 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
     server = uvicorn.Server(config)
     _tell(ready_fd, {"url": url})
     server.run(sockets=[listening])
-    os.close(lock)
 
 
 def _lock(home: Home) -> int:
