@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,12 +35,21 @@ from bench.stats import interval, paired, spread
 OURS, AWS = "allranks", "aws s3 cp"
 AGAIN, WITHOUT = "allranks run, the data there already", "allranks run, no data"
 LARGE, SMALL = "large", "small"
+STREAM, AWS_STREAM = "allranks, a stream read by curl", "aws s3 cp … -"
 _SEED = 12
+# Moto asks for none; of s3rver these are the only ones.
+_WHO = {"access_key_id": "S3RVER", "secret_access_key": "S3RVER"}
+_ENV = {
+    "AWS_ACCESS_KEY_ID": _WHO["access_key_id"],
+    "AWS_SECRET_ACCESS_KEY": _WHO["secret_access_key"],
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--moto", default="moto_server", metavar="PROGRAM", help="the S3 that both are asked")
+    server = "the S3 that both are asked: a command with {port} in it, and {folder} ('%(default)s')"
+    add("--server", default="moto_server -p {port}", metavar="COMMAND", help=server)
     add("--large-rounds", type=int, default=5, metavar="N", help="rounds of the large file (5)")
     add("--small-rounds", type=int, default=2, metavar="N", help="rounds of the small ones (2)")
     add("--again", type=int, default=9, metavar="N", help="rounds of jobs with data there (9)")
@@ -46,18 +58,15 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
-    missing = [each for each in (given.moto, "aws") if shutil.which(each) is None]
+    words = shlex.split(given.server)
+    missing = [each for each in (words[0], "aws", "curl") if shutil.which(each) is None]
     if missing:
         return Result(name="data", text="", data={}, left_out=[f"no {' and no '.join(missing)}"])
     with tempfile.TemporaryDirectory(prefix="allranks-bench-") as made:
         place = Path(made)
-        with _store(given.moto, place) as endpoint:
-            opened = S3Store(
-                "bucket",
-                config={"endpoint": endpoint, "access_key_id": "a", "secret_access_key": "b",
-                        "region": "us-east-1"},
-                client_options={"allow_http": True},
-            )  # fmt: skip
+        with _store(words, place) as endpoint:
+            config: Any = {"endpoint": endpoint, "region": "us-east-1", **_WHO}
+            opened = S3Store("bucket", config=config, client_options={"allow_http": True})
             dice = random.Random(_SEED)
             noise = b"".join(dice.randbytes(1_000_000) for _ in range(given.megabytes))
             obstore.put(opened, f"{LARGE}/one.bin", noise)
@@ -71,8 +80,9 @@ def run(given: argparse.Namespace) -> Result:
                 if count
             }
             wrong = _differ(place)
+            streams = _streams(place, endpoint, given.large_rounds)
             again = {what: _again(endpoint, what, given.again, wrong) for what in found}
-    return _result(given, found, again, wrong)
+    return _result(given, found, again, streams, wrong)
 
 
 def _again(endpoint: str, what: str, rounds: int, wrong: list[str]) -> dict[str, list[float]]:
@@ -80,7 +90,7 @@ def _again(endpoint: str, what: str, rounds: int, wrong: list[str]) -> dict[str,
     with Home() as home:
         words = ["--type", "s3", "--bucket", "bucket", "--endpoint", endpoint]
         secrets = home.work / "who.yml"
-        secrets.write_text("access_key_id: a\nsecret_access_key: b\n")
+        secrets.write_text(json.dumps(_WHO))
         home.allranks("datastore", "create", "store", *words, "--credentials", str(secrets))
         data = ["-i", f"x=azureml://datastores/store/paths/{what}"]
         (home.work / "code").mkdir()
@@ -105,8 +115,7 @@ def _contenders(place: Path, endpoint: str, what: str) -> list[Contender]:
         shutil.rmtree(folder, ignore_errors=True)
 
     aws = ["aws", "--endpoint-url", endpoint, "s3", "cp", "--quiet", "--recursive"]
-    env = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-    env["AWS_DEFAULT_REGION"] = "us-east-1"
+    env = {**os.environ, **_ENV}
     return [
         Contender(
             name=OURS, once=partial(_ours, cache, endpoint, what), before=lambda: clear(cache)
@@ -119,44 +128,81 @@ def _contenders(place: Path, endpoint: str, what: str) -> list[Contender]:
     ]
 
 
+def _streams(place: Path, endpoint: str, rounds: int) -> Mapping[str, list[float]]:
+    """The large file read once, and kept nowhere."""
+    if not rounds:
+        return {}
+    each = {"name": "x", "uri": f"s3://bucket/{LARGE}/one.bin", **_account(endpoint)}
+
+    def ours() -> None:
+        with _mover({"streams": [each], "read": str(place / "read.json")}) as url:
+            procs.run(["curl", "--silent", "--output", "/dev/null", url], cwd=place, env=os.environ)
+
+    aws = ["aws", "--endpoint-url", endpoint, "s3", "cp", "--quiet", str(each["uri"]), "-"]
+    line = f"{shlex.join(aws)} >/dev/null"
+    env = {**os.environ, **_ENV}
+    samples, _ = alternate(
+        [
+            Contender(name=STREAM, once=ours),
+            Contender(
+                name=AWS_STREAM, once=lambda: procs.run(["sh", "-c", line], cwd=place, env=env)
+            ),
+        ],
+        rounds,
+    )
+    return samples
+
+
 def _ours(cache: Path, endpoint: str, what: str) -> None:
     """What an agent does for an input, from the start of its mover to the word that it is there."""
-    account = {
-        "store": {"kind": "s3", "bucket": "bucket", "endpoint": endpoint},
-        "credentials": {"access_key_id": "a", "secret_access_key": "b"},
-    }
-    each = {"name": "x", "uri": f"s3://bucket/{what}", "account": account, "share": None}
-    request = {"cache": str(cache), "limit": None, "inputs": [each]}
+    each = {"name": "x", "uri": f"s3://bucket/{what}", **_account(endpoint)}
+    with _mover({"cache": str(cache), "limit": None, "inputs": [each]}):
+        pass  # what it holds, it holds as long as its job runs
+
+
+def _account(endpoint: str) -> dict[str, Any]:
+    store = {"kind": "s3", "bucket": "bucket", "endpoint": endpoint}
+    return {"account": {"store": store, "credentials": _WHO}, "share": None}
+
+
+@contextmanager
+def _mover(request: Mapping[str, Any]) -> Iterator[str]:
+    """One that has done what was asked for; where its last input is."""
     argv = [sys.executable, "-P", "-m", "allranks.agent.mover"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as mover:
         assert mover.stdin is not None
         assert mover.stdout is not None
         mover.stdin.write(json.dumps(request) + "\n")
         mover.stdin.flush()
-        said = {}
+        said, path = {}, ""
         for line in mover.stdout:
             said = json.loads(line)
+            path = said.get("path", path)
             if "done" in said and "input" not in said:
                 break
         if said != {"done": True}:
             raise RuntimeError(said)
-        mover.kill()  # what it holds, it holds as long as its job runs
+        yield path
+        mover.kill()
 
 
 @contextmanager
-def _store(program: str, place: Path) -> Iterator[str]:
+def _store(words: Sequence[str], place: Path) -> Iterator[str]:
     """An S3 with an empty bucket."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     endpoint = f"http://127.0.0.1:{port}"
-    with (place / "moto.log").open("wb") as log:
-        server = subprocess.Popen([program, "-p", str(port)], stdout=log, stderr=log)
+    (place / "store").mkdir()
+    argv = [word.format(port=port, folder=place / "store") for word in words]
+    with (place / "store.log").open("wb") as log:
+        server = subprocess.Popen(argv, stdout=log, stderr=log)
     try:
         until = time.monotonic() + 60
         while True:
             try:
                 make = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
-                urllib.request.urlopen(make, timeout=5).close()
+                with contextlib.suppress(urllib.error.HTTPError):  # it has it, or gives it to some
+                    urllib.request.urlopen(make, timeout=5).close()
                 break
             except OSError:
                 if time.monotonic() > until or server.poll() is not None:
@@ -183,6 +229,7 @@ def _result(
     given: argparse.Namespace,
     found: Mapping[str, Any],
     again: Mapping[str, Mapping[str, list[float]]],
+    streams: Mapping[str, list[float]],
     wrong: list[str],
 ) -> Result:
     rows: list[Sequence[str]] = []
@@ -195,7 +242,8 @@ def _result(
     }
     least = {LARGE: 0.9, SMALL: 2.0}
     for what, (samples, orders) in found.items():
-        for name, values in {**samples, **again[what]}.items():
+        all_ = {**samples, **again[what], **(streams if what == LARGE else {})}
+        for name, values in all_.items():
             row = spread(values)
             times = (f"{row[key]:.2f}" for key in ("median", "min", "max"))
             rows.append((f"{titles[what]}: {name}", *times))
@@ -207,6 +255,12 @@ def _result(
         bars.append(Bar(what=what_, found=median(rates), least=least[what]))
         more = median(again[what][AGAIN]) - median(again[what][WITHOUT])
         bars.append(Bar(what=f"{titles[what]}, there already: seconds more", found=more, most=0.1))
-        data[what] = {"orders": orders, "samples_s": {**samples, **again[what]}}
+        data[what] = {"orders": orders, "samples_s": all_}
+    if streams:
+        rates = paired(streams[AWS_STREAM], streams[STREAM])
+        low, high = interval(rates)
+        notes += f"\n{titles[LARGE]}, read once: {median(rates):.2f} × the rate of the AWS CLI"
+        notes += f" (95 %: {low:.2f} to {high:.2f})"
+    data["server"] = given.server
     head = ("seconds", "median", "min", "max")
     return Result(name="data", text=table(head, rows) + notes, data=data, bars=bars, wrong=wrong)

@@ -76,7 +76,6 @@ def test_kinds_do_not_meet(assets):
 @pytest.mark.parametrize(
     ("do", "error", "said"),
     [
-        (lambda each: each.label("a", "1", ["latest"]), Conflict, "always the newest"),
         (lambda each: each.label("a", "7", ["x"]), NotFound, "no environment a:7"),
         (lambda each: each.delete("a", "7"), NotFound, "no environment a:7"),
         (lambda each: each.delete("z", "1"), NotFound, "no environment z:1"),

@@ -180,13 +180,14 @@ class Wire:
 
 class Site:
     """An HTTPS server of ``files`` by path. ``ranges``: whether it gives parts; ``says``: a status
-    and a body for whatever it is asked."""
+    and a body for whatever it is asked, ``busy`` for the next requests, one each."""
 
     def __init__(self, folder: Path) -> None:
         self.files: dict[str, bytes] = {}
         self.tags: dict[str, str] = {}
         self.ranges = True
         self.says: tuple[int, bytes] | None = None
+        self.busy: list[tuple[int, bytes] | None] = []
         self.asked: list[str] = []
         self.certificate = folder / "site.pem"
         _certificate(self.certificate)
@@ -221,8 +222,9 @@ class Site:
         self.asked.append(f"{to.command} {to.path} {to.headers.get('range', '')}".strip())
         content = self.files.get(to.path)
         status, headers = 200, {}
-        if self.says is not None:
-            status, content = self.says
+        says = self.busy.pop(0) if self.busy else self.says
+        if says is not None:
+            status, content = says
         elif content is None:
             status, content = 404, b"no such thing"
         else:

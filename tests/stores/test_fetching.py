@@ -18,7 +18,7 @@ from typing import Any
 import obstore
 import pytest
 
-from allranks.agent import cache
+from allranks.agent import cache, objects
 from allranks.agent.objects import open_store
 from allranks.agent.provide import Provided, Provider
 from allranks.agent.source import Wanted
@@ -116,7 +116,7 @@ def test_a_connection_cut_in_the_middle_again_and_again(
     assert wire.cuts == 0
 
 
-def mover(folder: Path, uri: str, account: Account) -> subprocess.Popen[str]:
+def mover(folder: Path, uri: str, account: Account, **more: Any) -> subprocess.Popen[str]:
     request = {
         "cache": str(folder),
         "limit": None,
@@ -126,6 +126,7 @@ def mover(folder: Path, uri: str, account: Account) -> subprocess.Popen[str]:
                 "uri": uri,
                 "account": {"store": account.store._asdict(), "credentials": account.credentials},
                 "share": None,
+                **more,
             }
         ],
     }
@@ -160,6 +161,45 @@ def test_killed_in_the_middle_the_next_goes_on_from_there(
     found = provide(tmp_path / "c", Wanted("x", uri, account=account))
     assert Path(found.path).read_bytes() == big
     assert found.moved <= 160 * MB - 3 * 8 * MB
+
+
+def test_killed_while_it_unpacks(tmp_path: Path, account: Account, place: str) -> None:
+    packed = io.BytesIO()
+    names = [f"{n % 50}/{n}" for n in range(4000)]
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.size = 5000
+            tar.addfile(entry, io.BytesIO(name.encode().ljust(5000)))
+    put(account, {f"{place}/a.tar.gz": packed.getvalue()})
+    folder, uri = tmp_path / "c", f"s3://bucket/{place}/a.tar.gz"
+    with mover(folder, uri, account, unpack=True) as child:
+        until(lambda: any(folder.glob("*.part/data/*/*")))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert not [*folder.glob(f"*/{cache.MANIFEST}")]
+    found = provide(folder, Wanted("x", uri, account=account, unpack=True))
+    assert content(Path(found.path)) == {name: name.encode().ljust(5000) for name in names}
+
+
+def test_a_manifest_that_nobody_can_read(tmp_path: Path, account: Account, place: str) -> None:
+    put(account, {f"{place}/{name}": content for name, content in FILES.items()})
+    wanted = Wanted("x", f"s3://bucket/{place}", account=account)
+    tree = Path(provide(tmp_path / "c", wanted).tree)
+    (tree / cache.MANIFEST).write_text('{"files": [["hal')
+    assert content(Path(provide(tmp_path / "c", wanted).path)) == FILES
+    assert cache.read(tree) is not None
+
+
+def test_who_is_named_is_not_mixed_with_who_is_around(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "another's")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    known = open_store(account, Address(account.store)).config
+    assert known["access_key_id"] == "who"
+    assert "session_token" not in known
+    assert os.environ["AWS_SESSION_TOKEN"] == "another's"
 
 
 def test_two_who_want_the_same_at_once_fetch_it_once(
@@ -358,6 +398,27 @@ def test_a_site_that_gives_no_parts(tmp_path: Path, site: Site) -> None:
     site.ranges = False
     found = provide(tmp_path / "c", of_site(site, "/big.bin"))
     assert Path(found.path).read_bytes() == big
+
+
+def test_a_site_whose_tags_match_nothing(tmp_path: Path, site: Site) -> None:
+    site.files["/big.bin"] = big = os.urandom(30 * MB)
+    site.tags["/big.bin"] = 'W/"weak"'
+    found = provide(tmp_path / "c", of_site(site, "/big.bin"))
+    assert Path(found.path).read_bytes() == big
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_store_that_is_only_busy(
+    tmp_path: Path, site: Site, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than its client asks again by itself."""
+    monkeypatch.setattr(objects, "_RETRY", {**objects._RETRY, "max_retries": 0})
+    site.files["/big.bin"] = big = os.urandom(30 * MB)
+    said = (status, b"<Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>")
+    site.busy = [None, *[said] * 3]  # the first asks for its size
+    found = provide(tmp_path / "c", of_site(site, "/big.bin"))
+    assert Path(found.path).read_bytes() == big
+    assert site.busy == []
 
 
 def test_a_site_that_knows_nothing_of_it(tmp_path: Path, site: Site) -> None:

@@ -32,7 +32,10 @@ from allranks.plan.stores import IDENTITY, Account
 # What opens stores; of this the mover's interpreter has one.
 CLIENT = "obstore>=0.10,<1"
 # Variables by which people say who they are to a store, and which certificates they trust.
-_WHO = re.compile(rf"({IDENTITY.pattern}|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|HOME$|.*_proxy$)", re.I)
+_CERTIFICATES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+_WHO = re.compile(
+    rf"({IDENTITY.pattern}|({'|'.join(_CERTIFICATES)}|HOME|.*_proxy)$)", re.IGNORECASE
+)
 
 # What opens a datastore; asks the server, and raises AllranksError.
 Accounts = Callable[[str], Account]
@@ -153,6 +156,8 @@ class Data:
         stores."""
         named = all(each["source"] or each["datastore"] for each in request["inputs"])
         others = {n: v for n, v in self._environ().items() if _WHO.match(n) and n != "HOME"}
+        # Of these the agent itself has no use: it may have them for the asking.
+        os.environ.update({n: others.pop(n) for n in _CERTIFICATES if n in others})
         same = all(os.environ.get(name) == value for name, value in others.items())
         same = same and not any(IDENTITY.match(name) for name in os.environ)
         if not (named and same) or importlib.util.find_spec("obstore") is None:

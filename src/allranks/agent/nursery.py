@@ -19,7 +19,7 @@ from typing import Any
 from allranks.agent import __main__ as agent
 
 # Seconds without a wish after which there is time for what few agents need.
-_IDLE = 1.0
+_IDLE = 0.2
 
 
 def main() -> int:

@@ -34,6 +34,9 @@ PART, AHEAD = 4 << 20, 3
 _REQUESTS = 32
 # How often a part is asked for again, and how long the first wait is in seconds.
 _TRIES, _PAUSE = 6, 0.5
+# Bytes that are asked for to see whether parts can be had; there are servers that read a last byte
+# of 0 as none.
+_TRIED = 1024
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
 
@@ -63,7 +66,7 @@ class Streams:
         # Whether parts can be had is found out here, not by a rank.
         largest = max(items, key=lambda item: item.size)
         if largest.size:
-            self.part(served, largest, 0, 1)
+            self.part(served, largest, 0, min(largest.size, _TRIED))
         name = source.wanted.name
         self._served[name] = served
         url = f"http://127.0.0.1:{self._server.server_port}/{quote(name)}"

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from allranks.cli import show
-from allranks.errors import SpecError, UsageError
+from allranks.errors import SpecError
 from allranks.sdk import finding
 from allranks.sdk.submission import placed_data
 
 _DATA = "/api/v1/data"
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WHICH = "NAME, NAME:VERSION or NAME@LABEL"
 
 
@@ -43,17 +41,11 @@ def create(options: argparse.Namespace) -> int:
     data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
     if options.path is not None:
         base = Path()
-    for each in options.label:
-        if each == "latest" or not _LABEL.fullmatch(each):
-            hint = "a word of letters, digits, `-`, `_` and `.`; `latest` is always the newest"
-            raise UsageError(f"{each!r} is no label to give", where="--label", hint=hint)
-    client = finding.connect()
+    query = f"?{urlencode({'label': options.label}, doseq=True)}" if options.label else ""
     try:
-        made = client.json("POST", _DATA, placed_data(data, base.absolute()))
+        made = finding.connect().json("POST", _DATA + query, placed_data(data, base.absolute()))
     except SpecError as error:
         raise SpecError(error.problems, file=options.file) from None
-    if options.label:
-        made = client.json("PUT", f"{_path(_whole(made))}/labels", {"labels": options.label})
     return _told(options, made, "created")
 
 

@@ -44,14 +44,11 @@ def create(options: argparse.Namespace) -> int:
     data = {**data, **environment_files.inlined(given, Path())}
     if options.name is not None:
         data["name"] = options.name
-    client = finding.connect()
+    query = f"?{urlencode({'label': options.label}, doseq=True)}" if options.label else ""
     try:
-        made = client.json("POST", _ENVIRONMENTS, data)
+        made = finding.connect().json("POST", _ENVIRONMENTS + query, data)
     except SpecError as error:
         raise SpecError(error.problems, file=options.file) from None
-    if options.label:
-        path = f"{_path(_whole(made))}/labels"
-        made = client.json("PUT", path, {"labels": options.label})
     return _told(options, made, "created")
 
 

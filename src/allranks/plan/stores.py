@@ -67,7 +67,7 @@ class Located(NamedTuple):
 
 
 # Variables by which the providers' own programs are told who asks.
-IDENTITY = re.compile(r"AWS_|AZURE_|GOOGLE_")
+IDENTITY = re.compile(r"AWS_(?!CA_BUNDLE$)|AZURE_|GOOGLE_")
 SCHEMES = "s3://, gs://, abfss://, wasbs:// and https://"
 _HEAD = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 _AZURE_HOST = re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
@@ -11,7 +12,7 @@ from allranks.masking import all_without_credentials
 from allranks.plan import stores
 from allranks.server import datastores
 from allranks.server.datastores import DEFAULT
-from allranks.server.labels import labels_of
+from allranks.server.labels import Labels, labels_of
 from allranks.server.services import Services, services
 from allranks.server.shown import when
 from allranks.spec import data as data_spec
@@ -89,16 +90,17 @@ def list_data(with_: With, name: str | None = None) -> list[dict[str, Any]]:
 
 
 @router.post("/data", status_code=201)
-def create_data(data: Data, with_: With) -> dict[str, Any]:
-    """Add a version. What its path means is looked up now; whether anything is there, when a job
-    asks for it."""
+def create_data(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
+    """Add a version, with labels. What its path means is looked up now; whether anything is there,
+    when a job asks for it."""
     made = data_spec.parse(data)
     if made.name == "map" or made.version == LATEST:
         word = LATEST if made.version == LATEST else made.name
         raise Conflict(f"{word!r} has a meaning of its own", hint="choose another")
     with_.datastores.locate(made.path, "path")
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
-    return _data(with_.data.create(made.name, made.version, spec))
+    row = with_.data.create(made.name, made.version, spec)
+    return _labelled(row, labels, with_)
 
 
 @router.get("/data/map")
@@ -139,8 +141,11 @@ def delete_data(reference: str, with_: With) -> dict[str, Any]:
 @router.put("/data/{reference}/labels")
 def label_data(reference: str, data: Data, with_: With) -> dict[str, Any]:
     """Give it labels; each is taken from the version that had it."""
-    row = with_.datastores.row(asset_of(reference, "data"))
-    with_.data.label(row.name, row.version, labels_of(data))
+    return _labelled(with_.datastores.row(asset_of(reference, "data")), labels_of(data), with_)
+
+
+def _labelled(row: AssetRow, labels: Sequence[str], with_: Services) -> dict[str, Any]:
+    with_.data.label(row.name, row.version, labels)
     return _data(with_.datastores.row(asset_of(f"{row.name}:{row.version}", "data")))
 
 

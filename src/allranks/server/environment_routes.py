@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
@@ -11,7 +12,7 @@ from allranks.masking import all_without_credentials
 from allranks.plan import curated
 from allranks.plan.plan import pack
 from allranks.plan.recipe import Compute, entry, is_image, looked_up, meant, recipe
-from allranks.server.labels import labels_of
+from allranks.server.labels import Labels, labels_of
 from allranks.server.services import Services, services
 from allranks.server.shown import when
 from allranks.server.submit import uv
@@ -35,8 +36,9 @@ def list_environments(with_: With, name: str | None = None) -> list[dict[str, An
 
 
 @router.post("", status_code=201)
-def create(data: Data, with_: With) -> dict[str, Any]:
-    """Add a version. What cannot be made is refused; what is there already stays as it is."""
+def create(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
+    """Add a version, with labels. What cannot be made is refused; what is there already stays as
+    it is."""
     made = parse(data)
     assert made.name is not None
     if made.name.startswith(curated.PREFIX):
@@ -48,7 +50,7 @@ def create(data: Data, with_: With) -> dict[str, Any]:
         table = with_.environments.table()
         recipe(meant(made, Compute(), table, with_.environments.find), table)
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
-    return _shown(with_.assets.create(made.name, made.version, spec))
+    return _labelled(with_.assets.create(made.name, made.version, spec), labels, with_)
 
 
 @router.get("/map")
@@ -101,14 +103,17 @@ def delete(reference: str, with_: With) -> dict[str, Any]:
 def clone(reference: str, data: Data, with_: With) -> dict[str, Any]:
     """The same under another name, or with changes as the next version: ``data`` is laid over."""
     row = with_.environments.row(asset_of(reference, "environment"))
-    return create({**row.spec, "name": row.name, **data}, with_)
+    return create({**row.spec, "name": row.name, **data}, with_, [])
 
 
 @router.put("/{reference}/labels")
 def label(reference: str, data: Data, with_: With) -> dict[str, Any]:
     """Give it labels; each is taken from the version that had it."""
     labels = labels_of(data)
-    row = _own(reference, with_)
+    return _labelled(_own(reference, with_), labels, with_)
+
+
+def _labelled(row: AssetRow, labels: Sequence[str], with_: Services) -> dict[str, Any]:
     with_.assets.label(row.name, row.version, labels)
     return _shown(with_.environments.row(asset_of(f"{row.name}:{row.version}", "environment")))
 

@@ -75,10 +75,8 @@ class Assets:
             raise self._none(name, version)
 
     def label(self, name: str, version: str, labels: Iterable[str]) -> None:
-        """Give labels to a version, and take them from the others. Raises NotFound, Conflict."""
+        """Give labels to a version, and take them from the others. Raises NotFound."""
         given = set(labels)
-        if LATEST in given:
-            raise Conflict(f"`{LATEST}` is always the newest version", hint="another label")
         with self._engine.begin() as connection:
             mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
             query = select(_assets).where(mine & _assets.c.deleted_at.is_(None))
