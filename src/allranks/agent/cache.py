@@ -171,16 +171,20 @@ def _prune(data: Path, names: Set[str]) -> None:
 
 
 def finish(goal: Path, beside: Path, files: Sequence[tuple[str, int, str]]) -> Tree:
-    """Put it in its place. ``files``: name, checksum and tag of each."""
+    """Put it in its place. ``files``: name, checksum and tag of each. Raises AllranksError."""
     rows = []
     for name, crc, tag in files:
         seen = os.stat(f"{beside}/{DATA}/{name}")
         rows.append((name, seen.st_size, seen.st_mtime_ns, crc, tag))
     about: dict[str, Any] = {"files": rows, "made_at": time.time()}
     (beside / MANIFEST).write_text(json.dumps(about))
-    if goal.exists():
-        # Of no use to anybody: its manifest could not be read.
-        let_go(goal)
+    # What is there is of no use to anybody new: its manifest could not be read.
+    if goal.exists() and not let_go(goal):
+        raise AllranksError(
+            "what is in the cache cannot be read, and another job is using it",
+            where=str(goal / MANIFEST),
+            hint="wait for its end: then it is made anew",
+        )
     beside.rename(goal)
     for folder, _, _ in os.walk(goal / DATA, topdown=False):
         os.chmod(folder, 0o555)

@@ -101,8 +101,12 @@ class Provider:
         file = cache.use(goal)
         if file is None:
             return None
+        tree = cache.read(goal)
+        if tree is None:  # who holds what nobody can read keeps it from being made anew
+            os.close(file)
+            return None
         self._stack.callback(os.close, file)
-        return cache.read(goal)
+        return tree
 
     def _make(self, source: Source, items: Sequence[Item], goal: Path) -> tuple[Tree, int]:
         beside = cache.begin(goal, items)
