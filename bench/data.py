@@ -136,7 +136,11 @@ def _streams(place: Path, endpoint: str, rounds: int) -> Mapping[str, list[float
 
     def ours() -> None:
         with _mover({"streams": [each], "read": str(place / "read.json")}) as url:
-            procs.run(["curl", "--silent", "--output", "/dev/null", url], cwd=place, env=os.environ)
+            procs.run(
+                ["curl", "--fail", "--silent", "--output", "/dev/null", url],
+                cwd=place,
+                env=os.environ,
+            )
 
     aws = ["aws", "--endpoint-url", endpoint, "s3", "cp", "--quiet", str(each["uri"]), "-"]
     line = f"{shlex.join(aws)} >/dev/null"

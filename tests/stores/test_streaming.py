@@ -10,6 +10,7 @@ import os
 import pwd
 import socket
 import tarfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allranks.agent import stream
 from allranks.agent.objects import open_store
 from allranks.agent.source import Source, Wanted
 from allranks.agent.stream import PART, Streams, _span
@@ -29,7 +31,7 @@ from allranks.errors import AllranksError
 from allranks.plan.stores import Account, Address, Store
 from tests.frameworks.environments import environment
 from tests.stores.servers import Site, Wire
-from tests.support import Allranks
+from tests.support import Allranks, until
 
 pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
 MB = 1_000_000
@@ -56,8 +58,12 @@ def place(request: pytest.FixtureRequest) -> str:
     return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
 
 
+def asking(url: str, **headers: str) -> urllib.request.Request:
+    return urllib.request.Request(url, headers=headers)
+
+
 def get(url: str, **headers: str) -> bytes:
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+    with urllib.request.urlopen(asking(url, **headers)) as answer:
         return bytes(answer.read())
 
 
@@ -75,10 +81,9 @@ def test_every_file_by_its_url(account: Account, place: str, serve: Serve, read:
     base = serve(Wanted("my shards", f"s3://bucket/{place}", account=account))
     urls = get(base).decode().split()
     assert [get(url) for url in urls] == [FILES[name] for name in sorted(FILES)]
-    told = json.loads(read.read_text())
-    assert told == [
-        {"streamed": "my shards", "reads": 6, "size": sum(map(len, FILES.values())), "failed": ""}
-    ]
+    size = sum(map(len, FILES.values()))
+    wanted = [{"streamed": "my shards", "reads": 6, "size": size, "failed": ""}]
+    until(lambda: json.loads(read.read_text()) == wanted)
 
 
 def test_connections_that_a_store_cuts_are_no_business_of_the_reader(
@@ -104,6 +109,17 @@ def test_parts_as_readers_ask_for_them(tmp_path: Path, serve: Serve) -> None:
     assert get(f"{base}/x", Range="bytes=-7") == content[-7:]
     assert get(f"{base}/x", **{"Range": "bytes=0-1", "If-Range": '"other"'}) == content
     assert get(f"{base}/empty") == b""
+    for ignored in ("lines=1-2", "bytes=0-1,4-5", "bytes=5-2"):
+        with urllib.request.urlopen(asking(f"{base}/x", Range=ignored)) as answer:
+            assert (answer.status, answer.read()) == (200, content)
+    with urllib.request.urlopen(asking(f"{base}/x", Range="bytes=0-1")) as answer:
+        assert (answer.status, answer.headers["Content-Range"]) == (206, f"bytes 0-1/{PART + 1000}")
+    (tmp_path / "d" / os.fsdecode(b"no utf-8 \xff")).write_bytes(b"all the same")
+    again = serve(Wanted("again", source=str(tmp_path / "d")))
+    assert b"all the same" in [get(url) for url in get(again).decode().split()]
+    with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+        get(f"{base}/x", Host="evil.example:80")
+    refused.value.close()
     for wrong, status in (("x", 416), ("nope", 404), ("../d/x", 404)):
         with pytest.raises(urllib.error.HTTPError) as caught:
             get(f"{base}/{wrong}", Range=f"bytes={len(content)}-")
@@ -111,6 +127,8 @@ def test_parts_as_readers_ask_for_them(tmp_path: Path, serve: Serve) -> None:
         caught.value.close()
     at = urlsplit(base)
     with closing(http.client.HTTPConnection(at.netloc)) as kept:
+        kept.connect()
+        kept.auto_open = 0
         for _ in range(3):  # by one connection
             kept.request("HEAD", f"{at.path}/x")
             answer = kept.getresponse()
@@ -120,14 +138,16 @@ def test_parts_as_readers_ask_for_them(tmp_path: Path, serve: Serve) -> None:
 @given(st.integers(1, 99), st.integers(0, 120), st.integers(0, 120))
 def test_a_span_is_what_a_list_would_give(size: int, first: int, last: int) -> None:
     data = [*range(size)]
+    whole = None if last < first else data[first : last + 1]
     for header, wanted in (
-        (f"bytes={first}-{last}", data[first : last + 1]),
+        (f"bytes={first}-{last}", whole),
         (f"bytes={first}-", data[first:]),
         (f"bytes=-{last}", data[-last:] if last else []),
     ):
         found = _span(header, size)
-        assert (data[found[0] : found[1]] if found else []) == wanted
-    assert _span("lines=1-2", size) == (0, size)
+        assert (data[found[0] : found[1]] if found else None) == wanted
+    assert _span("lines=1-2", size) is None
+    assert _span("bytes=0-1,3-4", size) is None
 
 
 def test_what_changes_meanwhile_is_not_mixed(
@@ -142,6 +162,37 @@ def test_what_changes_meanwhile_is_not_mixed(
         assert (error.code, b"'a' changed after the start" in error.read()) == (502, True)
     assert get(f"{base}/b") == b"x"
     assert "changed" in json.loads(read.read_text())[0]["failed"]
+
+
+def test_a_site_that_has_only_weak_tags(site: Site, serve: Serve) -> None:
+    site.files["/x.tar"] = before = b"a" * 10 * PART
+    site.tags["/x.tar"] = 'W/"one"'
+    wanted = Wanted(
+        "x",
+        f"https://127.0.0.1:{site.port}/x.tar",
+        account=Account(Store("https", endpoint=f"https://127.0.0.1:{site.port}")),
+    )
+    url = serve(wanted)
+    assert get(url) == before
+    site.files["/x.tar"], site.tags["/x.tar"] = b"b" * 10 * PART, 'W/"two"'
+    with pytest.raises(urllib.error.HTTPError, match="502") as caught:
+        get(url)
+    caught.value.close()
+
+
+def test_a_reader_may_take_its_time(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is of the next request, not of what one takes for an answer."""
+    monkeypatch.setattr(stream._Answer, "timeout", 0.2)
+    content = os.urandom(8 * PART)
+    (tmp_path / "x").write_bytes(content)
+    at = urlsplit(serve(Wanted("x", source=str(tmp_path / "x"))))
+    with closing(http.client.HTTPConnection(at.netloc)) as slow:
+        slow.request("GET", at.path)
+        answer = slow.getresponse()
+        assert not threading.Event().wait(1.0)
+        assert answer.read() == content
 
 
 def test_what_ends_in_the_middle_is_seen_to(tmp_path: Path, serve: Serve) -> None:

@@ -88,8 +88,8 @@ class Bringer:
         return sum(each.look.size for each in self._there.values())
 
     def ask(self) -> None:
-        """Raise AllranksError if the store says already that nothing can be brought to it. Whether
-        one may write there it cannot be asked."""
+        """Raise AllranksError if the store does not answer, or says already that nothing can be
+        brought to it. Whether one may write there it cannot be asked."""
         try:
             next(objects.listing(self._opened, self._place.key), None)
         except (OSError, objects.SAID) as error:

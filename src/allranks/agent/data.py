@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import json
@@ -27,15 +28,12 @@ from allranks.agent.uv import Say, Wait
 from allranks.errors import AllranksError, from_body
 from allranks.plan import stores
 from allranks.plan.plan import InputTask, OutputTask, Recipe, Task
-from allranks.plan.stores import IDENTITY, Account
+from allranks.plan.stores import CERTIFICATES, IDENTITY, Account
 
 # What opens stores; of this the mover's interpreter has one.
 CLIENT = "obstore>=0.10,<1"
 # Variables by which people say who they are to a store, and which certificates they trust.
-_CERTIFICATES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
-_WHO = re.compile(
-    rf"({IDENTITY.pattern}|({'|'.join(_CERTIFICATES)}|HOME|.*_proxy)$)", re.IGNORECASE
-)
+_WHO = re.compile(rf"({IDENTITY.pattern}|({'|'.join(CERTIFICATES)}|HOME|.*_proxy)$)", re.IGNORECASE)
 
 # What opens a datastore; asks the server, and raises AllranksError.
 Accounts = Callable[[str], Account]
@@ -55,22 +53,27 @@ class Data:
         # What was read of streams: their mover ends with the ranks, without a last word.
         self._read = folder / "read.json"
         self._live: Mover | None = None
-        self._streams: tuple[Mover, Tell] | None = None
+        self._streams: Mover | None = None
         self._places: dict[str, Path] = {}
         self._known: dict[str, Account] = {}
 
     def close(self) -> None:
         """Let go of everything; end what still runs."""
-        if self._streams is not None:
-            streams, tell = self._streams
-            streams.kill()
-            for told in json.loads(self._read.read_text() or "[]"):
-                tell(streamed(told), {"data": told})
-        if self._live is not None:
-            self._live.kill()
+        for mover in (self._live, self._streams):
+            if mover is not None:
+                mover.kill()
         for each in self._held:
             os.close(each)
         self._held.clear()
+
+    def tell_of_streams(self, tell: Tell) -> None:
+        """What was read of them, and what went wrong."""
+        if self._streams is None:
+            return
+        # On a full disk it may be half there.
+        with contextlib.suppress(OSError, ValueError):
+            for told in json.loads(self._read.read_text() or "[]"):
+                tell(streamed(told), {"data": told})
 
     # ------------------------------------------------------------ inputs
 
@@ -133,7 +136,7 @@ class Data:
         except BaseException:
             mover.kill()
             raise
-        self._streams = mover, tell
+        self._streams = mover
         return found
 
     def _wanted(self, each: InputTask) -> dict[str, Any]:
@@ -157,7 +160,7 @@ class Data:
         named = all(each["source"] or each["datastore"] for each in request["inputs"])
         others = {n: v for n, v in self._environ().items() if _WHO.match(n) and n != "HOME"}
         # Of these the agent itself has no use: it may have them for the asking.
-        os.environ.update({n: others.pop(n) for n in _CERTIFICATES if n in others})
+        os.environ.update({n: others.pop(n) for n in CERTIFICATES if n in others})
         same = all(os.environ.get(name) == value for name, value in others.items())
         same = same and not any(IDENTITY.match(name) for name in os.environ)
         if not (named and same) or importlib.util.find_spec("obstore") is None:

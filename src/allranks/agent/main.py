@@ -300,6 +300,7 @@ class Agent:
     def _bring(self, data: Data, attempt: Attempt) -> None:
         """What a job that has failed has written counts, too, but does not take as long as it
         likes. What cannot be brought stays in the record."""
+        data.tell_of_streams(self._note)
         done, known = attempt.reason is Reason.DONE, self._order()
 
         def heeds(order: Order) -> bool:

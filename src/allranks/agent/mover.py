@@ -55,6 +55,7 @@ def stream(asked: Mapping[str, Any], say: Say) -> None:
             say({"provided": wanted.name, **streams.add(Source(wanted))})
         say({"done": True})
         sys.stdin.read()
+        os._exit(0)  # parts that are under way for readers are not waited for
 
 
 def keep_bringing(asked: Mapping[str, Any], say: Say) -> None:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import obstore
 from obstore import exceptions, store
 
+from allranks.agent.items import Item
 from allranks.errors import AllranksError, NotFound
 from allranks.masking import without_credentials
-from allranks.plan.stores import IDENTITY, Account, Address
+from allranks.plan.stores import CERTIFICATES, IDENTITY, Account, Address
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -123,12 +124,28 @@ def look(opened: Opened, key: str) -> Found | None:
 def asking(tag: str, span: tuple[int, int] | None = None) -> obstore.GetOptions:
     """For the content that ``tag`` is of, and for these bytes of it."""
     options: obstore.GetOptions = {}
-    # Weak ones (`W/"…"`) never match.
-    if tag.startswith('"') or HASH.fullmatch(tag):
+    if _is_strong(tag):
         options["if_match"] = tag
     if span is not None:
         options["range"] = span
     return options
+
+
+def is_another(meta: Mapping[str, Any], item: Item) -> bool:
+    """Whether an answer is of another content than ``item`` was listed with, where the store could
+    not be asked for that one alone."""
+    if _is_strong(item.tag):
+        return False
+    found = _found(meta)
+    # Listings know fractions of a second, answers do not.
+    return int(found.mtime) != int(item.mtime) or (
+        item.tag.startswith("W/") and found.tag != item.tag
+    )
+
+
+def _is_strong(tag: str) -> bool:
+    """Weak ones (`W/"…"`) never match."""
+    return tag.startswith('"') or HASH.fullmatch(tag) is not None
 
 
 def is_final(error: Exception) -> bool:
@@ -281,7 +298,7 @@ _OPEN: Mapping[str, Callable[[Account], Opened]] = {
 def _how() -> dict[str, Any]:
     client: dict[str, Any] = {**_CLIENT}
     # A site's own certificates, where its programs are told of them.
-    for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+    for name in CERTIFICATES:
         if (file := os.environ.get(name)) and os.path.isfile(file):
             client["root_certificate"] = Path(file).read_bytes()
             break

@@ -140,12 +140,14 @@ class Source:
         raises."""
         if self._place is None:
             return local_files.part(item, start, end)
-        options = objects.asking(item.tag, (start, end))
         try:
-            found = memoryview(obstore.get(self._opened, item.key, options=options).bytes())
+            answer = obstore.get(
+                self._opened, item.key, options=objects.asking(item.tag, (start, end))
+            )
+            found = memoryview(answer.bytes())
         except objects.CHANGED as error:
             raise Changed(str(error)) from None
-        if len(found) != end - start:
+        if len(found) != end - start or objects.is_another(answer.meta, item):
             raise Changed(item.name)
         return found
 

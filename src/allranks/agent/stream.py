@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -20,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from allranks.agent import objects
 from allranks.agent.items import Changed, Item
@@ -28,8 +30,9 @@ from allranks.agent.source import Source
 from allranks.errors import AllranksError
 from allranks.masking import without_credentials
 
-# What is asked for at once, and how many of those are under way for each reader, ahead of it.
-PART, AHEAD = 4 << 20, 3
+# What is asked for at once, and how many of those are under way for each reader, ahead of it; less
+# than that where there are so many readers that all together would hold more parts than so many.
+PART, AHEAD, _HELD = 4 << 20, 3, 64
 # Requests under way for all readers together.
 _REQUESTS = 32
 # How often a part is asked for again, and how long the first wait is in seconds.
@@ -47,6 +50,7 @@ class Streams:
 
     def __init__(self, told: int) -> None:
         self._told, self._lock = told, threading.Lock()
+        self._readers = 0
         self._served: dict[str, _Served] = {}
         self._pool = ThreadPoolExecutor(_REQUESTS)
         self._server = _Server(self)
@@ -69,42 +73,49 @@ class Streams:
             self.part(served, largest, 0, min(largest.size, _TRIED))
         name = source.wanted.name
         self._served[name] = served
-        url = f"http://127.0.0.1:{self._server.server_port}/{quote(name)}"
-        path = f"{url}/{quote(items[0].name)}" if is_file else url
+        url = f"http://127.0.0.1:{self._server.server_port}/{_quoted(name)}"
+        path = f"{url}/{_quoted(items[0].name)}" if is_file else url
         return {"path": path, "files": len(items), "size": sum(item.size for item in items)}
 
     def served(self, name: str) -> _Served | None:
         return self._served.get(name)
 
-    def count(self, served: _Served, size: int, failed: AllranksError | None = None) -> None:
-        """Note an answer of so many bytes, and why it has no more."""
+    def count(
+        self, served: _Served, *, reads: int = 0, size: int = 0, failed: AllranksError | None = None
+    ) -> None:
+        """Note answers begun, bytes sent, and why one has no more."""
         with self._lock:
-            served.reads, served.size = served.reads + 1, served.size + size
+            served.reads, served.size = served.reads + reads, served.size + size
             served.failed = served.failed or str(failed or "")
             told = [
                 {"streamed": name, "reads": it.reads, "size": it.size, "failed": it.failed}
                 for name, it in self._served.items()
             ]
-            # It never gets shorter.
-            os.pwrite(self._told, json.dumps(told).encode(), 0)
+            # It never gets shorter; on a full disk the readers come first.
+            with contextlib.suppress(OSError):
+                os.pwrite(self._told, json.dumps(told).encode(), 0)
 
     def parts(self, served: _Served, item: Item, start: int, end: int) -> Iterator[memoryview]:
         """The bytes from ``start`` to ``end``, in order. Raises AllranksError."""
         under_way: deque[Future[memoryview]] = deque()
-        left = iter(range(start, end, PART))
+        left = deque(range(start, end, PART))
+        self._reading(1)
         try:
-            while True:
-                for at in left:
+            while left or under_way:
+                ahead = max(1, min(AHEAD, _HELD // self._readers))
+                while left and len(under_way) < ahead:
+                    at = left.popleft()
                     span = at, min(at + PART, end)
                     under_way.append(self._pool.submit(self.part, served, item, *span))
-                    if len(under_way) == AHEAD:
-                        break
-                if not under_way:
-                    return
                 yield under_way.popleft().result()
         finally:
+            self._reading(-1)
             for each in under_way:
                 each.cancel()
+
+    def _reading(self, more: int) -> None:
+        with self._lock:
+            self._readers += more
 
     def part(self, served: _Served, item: Item, start: int, end: int) -> memoryview:
         """Some of a file, asked for as often as it may take. Raises AllranksError."""
@@ -128,7 +139,8 @@ class Streams:
                 number += 1
                 if number == _TRIES or objects.is_final(error):
                     raise served.source.explained(error) from None
-                time.sleep(_PAUSE * 2**number)
+                # Not all at the same moment: there may be many readers.
+                time.sleep(_PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.5))
             except (OSError, objects.SAID) as error:
                 raise served.source.explained(error) from None
 
@@ -159,14 +171,15 @@ class _Server(ThreadingHTTPServer):
         return _user_of(client_address, self.server_port) in (None, 0, os.getuid())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that went away is no error."""
+        if not isinstance(sys.exception(), OSError):  # a reader that went away
+            super().handle_error(request, client_address)
 
 
 class _Answer(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "allranks", ""
-    # Each waits for the next request of its reader: not for ever.
+    # For the next request of a reader; how long one takes for what it asked for is its business.
     timeout = 600
 
     def setup(self) -> None:
@@ -183,25 +196,27 @@ class _Answer(BaseHTTPRequestHandler):
         """Ranks read thousands of files."""
 
     def _answer(self, body: bool) -> None:
-        name, _, rest = unquote(urlsplit(self.path).path).strip("/").partition("/")
+        host = self.headers.get("Host") or f"127.0.0.1:{self.server.server_port}"
+        if host.partition(":")[0] not in ("127.0.0.1", "localhost"):
+            # A page of somebody else's in the user's browser, by a name that leads here.
+            self._say(HTTPStatus.FORBIDDEN, f"this is not {host}\n", body)
+            return
+        path = os.fsdecode(unquote_to_bytes(urlsplit(self.path).path))
+        name, _, rest = path.strip("/").partition("/")
         served = self.server.streams.served(name)
         item = None if served is None else served.items.get(rest)
         if served is None:
             self._say(HTTPStatus.NOT_FOUND, f"there is no input {name!r}\n", body)
         elif not rest:
-            self._say(HTTPStatus.OK, self._listing(name, served), body)
+            urls = (f"http://{host}/{_quoted(name)}/{_quoted(n)}\n" for n in sorted(served.items))
+            self._say(HTTPStatus.OK, "".join(urls), body)
         elif item is None:
             self._say(HTTPStatus.NOT_FOUND, f"the input {name} has no file {rest!r}\n", body)
         else:
             self._file(served, item, body)
 
-    def _listing(self, name: str, served: _Served) -> str:
-        host = self.headers.get("Host") or f"127.0.0.1:{self.server.server_port}"
-        urls = (f"http://{host}/{quote(name)}/{quote(each)}\n" for each in sorted(served.items))
-        return "".join(urls)
-
     def _say(self, status: HTTPStatus, text: str, body: bool, **headers: str) -> None:
-        data = text.encode()
+        data = text.encode(errors="replace")
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
@@ -212,47 +227,44 @@ class _Answer(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _file(self, served: _Served, item: Item, body: bool) -> None:
-        asked = self.headers.get("Range")
-        if self.headers.get("If-Range") not in (None, _etag(item)):
-            asked = None
-        span = _span(asked, item.size)
-        if span is None:
+        span = None
+        if body and self.headers.get("If-Range") in (None, _etag(item)):
+            span = _span(self.headers.get("Range"), item.size)
+        start, end = span or (0, item.size)
+        if span and start >= end:
             whole = {"Content_Range": f"bytes */{item.size}"}
             said = f"{item.name!r} has {item.size} bytes\n"
             self._say(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, said, body, **whole)
             return
         streams = self.server.streams
-        parts = streams.parts(served, item, *span) if body else iter(())
+        parts = streams.parts(served, item, start, end) if body else iter(())
         try:
             # Before anything is said: what is wrong from the start can still be told.
-            first = next(parts, memoryview(b""))
+            piece = next(parts, None)
         except AllranksError as error:
-            streams.count(served, 0, error)
+            streams.count(served, failed=error)
             self._say(HTTPStatus.BAD_GATEWAY, f"{error}\n", body)
             return
-        self._head(item, span, asked is not None)
+        self._head(item, span)
         if not body:
             return
-        sent = 0
+        streams.count(served, reads=1)
+        self.connection.settimeout(None)
         try:
-            while first:
-                self.wfile.write(first)
-                sent += len(first)
-                first = next(parts, memoryview(b""))
+            while piece is not None:
+                self.wfile.write(piece)
+                streams.count(served, size=len(piece))
+                piece = next(parts, None)
         except AllranksError as error:
             # The reader sees too few bytes.
             self.close_connection = True
-            streams.count(served, sent, error)
-        except OSError:  # it has had enough
-            self.close_connection = True
-            streams.count(served, sent)
-        else:
-            streams.count(served, sent)
+            streams.count(served, failed=error)
+        self.connection.settimeout(self.timeout)
 
-    def _head(self, item: Item, span: tuple[int, int], is_part: bool) -> None:
-        start, end = span
-        self.send_response(HTTPStatus.PARTIAL_CONTENT if is_part else HTTPStatus.OK)
-        if is_part:
+    def _head(self, item: Item, span: tuple[int, int] | None) -> None:
+        start, end = span or (0, item.size)
+        self.send_response(HTTPStatus.PARTIAL_CONTENT if span else HTTPStatus.OK)
+        if span:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{item.size}")
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Type", "application/octet-stream")
@@ -262,33 +274,40 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
 
 
+def _quoted(name: str) -> str:
+    return quote(os.fsencode(name))
+
+
 def _etag(item: Item) -> str:
     return item.tag if item.tag.startswith(('"', "W/")) else f'"{item.tag}"'
 
 
 def _span(asked: str | None, size: int) -> tuple[int, int] | None:
-    """The bytes that a header asks for, as start and end; None when there are none such. All, where
-    it asks for several spans, as the standard allows."""
+    """The bytes that a header asks for, as start and end; empty when there are none such. None when
+    it counts for nothing, as one of several spans does: all is the answer then."""
     found = _RANGE.fullmatch(asked or "")
     if found is None or not any(found.groups()):
-        return 0, size
+        return None
     first, last = found.groups()
     if not first:
-        start, end = max(0, size - int(last)), size
-    else:
-        start, end = int(first), min(size, int(last) + 1) if last else size
-    return (start, end) if start < end else None
+        return max(0, size - int(last)), size
+    if last and int(last) < int(first):
+        return None
+    return int(first), min(size, int(last) + 1) if last else size
 
 
 def _user_of(address: tuple[str, int], port: int) -> int | None:
-    """Who has the other end of a connection to our ``port``; None where the kernel does not say."""
+    """Who has the other end of a connection to our ``port``: -1 for nobody any more, None where the
+    kernel does not say."""
     host = "".join(f"{int(number):02X}" for number in reversed(address[0].split(".")))
     ends = f"{host}:{address[1]:04X}", f"0100007F:{port:04X}"
-    for path in _SOCKETS:
+    known = False
+    for path in _SOCKETS * 3:  # others come and go while it is read, and may hide one
         with contextlib.suppress(OSError), open(path) as file:
+            known = True
             for line in file:
                 fields = line.split()
                 # A socket of IPv6 that speaks to one of IPv4 has an address that ends in that.
                 if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
                     return int(fields[7])
-    return None
+    return -1 if known else None

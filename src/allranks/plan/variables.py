@@ -165,8 +165,9 @@ def whole_environment(
     if any(each.streamed for each in task.inputs) and any(_PROXY.fullmatch(each) for each in found):
         # No proxy leads to the node itself.
         past = found.get("no_proxy") or found.get("NO_PROXY") or ""
-        past = f"{past},127.0.0.1".lstrip(",")
-        found |= {"no_proxy": past, "NO_PROXY": past}
+        if past.strip() != "*":
+            past = f"{past},127.0.0.1".lstrip(",")
+            found |= {"no_proxy": past, "NO_PROXY": past}
     return found
 
 
