@@ -1,6 +1,7 @@
 """Inputs: what other jobs left, and `file:`, from YAML and from the command line."""
 
 import json
+import os
 import re
 
 import pytest
@@ -116,3 +117,39 @@ def test_the_name_in_an_outputs_path(shared, code):
     )
     done = shared("job", "create", "-f", "job.yml", "--stream")
     assert done.stdout == f"{code}/out/named-path\n"
+
+
+def test_the_same_name_twice_and_modes_of_outputs(shared, code):
+    done = shared("run", "-i", "d=.", "-i", "d=/tmp", "--", "true")
+    assert done.returncode == 2
+    assert "'d' is given twice" in done.stderr
+    words = ["--dry-run", "--json", "-o", "a=s3://b/x:upload", "-o", "b=/tmp/o:odd"]
+    done = shared("run", *words, "--", "true")
+    assert done.returncode == 0, done.stderr
+    found = {each["name"]: each for each in json.loads(done.stdout)["task"]["outputs"]}
+    assert (found["a"]["uri"], found["a"]["mode"]) == ("s3://b/x", "upload")
+    assert found["b"]["path"] == "/tmp/o:odd"
+
+
+def test_what_no_copy_can_be_made_of(shared, code):
+    (code / "odd").mkdir()
+    os.mkfifo(code / "odd/pipe")
+    (code / "odd/nowhere").symlink_to("nothing")
+    done = shared("run", "-i", "d=./odd:download", "--", "true")
+    assert done.returncode == 1
+    assert "2 files of the input d cannot be copied: " in done.stderr
+    assert "[(" not in done.stderr
+
+
+def test_credentials_are_not_taken_to_another_place(shared):
+    words = ["datastore", "create", "moved", "--type", "s3", "--bucket", "b"]
+    who = '{"access_key_id": "who", "secret_access_key": "hush"}'
+    there = ["--endpoint", "http://127.0.0.1:9"]
+    assert shared(*words, *there, "--credentials", "-", input=who).returncode == 0
+    assert shared(*words, *there, "--prefix", "p", "--replace").returncode == 0
+    done = shared(*words, "--replace")
+    assert done.returncode == 2
+    assert "the credentials of 'moved' are for another place" in done.stderr
+    shown = json.loads(shared("datastore", "show", "moved", "--json").stdout)
+    assert shown["uri"].startswith("s3://b/p")
+    assert shared(*words, "--replace", "--credentials", "-", input=who).returncode == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import obstore
 import pytest
 
+from allranks.agent import objects
 from allranks.agent.bring import Bringer, Output
 from allranks.agent.objects import open_store
 from allranks.errors import AllranksError, NotFound
@@ -157,6 +158,12 @@ def test_who_may_not_look_may_yet_write(
     expected = pytest.raises(AllranksError, match="'store' may not open it: No")
     with expected if told else contextlib.nullcontext():
         place.bringer.ask()
+
+
+def test_who_is_nobody_may_not_write_either() -> None:
+    said = "GET http://169.254.169.254/latest/api/token: status 403 Forbidden"
+    assert not objects.may_not_list(Exception(said))
+    assert objects.may_not_list(Exception("status 403 Forbidden"))
 
 
 def test_what_cannot_be_seen_has_not_been_taken_away(place: Place) -> None:

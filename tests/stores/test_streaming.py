@@ -164,6 +164,16 @@ def test_what_changes_meanwhile_is_not_mixed(
     assert "changed" in json.loads(read.read_text())[0]["failed"]
 
 
+def test_what_is_gone_is_named(account: Account, place: str, serve: Serve) -> None:
+    put(account, {f"{place}/a": b"one", f"{place}/b": b"x"})
+    base = serve(Wanted("x", f"s3://bucket/{place}", account=account))
+    obstore.delete(open_store(account, Address(account.store)), f"{place}/a")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        get(f"{base}/a")
+    with caught.value as error:
+        assert b"'a' is gone since the start of the job" in error.read()
+
+
 def test_a_site_that_has_only_weak_tags(site: Site, serve: Serve) -> None:
     site.files["/x.tar"] = before = b"a" * 10 * PART
     site.tags["/x.tar"] = 'W/"one"'

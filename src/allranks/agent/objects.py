@@ -179,7 +179,7 @@ def explained(error: Exception, place: Address, datastore: str) -> AllranksError
             where=where,
             hint=_credentials_hint(place, datastore),
         )
-    if "169.254" in text or ("token" in text.lower() and "metadata" in text.lower()):
+    if _is_nobody(text):
         return AllranksError(
             f"{who} has no credentials for it",
             where=where,
@@ -212,7 +212,12 @@ def may_not_list(error: Exception) -> bool:
     code = re.search(r"<Code>(\w+)</Code>", text)
     # Of a listing, obstore has no exception of its own for it.
     refused = isinstance(error, exceptions.PermissionDeniedError) or "403 Forbidden" in text
-    return refused and (code is None or code[1] not in _UNKNOWN)
+    return refused and not _is_nobody(text) and (code is None or code[1] not in _UNKNOWN)
+
+
+def _is_nobody(text: str) -> bool:
+    """Whether no credentials were found: the last thing asked for some is the machine itself."""
+    return "169.254" in text or ("token" in text.lower() and "metadata" in text.lower())
 
 
 def _credentials_hint(place: Address, datastore: str) -> str:

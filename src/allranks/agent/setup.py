@@ -149,7 +149,15 @@ def _input(each: InputTask, folder: Path) -> str:
         return str(source)
     copy = folder / "inputs" / each.name / source.name
     if source.is_dir():
-        shutil.copytree(source, copy)
+        try:
+            shutil.copytree(source, copy)
+        except shutil.Error as error:
+            path, _, why = error.args[0][0]
+            raise AllranksError(
+                f"{len(error.args[0])} files of the input {each.name} cannot be copied: {why}",
+                where=str(path),
+                hint="a `download` is of plain files; `ro_mount` leaves the folder as it is",
+            ) from None
     else:
         copy.parent.mkdir(parents=True)
         shutil.copy2(source, copy)

@@ -57,7 +57,7 @@ class Source:
         """What there is, of this node's share; whether it is one file."""
         try:
             found, is_file = self._all()
-        except objects.SAID as error:
+        except (OSError, objects.SAID) as error:
             raise self.explained(error) from None
         if not found:
             raise self.explained(FileNotFoundError())

@@ -141,6 +141,12 @@ class Streams:
                     raise served.source.explained(error) from None
                 # Not all at the same moment: there may be many readers.
                 time.sleep(_PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.5))
+            except FileNotFoundError:
+                raise _wrong(
+                    served,
+                    f"{item.name!r} is gone since the start of the job",
+                    "give the input a place that nobody takes things from while jobs read it",
+                ) from None
             except (OSError, objects.SAID) as error:
                 raise served.source.explained(error) from None
 

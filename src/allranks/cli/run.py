@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
 from allranks.sdk.submission import prepare, send
 
+_OUTPUTS = ("rw_mount", "upload", "direct")
 _MODES = ("ro_mount", "download", "direct", "stream")
 # Files that an environment may be written in.
 _FILES = (".txt", ".yml", ".yaml")
@@ -67,7 +68,7 @@ def _data(add: Callable[..., Any]) -> None:
     data = "an input; ${{inputs.NAME}} in COMMAND stands for it"
     add("-i", "--input", action="append", default=[], metavar="NAME=PATH[:MODE]", help=data)
     results = "an output folder; ${{outputs.NAME}} stands for it"
-    add("-o", "--output", action="append", default=[], metavar="NAME[=PATH]", help=results)
+    add("-o", "--output", action="append", default=[], metavar="NAME[=PATH[:MODE]]", help=results)
     variable = "a variable for the ranks; without a value, yours"
     add("--env", action="append", default=[], metavar="KEY[=VALUE]", help=variable)
     add("--env-all", action="store_true", help="all your variables but what looks secret")
@@ -174,8 +175,8 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         "command": _joined(words),
         "code": options.code,
         "resources": {"instance_count": options.nodes},
-        "inputs": dict(_input(each) for each in options.input),
-        "outputs": dict(_output(each) for each in options.output),
+        "inputs": _once(map(_input, options.input), "-i/--input"),
+        "outputs": _once(map(_output, options.output), "-o/--output"),
         "environment_variables": asked_for(options.env, options.env_all),
         "tags": dict(_pair(each, "--tag") for each in options.tag),
         "limits": {"timeout": options.timeout} if options.timeout is not None else None,
@@ -274,6 +275,15 @@ def _is_reference(word: str) -> bool:
     return word.startswith("${{") and word.endswith("}}") and word.count("${{") == 1
 
 
+def _once(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"{name!r} is given twice", where=option, hint="each needs its name")
+        found[name] = value
+    return found
+
+
 def _input(text: str) -> tuple[str, Any]:
     name, value = _pair(text, "-i/--input")
     head, colon, mode = value.rpartition(":")
@@ -286,7 +296,10 @@ def _input(text: str) -> tuple[str, Any]:
 
 def _output(text: str) -> tuple[str, Any]:
     name, given, path = text.partition("=")
-    return name, {"path": path} if given else {"type": "uri_folder"}
+    if not given:
+        return name, {"type": "uri_folder"}
+    head, _, mode = path.rpartition(":")
+    return name, {"path": head, "mode": mode} if head and mode in _OUTPUTS else {"path": path}
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Body, Depends
 from allranks.errors import Conflict, UsageError
 from allranks.masking import all_without_credentials
 from allranks.plan import stores
+from allranks.plan.stores import Store
 from allranks.server import datastores
 from allranks.server.datastores import DEFAULT
 from allranks.server.labels import Labels, labels_of
@@ -42,9 +43,18 @@ def create_datastore(data: Data, with_: With, replace: bool = False) -> dict[str
         raise Conflict(f"the datastore {DEFAULT!r} is always there", hint="give it another name")
     if made.type != "file":
         datastores.start(made)  # raises for what is no address
-    if not replace and made.name in with_.datastores.all():
+    before = with_.datastores.all().get(made.name)
+    if before is not None and not replace:
         hint = f"forget it first: allranks datastore delete {made.name}; or give --replace"
         raise Conflict(f"there is a datastore {made.name!r} already", hint=hint)
+    kept = [] if credentials is not None else with_.datastores.opened_by(made.name)
+    if before is not None and kept and _who_asks(before) != _who_asks(made):
+        # Else they would be shown to somebody they were not meant for.
+        raise UsageError(
+            f"the credentials of {made.name!r} are for another place than that",
+            where=made.name,
+            hint="say where it is in full (--endpoint, too), or give others: --credentials FILE",
+        )
     with_.datastores.put(made, credentials)
     return _datastore(made, with_)
 
@@ -65,6 +75,13 @@ def delete_datastore(name: str, with_: With) -> dict[str, Any]:
     shown = _datastore(found, with_)
     with_.datastores.delete(name)
     return shown
+
+
+def _who_asks(made: Datastore) -> Store | None:
+    """Who is shown the credentials: whatever the bucket, the same."""
+    return (
+        None if made.type == "file" else datastores.start(made).store._replace(bucket="", region="")
+    )
 
 
 def _datastore(made: Datastore, with_: Services) -> dict[str, Any]:
