@@ -72,8 +72,16 @@ def test_packages_on_an_image_are_an_environment_without_it():
     assert "a/b is not used" in found.notes[0]
     with pytest.raises(SpecError, match="not built yet"):
         means(both, containers=True)
+
+
+def test_an_image_that_is_to_be_made_needs_containers():
+    made = Environment(build={"path": "."})
+    with pytest.raises(SpecError, match="runs no containers, and makes no images") as caught:
+        means(made)
+    assert "--container podman" in caught.value.problems[0].hint
+    assert means(made, containers=True).environment == made
     with pytest.raises(SpecError, match="not built yet"):
-        means(Environment(build={"path": "."}))
+        means(made.model_copy(update={"pip": ("x",)}), containers=True)
 
 
 def test_a_recipe_of_all_ways_to_write_one():

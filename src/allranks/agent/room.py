@@ -18,9 +18,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from allranks.agent import images
+from allranks.agent.images import Wait
 from allranks.agent.keeper import has_watchers
 from allranks.agent.ranks import Ended, Process, Running, last_lines
-from allranks.errors import AllranksError, NotFound
+from allranks.errors import AllranksError
 from allranks.plan.container import LABEL, mounts, words
 from allranks.plan.plan import Container, Task
 
@@ -40,9 +42,6 @@ _BASHS = set(
     EPOCHSECONDS EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SRANDOM
     UID""".split()  # noqa: SIM905  # twenty-one lines say no more
 )
-
-# Waits until the descriptor is readable; raises what ends the waiting.
-Wait = Callable[[int], None]
 
 
 class Room:
@@ -233,8 +232,8 @@ class Contained(Running):
 
 
 def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[str], None]) -> Room:
-    """The container of the attempt in ``folder``. Its image is fetched if the node has not got it;
-    ``say`` is told then.
+    """The container of the attempt in ``folder``. Its image is made, or fetched if the node has not
+    got it; ``say`` is told then.
 
     Raises AllranksError with the program's words if there is none to be had, and what ``wait``
     raises. ``task`` has a container.
@@ -243,9 +242,8 @@ def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[st
     assert container is not None
     own = folder / "container"
     own.mkdir()
-    if not _has(container, own, wait):
-        say(f"pulls the image {container.image}")
-        _pull(container, own, wait)
+    log = Path(task.record, "build-logs", f"{name}.log")
+    container = images.have(container, own, log, wait, say)
     tidying = _tidy_up(container)
     root = os.geteuid() == 0 or container.engine != "docker"
     argv = words(
@@ -258,42 +256,6 @@ def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[st
         gpus=task.gpus > 0,
     )
     return Room(argv, name, own, wait, tidying)
-
-
-def _has(container: Container, folder: Path, wait: Wait) -> bool:
-    """Whether the node has the image. Raises NotFound without the program that would."""
-    argv = [container.engine, "image", "inspect", container.image]
-    try:
-        return _run(argv, folder / "inspect.log", wait) == 0
-    except FileNotFoundError:
-        raise NotFound(
-            f"there is no `{container.engine}` on the PATH of this node",
-            hint="install it there, or name a compute whose nodes have it",
-        ) from None
-
-
-def _pull(container: Container, folder: Path, wait: Wait) -> None:
-    said = folder / "pull.log"
-    if _run([container.engine, "pull", "--quiet", container.image], said, wait) != 0:
-        why = _reason(last_lines(said))
-        raise NotFound(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
-
-
-def _run(argv: Sequence[str], said: Path, wait: Wait) -> int:
-    """Its exit code; it is ended if ``wait`` raises."""
-    with said.open("ab") as log:
-        proc = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
-        )
-    ended = os.pidfd_open(proc.pid)
-    try:
-        wait(ended)
-    finally:
-        os.close(ended)
-        if proc.poll() is None:
-            os.killpg(proc.pid, signal.SIGKILL)
-            proc.wait()
-    return proc.returncode
 
 
 # What has ended and kept its name; and, where no daemon watches, what podman believes to run though
@@ -342,31 +304,8 @@ def _script(log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -
     return "\n".join(lines) + "\n"
 
 
-def _reason(lines: Sequence[str]) -> str:
-    """The last thing the program said, without its own name and marks."""
-    said = [line for line in lines if not line.startswith(("See '", "Run '"))]
-    text = said[-1] if said else "it did not say why"
-    return re.sub(r"^((Error|error|docker|podman)( response from daemon)?: )+", "", text).strip()
-
-
-# What programs say of an image they cannot fetch, and what helps.
-_HINTS = (
-    (r"daemon|docker\.sock", "is the daemon running on the nodes, and are you in its group?"),
-    (r"short-name|unqualified", "give its registry as well, as in docker.io/library/python:3.11"),
-    (r"unauthorized|denied|authentication", "log in on the nodes first; a name may be wrong, too"),
-    (r"not found|unknown|no such|404", "look at the name and the tag after the colon"),
-    (r"dial|lookup|timeout|refused|unreachable|TLS", "the nodes do not reach the registry: have "
-     "the image loaded on them before"),
-)  # fmt: skip
-
-
-def _hint(why: str) -> str:
-    found = (hint for pattern, hint in _HINTS if re.search(pattern, why, re.IGNORECASE))
-    return next(found, "try it there by hand: its program's `pull`")
-
-
 def _not_started(engine: str, lines: Sequence[str]) -> AllranksError:
-    why = _reason(lines)
+    why = images.reason(lines)
     hint = "resources.docker_args are handed on to it as they are"
     if "/bin/bash" in why:
         hint = "commands of jobs are bash's: the image needs a /bin/bash"

@@ -31,11 +31,12 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def create(options: argparse.Namespace) -> int:
     """Add a version of a data asset; the data stays where it lies."""
     data: dict[str, Any] = {}
+    lines: dict[str, int] = {}
     base = Path()
     if options.file is not None:
         from allranks.spec import load  # lazy: reads YAML
 
-        data, _ = load.read(load.content(Path(options.file)), file=options.file)
+        data, lines = load.read(load.content(Path(options.file)), file=options.file)
         base = Path(options.file).parent
     keys = ("name", "path", "type", "version", "description")
     data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
@@ -45,7 +46,9 @@ def create(options: argparse.Namespace) -> int:
     try:
         made = finding.connect().json("POST", _DATA + query, placed_data(data, base.absolute()))
     except SpecError as error:
-        raise SpecError(error.problems, file=options.file) from None
+        from allranks.spec.problems import placed  # lazy: as above
+
+        raise SpecError([placed(p, lines) for p in error.problems], file=options.file) from None
     return _told(options, made, "created")
 
 

@@ -66,10 +66,12 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def create(options: argparse.Namespace) -> int:
     """Name a place for data. Its credentials are kept by the server, and never shown again."""
     from allranks.spec import load  # lazy: reads YAML
+    from allranks.spec.problems import placed  # lazy: as above
 
     data: dict[str, Any] = {}
+    lines: dict[str, int] = {}
     if options.file is not None:
-        data, _ = load.read(load.content(Path(options.file)), file=options.file)
+        data, lines = load.read(load.content(Path(options.file)), file=options.file)
     given = {key: getattr(options, key) for key in ("name", "type", *_KEYS)}
     data |= {key: value for key, value in given.items() if value is not None}
     if isinstance(data.get("path"), str) and options.file is None:
@@ -82,7 +84,7 @@ def create(options: argparse.Namespace) -> int:
     try:
         made = finding.connect().json("POST", _DATASTORES + query, data)
     except SpecError as error:
-        raise SpecError(error.problems, file=options.file) from None
+        raise SpecError([placed(p, lines) for p in error.problems], file=options.file) from None
     if options.json:
         show.as_json(made)
     elif not options.quiet:

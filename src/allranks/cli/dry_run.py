@@ -113,7 +113,10 @@ def _container(task: Task) -> list[str] | None:
     folder = "<folder of the attempt>"
     given = container.mounts(task, folder, "<agent of allranks>")
     program = ["<agent of allranks>/inside/room.sh", folder]
-    return container.words(task.container, "<its name>", given, program, gpus=task.gpus > 0)
+    held = task.container
+    if held.context:
+        held = held._replace(image=f"<the image of {held.context}>")
+    return container.words(held, "<its name>", given, program, gpus=task.gpus > 0)
 
 
 def _of_node(task: Task) -> dict[str, str]:

@@ -169,7 +169,6 @@ def _nameless(asset: Asset) -> Meant:
 
 def _container(spec: CommandJob, environment: Environment, engine: str) -> Container:
     """What the job's image runs in, under the program that its compute names."""
-    assert environment.image is not None
     kind = "none" if spec.distribution is None else str(spec.distribution.type)
     resources = spec.resources
     if kind in NOT_INSIDE:
@@ -195,7 +194,10 @@ def _container(spec: CommandJob, environment: Environment, engine: str) -> Conta
             hint = "options and their values alone, as in: --cap-add=IPC_LOCK --env A=b"
             raise SpecError(Problem(f"{word!r} belongs to no option", where, hint=hint))
     shm_size = _bytes(resources.shm_size, "resources.shm_size")
-    return Container(engine, environment.image, shm_size, args)
+    made = Container(engine, environment.image or "", shm_size, args)
+    if (build := environment.build) is None:
+        return made
+    return made._replace(context=build.path, dockerfile=build.dockerfile_path or "Dockerfile")
 
 
 # Of the words for `run` those by which a container would be lost from sight.

@@ -97,12 +97,15 @@ class Recipe(NamedTuple):
 
 class Container(NamedTuple):
     """What ranks run in where that is not the node itself: an image under the program ``engine``.
-    ``shm_size`` in bytes, the program's own if None; ``args`` are more words for it."""
+    ``shm_size`` in bytes, the program's own if None; ``args`` are more words for it. Where there is
+    a ``context``, a folder or an address, the image is made of it as its ``dockerfile`` says."""
 
     engine: str
     image: str
     shm_size: int | None = None
     args: tuple[str, ...] = ()
+    context: str = ""
+    dockerfile: str = ""
 
 
 class Task(NamedTuple):

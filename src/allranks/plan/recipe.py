@@ -70,15 +70,17 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
         found = _named(asset_of(str(asked), "environment"), table, find)
     environment = found.environment
     assert environment is not None
-    if environment.build is not None:
-        hint = "build it by hand and name it: `image: …`"
-        raise SpecError(_unbuilt("images made from a folder", "environment.build", hint))
-    if environment.image is None or (on.runs_images and is_image(environment)):
+    key = "image" if environment.build is None else "build"
+    if getattr(environment, key) is None or (on.runs_images and is_image(environment)):
         return found
     if on.runs_images:
         what = "packages on top of an image, on a compute that runs containers,"
-        hint = "put them into the image; or leave `image` out for a virtual environment"
-        raise SpecError(_unbuilt(what, "environment.image", hint))
+        hint = f"put them into the image; or leave `{key}` out for a virtual environment"
+        raise SpecError(_unbuilt(what, f"environment.{key}", hint))
+    if environment.image is None:
+        hint = f"let it run them: {_let_run(on)}; or name packages in the place of `build`"
+        message = f"{_of(on)} runs no containers, and makes no images"
+        raise SpecError(Problem(message, "environment.build", hint=hint))
     said = f"the image {environment.image} is not used: {_of(on)} runs no containers"
     if not is_image(environment):
         return found._replace(notes=(*found.notes, said))
@@ -98,10 +100,14 @@ def _stands_for(image: str, on: Compute, table: Table) -> str:
         return instead
     message = f"{_of(on)} runs no containers, and no environment stands for the image {image}"
     hint = (
-        f"let it run them: allranks compute update {on.name or 'NAME'} --container {ENGINES[0]}; "
+        f"let it run them: {_let_run(on)}; "
         f"or say what stands for it: allranks environment map {image} ENVIRONMENT"
     )
     raise SpecError(Problem(message, "environment.image", hint=hint))
+
+
+def _let_run(on: Compute) -> str:
+    return f"allranks compute update {on.name or 'NAME'} --container {ENGINES[0]}"
 
 
 def _of(compute: Compute) -> str:
@@ -121,10 +127,9 @@ def _named(asset: Asset, table: Table, find: Find) -> Meant:
 
 
 def is_image(environment: Environment) -> bool:
-    """Whether it is an image and nothing beside it."""
-    return environment.image is not None and not any(
-        getattr(environment, key) for key in _BESIDE_IMAGE
-    )
+    """Whether it is an image, one to be made too, and nothing beside it."""
+    some = environment.image is not None or environment.build is not None
+    return some and not any(getattr(environment, key) for key in _BESIDE_IMAGE)
 
 
 def recipe(of: Meant, table: Table) -> Recipe:

@@ -58,7 +58,29 @@ def inlined(environment: Mapping[str, Any], base: Path) -> dict[str, Any]:
     elif isinstance(given, list | tuple) and all(isinstance(each, str) for each in given):
         several = [*_lines(given, base, limits), *limits]
         found |= {"constraints": several} if several else {}
+    if isinstance(found.get("build"), Mapping):
+        found["build"] = _context(found["build"], base)
     return found
+
+
+def _context(build: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """What an image is made of, where it lies; addresses are its program's business."""
+    path = build.get("path")
+    if not isinstance(path, str) or "://" in path or path.startswith("git@"):
+        return build
+    folder = Path(os.path.abspath(base / Path(path.removeprefix("file:")).expanduser()))
+    if not folder.is_dir():
+        hint = f"relative paths begin at {base.absolute()}"
+        problem = Problem(
+            f"there is no folder {str(folder)!r}", "environment.build.path", hint=hint
+        )
+        raise SpecError(problem)
+    file = build.get("dockerfile_path") or "Dockerfile"
+    if isinstance(file, str) and not (folder / file).is_file():
+        hint = "`dockerfile_path: …` names another, from the folder of `path`"
+        where = "environment.build.dockerfile_path"
+        raise SpecError(Problem(f"there is no {file!r} in {str(folder)!r}", where, hint=hint))
+    return {**build, "path": str(folder)}
 
 
 def _conda(file: Path, limits: list[str]) -> dict[str, Any]:

@@ -180,11 +180,7 @@ def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
     at ``base``. Raises NotFound or SpecError, with the file."""
     from allranks.sdk.environment_files import inlined  # lazy: few jobs write one out
 
-    found = inlined(value, base)
-    build = value.get("build")
-    if isinstance(build, Mapping) and isinstance(build.get("path"), str):
-        found["build"] = {**build, "path": _found(build["path"], "environment.build.path", base)}
-    return found
+    return inlined(value, base)
 
 
 def _found(path: str, where: str, base: Path) -> str:

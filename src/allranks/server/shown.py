@@ -121,7 +121,10 @@ def _environment(task: Task) -> dict[str, Any]:
     """What ranks find around them: an image, an environment made for them, or the Python that was
     in front where the job was submitted."""
     if task.container is not None:
-        return {"name": task.environment or None, "image": task.container.image}
+        return {
+            "name": task.environment or None,
+            "image": task.container.image or task.container.context,
+        }
     if task.recipe is None:
         return {"name": "current"}
     made = task.recipe

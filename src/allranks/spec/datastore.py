@@ -63,6 +63,11 @@ CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "azure_blob": _OF_AZURE,
     "azure_data_lake_gen2": _OF_AZURE,
 }
+# Of those that go together one alone opens nothing.
+_TOGETHER = (
+    ("access_key_id", "secret_access_key"),
+    ("tenant_id", "client_id", "client_secret"),
+)
 
 
 class Datastore(Part):
@@ -117,7 +122,9 @@ def _of_its_kind(made: Datastore) -> list[Problem]:
     wants, may = _WANTS[made.type], _MAY[made.type]
     for key in wants:
         if not getattr(made, key):
-            found.append(Problem(f"is missing: a datastore of type `{made.type}` wants it", key))
+            hint = f"--{key.replace('_', '-')} …, or `{key}: …` in a file"
+            said = f"is missing: a datastore of type `{made.type}` wants it"
+            found.append(Problem(said, key, hint=hint))
     for key in {each for keys in (*_WANTS.values(), *_MAY.values()) for each in keys}:
         if getattr(made, key) is not None and key not in (*wants, *may):
             hint = f"it has {', '.join(f'`{each}`' for each in (*wants, *may))}"
@@ -146,4 +153,9 @@ def _credentials(kind: str, given: Any) -> dict[str, str]:
             if name == "service_account_key" and isinstance(value, str) and value:
                 continue  # JSON of several lines
             raise Wrong(f"`{name}` must be a text of one line", "put it between quotes")
+    for several in _TOGETHER:
+        missing = [name for name in several if name not in given]
+        if 0 < len(missing) < len(several):
+            all_ = " and ".join(f"`{name}`" for name in several)
+            raise Wrong(f"`{missing[0]}` is missing", f"{all_} go together")
     return {name: str(value).strip() for name, value in given.items()}

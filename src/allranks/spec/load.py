@@ -67,8 +67,8 @@ def read(text: str, *, file: str | None = None) -> tuple[dict[str, Any], dict[st
         problem = Problem("the file nests too deeply", hint="a job needs four levels or five")
         raise SpecError(problem, file=file) from None
     if not isinstance(data, dict):
-        hint = "write `command: …` and the other keys, one to a line"
-        raise SpecError(Problem("a job is a mapping of keys to values", None, 1, hint), file=file)
+        hint = "write `key: value`, one to a line"
+        raise SpecError(Problem("this is no mapping of keys to values", None, 1, hint), file=file)
     return data, reader.lines
 
 
@@ -101,12 +101,12 @@ def dump(job: CommandJob) -> str:
 
 
 def content(path: Path) -> str:
-    """The text of a job file; raises SpecError for what cannot be read as one."""
+    """The text of a YAML file; raises SpecError for what cannot be read as one."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        hint = "give the path of a job's YAML file"
+        hint = "give the path of a YAML file"
         raise NotFound("there is no such file", where=str(path), hint=hint) from None
     except IsADirectoryError:
         raise _unreadable(path, "this is a folder", f"name the file: `{path}/job.yml`") from None

@@ -1,0 +1,122 @@
+"""Images of containers, had on a node: made of a folder, fetched, or there already."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from allranks.agent.ranks import last_lines
+from allranks.errors import AllranksError, NotFound
+from allranks.plan.plan import Container
+
+# Waits until the descriptor is readable; raises what ends the waiting.
+Wait = Callable[[int], None]
+
+
+def have(
+    container: Container, folder: Path, log: Path, wait: Wait, say: Callable[[str], None]
+) -> Container:
+    """The container with an image that the node has; ``say`` is told what that takes, ``folder`` is
+    for what its program says, and ``log`` for what it says while it makes one.
+
+    Raises AllranksError with the program's words if there is none to be had, and what ``wait``
+    raises.
+    """
+    if container.context:
+        say(f"builds the image of {container.context}")
+        return container._replace(image=_build(container, folder / "image", log, wait))
+    if not _has(container, folder, wait):
+        say(f"pulls the image {container.image}")
+        _pull(container, folder, wait)
+    return container
+
+
+def _build(container: Container, told: Path, log: Path, wait: Wait) -> str:
+    """The image that its context makes. What of it has not changed since, its program has kept.
+    Raises AllranksError with the program's words, all of which are in ``log``."""
+    context = container.context
+    file = container.dockerfile if "://" in context else os.path.join(context, container.dockerfile)
+    # With a name, or whoever tidies up would take it for a leftover.
+    name = hashlib.sha256(f"{context} {file}".encode()).hexdigest()[:16]
+    argv = [container.engine, "build", "--iidfile", str(told)]
+    argv += ["--tag", f"localhost/allranks:{name}", "--file", file, context]
+    log.parent.mkdir(exist_ok=True)
+    try:
+        code = _run(argv, log, wait)
+    except FileNotFoundError:
+        raise _no_program(container) from None
+    if code != 0:
+        raise AllranksError(
+            f"the image cannot be built: {reason(last_lines(log))}",
+            where=file,
+            hint=f"all that was said is in {log}",
+        )
+    return told.read_text().strip()
+
+
+def _has(container: Container, folder: Path, wait: Wait) -> bool:
+    """Whether the node has the image. Raises NotFound without the program that would."""
+    argv = [container.engine, "image", "inspect", container.image]
+    try:
+        return _run(argv, folder / "inspect.log", wait) == 0
+    except FileNotFoundError:
+        raise _no_program(container) from None
+
+
+def _no_program(container: Container) -> NotFound:
+    return NotFound(
+        f"there is no `{container.engine}` on the PATH of this node",
+        hint="install it there, or name a compute whose nodes have it",
+    )
+
+
+def _pull(container: Container, folder: Path, wait: Wait) -> None:
+    said = folder / "pull.log"
+    if _run([container.engine, "pull", "--quiet", container.image], said, wait) != 0:
+        why = reason(last_lines(said))
+        raise NotFound(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
+
+
+def _run(argv: Sequence[str], said: Path, wait: Wait) -> int:
+    """Its exit code; it is ended if ``wait`` raises."""
+    with said.open("ab") as log:
+        proc = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+        )
+    ended = os.pidfd_open(proc.pid)
+    try:
+        wait(ended)
+    finally:
+        os.close(ended)
+        if proc.poll() is None:
+            os.killpg(proc.pid, signal.SIGKILL)
+            proc.wait()
+    return proc.returncode
+
+
+def reason(lines: Sequence[str]) -> str:
+    """The last thing the program said, without its own name and marks."""
+    said = [line for line in lines if not line.startswith(("See '", "Run '"))]
+    text = said[-1] if said else "it did not say why"
+    return re.sub(r"^((Error|error|docker|podman)( response from daemon)?: )+", "", text).strip()
+
+
+# What programs say of an image they cannot fetch, and what helps.
+_HINTS = (
+    (r"daemon|docker\.sock", "is the daemon running on the nodes, and are you in its group?"),
+    (r"short-name|unqualified", "give its registry as well, as in docker.io/library/python:3.11"),
+    (r"unauthorized|denied|authentication", "log in on the nodes first; a name may be wrong, too"),
+    (r"not found|unknown|no such|404", "look at the name and the tag after the colon"),
+    (r"dial|lookup|timeout|refused|unreachable|TLS", "the nodes do not reach the registry: have "
+     "the image loaded on them before"),
+)  # fmt: skip
+
+
+def _hint(why: str) -> str:
+    found = (hint for pattern, hint in _HINTS if re.search(pattern, why, re.IGNORECASE))
+    return next(found, "try it there by hand: its program's `pull`")
