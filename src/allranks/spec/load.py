@@ -68,7 +68,8 @@ def read(text: str, *, file: str | None = None) -> tuple[dict[str, Any], dict[st
         raise SpecError(problem, file=file) from None
     if not isinstance(data, dict):
         hint = "write `key: value`, one to a line"
-        raise SpecError(Problem("this is no mapping of keys to values", None, 1, hint), file=file)
+        problem = Problem("this is not a mapping of keys to values", None, 1, hint)
+        raise SpecError(problem, file=file)
     return data, reader.lines
 
 
