@@ -151,18 +151,16 @@ def _is_strong(tag: str) -> bool:
 def is_final(error: Exception) -> bool:
     """Whether the store has said no, and will say so again."""
     text = str(error)
-    code = re.search(r"<Code>(\w+)</Code>", text)
-    if code:
-        return code[1] not in _BUSY
+    if word := _code(text):
+        return word not in _BUSY
     return re.search(r"status (4(?!08|29)\d\d)", text) is not None
 
 
 def explained(error: Exception, place: Address, datastore: str) -> AllranksError:
     """What went wrong at a place, as a sentence."""
     text = str(error)
-    code = re.search(r"<Code>(\w+)</Code>", text)
     said = re.search(r"<Message>([^<]+)</Message>", text)
-    word = code[1] if code else ""
+    word = _code(text)
     who = f"the datastore {datastore!r}" if datastore else "this node"
     where = without_credentials(str(place))
     if word in ("NoSuchBucket", "ContainerNotFound"):
@@ -209,10 +207,15 @@ _REFUSALS = (*_UNKNOWN, "AccessDenied", "AuthorizationFailure")
 def may_not_list(error: Exception) -> bool:
     """Whether somebody known may not see what there is, and yet perhaps write."""
     text = str(error)
-    code = re.search(r"<Code>(\w+)</Code>", text)
     # Of a listing, obstore has no exception of its own for it.
     refused = isinstance(error, exceptions.PermissionDeniedError) or "403 Forbidden" in text
-    return refused and not _is_nobody(text) and (code is None or code[1] not in _UNKNOWN)
+    return refused and not _is_nobody(text) and _code(text) not in _UNKNOWN
+
+
+def _code(text: str) -> str:
+    """A store's own word for what is wrong, if it has one."""
+    found = re.search(r"<Code>(\w+)</Code>", text)
+    return found[1] if found else ""
 
 
 def _is_nobody(text: str) -> bool:
