@@ -151,7 +151,10 @@ def _moves_data(spec: Mapping[str, Any]) -> bool:
     given = [*(spec.get("inputs") or {}).values(), *(spec.get("outputs") or {}).values()]
     several = [each for each in given if isinstance(each, Mapping)]
     return any(
-        each.get("unpack") or each.get("sharded") or _is_uri(str(each.get("path") or ""))
+        each.get("unpack")
+        or each.get("sharded")
+        or each.get("mode") == "stream"
+        or _is_uri(str(each.get("path") or ""))
         for each in several
     )
 
