@@ -80,17 +80,21 @@ def test_a_node_that_does_not_answer_is_named_in_time_and_nothing_is_left(
     allranks: Allranks, job: Path, tmp_path: Path
 ) -> None:
     env = {"VIRTUAL_ENV": str(silent_on(tmp_path / "env", 1))}
-    began = time.monotonic()
-    code, found = doctor(allranks, env=env)
-    assert time.monotonic() - began < 10
-    assert (code, wrong(found)) == (
-        1,
-        ["gang: node 1 does not answer: no answer from Python there"],
-    )
-    assert next(each for each in found if each["state"] == "bad")["node"] == 1
-    # The others met without it.
-    assert "2 nodes have the right sum" in [each["found"] for each in found]
-    until(lambda: states(allranks) == ["Canceled"])
+
+    def told() -> list[str]:
+        began = time.monotonic()
+        code, found = doctor(allranks, env=env)
+        assert time.monotonic() - began < 10
+        assert (code, wrong(found)) == (
+            1,
+            ["gang: node 1 does not answer: no answer from Python there"],
+        )
+        assert next(each for each in found if each["state"] == "bad")["node"] == 1
+        until(lambda: set(states(allranks)) == {"Canceled"})
+        return [each["found"] for each in found]
+
+    # The others met without it; on a machine that is busy there may be no time left for that.
+    until(lambda: "2 nodes have the right sum" in told(), 40)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

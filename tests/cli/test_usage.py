@@ -46,7 +46,11 @@ from tests.support import CLI, environment
         (["job", "logs", "x", "--tail", "-3"], "less than 0", "--help"),
         (["server", "start", "--port", "99999"], "99999 is not a port", "--help"),
         (["run", "--warm", "torch", "--", "true"], "`warm` is not built yet", "leave it out"),
-        (["run", "-m", "loss=l ([0-9]+)", "--", "true"], "`metrics` is not built yet", "leave"),
+        (["run", "-m", "loss", "--", "true"], "'loss' is not NAME=REGEX", "keras"),
+        (["run", "-m", "l=a(", "--", "true"], "not a regular expression", "quotes"),
+        (["run", "-m", "l=(a)", "-m", "l=(b)", "--", "true"], "'l' is given twice", "its name"),
+        (["run", "-m", "l=(a)", "--metric-rank", "7", "--", "true"], "no rank 7", "0 to 0"),
+        (["run", "-m", "l=(a)", "--metric-rank", "some", "--", "true"], "or `all`", "is 0"),
         (["run", "-n", "2", "--workers", "2", "--", "true"], "are TensorFlow's", "-d tensorflow"),
         (
             ["run", "-n", "2", "-p", "2", "-d", "tensorflow", "--", "true"],

@@ -37,7 +37,6 @@ _RACE = 300.0
 _NOTICE = 0.5
 
 Say = Callable[..., None]
-Log = tuple[int, Path]
 
 
 class Attempt:
@@ -59,10 +58,10 @@ class Attempt:
         self._cut_at: float | None = None
         self._started = 0.0
 
-    def run(self, follow: Callable[[Log], None]) -> None:
-        """From the start to the last process's end; ``follow`` hears of each rank's output."""
+    def run(self, begun: Callable[[Mapping[int, Path]], None]) -> None:
+        """From the start to the last process's end; ``begun`` hears which rank prints where."""
         try:
-            self._end = self._run(follow)
+            self._end = self._run(begun)
         finally:
             self._running.close()
             if has_children():
@@ -87,15 +86,20 @@ class Attempt:
         end = self._end
         self._say(Kind.ENDED, end.rank, reason=end.reason, message=end.message, **end.data)
 
-    def _run(self, follow: Callable[[Log], None]) -> _End:
+    def pids(self) -> dict[int, int]:
+        """The first process of each rank that runs, as this node numbers it; none of those in a
+        container."""
+        found = self._running.pids()
+        return found if self._launch.hosted is None else found | self._launch.hosted.alive()
+
+    def _run(self, begun: Callable[[Mapping[int, Path]], None]) -> _End:
         try:
             self._launch = launch.start(self._stage, self._running)
         except (AllranksError, OSError, ValueError) as error:
             self._stop(Reason.PEER_FAILED)
             hint = getattr(error, "hint", None) or ""
             return _End(Reason.SETUP_FAILED, sentence(error), data={"hint": hint})
-        for log in self._launch.logs.items():
-            follow(log)
+        begun(self._launch.logs)
         mine = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
         self._say(Kind.STARTED, ranks=mine)
         self._started = time.monotonic()

@@ -20,9 +20,11 @@ from allranks.errors import AllranksError, NotFound, Unauthorized, Unreachable
 if TYPE_CHECKING:
     from allranks.plan.stores import Account
 
-# How often the logs are looked at while ranks run, how long between calls to a server that is
-# away, and the most bytes of a log in one request.
+# Seconds: how often the logs are looked at while ranks run, and how long between calls to a server
+# that is away; the most bytes of a log in one request.
 LOOK = 0.1
+# How often points are sent: nobody needs a number before they have blinked.
+FEED = 1.0
 AGAIN = 0.5
 PIECE = 1 << 20
 # A door's URL that names a folder, where no network leads to the server.
@@ -64,6 +66,25 @@ class Tail:
             return b""
 
 
+class Feed(Tail):
+    """A file of points, a line for each time: sent in whole lines, however long."""
+
+    def __init__(self, attempt: int, name: str, path: Path) -> None:
+        super().__init__(attempt, 0, path)
+        self.name = name
+
+    def rest(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.sent)
+                piece = file.read(PIECE)
+                while piece and b"\n" not in piece and (more := file.read(PIECE)):
+                    piece += more
+        except OSError:
+            return b""
+        return piece[: piece.rfind(b"\n") + 1]
+
+
 class Link:
     """The connection to the server. ``attempt`` is the one the agent is in or was last sent to."""
 
@@ -73,6 +94,8 @@ class Link:
         self._door = door
         self._outbox, self._inbox = outbox, inbox
         self._tails: list[Tail] = []
+        self._feeds: list[Feed] = []
+        self._feed_at = 0.0
         self._heard = time.monotonic()
         self._refused = False
         self._timeout = _TIMEOUT
@@ -118,6 +141,9 @@ class Link:
     def follow(self, tail: Tail) -> None:
         self._tails.append(tail)
 
+    def feed(self, feed: Feed) -> None:
+        self._feeds.append(feed)
+
     def news(self) -> None:
         """There is something in the outbox: send it now."""
         self._news.set()
@@ -129,6 +155,7 @@ class Link:
         began = time.monotonic()
         with self._empty:
             while not self._is_empty():
+                self._feed_at = 0.0  # points, too, now
                 self._empty.wait(0.05)
                 waited = time.monotonic() - max(self._heard, began)
                 if self._refused or waited > patience:
@@ -202,6 +229,9 @@ class Link:
                 self._send_events(client)
                 while self._send_logs(client):
                     self._send_events(client)
+                if time.monotonic() >= self._feed_at:
+                    self._feed_at = time.monotonic() + FEED
+                    self._send_points(client)
             except (Unauthorized, NotFound):
                 self._refused = True
                 return
@@ -233,5 +263,13 @@ class Link:
                 more = more or len(piece) == PIECE
         return more
 
+    def _send_points(self, client: Client) -> None:
+        for feed in self._feeds:
+            while piece := feed.rest():
+                path = f"{self._base}/points/{feed.attempt}/{feed.name}?offset={feed.sent}"
+                feed.sent = json.loads(client.call("PUT", path, piece).body)["size"]
+                self._heard = time.monotonic()
+
     def _is_empty(self) -> bool:
-        return not self._outbox.kept() and all(not tail.rest() for tail in self._tails)
+        files = (*self._tails, *self._feeds)
+        return not self._outbox.kept() and all(not file.rest() for file in files)

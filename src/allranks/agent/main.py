@@ -20,10 +20,11 @@ from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants
 from allranks.agent.launch import Stage
-from allranks.agent.link import Door, Link, Tail
+from allranks.agent.link import Door, Link
 from allranks.agent.outbox import Outbox
 from allranks.agent.setup import Work, collect, prepare
 from allranks.agent.stopped import Leave, Stopped
+from allranks.agent.watched import Watched
 from allranks.agent.where import Where
 from allranks.errors import AllranksError
 from allranks.events import Kind
@@ -272,7 +273,9 @@ class Agent:
             self._order,
             self._say,
         )
-        attempt.run(lambda log: self._link.follow(Tail(self._attempt, *log)))
+        watched = Watched(self._task, self._attempt, folder, self._link)
+        attempt.run(partial(watched.begin, roots=attempt.pids))
+        watched.over()
         if self._where.node == 0:
             self._collect(work)
         if data is None:
@@ -283,6 +286,8 @@ class Agent:
         else:  # that it has failed others wait for, and not for what it leaves
             attempt.tell()
             self._bring(data, attempt)
+        for told in watched.finish():
+            self._say(Kind.NOTE, message=told, about="metrics")
 
     def _secret(self) -> str:
         """Of this attempt, and the same on all its nodes."""

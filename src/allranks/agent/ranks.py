@@ -103,6 +103,11 @@ class Running:
         """Those still running."""
         return [process for process, _, _ in self._procs.values()]
 
+    def pids(self) -> dict[int, int]:
+        """The process of each rank that runs; any thread may ask."""
+        running = list(self._procs.values())
+        return {process.rank: proc.pid for process, proc, _ in running if process.rank is not None}
+
     def reap(self) -> list[Ended]:
         """Those that ended since the last call, those ended by a signal first: their peers fail by
         themselves soon after, with an exit code."""

@@ -25,6 +25,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command(
         "allranks.cli.doctor", "doctor", "look for what would keep jobs from running"
     ),
+    "top": Command("allranks.cli.top", "top", "the jobs that run and what they use"),
     "gc": Command("allranks.cli.gc", "gc", "remove what nobody needs any more"),
     "job create": Command("allranks.cli.create", "create", "submit the job of a YAML file"),
     "job validate": Command("allranks.cli.create", "validate", "check a YAML file, submit nothing"),
@@ -35,6 +36,9 @@ COMMANDS: dict[str, Command] = {
     "job cancel": Command(_JOB, "cancel", "end a job"),
     "job wait": Command(_JOB, "wait", "return once a job has ended, as it did"),
     "job download": Command("allranks.cli.fetch", "fetch", "fetch a job's outputs and logs"),
+    "job metrics": Command(
+        "allranks.cli.metrics", "metrics", "the numbers that ranks have printed"
+    ),
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
     "compute create": Command(_COMPUTE, "create", "name a cluster, or a part of it, for jobs"),

@@ -135,6 +135,8 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
         outputs = os.path.join(job["folder"], "artifacts", "outputs")
         if job["status"] == SUCCESS and os.path.isdir(outputs) and os.listdir(outputs):
             show.talk(f"outputs: {outputs}")
+        for told in _of_metrics(job):
+            show.talk(f"note: {told}")
         if job["status"] == SUCCESS:
             for name, path in job["outputs"].items():
                 show.talk(f"output {name}: {path}")
@@ -143,6 +145,19 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
         if error["hint"] and not quiet:
             show.talk(f"\nhint: {error['hint']}")
     return int(exit_code(job) != 0)
+
+
+def _of_metrics(job: dict[str, Any]) -> list[str]:
+    """What became of those that were asked for, where that is not just numbers."""
+    if not job["spec"].get("metrics"):
+        return []
+    with finding.connect() as client:
+        events = client.json("GET", job_path(job["name"], "/events"))
+    return [
+        event["data"]["message"]
+        for event in events
+        if event["attempt"] == job["attempts"] and event["data"].get("about") == "metrics"
+    ]
 
 
 def exit_code(job: dict[str, Any]) -> int:

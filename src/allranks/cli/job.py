@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from allranks.cli import show
+from allranks.cli import load, show
 from allranks.cli.follow import exit_code, verdict
 from allranks.errors import AllranksError
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.states import JobStatus
+
+# Metrics, and nodes, that one look at a job has room for.
+_MOST = 8
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +89,8 @@ def show_job(options: argparse.Namespace) -> int:
         ("folder", job["folder"]),
         *((f"output {name}", path) for name, path in job["outputs"].items()),
         *_network(job["node_states"]),
+        *_metrics(job),
+        *_load(job["load"]),
         *_asked_for(job["spec"]),
     ]
     for name, value in lines:
@@ -108,6 +113,33 @@ def _environment(told: dict[str, Any]) -> str:
     python = [f"python {told['python']}"] if told.get("python") else []
     more = f", … ({len(lines)} in all)" if len(lines) > 4 else ""
     return ", ".join([*python, *lines[:4]]) + more
+
+
+def _metrics(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """The last value of each metric, and how it went."""
+    if not job["metrics"]:
+        return []
+    found = finding.connect().json("GET", job_path(job["name"], "/metrics/summary"))["series"]
+    newest = [each for each in found if each["attempt"] == job["attempts"]] or found
+    told = [
+        (
+            f"metric {each['key']}",
+            f"{show.number(each['last'][2])}  {show.sparkline(each['shape'])}",
+        )
+        for each in newest
+    ]
+    more = [("", f"and {len(told) - _MOST} metrics more: allranks job metrics {job['name']}")]
+    return told[:_MOST] + (more if len(told) > _MOST else [])
+
+
+def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What each node used last."""
+    told = []
+    for each in nodes[:_MOST]:
+        name = f"node {each['node']}"
+        told.append((name, load.node(each)))
+        told += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in each["gpus"]]
+    return told + ([("", f"and {len(nodes) - _MOST} nodes more")] if len(nodes) > _MOST else [])
 
 
 def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:

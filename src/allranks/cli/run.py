@@ -55,11 +55,8 @@ def _what(add: Callable[..., Any]) -> None:
     add("--max-attempts", type=int, metavar="A", help=again)
     add("--timeout", type=float, metavar="SECONDS", help="end it after so long")
     # Of the contract, not built yet: refused by name by the plan, not as a word never heard of.
-    for flag in ("--warm", "--state", "--hang-timeout", "-m", "--metric"):
-        keep = "append" if flag in ("-m", "--metric") else "store"
-        dest = "metric" if flag == "-m" else None
-        more = {"dest": dest} if dest else {}
-        add(flag, action=keep, help=argparse.SUPPRESS, **more)
+    for flag in ("--warm", "--state", "--hang-timeout"):
+        add(flag, help=argparse.SUPPRESS)
     sets = "set any key of the job's YAML"
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
 
@@ -75,6 +72,9 @@ def _data(add: Callable[..., Any]) -> None:
 
 
 def _how(add: Callable[..., Any]) -> None:
+    number = "a number to read from the output: its pattern has a group around it"
+    add("-m", "--metric", action="append", default=[], metavar="NAME=REGEX", help=number)
+    add("--metric-rank", metavar="R|all", help="whose output metrics are read from (0)")
     add("--rank", action="append", type=int, metavar="R", help="print only this rank's output")
     add("--detach", action="store_true", help="submit and return")
     add("--dry-run", action="store_true", help="print the plan, start nothing")
@@ -194,7 +194,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     if passed:
         spec["properties"] = {PASSED_ON: ",".join(passed)}
     if options.metric:
-        spec["metrics"] = dict(_pair(each, "--metric") for each in options.metric)
+        spec["metrics"] = _metrics(options)
     if options.warm:
         spec["warm"] = options.warm.split(",")
     spec["state"], spec["hang_timeout"] = options.state, options.hang_timeout
@@ -203,6 +203,28 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     if options.gpus:
         spec["resources"]["gpus_per_instance"] = options.gpus
     return {key: value for key, value in spec.items() if value not in (None, {})}
+
+
+def _metrics(options: argparse.Namespace) -> dict[str, Any]:
+    from allranks.spec.patterns import BUILTIN, KNOWN  # lazy: most runs ask for none
+
+    pairs = []
+    for text in options.metric:
+        known = text in KNOWN
+        if not known and "=" not in text:
+            names = ", ".join(KNOWN)
+            raise UsageError(
+                f"{text!r} is not NAME=REGEX",
+                where="-m/--metric",
+                hint=rf"e.g. -m loss='loss: ([0-9.]+)'; known without a pattern: {names}",
+            )
+        pairs.append((text, BUILTIN) if known else _pair(text, "--metric"))
+    found = _once(pairs, "-m/--metric")
+    if options.metric_rank is None:
+        return found
+    rank = options.metric_rank
+    rank = int(rank) if rank.isdecimal() else rank
+    return {name: {"pattern": pattern, "rank": rank} for name, pattern in found.items()}
 
 
 def _environment(options: argparse.Namespace) -> str | dict[str, Any] | None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+_BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)
 
 
@@ -17,11 +18,16 @@ def as_json(data: Any) -> None:
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table as wide as it has to be: whole words, for people and for `grep`."""
+    for row in table(head, rows):
+        print(row)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Its lines."""
     rows = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+    several = ([cell.ljust(w) for cell, w in zip(r, widths, strict=True)] for r in (head, *rows))
+    return ["  ".join(cells).rstrip() for cells in several]
 
 
 def _one_line(text: str) -> str:
@@ -30,6 +36,38 @@ def _one_line(text: str) -> str:
 
 def talk(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def line(text: str) -> None:
+    """At once, also into a pipe: somebody follows it."""
+    print(_one_line(text), flush=True)
+
+
+def as_line(data: Any) -> None:
+    """One of many, each a line of JSON."""
+    print(json.dumps(data), flush=True)
+
+
+def number(value: float | str | None) -> str:
+    """A metric's; what is no number is told as text."""
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def sparkline(values: Sequence[float | str | None]) -> str:
+    """A line as high as the values; a gap where there is no finite number."""
+    known = [each for each in values if isinstance(each, int | float)]
+    if not known:
+        return ""
+    least, span = min(known), max(known) - min(known)
+    marks = [
+        _BARS[round((each - least) / span * 7) if span else 0]
+        if isinstance(each, int | float)
+        else " "
+        for each in values
+    ]
+    return "".join(marks)
 
 
 def seconds(count: float) -> str:

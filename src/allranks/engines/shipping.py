@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import tarfile
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import allranks
 
-# What an agent imports; it needs nothing but Python beside it.
+# What an agent imports; it needs nothing but Python beside it, and for GPUs one module.
 _PARTS = ("*.py", "agent/**/*.py", "agent/inside/*.sh", "plan/*.py", "spec/*.py")
+_GPUS = "pynvml"
 
 
 def files() -> Iterator[tuple[str, bytes]]:
@@ -18,6 +20,9 @@ def files() -> Iterator[tuple[str, bytes]]:
     root = Path(allranks.__file__).parent
     for path in sorted({path for part in _PARTS for path in root.glob(part)}):
         yield f"allranks/{path.relative_to(root).as_posix()}", path.read_bytes()
+    found = importlib.util.find_spec(_GPUS)
+    if found is not None and found.origin is not None:
+        yield f"{_GPUS}.py", Path(found.origin).read_bytes()
 
 
 def archive(goal: Path) -> None:

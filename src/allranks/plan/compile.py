@@ -13,12 +13,23 @@ from typing import Any, NamedTuple
 from allranks.errors import Problem, SpecError
 from allranks.plan import amounts
 from allranks.plan.container import NOT_INSIDE
-from allranks.plan.plan import Container, Gang, InputTask, OutputTask, Plan, Rules, Task, pack
+from allranks.plan.distributions import world
+from allranks.plan.plan import (
+    Container,
+    Gang,
+    InputTask,
+    MetricTask,
+    OutputTask,
+    Plan,
+    Rules,
+    Task,
+    pack,
+)
 from allranks.plan.recipe import Compute, Meant, is_image, meant, recipe
 from allranks.plan.stores import Located
 from allranks.spec.job import CommandJob
 from allranks.spec.references import Asset
-from allranks.spec.values import Distribution, Environment, Input, Output
+from allranks.spec.values import Distribution, Environment, Input, Metric, Output
 
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
@@ -74,6 +85,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         options=options,
     )
     task = _task(spec, context, around)
+    _refuse_ranks_there_are_not(task)
     besides = task.chiefs + task.parameter_servers + task.evaluators
     most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
     gang = gang._replace(processes=most)
@@ -114,9 +126,25 @@ def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task
         outputs=tuple(_output(name, value, context) for name, value in spec.outputs.items()),
         record=context.record,
         timeout=spec.limits.timeout,
+        metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         **around,
     )
     return task._replace(**_makers(context)) if task.moves_data else task
+
+
+def _refuse_ranks_there_are_not(task: Task) -> None:
+    many = world(task)
+    for each in task.metrics:
+        if each.rank is not None and each.rank >= many:
+            said = f"there is no rank {each.rank}"
+            hint = f"the ranks of this job are 0 to {many - 1}; `all` means every one"
+            raise SpecError(Problem(said, f"metrics.{each.name}.rank", hint=hint))
+
+
+def _metric(name: str, metric: Metric | str) -> MetricTask:
+    if isinstance(metric, str):
+        return MetricTask(name, metric)
+    return MetricTask(name, metric.pattern, None if metric.rank == "all" else int(metric.rank))
 
 
 def _cache(options: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -138,7 +166,7 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
     for key in ("address", "include_dashboard", "dashboard_port"):
         if getattr(spec.distribution, key, None):
             problems.append(_unbuilt(f"distribution.{key}", f"`{key}` of a Ray cluster"))
-    for key in ("metrics", "state", "warm", "hang_timeout"):
+    for key in ("state", "warm", "hang_timeout"):
         if getattr(spec, key):
             problems.append(_unbuilt(key, f"`{key}`"))
     if problems:

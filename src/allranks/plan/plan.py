@@ -108,6 +108,14 @@ class Container(NamedTuple):
     dockerfile: str = ""
 
 
+class MetricTask(NamedTuple):
+    """A metric to be read from what ranks print: by a pattern, of one ``rank`` or, None, of all."""
+
+    name: str
+    pattern: str
+    rank: int | None = 0
+
+
 class Task(NamedTuple):
     """What every node of a job does. Times in seconds.
 
@@ -150,6 +158,7 @@ class Task(NamedTuple):
     tools: Mapping[str, str] = {}
     cache: str = ""
     cache_limit: int | None = None
+    metrics: tuple[MetricTask, ...] = ()
 
     @property
     def moves_data(self) -> bool:
@@ -163,6 +172,8 @@ class Task(NamedTuple):
         fields = dict(data)
         fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
         fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
+        # A task of an older version has none.
+        fields["metrics"] = tuple(MetricTask(**each) for each in fields.get("metrics", ()))
         if held := fields.get("container"):
             fields["container"] = Container(**{**held, "args": tuple(held["args"])})
         if wanted := fields.get("recipe"):

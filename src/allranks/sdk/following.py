@@ -16,6 +16,19 @@ from allranks.sdk.addresses import job_path
 _PATIENCE = 60.0
 
 
+def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any:
+    """The answer of a server that may be away for a while."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with connect() as client:
+                return ask(client)
+        except ServerError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
 class Following:
     """A viewer of one job. ``job`` is the newest that is known of it."""
 

@@ -29,6 +29,7 @@ from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
 from allranks.states import TERMINAL, NodeState
 from allranks.store.logs import Logs
+from allranks.store.points import FEEDS, Source
 
 PREFIX = "/agent/v1"
 
@@ -48,6 +49,7 @@ def create_app() -> Starlette:
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
         Route(PREFIX + "/{node:int}/orders", orders),
         Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
+        Route(PREFIX + "/{node:int}/points/{attempt:int}/{feed}", points, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/code/{digest}", code),
         Route(PREFIX + "/{node:int}/accounts/{datastore}", account),
     ]
@@ -113,6 +115,20 @@ async def logs(request: Request) -> Response:
     offset = int(request.query_params["offset"])
     data = await request.body()
     size = await run_in_threadpool(_append, with_, agent.job, attempt, rank, offset, data)
+    with_.bell.ring(agent.job)
+    return JSONResponse({"size": size})
+
+
+async def points(request: Request) -> Response:
+    """Whole lines of one of the agent's files of points, from ``offset`` on."""
+    with_, agent = _who(request)
+    attempt, feed = request.path_params["attempt"], request.path_params["feed"]
+    if feed not in FEEDS or attempt < 1:
+        raise NotFound(f"agents have no points called {feed!r}")
+    data, offset = await request.body(), int(request.query_params["offset"])
+    job = await run_in_threadpool(with_.records.get, agent.job)
+    source = Source(job.id, attempt, agent.node, feed)
+    size = await run_in_threadpool(with_.points.take, source, offset, data)
     with_.bell.ring(agent.job)
     return JSONResponse({"size": size})
 

@@ -24,6 +24,7 @@ from allranks.server import (
     environment_routes,
     mailbox,
     people,
+    point_routes,
     record_files,
 )
 from allranks.server import computes as computes_routes
@@ -43,6 +44,7 @@ from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
 from allranks.store.db import open_database
+from allranks.store.points import Points
 from allranks.store.records import Records
 from allranks.store.secrets import Secrets
 from allranks.store.settings import Settings
@@ -94,6 +96,7 @@ def create_app(
     for_people.state.services = with_
     for_people.include_router(people.router)
     for_people.include_router(record_files.router)
+    for_people.include_router(point_routes.router)
     for_people.include_router(computes_routes.router)
     for_people.include_router(environment_routes.router)
     for_people.include_router(data_routes.router)
@@ -125,7 +128,8 @@ def _services(
     auth, bell, pulse = Auth(home), Bell(), Pulse(clocks.lease)
     door = Door(home, for_agents, pulse.begin_anew)
     invitation = Invitation(home, auth, door, clocks, url)
-    loops = Loops(Shared(home, records, found, invitation, bell, pulse, clocks, data))
+    points = Points(database)
+    loops = Loops(Shared(home, records, points, found, invitation, bell, pulse, clocks, data))
     return Services(
         home=home,
         clocks=clocks,
@@ -137,6 +141,7 @@ def _services(
         environments=known,
         data=data,
         datastores=stores,
+        points=points,
         auth=auth,
         bell=bell,
         pulse=pulse,

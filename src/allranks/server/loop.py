@@ -33,6 +33,7 @@ from allranks.server.salvage import salvage
 from allranks.settings import Clocks, Home
 from allranks.states import TERMINAL, GangState, JobStatus, NodeState
 from allranks.store.assets import Assets
+from allranks.store.points import Points
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.loop")
@@ -53,6 +54,7 @@ class Shared(NamedTuple):
 
     home: Home
     records: Records
+    points: Points
     clusters: Clusters
     invitation: Invitation
     bell: Bell
@@ -120,7 +122,7 @@ class Loop:
         self._engine = shared.clusters.engine(cluster)
         self._home, self._records, self._invitation = shared.home, shared.records, shared.invitation
         self._bell, self._pulse, self._clocks = shared.bell, shared.pulse, shared.clocks
-        self._data = shared.data
+        self._data, self._points = shared.data, shared.points
         # The same for every server of this home, of which its lock allows one at a time: what one
         # that was killed had leased is its successor's at once.
         whose = f"{os.uname().nodename}:{shared.home.root}".encode()
@@ -230,7 +232,7 @@ class Loop:
         if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
             return
         for node in _dead(job, seen):
-            salvage(self._home, self._records, row, node)
+            salvage(self._home, self._records, self._points, row, node)
             if seen.state is not GangState.GONE:
                 why = seen.why if seen.state is not GangState.UP else ""
                 data = {"why": why or "its agent is dead", **self._pulse.last(row, node)}
@@ -301,7 +303,7 @@ class Loop:
                     raise
             # Only now is nothing written any more.
             for node in range(len(row.record.nodes)):
-                salvage(self._home, self._records, row, node)
+                salvage(self._home, self._records, self._points, row, node)
             self._next_tick = self._next_poll = self._pace = 0.0  # gone by now, most likely
             return _event(row, step.event)
         if step.event is Kind.FINISHED:

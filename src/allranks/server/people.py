@@ -14,6 +14,7 @@ from allranks import __version__
 from allranks.errors import Conflict
 from allranks.events import Event, Kind
 from allranks.server import shown
+from allranks.server.point_routes import measured
 from allranks.server.services import Services, services
 from allranks.server.streams import follow, until_ended
 from allranks.server.submit import Submission, again, submit
@@ -63,7 +64,8 @@ def list_jobs(
 
 @router.get("/jobs/{name}")
 def show(name: str, with_: With) -> dict[str, Any]:
-    return shown.job(with_.records.get(name), with_.home)
+    row = with_.records.get(name)
+    return {**shown.job(row, with_.home), **measured(row, with_)}
 
 
 @router.get("/jobs/{name}/events")

@@ -18,6 +18,7 @@ from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
+from allranks.store.points import Points
 from allranks.store.records import Records
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Services(NamedTuple):
     environments: Environments
     data: Assets
     datastores: Datastores
+    points: Points
     auth: Auth
     bell: Bell
     pulse: Pulse

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.expressions import references, unknown
+from allranks.spec.patterns import BUILTIN, KNOWN
 from allranks.spec.problems import nearest, placed, problems
 from allranks.spec.scalars import (
     EmptyableText,
@@ -46,8 +47,11 @@ from allranks.spec.values import (
     Environment,
     Input,
     Limits,
+    Metric,
+    MetricName,
     Output,
     Part,
+    Pattern,
     QueueSettings,
     Resources,
     Retry,
@@ -79,21 +83,6 @@ def _environment(value: str) -> str:
     raise Wrong(f"`{value}` is not an environment", hint)
 
 
-def _one_group(pattern: str) -> str:
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise Wrong(
-            f"is not a regular expression: {error}", "put it in 'single quotes': YAML keeps those"
-        ) from None
-    if groups != 1:
-        raise Wrong(
-            f"must have one group around the number, and has {groups}",
-            r"as in 'loss: ([0-9.]+)'; a group that only groups is `(?:…)`",
-        )
-    return pattern
-
-
 Literal_ = bool | int | Annotated[float, Field(allow_inf_nan=False)] | str
 AnyInput = Annotated[
     Annotated[Input, Tag("object")] | Annotated[Literal_, Tag("literal")],
@@ -104,6 +93,9 @@ AnyEnvironment = Annotated[
     Annotated[Environment, Tag("object")]
     | Annotated[Text, AfterValidator(_environment), Tag("literal")],
     Discriminator(_form),
+]
+AnyMetric = Annotated[
+    Annotated[Metric, Tag("object")] | Annotated[Pattern, Tag("literal")], Discriminator(_form)
 ]
 AnyOutput = Annotated[Output, BeforeValidator(_empty_if_none)]
 
@@ -150,7 +142,7 @@ class CommandJob(Part):
     identity: Identity | None = None
     queue_settings: QueueSettings = QueueSettings()
     parent_job_name: Text | None = None
-    metrics: dict[Text, Annotated[Text, AfterValidator(_one_group)]] = Field(default_factory=dict)
+    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     state: Name | None = None
     warm: Several[Module] = ()
     retry: Retry = Retry()
@@ -247,6 +239,7 @@ _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "resources": (Resources,),
     "limits": (Limits,),
     "retry": (Retry,),
+    "metrics.*": (Metric,),
     "queue_settings": (QueueSettings,),
     "services.*": SERVICES,
     "identity": IDENTITIES,
@@ -286,6 +279,7 @@ def _crossed(job: CommandJob) -> Iterator[Problem]:
         yield from _unknown(
             output.path or "", {"name", "default_datastore"}, f"outputs.{name}.path"
         )
+    yield from _unknown_metrics(job.metrics)
     nodes, distribution = job.resources.instance_count, job.distribution
     if isinstance(distribution, TensorFlowDistribution):
         workers = distribution.worker_count
@@ -295,6 +289,15 @@ def _crossed(job: CommandJob) -> Iterator[Problem]:
                 where="distribution.worker_count",
                 hint=f"leave it out, or set `resources.instance_count: {workers}`",
             )
+
+
+def _unknown_metrics(metrics: Mapping[str, Metric | str]) -> Iterator[Problem]:
+    for name, metric in metrics.items():
+        pattern = metric.pattern if isinstance(metric, Metric) else metric
+        if pattern == BUILTIN and name not in KNOWN:
+            known = ", ".join(f"`{each}`" for each in KNOWN)
+            hint = nearest(name, KNOWN) or f"known by name: {known}; or write a pattern"
+            yield Problem(f"no metrics are known as `{name}`", where=f"metrics.{name}", hint=hint)
 
 
 def _unknown(text: str, known: set[str], where: str) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from allranks.spec.patterns import BUILTIN, wrong
 from allranks.spec.scalars import (
     Count,
     Free,
@@ -109,6 +110,39 @@ class Part(BaseModel):
     """What every part of a job is: frozen, and with no key that is not in the contract."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def _pattern(value: str) -> str:
+    found = None if value == BUILTIN else wrong(value)
+    if found is not None:
+        raise Wrong(*found)
+    return value
+
+
+def _rank(value: object) -> object:
+    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise Wrong("must be the number of a rank, or `all`", "the first rank is 0")
+
+
+Pattern = Annotated[Text, AfterValidator(_pattern)]
+MetricName = Annotated[
+    Text,
+    AfterValidator(
+        matching(
+            r"[^\x00-\x1f\x7f]{1,250}",
+            "must be 1 to 250 characters, and none that does not print",
+            "write `NAME: 'pattern'`",
+        )
+    ),
+]
+
+
+class Metric(Part):
+    """Numbers that are read from what ranks print: of ``rank``, or of every one (`all`)."""
+
+    pattern: Pattern
+    rank: Annotated[Integer | Literal["all"], BeforeValidator(_rank)] = 0
 
 
 class Output(Part):

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     Engine,
     Float,
@@ -32,7 +33,7 @@ from allranks.errors import ServerError
 
 # The newest migration. A fresh database is made from the tables below and stamped with it, because
 # importing Alembic takes longer than all the rest of making one; a test holds both ways equal.
-HEAD = "0003"
+HEAD = "0004"
 
 metadata = MetaData()
 
@@ -102,6 +103,44 @@ assets = Table(
     Column("created_at", Float, nullable=False),
     Column("deleted_at", Float),
     Index("assets_one", "kind", "name", "version", unique=True),
+)
+
+series = Table(
+    "series",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("job_id", Integer, ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("node", Integer, nullable=False),
+    Column("rank", Integer),
+    Column("gpu", Integer),
+    Column("length", Integer, nullable=False),
+    Index("series_job", "job_id", "kind"),
+)
+
+# By series and number: the last ones, and every so-many-th, are found without reading the others.
+points = Table(
+    "points",
+    metadata,
+    Column("series_id", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("step", BigInteger, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("value", Float),
+    sqlite_with_rowid=False,
+)
+
+# How many bytes of an agent's file of points are in the record.
+feeds = Table(
+    "feeds",
+    metadata,
+    Column("job_id", Integer, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("node", Integer, primary_key=True),
+    Column("name", String(20), primary_key=True),
+    Column("taken", BigInteger, nullable=False),
 )
 
 versions = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))

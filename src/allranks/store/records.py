@@ -18,6 +18,7 @@ from allranks.plan.fold import fold
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.plan.policy import Job
 from allranks.states import TERMINAL
+from allranks.store import points
 from allranks.store.db import events as _events
 from allranks.store.db import jobs as _jobs
 
@@ -158,6 +159,7 @@ class Records:
             if found is None:
                 return
             connection.execute(delete(_events).where(_events.c.job_id == found))
+            points.forget(connection, found)
             connection.execute(delete(_jobs).where(_jobs.c.id == found))
         with self._lock:
             self._latest.pop(name, None)

@@ -1,0 +1,124 @@
+"""The resources of a node and its ranks, looked at once a second by a thread of the agent.
+
+What is kept gets coarser as the attempt gets older: as many seconds in one point as a 300th of its
+age, thirty at most; loads and rates are their mean, memory the most there was. So a day leaves some
+four thousand points of each series instead of ninety thousand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.agent import load
+from allranks.agent.gpus import Gpus
+
+# Seconds between two looks; the part of an attempt's age that one point stands for, and the most.
+LOOK = 1.0
+_PART, _MOST = 1 / 300, 30.0
+# An attempt that is shorter leaves nothing.
+_LEAST = 0.2
+_LEVELS = ("memory", "memory_total", "gpu_memory", "gpu_memory_total")
+
+_NEW = load.Rank(0.0, 0)
+
+# A series and its value: (name, GPU or None, rank or None).
+Sample = dict[tuple[str, int | None, int | None], float]
+
+
+class Monitor:
+    """Looks from its making until stopped; ``roots`` tells each rank's first process. Points go
+    ``into`` a file, a line for each time: ``{"at": …, "points": [[name, gpu, rank, value], …]}``.
+    """
+
+    def __init__(self, roots: Callable[[], Mapping[int, int]], into: Path) -> None:
+        self._roots, self.into = roots, into
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look a last time and write what there is."""
+        self._over.set()
+        # A GPU that has fallen off its bus may keep its driver's answer for good.
+        self._thread.join(timeout=2 * LOOK)
+
+    def _watch(self) -> None:
+        began, due = time.monotonic(), 0.0
+        eyes, kept = _Eyes(self._roots), Kept()
+        while not self._over.wait(LOOK):
+            kept.add(eyes.look())
+            if (age := time.monotonic() - began) >= due:
+                self._write(kept.take())
+                due = age + min(_MOST, age * _PART)
+        if time.monotonic() - began > _LEAST:
+            kept.add(eyes.look())
+        self._write(kept.take())
+
+    def _write(self, points: Sample) -> None:
+        rows = [[*series, round(value, 3)] for series, value in points.items()]
+        # A full disk costs the series some points, and nobody anything else.
+        if rows:
+            line = json.dumps({"at": time.time(), "points": rows}).encode() + b"\n"
+            with contextlib.suppress(OSError), self.into.open("ab", buffering=0) as file:
+                size = file.seek(0, os.SEEK_END)
+                if file.write(line) != len(line):
+                    file.truncate(size)
+
+
+class _Eyes:
+    def __init__(self, roots: Callable[[], Mapping[int, int]]) -> None:
+        self._roots, self._family, self._gpus = roots, load.Family(), Gpus()
+        self._node = load.node()
+        self._ranks: dict[int, load.Rank] = {}
+        self._ranks_at = time.monotonic()
+
+    def look(self) -> Sample:
+        """What was used since the last look."""
+        node, before = load.node(), self._node
+        self._node = node
+        found: Sample = {
+            (name, None, None): value for name, value in load.between(before, node).items()
+        }
+        for gpu, told in self._gpus.look().items():
+            found |= {(name, gpu, None): value for name, value in told.items()}
+        return found | self._of_ranks()
+
+    def _of_ranks(self) -> Sample:
+        found: Sample = {}
+        ranks, now = self._family.look(self._roots()), time.monotonic()
+        for rank, used in ranks.items():
+            found["memory", None, rank] = float(used.memory)
+            # Less than before: one of its processes has ended, and was not waited for.
+            busy = max(0.0, used.busy - self._ranks.get(rank, _NEW).busy)
+            found["cpu", None, rank] = 100 * busy / max(now - self._ranks_at, 1e-3)
+        self._ranks, self._ranks_at = ranks, now
+        return found
+
+
+class Kept:
+    """Samples, until one is made of them."""
+
+    def __init__(self) -> None:
+        self._samples: list[Sample] = []
+
+    def add(self, sample: Sample) -> None:
+        self._samples.append(sample)
+
+    def take(self) -> Sample:
+        """One sample that stands for all: the most of what is a level, the mean of the rest."""
+        found: dict[Any, list[float]] = {}
+        for sample in self._samples:
+            for series, value in sample.items():
+                found.setdefault(series, []).append(value)
+        self._samples = []
+        return {
+            series: max(values) if series[0] in _LEVELS else sum(values) / len(values)
+            for series, values in found.items()
+        }

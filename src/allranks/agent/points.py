@@ -1,0 +1,125 @@
+"""Metrics of an attempt on a node: what the agent has the scraper read, and tells of it.
+
+The scraper ends with the ranks, as all that is below the agent does; what they printed last is read
+by a second one, which goes on where the first was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.plan.plan import MetricTask, Task, pack
+from allranks.plan.scraping import of_rank
+
+_ARGV = (sys.executable, "-P", "-m", "allranks.agent.scraper")
+# A rank's environment has nothing to do with it: what a Python of ours needs to find its packages.
+_NEEDED = ("PATH", "PYTHONPATH", "HOME", "ALLRANKS_GANG")
+# Seconds to read what is left when ranks have ended: some hundred million lines.
+_LONG = 300.0
+
+
+class Points:
+    """``logs`` are the files of this node's ranks; points are written ``into`` a file."""
+
+    def __init__(self, task: Task, logs: Mapping[int, Path], into: Path) -> None:
+        self._wanted = [each for each in task.metrics if _here(each, logs)]
+        self._logs, self.into = logs, into
+        self._child = self._start() if self._wanted else None
+
+    def finish(self) -> list[str]:
+        """Have all read that ranks printed; what there is to be told of it."""
+        if self._child is None:
+            return []
+        self._end(self._child)
+        rest = self._start()
+        assert rest.stdin is not None
+        rest.stdin.close()
+        fd = os.pidfd_open(rest.pid)
+        try:
+            select.select([fd], [], [], _LONG)
+        finally:
+            os.close(fd)
+            errors = self._end(rest)
+        said = self._told()
+        if said is None:
+            why = errors[-1] if errors else f"exit code {rest.returncode}"
+            return [f"not all metrics could be read from the output: {why}"]
+        return sentences(said, self._wanted)
+
+    def close(self) -> None:
+        """Let go of it, however far it is."""
+        if self._child is not None:
+            self._end(self._child)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            _ARGV,
+            env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
+        request = {
+            "metrics": pack(self._wanted),
+            "logs": {rank: str(path) for rank, path in self._logs.items()},
+            "into": str(self.into),
+        }
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.flush()
+        return child
+
+    @staticmethod
+    def _end(child: subprocess.Popen[bytes]) -> list[str]:
+        """End it; what it had to complain of."""
+        child.kill()
+        child.wait()
+        assert child.stdin is not None
+        assert child.stderr is not None
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
+        with child.stderr as errors:
+            return errors.read().decode(errors="replace").strip().splitlines()
+
+    def _told(self) -> dict[str, Any] | None:
+        """The scraper's last line."""
+        with contextlib.suppress(OSError, ValueError), self.into.open("rb") as file:
+            *_, last = file
+            found: dict[str, Any] | None = json.loads(last).get("end")
+            return found
+        return None
+
+
+def _here(metric: MetricTask, logs: Mapping[int, Path]) -> bool:
+    return any(of_rank([metric], rank) for rank in logs)
+
+
+def sentences(said: Mapping[str, Any], wanted: list[MetricTask]) -> list[str]:
+    """What a person is told of metrics that were not found, or not always."""
+    told = []
+    for metric in wanted:
+        whose = "any rank" if metric.rank is None else f"rank {metric.rank}"
+        name = f"the metric {metric.name!r}"
+        if metric.name in said["off"]:
+            told.append(
+                f"{name} was dropped: its pattern took too long on several lines; one with a "
+                "repeat inside a repeat, as in `(a+)+`, does"
+            )
+        elif count := said["slow"].get(metric.name):
+            lines = f"{count} lines were" if count > 1 else "a line was"
+            told.append(f"{lines} left out for {name}: its pattern took too long there")
+        elif metric.name in said["missed"]:
+            told.append(f"{name} matched no line that {whose} printed")
+        if text := said["odd"].get(metric.name):
+            told.append(f"{name} found {text!r} where a number should be")
+    return told

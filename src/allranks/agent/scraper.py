@@ -1,0 +1,181 @@
+"""Reads metric points out of ranks' output: a process of its own beside the agent.
+
+Of its own because Python's regular expressions let nothing else run while they search, and one that
+nests its quantifiers may search for years: here an alarm ends it, and then the metric is dropped.
+
+What it found it appends to a file, a line for each look: ``{"points": [[metric, rank, step, at,
+value], …], "read": {rank: bytes}, …}``. The last whole line says where it was: killed at any
+moment and started again, it finds every point once. It ends when its standard input does, once it
+has read everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from allranks.plan.plan import MetricTask
+from allranks.plan.scraping import LONGEST, Found, NotANumber, Reader, lines, of_rank
+
+# Seconds of the processor's time for one piece of one log, after which a search is broken off, and
+# how often that may happen to a metric.
+PATIENCE = 0.5
+STRIKES = 3
+# Seconds between two looks, and the most bytes of a piece.
+LOOK = 0.1
+PIECE = 1 << 15
+
+
+class Scraper:
+    """``request``: the ``metrics``, the ``logs`` by rank, and the file to write ``into``."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._metrics = [MetricTask(**each) for each in request["metrics"]]
+        self._logs = {int(rank): Path(path) for rank, path in request["logs"].items()}
+        self._into = os.open(request["into"], os.O_RDWR | os.O_CREAT, 0o600)
+        state = _resumed(self._into)
+        # How far each log was read; how many points there are of each; how often a metric took too
+        # long; what stood in the place of a number.
+        self._read: dict[str, int] = state.get("read", {})
+        self._count: dict[str, int] = state.get("count", {})
+        self._strikes: dict[str, int] = state.get("strikes", {})
+        self._odd: dict[str, str] = state.get("odd", {})
+        self._readers = {
+            rank: [Reader(each) for each in of_rank(self._metrics, rank)] for rank in self._logs
+        }
+        self._searching, self._changed = False, False
+        self._found: list[tuple[str, int, int, float, float]] = []
+
+    def look(self, to_the_end: bool = False) -> bool:
+        """Read a piece of every log that has grown; whether any had. ``to_the_end``: what has no
+        end of line counts, too."""
+        grown = False
+        for rank, readers in self._readers.items():
+            piece, at = self._piece(rank, to_the_end)
+            if not piece:
+                continue
+            grown = True
+            signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+            for line in lines(piece.decode(errors="replace")):
+                if line:
+                    self._line(rank, readers, line[:LONGEST], at)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            self._read[str(rank)] = self._read.get(str(rank), 0) + len(piece)
+            if self._changed:
+                self._write()
+        return grown
+
+    def end(self) -> None:
+        """Say what became of every metric: the last line."""
+        hit = {key.split("/")[0] for key in self._count}
+        names = {each.name for each in self._metrics}
+        off = sorted(name for name in names if self._is_off(name))
+        missed = sorted(names - hit - set(self._strikes) - set(self._odd))
+        slow = {name: count for name, count in self._strikes.items() if name not in off}
+        self._write(end={"off": off, "slow": slow, "missed": missed, "odd": self._odd})
+
+    def alarm(self, *_: object) -> None:
+        """The processor's time for a piece is over: break the search off, or wait for the next."""
+        if self._searching:
+            raise _Slow
+        signal.setitimer(signal.ITIMER_PROF, 0.01)
+
+    def _piece(self, rank: int, to_the_end: bool) -> tuple[bytes, float]:
+        """Whole lines that were not read yet, and when they were written."""
+        before = self._read.get(str(rank), 0)
+        # A job may take its own output away.
+        with contextlib.suppress(OSError), self._logs[rank].open("rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            piece = os.pread(file.fileno(), PIECE, before)
+            end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+            last = to_the_end and before + len(piece) >= status.st_size
+            if not last and (end or len(piece) < PIECE):
+                piece = piece[:end]
+            return piece, status.st_mtime
+        return b"", 0.0
+
+    def _line(self, rank: int, readers: list[Reader], line: str, at: float) -> None:
+        for reader in readers:
+            name = reader.metric.name
+            if self._strikes and self._is_off(name):
+                continue
+            try:
+                self._searching = True
+                found = list(reader.find(line))
+                self._searching = False
+            except NotANumber as error:
+                self._searching = False
+                self._odd.setdefault(name, error.text[:80])
+            except _Slow:
+                self._searching = False
+                self._strikes[name] = self._strikes.get(name, 0) + 1
+                self._changed = True
+                signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+            else:
+                for each in found:
+                    self._keep(name, rank, each, at)
+
+    def _keep(self, metric: str, rank: int, found: Found, at: float) -> None:
+        key = f"{metric}/{rank}/{found.name}"
+        count = self._count.get(key, 0)
+        self._count[key] = count + 1
+        step = count if found.step is None else found.step
+        self._found.append((found.name, rank, step, at, found.value))
+        self._changed = True
+
+    def _is_off(self, name: str) -> bool:
+        return self._strikes.get(name, 0) >= STRIKES
+
+    def _write(self, **more: Any) -> None:
+        state = {"read": self._read, "count": self._count, "odd": self._odd}
+        state |= {"strikes": self._strikes, "points": self._found, **more}
+        data, size = json.dumps(state).encode() + b"\n", os.lseek(self._into, 0, os.SEEK_END)
+        try:
+            whole = os.write(self._into, data) == len(data)
+        except OSError:
+            whole = False
+        if whole:
+            self._found, self._changed = [], False
+        else:  # the disk is full: it goes with the next
+            os.ftruncate(self._into, size)
+
+
+class _Slow(Exception):
+    """A search has taken too long."""
+
+
+def _resumed(file: int) -> dict[str, Any]:
+    """What the last whole line of the file says; what is torn behind it was never written."""
+    size = os.lseek(file, 0, os.SEEK_END)
+    data, start = b"", size
+    while start and data.count(b"\n") < 2:
+        start = max(0, start - (1 << 20))
+        data = os.pread(file, size - start, start)
+    whole, _, torn = data.rpartition(b"\n")
+    os.ftruncate(file, size - len(torn))
+    found: dict[str, Any] = json.loads(whole.rpartition(b"\n")[2] or b"{}")
+    return found
+
+
+def main() -> int:
+    os.nice(10)  # the ranks come first
+    scraper = Scraper(json.loads(sys.stdin.buffer.readline()))
+    signal.signal(signal.SIGPROF, scraper.alarm)
+    over = False
+    while not over:
+        grown = scraper.look()
+        over = bool(select.select([0], [], [], 0.0 if grown else LOOK)[0])
+    while scraper.look(to_the_end=True):
+        pass
+    scraper.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""What is told of an attempt beside its events: the ranks' output, their metrics, what they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from allranks.agent.link import Feed, Link, Tail
+from allranks.agent.monitor import Monitor
+from allranks.agent.points import Points
+from allranks.plan.plan import Task
+
+# The files of an attempt's folder that points are shipped from, by what they are called to the
+# server.
+FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl"}
+
+
+class Watched:
+    """One attempt's on one node; sent by ``link``."""
+
+    def __init__(self, task: Task, attempt: int, folder: Path, link: Link) -> None:
+        self._task, self._attempt, self._folder, self._link = task, attempt, folder, link
+        self._monitor: Monitor | None = None
+        self._points: Points | None = None
+
+    def begin(self, logs: Mapping[int, Path], roots: Callable[[], Mapping[int, int]]) -> None:
+        """The ranks run: they print to ``logs``, their first processes are ``roots``."""
+        for rank, path in logs.items():
+            self._link.follow(Tail(self._attempt, rank, path))
+        for name, file in FEEDS.items():
+            self._link.feed(Feed(self._attempt, name, self._folder / file))
+        self._monitor = Monitor(roots, self._folder / FEEDS["resources"])
+        if self._task.metrics:
+            self._points = Points(self._task, logs, self._folder / FEEDS["metrics"])
+
+    def over(self) -> None:
+        """The ranks have ended."""
+        if self._monitor is not None:
+            self._monitor.stop()
+
+    def finish(self) -> list[str]:
+        """Have everything ready that is to be sent; what a person is to be told of it."""
+        return [] if self._points is None else self._points.finish()

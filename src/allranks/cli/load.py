@@ -1,0 +1,49 @@
+"""What nodes use, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allranks.plan.amounts import size_text
+
+Load = Mapping[str, Any]
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} %"
+
+
+def memory(load: Load, name: str = "memory") -> str:
+    """How much of how much."""
+    used, total = load.get(name), load.get(f"{name}_total")
+    if used is None:
+        return "-"
+    return size_text(used) + (f" of {size_text(total)}" if total else "")
+
+
+def rate(load: Load, *names: str) -> str:
+    """All of them together."""
+    known = [load[name] for name in names if name in load]
+    return f"{size_text(sum(known))}/s" if known else "-"
+
+
+def gpu(load: Load) -> str:
+    told = [f"load {percent(load.get('gpu_load'))}", f"memory {memory(load, 'gpu_memory')}"]
+    if "gpu_power" in load:
+        told.append(f"{load['gpu_power']:.0f} W")
+    if "gpu_temperature" in load:
+        told.append(f"{load['gpu_temperature']:.0f} °C")
+    return ", ".join(told)
+
+
+def node(load: Load) -> str:
+    told = [f"cpu {percent(load.get('cpu'))}", f"memory {memory(load)}"]
+    told += [f"disk {rate(load, 'disk_read', 'disk_write')}"]
+    told += [f"network {rate(load, 'net_in', 'net_out')}"]
+    return ", ".join(told)
+
+
+def mean(several: Sequence[Load], name: str) -> float | None:
+    known = [each[name] for each in several if name in each]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,113 @@
+"""`allranks job metrics`: the numbers that ranks printed, as a table, as points, as they come."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from datetime import datetime
+from urllib.parse import urlencode
+
+from allranks.cli import show
+from allranks.errors import NotFound
+from allranks.sdk import finding
+from allranks.sdk.addresses import job_path
+from allranks.sdk.metrics import by_name, news
+
+
+def metrics_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    add = parser.add_argument
+    add("--name", dest="metric", metavar="M", help="the points of this one")
+    add("--attempt", type=int, metavar="A", help="of this attempt only (all)")
+    add("--follow", action="store_true", help="print points as they come, to the job's end")
+
+
+def metrics(options: argparse.Namespace) -> int:
+    """Every metric in a line, or the points of one; as JSON all points of all."""
+    if options.follow:
+        return _follow(options)
+    if not options.json and options.metric is None:
+        return _table(options)
+    asked = {"metric": options.metric, "attempt": options.attempt}
+    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    with finding.connect() as client:
+        found = client.json("GET", job_path(options.name, f"/metrics?{query}"))["series"]
+        if not found and options.metric is not None:
+            has = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
+            raise _unknown(options, [each["key"] for each in has])
+    points = by_name(found)
+    if options.json:
+        show.as_json(points)
+        return 0
+    several = len(points) > 1
+    rows = [
+        (
+            *([name] if several else []),
+            str(each["step"]),
+            _time(each["timestamp"]),
+            show.number(value),
+        )
+        for name, all_of_it in points.items()
+        for each in all_of_it
+        for value in [each["value"]]
+    ]
+    show.columns((*(["METRIC"] if several else []), "STEP", "TIME", "VALUE"), rows)
+    return 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    found = finding.connect().json("GET", job_path(options.name, "/metrics/summary"))["series"]
+    if options.attempt is not None:
+        found = [each for each in found if each["attempt"] == options.attempt]
+    if not found:
+        show.talk(f"{options.name} has no metrics{_how(options)}")
+        return 0
+    again = len({each["attempt"] for each in found}) > 1
+    rows = [
+        (
+            each["key"] + (f" (attempt {each['attempt']})" if again else ""),
+            show.number(each["last"][2]),
+            str(each["last"][0]),
+            show.number(each["min"]),
+            show.number(each["max"]),
+            str(each["length"]),
+            show.sparkline(each["shape"]),
+        )
+        for each in found
+    ]
+    show.columns(("METRIC", "LAST", "STEP", "MIN", "MAX", "POINTS", ""), rows)
+    return 0
+
+
+def _follow(options: argparse.Namespace) -> int:
+    """A line for each point; of all of them, unless one is named."""
+    for found in news(finding.connect, options.name):
+        rows = [
+            {"metric": name, **each}
+            for name, points in by_name(found).items()
+            for each in points
+            if options.metric in (None, name)
+        ]
+        for each in sorted(rows, key=lambda row: row["timestamp"]):
+            if options.json:
+                show.as_line(each)
+            else:
+                show.line(
+                    f"{_time(each['timestamp'])}  step {each['step']}  "
+                    f"{each['metric']} {show.number(each['value'])}"
+                )
+    return 0
+
+
+def _unknown(options: argparse.Namespace, has: Iterable[str]) -> NotFound:
+    words = ", ".join(dict.fromkeys(has))
+    hint = f"it has {words}" if words else f"it has none{_how(options)}"
+    return NotFound(f"{options.name} has no metric {options.metric!r}", hint=hint)
+
+
+def _how(options: argparse.Namespace) -> str:
+    return "" if options.quiet else r": run it with -m loss='loss: ([0-9.]+)'"
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,132 @@
+"""`allranks top`: the jobs that have not ended and what they use, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from allranks.cli import load, show
+from allranks.sdk import finding
+from allranks.sdk.following import answered
+
+_HEAD = ("JOB", "STATUS", "NODE", "AGE", "CPU", "MEMORY", "GPU", "GPU MEMORY", "NETWORK", "METRICS")
+# Metrics that a line has room for.
+_METRICS = 3
+
+
+def top_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--once", action="store_true", help="print it once (so it is without a terminal)")
+    add("--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (1)")
+
+
+def top(options: argparse.Namespace) -> int:
+    """Show until `q` or Ctrl-C."""
+    if options.json:
+        show.as_json(_jobs())
+        return 0
+    if options.once or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        _print(_jobs())
+        return 0
+    try:
+        with _screen():
+            while True:
+                jobs = answered(finding.connect, _ask)
+                sys.stdout.write("\033[H")
+                _print(jobs, os.get_terminal_size())
+                sys.stdout.write("\033[J")
+                sys.stdout.flush()
+                if _pressed("q", max(0.1, options.interval)):
+                    return 0
+    except KeyboardInterrupt:
+        return 0
+
+
+def _jobs() -> list[dict[str, Any]]:
+    with finding.connect() as client:
+        return _ask(client)
+
+
+def _ask(client: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.json("GET", "/api/v1/top")
+    return found
+
+
+def _print(jobs: list[dict[str, Any]], size: os.terminal_size | None = None) -> None:
+    rows = [row for job in jobs for row in _rows(job)]
+    if size is None:
+        show.columns(_HEAD, rows)
+        return
+    now = datetime.now().astimezone().strftime("%H:%M:%S")
+    many = "no job runs" if not jobs else f"{len(jobs)} job{'s' * (len(jobs) > 1)}"
+    lines = [f"allranks, {now}: {many}; q ends this", *show.table(_HEAD, rows)]
+    hidden = len(lines) - (size.lines - 1)
+    if hidden > 0:
+        lines = [*lines[: size.lines - 2], f"… and {hidden + 1} lines more"]
+    for line in lines:
+        sys.stdout.write(f"{line[: size.columns]}\033[K\r\n")
+
+
+def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """A line for each node; one for a job of which nothing was measured yet."""
+    metrics = [f"{name} {show.number(value)}" for name, value in job["metrics"].items()]
+    more = f" +{len(metrics) - _METRICS}" if len(metrics) > _METRICS else ""
+    first = (job["name"], job["status"])
+    told = ", ".join(metrics[:_METRICS]) + more
+    loads = [each for each in job["load"] if each["now"]]
+    if not loads:
+        yield (*first, "-", _age(job), *["-"] * 5, told)
+    for number, node in enumerate(loads):
+        gpus = node["gpus"]
+        used = {name: sum(g.get(name, 0) for g in gpus) for name in _SUMS}
+        yield (
+            *(first if number == 0 else ("", "")),
+            str(node["node"]),
+            _age(job) if number == 0 else "",
+            load.percent(node.get("cpu")),
+            load.memory(node),
+            load.percent(load.mean(gpus, "gpu_load")),
+            load.memory(used, "gpu_memory") if gpus else "-",
+            load.rate(node, "net_in", "net_out"),
+            told if number == 0 else "",
+        )
+
+
+_SUMS = ("gpu_memory", "gpu_memory_total")
+
+
+def _age(job: dict[str, Any]) -> str:
+    since = datetime.fromisoformat(job["started_at"] or job["created_at"])
+    return show.seconds((datetime.now(UTC) - since).total_seconds())
+
+
+@contextmanager
+def _screen() -> Iterator[None]:
+    """A screen of its own, no cursor, keys as they are pressed; then the old one again."""
+    before = termios.tcgetattr(0)
+    sys.stdout.write("\033[?1049h\033[?25l")
+    try:
+        tty.setcbreak(0)
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        sys.stdout.write("\033[?25h\033[?1049l")
+        sys.stdout.flush()
+
+
+def _pressed(key: str, seconds: float) -> bool:
+    """Wait so long, or until the key is pressed."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if select.select([0], [], [], left)[0] and os.read(0, 1) in (key.encode(), b""):
+            return True
+    return False

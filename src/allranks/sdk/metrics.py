@@ -1,0 +1,42 @@
+"""The metrics of a job: their points by name, and what is new as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from allranks.client import Client
+from allranks.sdk.addresses import job_path
+from allranks.sdk.following import answered
+
+
+def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """``{metric: [{"step", "timestamp" (ms since the epoch), "value"}, …]}`` of the series that a
+    server tells, those of several attempts one after the other."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in several:
+        found.setdefault(each["key"], []).extend(
+            {"step": step, "timestamp": round(at * 1000), "value": value}
+            for step, at, value in each["points"]
+        )
+    return found
+
+
+def news(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, Any]]]:
+    """Series with their new points, each once, until the job has ended; a server that goes away is
+    waited for."""
+    positions: dict[str, int] = {}
+    while True:
+        told = answered(
+            connect,
+            lambda client: client.json(
+                "POST", job_path(name, "/metrics/follow"), {"positions": positions}
+            ),
+        )
+        for each in told["series"]:
+            key = str(each["id"])
+            positions[key] = positions.get(key, 0) + len(each["points"])
+        if told["series"]:
+            yield told["series"]
+        elif told["ended"]:
+            return

@@ -1,0 +1,94 @@
+"""Numbers that ranks print: what a pattern for them may be, and those that are known by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+# What is written where a pattern would be: those that are known by the metric's name.
+BUILTIN = "builtin"
+# Groups that say what they are, for a line that has its step before the number.
+VALUE, STEP = "value", "step"
+
+
+class Known(NamedTuple):
+    """How a program reports. Lines in which ``line`` is found are read: each match of ``pair``, a
+    name and a number, is a point of the metric ``names`` gives that name, or else of that name.
+
+    The step is that of ``line``'s groups, `n` of `of` in `epoch`; without them points are counted.
+    Where ``heads`` is found, its group `epoch` holds for the lines that follow. ``last``: only
+    lines whose `n` is `of` count. ``before`` is put before the names.
+    """
+
+    line: str
+    pair: str
+    names: Mapping[str, str] = {}
+    heads: str = ""
+    last: bool = False
+    before: str = ""
+
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
+_IMAGENET = {
+    "Time": "batch_time",
+    "Data": "data_time",
+    "Loss": "loss",
+    "Acc@1": "acc1",
+    "Acc@5": "acc5",
+}
+
+KNOWN: dict[str, tuple[Known, ...]] = {
+    # PyTorch's examples/imagenet: each step's own values, not their averages in parentheses.
+    "imagenet": (
+        Known(
+            r"Epoch: \[(?P<epoch>\d+)\]\[\s*(?P<n>\d+)/(?P<of>\d+)\]",
+            rf"\t(Time|Data|Loss|Acc@1|Acc@5)\s+({_NUMBER})\s+\(",
+            names=_IMAGENET,
+        ),
+        Known(r"^ \* ", rf"(Acc@1|Acc@5)\s+({_NUMBER})", names=_IMAGENET, before="val_"),
+    ),
+    # Lightning's progress bar, by tqdm.
+    "lightning": (
+        Known(
+            r"^Epoch (?P<epoch>\d+):.*?\s(?P<n>\d+)/(?P<of>\d+) \[",
+            rf"[,\s]([A-Za-z][\w./-]*)=({_NUMBER})(?=[,\]])",
+        ),
+    ),
+    # The transformers Trainer: one dictionary a line.
+    "transformers": (
+        Known(
+            r"^\{'[\w/.-]+': .*\}\s*$",
+            rf"'([\w/.-]+)': '?({_NUMBER})'?(?=[,}}])",
+        ),
+    ),
+    # Keras's `fit`: what stands at the end of an epoch.
+    "keras": (
+        Known(
+            r"^\s*(?P<n>\d+)/(?P<of>\d+) ",
+            rf" - ([A-Za-z]\w*): ({_NUMBER})",
+            heads=r"^Epoch (?P<epoch>\d+)/\d+",
+            last=True,
+        ),
+    ),
+}
+
+
+def wrong(pattern: str) -> tuple[str, str] | None:
+    """What is wrong with a pattern and how to mend it, completing "`name` …"; None if nothing."""
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return (
+            f"is not a regular expression: {error}",
+            "put it in 'single quotes': YAML keeps those",
+        )
+    if VALUE in compiled.groupindex:
+        return None
+    if compiled.groups == 0:
+        hint = r"as in 'loss: ([0-9.]+)'; a second group may hold the step"
+        return "must have a group around the number, and has none", hint
+    if compiled.groups > 2:
+        hint = "a group that only groups is `(?:…)`; or name the two: `(?P<value>…)`, `(?P<step>…)`"
+        return f"must have one group, or two with the step's, and has {compiled.groups}", hint
+    return None

@@ -1,0 +1,230 @@
+"""Metric points and resource series of jobs: taken in once each, in order, however often sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, and_, delete, func, select, update
+from sqlalchemy.engine import Connection
+
+from allranks.store.db import feeds as _feeds
+from allranks.store.db import points as _points
+from allranks.store.db import series as _series
+
+METRIC, RESOURCE = "metric", "resource"
+# What an agent's files of points are called, and what is in them.
+FEEDS = {"metrics": METRIC, "resources": RESOURCE}
+
+# Points that are read at once: what a database takes in one question is not without bounds.
+_PAGE = 50_000
+
+
+class Source(NamedTuple):
+    """A file of points of an agent's."""
+
+    job_id: int
+    attempt: int
+    node: int
+    name: str
+
+
+class Key(NamedTuple):
+    """A series of a source. ``rank`` and ``gpu`` are None where it is the node's."""
+
+    name: str
+    rank: int | None = None
+    gpu: int | None = None
+
+
+class Point(NamedTuple):
+    """``at`` is seconds since the epoch; ``value`` may be NaN or infinite."""
+
+    step: int
+    at: float
+    value: float
+
+
+class Series(NamedTuple):
+    """``id`` names it in this record; ``length`` is how many points it has."""
+
+    id: int
+    name: str
+    attempt: int
+    node: int
+    rank: int | None
+    gpu: int | None
+    length: int
+
+
+class Points:
+    """Those of one database. Safe to use from several threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = engine.execution_options(read_only=True)
+
+    def take(self, source: Source, offset: int, data: bytes) -> int:
+        """Take in whole lines of the source's file from ``offset`` on; how many bytes of it are in
+        the record then, which the sender goes on from. What is there already is left out."""
+        told = list(_lines(source.name, offset, data))
+        with self._engine.begin() as connection:
+            here = and_(
+                _feeds.c.job_id == source.job_id,
+                _feeds.c.attempt == source.attempt,
+                _feeds.c.node == source.node,
+                _feeds.c.name == source.name,
+            )
+            taken = connection.execute(select(_feeds.c.taken).where(here)).scalar_one_or_none()
+            if offset > (taken or 0):
+                return taken or 0
+            new = [(end, rows) for end, rows in told if end > (taken or 0)]
+            if not new:
+                return taken or 0
+            _add(connection, source, [row for _, rows in new for row in rows])
+            end = new[-1][0]
+            if taken is None:
+                connection.execute(_feeds.insert().values(**source._asdict(), taken=end))
+            else:
+                connection.execute(update(_feeds).where(here).values(taken=end))
+        return end
+
+    def series(self, job_id: int, kind: str, attempt: int | None = None) -> list[Series]:
+        """A job's series: by name, attempt, node, rank and GPU."""
+        query = select(*_COLUMNS).where(_of_job(job_id, kind, attempt))
+        with self._reading.connect() as connection:
+            return sorted((Series(*row) for row in connection.execute(query)), key=_order)
+
+    def read(self, one: Series, since: int = 0, most: int | None = None) -> Iterator[Point]:
+        """The points of a series from number ``since`` on; no more than about ``most``, evenly
+        spread and with the last one."""
+        left = one.length - since
+        stride = 1 if most is None else max(1, math.ceil(left / most))
+        query = (
+            select(_points.c.step, _points.c.at, _points.c.value)
+            .where(_points.c.series_id == one.id, _points.c.number < one.length)
+            .order_by(_points.c.number)
+        )
+        if stride > 1:
+            query = query.where((one.length - 1 - _points.c.number) % stride == 0)
+        with self._reading.connect() as connection:
+            while since < one.length:
+                page = query.where(
+                    _points.c.number >= since, _points.c.number < since + _PAGE * stride
+                )
+                for step, at, value in connection.execute(page):
+                    yield _point(step, at, value)
+                since += _PAGE * stride
+
+    def newest(
+        self, job_id: int, kind: str, attempt: int | None = None
+    ) -> list[tuple[Series, Point]]:
+        """A job's series, in their order, with the last point of each."""
+        mine = _of_job(job_id, kind, attempt)
+        last = and_(_points.c.series_id == _series.c.id, _points.c.number == _series.c.length - 1)
+        query = select(*_COLUMNS, _points.c.step, _points.c.at, _points.c.value)
+        with self._reading.connect() as connection:
+            rows = connection.execute(query.join(_points, last).where(mine)).all()
+        found = [(Series(*row[:-3]), _point(*row[-3:])) for row in rows]
+        return sorted(found, key=lambda each: _order(each[0]))
+
+    def extremes(self, several: Iterable[Series]) -> dict[int, tuple[float, float]]:
+        """The least and the greatest finite value of each that has one."""
+        value = _points.c.value
+        ids = [one.id for one in several]
+        query = (
+            select(_points.c.series_id, func.min(value), func.max(value))
+            .where(_points.c.series_id.in_(ids), value > -math.inf, value < math.inf)
+            .group_by(_points.c.series_id)
+        )
+        with self._reading.connect() as connection:
+            return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+
+
+_COLUMNS = [_series.c[name] for name in Series._fields]
+
+
+def _of_job(job_id: int, kind: str, attempt: int | None) -> Any:
+    mine = and_(_series.c.job_id == job_id, _series.c.kind == kind)
+    return mine if attempt is None else and_(mine, _series.c.attempt == attempt)
+
+
+def _point(step: int, at: float, value: float | None) -> Point:
+    # SQLite has no number that is none: NULL stands for it.
+    return Point(step, at, math.nan if value is None else value)
+
+
+def forget(connection: Connection, job_id: int) -> None:
+    """Take out all of a job's."""
+    mine = select(_series.c.id).where(_series.c.job_id == job_id)
+    connection.execute(delete(_points).where(_points.c.series_id.in_(mine)))
+    connection.execute(delete(_series).where(_series.c.job_id == job_id))
+    connection.execute(delete(_feeds).where(_feeds.c.job_id == job_id))
+
+
+def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Point]]) -> None:
+    kind = FEEDS[source.name]
+    mine = and_(
+        _series.c.job_id == source.job_id,
+        _series.c.attempt == source.attempt,
+        _series.c.node == source.node,
+        _series.c.kind == kind,
+    )
+    columns = (_series.c.name, _series.c.rank, _series.c.gpu, _series.c.id, _series.c.length)
+    known = {
+        Key(name, rank, gpu): (number, count)
+        for name, rank, gpu, number, count in connection.execute(select(*columns).where(mine))
+    }
+    by_key: dict[Key, list[Point]] = {}
+    for key, point in rows:
+        by_key.setdefault(key, []).append(point)
+    new = []
+    for key, several in by_key.items():
+        series_id, count = known.get(key) or (_make(connection, source, key, kind), 0)
+        for number, point in enumerate(several, count):
+            value = None if math.isnan(point.value) else point.value
+            new.append((series_id, number, point.step, point.at, value))
+        one = update(_series).where(_series.c.id == series_id)
+        connection.execute(one.values(length=count + len(several)))
+    names = ("series_id", "number", "step", "at", "value")
+    if new:
+        rows_ = [dict(zip(names, each, strict=True)) for each in new]
+        connection.execute(_points.insert(), rows_)
+
+
+def _make(connection: Connection, source: Source, key: Key, kind: str) -> int:
+    values = {**key._asdict(), "kind": kind, "length": 0, "job_id": source.job_id}
+    values |= {"attempt": source.attempt, "node": source.node}
+    made = connection.execute(_series.insert().values(**values).returning(_series.c.id))
+    return int(made.scalar_one())
+
+
+def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tuple[Key, Point]]]]:
+    """The points of each line, and where in the file it ends. A damaged line has none."""
+    read = _metrics if FEEDS[name] == METRIC else _resources
+    for line in data.split(b"\n")[:-1]:
+        offset += len(line) + 1
+        try:
+            yield offset, list(read(json.loads(line)))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            yield offset, []
+
+
+def _metrics(told: Mapping[str, Any]) -> Iterator[tuple[Key, Point]]:
+    for name, rank, step, at, value in told["points"]:
+        yield Key(str(name)[:255], int(rank)), Point(int(step), float(at), float(value))
+
+
+def _resources(told: Mapping[str, Any]) -> Iterator[tuple[Key, Point]]:
+    at = float(told["at"])
+    for name, gpu, rank, value in told["points"]:
+        yield Key(str(name)[:255], rank, gpu), Point(0, at, float(value))
+
+
+def _order(one: Series) -> tuple[Any, ...]:
+    def number(each: int | None) -> int:
+        return -1 if each is None else each
+
+    return one.name, one.attempt, one.node, number(one.rank), number(one.gpu)

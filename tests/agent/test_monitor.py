@@ -1,0 +1,188 @@
+"""What nodes and ranks use: real processes that work and hold memory, and a stand-in for the
+library of GPUs that this machine has not got."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from allranks.agent import load
+from allranks.agent.monitor import Kept, Monitor
+from tests.support import until
+
+WORKS = "print('up', flush=True)\nwhile True: pass"
+HOLDS = "import time; held = bytearray(300 << 20); print('up', flush=True); time.sleep(600)"
+
+NVML = r"""
+#include <stdio.h>
+#include <string.h>
+typedef void *device;
+typedef struct { unsigned gpu, memory; } rates;
+typedef struct { unsigned long long total, free, used; } memory;
+int nvmlInit_v2(void) { return 0; }
+int nvmlInitWithFlags(unsigned flags) { return 0; }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 3; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, device *found)
+{ *found = (device)(unsigned long)(index + 1); return 0; }
+static unsigned of(device d) { return (unsigned)(unsigned long)d - 1; }
+int nvmlDeviceGetUtilizationRates(device d, rates *r) { r->gpu = 10 * of(d) + 5; return 0; }
+int nvmlDeviceGetMemoryInfo(device d, memory *m)
+{ m->total = 80ull << 30; m->used = (of(d) + 1ull) << 30; m->free = 0; return 0; }
+int nvmlDeviceGetPowerUsage(device d, unsigned *milliwatts)
+{ if (of(d) == 2) return 3; *milliwatts = 250500; return 0; }
+int nvmlDeviceGetTemperature(device d, int sensor, unsigned *degrees) { *degrees = 61; return 0; }
+const char *nvmlErrorString(int code) { return "not supported"; }
+"""
+
+
+@pytest.fixture
+def process():
+    started = []
+
+    def start(text: str) -> int:
+        argv = [sys.executable, "-c", text]
+        made = subprocess.Popen(argv, stdout=subprocess.PIPE, process_group=0)
+        started.append(made)
+        assert made.stdout.readline() == b"up\n"
+        return made.pid
+
+    yield start
+    for each in started:
+        os.killpg(each.pid, signal.SIGKILL)  # what it has started, too
+        each.wait()
+        each.stdout.close()
+
+
+def told(path: Path):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{(n, gpu, rank): value for n, gpu, rank, value in each["points"]} for each in lines]
+
+
+def test_a_rank_is_all_of_its_processes(process):
+    """A rank that works in a child of its child."""
+    inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WORKS!r}])"
+    family = load.Family()
+    root = process(inner)
+    before, began = family.look({3: root})[3], time.monotonic()
+    until(lambda: family.look({3: root})[3].busy > before.busy + 0.5, 60)
+    assert family.look({3: root})[3].busy - before.busy <= 2.2 * (time.monotonic() - began) + 0.1
+
+
+def test_memory_that_is_held_is_seen(process):
+    family = load.Family()
+    roots = {0: process(HOLDS), 1: process("print('up', flush=True); input()")}
+    found = family.look(roots)
+    assert found[0].memory > 300 << 20
+    assert found[1].memory < 100 << 20
+
+
+def test_a_rank_that_is_gone_uses_nothing(process):
+    found = load.Family().look({0: 2**22 + 1})
+    assert found == {0: load.Rank(0.0, 0)}
+
+
+def test_a_node_has_less_than_all_and_uses_some():
+    before = load.node()
+    text = bytes(30 << 20)
+    until(lambda: load.node().total > before.total)
+    found = load.between(before, load.node())
+    assert len(text) < found["memory"] < found["memory_total"]
+    assert 0 <= found["cpu"] <= 100.01
+    assert all(found[name] >= 0 for name in ("disk_read", "disk_write", "net_in", "net_out"))
+
+
+def test_what_is_written_to_disk_is_counted(tmp_path):
+    """At least on a machine whose disk /proc knows."""
+    if load.node().disk_write == 0:
+        pytest.skip("no disk here is counted")
+    before = load.node()
+    with (tmp_path / "file").open("wb") as file:
+        file.write(os.urandom(32 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+    until(lambda: load.node().disk_write - before.disk_write >= 32 << 20)
+
+
+def test_a_count_that_goes_back_is_no_rate():
+    before = load.Node(10.0, 5, 20, 1, 2, 100, 100, 100, 100)
+    now = load.Node(12.0, 6, 24, 1, 2, 0, 300, 0, 100)
+    found = load.between(before, now)
+    assert (found["cpu"], found["disk_read"], found["disk_write"]) == (25.0, 0, 100)
+
+
+def test_several_samples_are_one():
+    kept = Kept()
+    kept.add({("cpu", None, None): 10, ("memory", None, 0): 5})
+    kept.add({("cpu", None, None): 30, ("memory", None, 0): 3, ("gpu_load", 1, None): 7})
+    assert kept.take() == {
+        ("cpu", None, None): 20,
+        ("memory", None, 0): 5,
+        ("gpu_load", 1, None): 7,
+    }
+    assert kept.take() == {}
+
+
+@pytest.mark.slow
+def test_a_monitor_tells_of_the_node_and_of_each_rank(process, tmp_path):
+    roots = {0: process(WORKS), 5: process(HOLDS)}
+    monitor = Monitor(lambda: roots, tmp_path / "r.jsonl")
+    until(lambda: monitor.into.exists() and len(told(monitor.into)) >= 2)
+    monitor.stop()
+    second = told(monitor.into)[1]
+    # Of a core, on a machine that may be busy with other things.
+    assert second["cpu", None, 0] > 5 + second["cpu", None, 5]
+    assert second["memory", None, 5] > 300 << 20
+    assert 0 < second["cpu", None, None] <= 100
+    lines = len(told(monitor.into))
+    monitor.stop()
+    assert len(told(monitor.into)) == lines
+
+
+def test_a_short_attempt_leaves_nothing(tmp_path):
+    monitor = Monitor(dict, tmp_path / "r.jsonl")
+    monitor.stop()
+    assert not monitor.into.exists()
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [(None, [0, 1, 2]), ("1,2", [1, 2]), ("GPU-aa", [0, 1, 2]), ("", [0, 1, 2])],
+)
+def test_gpus_are_asked_of_nvidias_library(tmp_path, visible, gpus):
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to build the stand-in")
+    source, library = tmp_path / "nvml.c", tmp_path / "libnvidia-ml.so.1"
+    source.write_text(NVML)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    env = {"PATH": os.defpath, "LD_LIBRARY_PATH": str(tmp_path)}
+    if visible is not None:
+        env["CUDA_VISIBLE_DEVICES"] = visible
+    line = "import json; from allranks.agent.gpus import Gpus; print(json.dumps(Gpus().look()))"
+    said = subprocess.run(
+        [sys.executable, "-c", line], env=env, capture_output=True, text=True, check=True
+    )
+    found = {int(index): each for index, each in json.loads(said.stdout).items()}
+    assert list(found) == gpus
+    assert found[1] == {
+        "gpu_load": 15,
+        "gpu_memory": 2 << 30,
+        "gpu_memory_total": 80 << 30,
+        "gpu_power": 250.5,
+        "gpu_temperature": 61,
+    }
+    assert "gpu_power" not in found[2]
+
+
+def test_without_the_library_there_are_no_gpus():
+    line = (
+        "import sys; from allranks.agent.gpus import Gpus; assert Gpus().look() == {}; "
+        "assert 'pynvml' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", line], env={"PATH": os.defpath}, check=True)

@@ -1,0 +1,148 @@
+"""The scraper: every point once and in order, whatever the lines, however often it is killed."""
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from allranks.agent.points import Points
+from allranks.plan.plan import MetricTask, Task
+from tests.support import until
+
+
+def points_of(path: Path):
+    told = [json.loads(line) for line in path.read_bytes().splitlines()]
+    return [point for each in told for point in each["points"]]
+
+
+def scrape(folder: Path, logs: dict[int, bytes], *metrics: MetricTask, name: str = "m.jsonl"):
+    """All that is found in these logs, and what is told of it."""
+    paths = {rank: folder / f"rank {rank}.log" for rank in logs}
+    for rank, text in logs.items():
+        paths[rank].write_bytes(text)
+    points = Points(Task("j", "e", "c", metrics=metrics), paths, folder / name)
+    told = points.finish()
+    return points_of(folder / name), told
+
+
+def test_points_have_their_rank_step_and_time(tmp_path):
+    logs = {0: b"loss 1\nloss 0.5\n", 1: b"loss 2\nacc 3 at 70"}
+    wanted = [MetricTask("loss", r"loss (\S+)", None), MetricTask("acc", r"acc (\S+) at (\d+)", 1)]
+    found, told = scrape(tmp_path, logs, *wanted)
+    assert [point[:3] + point[4:] for point in sorted(found, key=lambda p: p[1])] == [
+        ["loss", 0, 0, 1.0],
+        ["loss", 0, 1, 0.5],
+        ["loss", 1, 0, 2.0],
+        ["acc", 1, 70, 3.0],
+    ]
+    written = (tmp_path / "rank 0.log").stat().st_mtime
+    assert all(abs(point[3] - written) < 5 for point in found)
+    assert told == []
+
+
+def test_bars_odd_bytes_and_endless_lines(tmp_path):
+    text = b"loss 1\rloss 2\rloss \xff\x00\n" + b"x" * 100_000 + b"\n\x1b[1mloss\x1b[0m 3\nloss nan"
+    found, told = scrape(tmp_path, {0: text}, MetricTask("loss", r"loss (\S+)"))
+    assert [point[4] for point in found[:3]] == [1.0, 2.0, 3.0]
+    assert math.isnan(found[3][4])
+    assert told == ["the metric 'loss' found '\ufffd\\x00' where a number should be"] or (
+        len(told) == 1 and "where a number should be" in told[0]
+    )
+
+
+def test_a_metric_that_matched_nothing_is_told(tmp_path):
+    wanted = [MetricTask("loss", "loss (x)"), MetricTask("acc", "acc (x)", None)]
+    assert scrape(tmp_path, {0: b"a\n", 1: b""}, *wanted)[1] == [
+        "the metric 'loss' matched no line that rank 0 printed",
+        "the metric 'acc' matched no line that any rank printed",
+    ]
+
+
+def test_a_pattern_that_explodes_is_broken_off_and_then_dropped(tmp_path):
+    text = (b"a" * 60 + b"b\nloss 1\n") * 6
+    wanted = [MetricTask("evil", "^(a+)+$"), MetricTask("loss", r"loss (\S+)")]
+    found, told = scrape(tmp_path, {0: text}, *wanted)
+    assert [point[0] for point in found] == ["loss"] * 6
+    assert len(told) == 1
+    assert told[0].startswith("the metric 'evil' was dropped: its pattern took too long")
+
+
+def test_one_slow_line_is_left_out(tmp_path):
+    found, told = scrape(tmp_path, {0: b"a" * 60 + b"b\naaa\n"}, MetricTask("n", "^((?:a+)+)$"))
+    assert found == []
+    assert "a line was left out for the metric 'n'" in told[0]
+
+
+def test_ranks_of_other_nodes_need_no_scraper(tmp_path):
+    points = Points(
+        Task("j", "e", "c", metrics=(MetricTask("m", "(x)", 5),)),
+        {0: tmp_path / "log"},
+        tmp_path / "m",
+    )
+    assert points.finish() == []
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_at_any_moment_it_finds_every_point_once(tmp_path, seed):
+    dice = random.Random(seed)
+    log, into = tmp_path / "log", tmp_path / "m.jsonl"
+    log.touch()
+    task = Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),))
+    total, written = 30_000, 0
+    with log.open("ab", buffering=0) as file:
+        while written < total:
+            points = Points(task, {0: log}, into)
+            more = min(total - written, dice.randrange(5000))
+            file.write(b"".join(b"n %d\n" % n for n in range(written, written + more)))
+            written += more
+            size = into.stat().st_size if into.exists() else 0
+            if more and dice.random() < 0.5:  # in the middle of its work, not before it
+                until(lambda size=size: into.exists() and into.stat().st_size > size)
+            points.close()
+    Points(task, {0: log}, into).finish()
+    found = points_of(into)
+    assert [point[4] for point in found] == [float(n) for n in range(total)]
+    assert [point[2] for point in found] == list(range(total))
+
+
+def test_what_was_torn_off_is_written_again(tmp_path):
+    log, into = tmp_path / "log", tmp_path / "m.jsonl"
+    log.write_text("n 1\nn 2\n")
+    task = Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),))
+    Points(task, {0: log}, into).finish()
+    with into.open("ab") as file:
+        file.write(b'{"points": [["n", 0, 2, 1.0')
+    with log.open("a") as file:
+        file.write("n 3\n")
+    Points(task, {0: log}, into).finish()
+    assert [point[4] for point in points_of(into)] == [1.0, 2.0, 3.0]
+
+
+def test_a_scraper_imports_little():
+    line = "import sys; import allranks.agent.scraper; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert not {"pydantic", "mlflow", "asyncio", "subprocess"} & set(said.stdout.split())
+
+
+def test_its_parent_gone_it_ends(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("n 1\n")
+    points = Points(
+        Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),)), {0: log}, tmp_path / "m"
+    )
+    assert points._child is not None
+    pid = points._child.pid
+    assert points._child.stdin is not None
+    points._child.stdin.close()
+    points._child.wait(timeout=20)
+    points.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert points_of(tmp_path / "m")[0][4] == 1.0

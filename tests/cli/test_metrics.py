@@ -1,0 +1,203 @@
+"""`-m`, `allranks job metrics` and `allranks top`: numbers out of what real ranks print."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import CLI, Allranks, command_line, environment, until
+
+# Real servers and processes, about a second a test.
+pytestmark = pytest.mark.slow
+
+TRAIN = """\
+import os, sys
+rank = int(os.environ.get("RANK", 0))
+for step in range(5):
+    print(f"step {step * 10} loss {1 / (step + 1)} acc {step}", flush=True)
+print("loss nan", "loss inf", sep="\\n")
+if "fail" in sys.argv:
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def train(code: Path) -> list[str]:
+    (code / "train.py").write_text(TRAIN)
+    return ["--", "python", "train.py"]
+
+
+def metrics(allranks: Allranks, name: str, *words: str):
+    done = allranks("job", "metrics", name, "--json", *words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ran(allranks: Allranks, *words: object) -> str:
+    done = allranks("run", "--json", *words)
+    return json.loads(done.stdout)["name"]
+
+
+def test_numbers_of_the_output_are_points(shared, train):
+    step = r"loss=(?:step (?P<step>\d+) )?loss (?P<value>\S+)"
+    name = ran(shared, "-m", step, "-m", r"acc=acc (\S+)", *train)
+    found = metrics(shared, name)
+    assert [point["value"] for point in found["acc"]] == [0, 1, 2, 3, 4]
+    assert [point["step"] for point in found["acc"]] == [0, 1, 2, 3, 4]
+    assert [point["step"] for point in found["loss"]] == [0, 10, 20, 30, 40, 5, 6]
+    assert [point["value"] for point in found["loss"]][4:] == [0.2, "NaN", "Infinity"]
+    ended = json.loads(shared("job", "show", name, "--json").stdout)
+    assert ended["metrics"] == {"acc": 4, "loss": "Infinity"}
+    stamps = [point["timestamp"] for point in found["acc"]]
+    assert all(isinstance(each, int) for each in stamps)
+    assert stamps == sorted(stamps)
+    assert metrics(shared, name, "--name", "acc") == {"acc": found["acc"]}
+
+
+def test_what_a_person_sees(shared, train):
+    name = ran(shared, "-m", r"loss=loss (\S+)", "-m", r"acc=acc (\S+)", *train)
+    table = shared("job", "metrics", name).stdout.splitlines()
+    assert table[0].split() == ["METRIC", "LAST", "STEP", "MIN", "MAX", "POINTS"]
+    assert table[1].split() == ["acc", "4", "4", "0", "4", "5", "▁▃▅▆█"]
+    assert table[2].split()[:6] == ["loss", "Infinity", "6", "0.2", "1", "7"]
+    points = shared("job", "metrics", name, "--name", "acc").stdout.splitlines()
+    assert points[0].split() == ["STEP", "TIME", "VALUE"]
+    assert [row.split()[2] for row in points[1:]] == ["0", "1", "2", "3", "4"]
+    shown = shared("job", "show", name).stdout
+    assert "metric acc  4  ▁▃▅▆█" in shown
+
+
+def test_every_rank_may_tell(shared, train):
+    words = ("-p", 3, "-d", "pytorch", "-m", r"acc=acc (\S+)", "--metric-rank")
+    every = metrics(shared, ran(shared, *words, "all", *train))
+    assert {name: len(points) for name, points in every.items()} == {
+        f"acc/rank_{rank}": 5 for rank in range(3)
+    }
+    assert list(metrics(shared, ran(shared, *words, "2", *train))) == ["acc"]
+
+
+def test_attempts_follow_one_another(shared, train):
+    name = ran(shared, "--max-attempts", 2, "-m", r"acc=acc (\S+)", *train, "fail")
+    found = metrics(shared, name)["acc"]
+    assert [point["value"] for point in found] == [0, 1, 2, 3, 4] * 2
+    second = metrics(shared, name, "--attempt", "2")["acc"]
+    assert second == found[5:]
+    assert "acc (attempt 2)" in shared("job", "metrics", name).stdout
+
+
+def test_what_did_not_work_is_told_at_the_end(shared, train):
+    name = ran(shared, "-m", "never=xyz (.)", "-m", r"odd=(step) \d+", *train)
+    events = json.loads(shared("job", "events", name, "--json").stdout)
+    notes = [each["data"]["message"] for each in events if each["kind"] == "note"]
+    assert notes == [
+        "the metric 'never' matched no line that rank 0 printed",
+        "the metric 'odd' found 'step' where a number should be",
+    ]
+    said = shared("run", "-m", "never=xyz (.)", *train).stderr
+    assert "note: the metric 'never' matched no line that rank 0 printed" in said
+
+
+def test_a_job_without_metrics(shared):
+    name = ran(shared, "--", "true")
+    assert metrics(shared, name) == {}
+    done = shared("job", "metrics", name)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "has no metrics" in done.stderr
+    done = shared("job", "metrics", name, "--name", "loss")
+    assert done.returncode == 2
+    assert "has no metric 'loss'" in done.stderr
+
+
+def test_a_name_may_be_anything_that_prints(shared, train):
+    name = ran(shared, "-m", r"Acc@1 (top/π)=acc (\S+)", *train)
+    assert len(metrics(shared, name)["Acc@1 (top/π)"]) == 5
+
+
+def test_an_exploding_pattern_does_not_hold_the_job_up(shared, code):
+    lines = "print('\\n'.join(['a' * 60 + 'b'] * 20 + ['loss 1']))"
+    words = ("-m", "evil=^(a+)+$", "-m", r"loss=loss (\d)", "--", "python", "-c", lines)
+    done = shared("run", "--json", *words)
+    assert done.returncode == 0
+    assert "the metric 'evil' was dropped" in done.stderr
+    assert [each["value"] for each in metrics(shared, json.loads(done.stdout)["name"])["loss"]] == [
+        1
+    ]
+
+
+def test_followed_they_come_as_they_are_printed(home, code, train):
+    (code / "go").touch()
+    slow = (
+        "import os, time\nfor n in range(3):\n    print('acc', n, flush=True)\n"
+        "while not os.path.exists('../go2'): time.sleep(0.05)\nprint('acc', 3)\n"
+    )
+    (code / "slow.py").write_text(slow)
+    allranks = command_line(home, code)
+    words = ("--in-place", "-m", r"acc=acc (\d)", "--name", "j", "--detach")
+    (code / "slow.py").write_text(slow.replace("../go2", "go2"))
+    assert allranks("run", *words, "--", "python", "slow.py").returncode == 0
+    argv = [sys.executable, "-c", CLI, "job", "metrics", "j", "--follow", "--json"]
+    with subprocess.Popen(
+        argv, env=environment(home), stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
+    ) as follower:
+        assert follower.stdout is not None
+        first = [json.loads(follower.stdout.readline()) for _ in range(3)]
+        assert [each["value"] for each in first] == [0, 1, 2]
+        assert first[0]["metric"] == "acc"
+        top = json.loads(allranks("top", "--json").stdout)
+        assert [(each["name"], each["metrics"]) for each in top] == [("j", {"acc": 2})]
+        (code / "go2").touch()
+        assert json.loads(follower.stdout.readline())["value"] == 3
+        assert follower.wait(timeout=20) == 0
+
+
+def test_a_server_that_is_killed_loses_and_doubles_nothing(home, code):
+    (code / "many.py").write_text(
+        "import itertools, os, time\nfor n in itertools.count():\n"
+        "    print('n', n, flush=True)\n    time.sleep(0.002)\n"
+        "    if os.path.exists('enough'): break\n"
+    )
+    allranks = command_line(home, code)
+    words = ("-m", r"n=n (\d+)", "--in-place", "--name", "j", "--detach")
+    assert allranks("run", *words, "--", "python", "many.py").returncode == 0
+    for _ in range(3):
+        before = len(metrics(allranks, "j").get("n", []))
+        until(lambda before=before: len(metrics(allranks, "j").get("n", [])) > before)
+        os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
+    (code / "enough").touch()
+    assert allranks("job", "wait", "j").returncode == 0
+    printed = allranks("job", "logs", "j").stdout.splitlines()
+    found = metrics(allranks, "j")["n"]
+    assert [f"n {point['value']:.0f}" for point in found] == printed
+    assert [point["step"] for point in found] == list(range(len(printed)))
+
+
+def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
+    allranks = command_line(home, code)
+    (code / "work.py").write_text(
+        "import os, time\nheld = bytearray(200 << 20)\nwhile not os.path.exists('enough'): pass\n"
+    )
+    words = ("--in-place", "-p", 2, "--name", "j", "--detach", "--", "python", "work.py")
+    assert allranks("run", *words).returncode == 0
+
+    def load():
+        found = json.loads(allranks("top", "--json").stdout)[0]["load"]
+        return found[0] if found and len(found[0]["ranks"]) == 2 else None
+
+    until(lambda: load() is not None)
+    told = load()
+    assert told["now"]
+    assert told["memory_total"] > told["memory"] > 200 << 20
+    assert all(each["memory"] > 200 << 20 for each in told["ranks"])
+    assert any(each["cpu"] > 5 for each in told["ranks"])
+    screen = allranks("top").stdout.splitlines()
+    assert screen[0].split()[:4] == ["JOB", "STATUS", "NODE", "AGE"]
+    assert screen[1].split()[:3] == ["j", "Running", "0"]
+    (code / "enough").touch()
+    assert allranks("job", "wait", "j").returncode == 0
+    assert "node 0      cpu " in allranks("job", "show", "j").stdout
+    assert not json.loads(allranks("job", "show", "j", "--json").stdout)["load"][0]["now"]
+    assert allranks("top").stdout.splitlines()[1:] == []

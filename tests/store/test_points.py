@@ -1,0 +1,156 @@
+"""Points in the record: each once and in order, however often and in what pieces they are sent."""
+
+import json
+import math
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.store.db import open_database
+from allranks.store.points import METRIC, RESOURCE, Points, Source
+from allranks.store.records import Records
+
+
+@pytest.fixture
+def database(tmp_path):
+    return open_database(tmp_path / "a'b.db")
+
+
+@pytest.fixture
+def job(database):
+    made = Records(database).create({}, Plan(Gang("j.1", 1, ()), Task("j", "e", "c"), Rules(), "x"))
+    return made.id
+
+
+def line(*points, **more):
+    return json.dumps({"points": points, **more}).encode() + b"\n"
+
+
+def values(points, job, kind=METRIC):
+    return {
+        (each.name, each.rank): [point.value for point in points.read(each)]
+        for each in points.series(job, kind)
+    }
+
+
+def test_what_is_sent_twice_is_there_once(database, job):
+    points, source = Points(database), Source(job, 1, 0, "metrics")
+    first, second = line(["l", 0, 0, 1.0, 5]), line(["l", 0, 1, 2.0, 4], ["a", 1, 7, 2.0, 1])
+    assert points.take(source, 0, first) == len(first)
+    assert points.take(source, 0, first) == len(first)
+    whole = len(first + second)
+    assert points.take(source, 0, first + second) == whole
+    assert points.take(source, len(first), second) == whole
+    assert values(points, job) == {("l", 0): [5.0, 4.0], ("a", 1): [1.0]}
+    assert [tuple(p) for p in points.read(points.series(job, METRIC)[1])] == [
+        (0, 1.0, 5.0),
+        (1, 2.0, 4.0),
+    ]
+
+
+def test_a_hole_is_refused_with_the_size_there_is(database, job):
+    points, source = Points(database), Source(job, 1, 0, "metrics")
+    first = line(["l", 0, 0, 1.0, 5])
+    points.take(source, 0, first)
+    assert points.take(source, len(first) + 9, line(["l", 0, 9, 1.0, 9])) == len(first)
+    assert values(points, job) == {("l", 0): [5.0]}
+
+
+def test_what_is_no_finite_number_comes_back_as_it_was(database, job):
+    points = Points(database)
+    points.take(
+        Source(job, 1, 0, "metrics"),
+        0,
+        line(
+            *(["l", 0, n, 1.0, each] for n, each in enumerate([math.nan, math.inf, -math.inf, 2]))
+        ),
+    )
+    found = values(points, job)["l", 0]
+    assert math.isnan(found[0])
+    assert found[1:] == [math.inf, -math.inf, 2.0]
+    one = points.series(job, METRIC)
+    assert points.extremes(one) == {one[0].id: (2.0, 2.0)}
+
+
+def test_a_damaged_line_costs_only_itself(database, job):
+    points, source = Points(database), Source(job, 1, 0, "metrics")
+    data = b"".join(
+        (b"{\n", b'{"points": 3}\n', b'{"points": [["l"]]}\n', b"[]\n", line(["l", 0, 0, 1.0, 5]))
+    )
+    assert points.take(source, 0, data + b'{"poi') == len(data)
+    assert values(points, job) == {("l", 0): [5.0]}
+
+
+def test_resources_are_of_nodes_ranks_and_gpus(database, job):
+    points = Points(database)
+    rows = [["cpu", None, None, 50], ["cpu", None, 3, 99], ["gpu_load", 1, None, 7]]
+    points.take(Source(job, 1, 2, "resources"), 0, line(*rows, at=9.5))
+    found = points.newest(job, RESOURCE)
+    assert [(s.name, s.node, s.rank, s.gpu, p.at, p.value) for s, p in found] == [
+        ("cpu", 2, None, None, 9.5, 50.0),
+        ("cpu", 2, 3, None, 9.5, 99.0),
+        ("gpu_load", 2, None, 1, 9.5, 7.0),
+    ]
+    assert points.series(job, METRIC) == []
+    assert points.newest(job, RESOURCE, attempt=2) == []
+
+
+@given(st.integers(1, 300), st.integers(1, 50), st.integers(0, 299))
+@settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+def test_a_thinned_series_is_spread_and_has_the_last(tmp_path_factory, count, most, since):
+    database = open_database(tmp_path_factory.mktemp("thin") / "db")
+    made = Records(database).create({}, Plan(Gang("j.1", 1, ()), Task("j", "e", "c"), Rules(), "x"))
+    points = Points(database)
+    rows = [["l", 0, n, float(n), n] for n in range(count)]
+    points.take(Source(made.id, 1, 0, "metrics"), 0, line(*rows))
+    one = points.series(made.id, METRIC)[0]
+    found = [point.step for point in points.read(one, since, most)]
+    wanted = range(min(since, count), count)
+    assert set(found) <= set(wanted)
+    assert found == sorted(found)
+    assert found[-1:] == list(wanted[-1:])
+    assert len(found) <= most + 1
+    if len(wanted) <= most:
+        assert found == list(wanted)
+    database.dispose()
+
+
+def test_several_senders_of_the_same_lines(database, job):
+    points, source = Points(database), Source(job, 1, 0, "metrics")
+    pieces = [line(["l", 0, n, 1.0, n]) for n in range(60)]
+
+    def send() -> None:
+        offset = 0
+        for piece in pieces:
+            points.take(source, offset, piece)
+            offset += len(piece)
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert values(points, job) == {("l", 0): [float(n) for n in range(60)]}
+
+
+def test_a_job_that_is_forgotten_takes_its_points_along(database, job):
+    points, records = Points(database), Records(database)
+    other = records.create({}, Plan(Gang("k.1", 1, ()), Task("k", "e", "c"), Rules(), "x"))
+    for each in (job, other.id):
+        points.take(Source(each, 1, 0, "metrics"), 0, line(["l", 0, 0, 1.0, 5]))
+    with database.begin() as connection:
+        connection.exec_driver_sql("UPDATE jobs SET live = 0 WHERE name = 'j'")
+    records.forget("j")
+    assert points.series(job, METRIC) == []
+    assert values(points, other.id) == {("l", 0): [5.0]}
+    with database.begin() as connection:
+        left = [
+            connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
+            for table in ("points", "series", "feeds")
+        ]
+    assert left == [1, 1, 1]
