@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from allranks.spec.values import Input as Input
     from allranks.spec.values import JaxDistribution as JaxDistribution
     from allranks.spec.values import Limits as Limits
+    from allranks.spec.values import Metric as Metric
     from allranks.spec.values import MpiDistribution as MpiDistribution
     from allranks.spec.values import NoDistribution as NoDistribution
     from allranks.spec.values import Output as Output
@@ -74,6 +75,7 @@ _HOMES = {
     "Input": "allranks.spec.values",
     "JaxDistribution": "allranks.spec.values",
     "Limits": "allranks.spec.values",
+    "Metric": "allranks.spec.values",
     "MpiDistribution": "allranks.spec.values",
     "NoDistribution": "allranks.spec.values",
     "Output": "allranks.spec.values",

@@ -12,6 +12,7 @@ import allranks
 from allranks import (
     Client,
     Input,
+    Metric,
     MLClient,
     Output,
     PyTorchDistribution,
@@ -61,6 +62,30 @@ def test_a_job_from_python(client, code):
     client.jobs.download(made.name, "got")
     assert (code / "got" / "named-outputs" / "o" / "1").exists()
     assert made.name in [job.name for job in client.jobs.list()]
+
+
+def test_what_a_job_tells_while_it_runs_and_after(client, code, capsys):
+    (code / "train.py").write_text(
+        "import os, pathlib\nprint('loss 0.5\\nloss nan')\npathlib.Path('outputs/m.pt').touch()\n"
+        "pathlib.Path('outputs/a').mkdir(exist_ok=True); pathlib.Path('outputs/a/b').touch()\n"
+    )
+    made = client.jobs.create_or_update(
+        command(
+            command="python train.py",
+            code=".",
+            distribution=PyTorchDistribution(process_count_per_instance=2),
+            metrics={"loss": r"loss (\S+)", "every": Metric(pattern=r"loss (\S+)", rank="all")},
+        )
+    )
+    assert made.wait(show_output=True) is made
+    assert made.status == "Completed"
+    assert sorted(capsys.readouterr().out.split()) == ["0.5"] * 2 + ["loss"] * 4 + ["nan"] * 2
+    found = made.metrics()
+    assert sorted(found) == ["every/rank_0", "every/rank_1", "loss"]
+    assert [point["value"] for point in found["loss"]] == [0.5, "NaN"]
+    assert made.artifacts() == ["artifacts/outputs/a/b", "artifacts/outputs/m.pt"]
+    assert isinstance(made.resources(), list)
+    assert (made.download("got") / "artifacts" / "outputs" / "m.pt").exists()
 
 
 def test_a_failed_job_is_an_answer_not_an_exception(client):

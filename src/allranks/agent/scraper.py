@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,14 @@ class Scraper:
         self._count: dict[str, int] = state.get("count", {})
         self._strikes: dict[str, int] = state.get("strikes", {})
         self._odd: dict[str, str] = state.get("odd", {})
+        # What readers keep of lines before, by metric and rank.
+        self._memory: dict[str, dict[str, Any]] = state.get("memory", {})
         self._readers = {
-            rank: [Reader(each) for each in of_rank(self._metrics, rank)] for rank in self._logs
+            rank: [
+                Reader(each, self._memory.setdefault(f"{each.name}/{rank}", {}))
+                for each in of_rank(self._metrics, rank)
+            ]
+            for rank in self._logs
         }
         self._searching, self._changed = False, False
         self._found: list[tuple[str, int, int, float, float]] = []
@@ -73,6 +80,10 @@ class Scraper:
 
     def end(self) -> None:
         """Say what became of every metric: the last line."""
+        for rank, readers in self._readers.items():
+            for reader in readers:
+                for each in reader.rest():
+                    self._keep(reader.metric.name, rank, each, time.time())
         hit = {key.split("/")[0] for key in self._count}
         names = {each.name for each in self._metrics}
         off = sorted(name for name in names if self._is_off(name))
@@ -134,7 +145,12 @@ class Scraper:
 
     def _write(self, **more: Any) -> None:
         state = {"read": self._read, "count": self._count, "odd": self._odd}
-        state |= {"strikes": self._strikes, "points": self._found, **more}
+        state |= {
+            "strikes": self._strikes,
+            "memory": {key: kept for key, kept in self._memory.items() if kept},
+            "points": self._found,
+        }
+        state |= more
         data, size = json.dumps(state).encode() + b"\n", os.lseek(self._into, 0, os.SEEK_END)
         try:
             whole = os.write(self._into, data) == len(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allranks.plan.plan import MetricTask
 from allranks.spec.patterns import BUILTIN, KNOWN, STEP, VALUE, Known
@@ -45,20 +45,21 @@ def lines(text: str) -> list[str]:
 
 
 class Reader:
-    """Reads one rank's lines for one metric."""
+    """Reads one rank's lines for one metric. ``memory`` is what it keeps of the lines before: plain
+    JSON, for who goes on from there."""
 
-    def __init__(self, metric: MetricTask) -> None:
+    def __init__(self, metric: MetricTask, memory: dict[str, Any] | None = None) -> None:
         self.metric = metric
+        self.memory: dict[str, Any] = {} if memory is None else memory
         self._known: tuple[_Known, ...] = ()
         if metric.pattern == BUILTIN:
-            self._known = tuple(_Known(each) for each in KNOWN[metric.name])
+            self._known = tuple(_Known(each, self.memory) for each in KNOWN[metric.name])
             return
-        self._search = re.compile(metric.pattern).search
-        names = re.compile(metric.pattern).groupindex
-        self._value = names.get(VALUE, 1)
-        left = ({1, 2} - {self._value}).pop() if self._value in (1, 2) else 0
-        several = re.compile(metric.pattern).groups > 1 and VALUE not in names
-        self._step = names.get(STEP, left if several else 0)
+        compiled = re.compile(metric.pattern)
+        self._search = compiled.search
+        self._value = compiled.groupindex.get(VALUE, 1)
+        second = 2 if compiled.groups == 2 and VALUE not in compiled.groupindex else 0
+        self._step = compiled.groupindex.get(STEP, second)
 
     def find(self, line: str) -> Iterator[Found]:
         """The points in a line. Raises NotANumber."""
@@ -71,17 +72,21 @@ class Reader:
             step = _whole(found[self._step]) if self._step else None
             yield Found(self.metric.name, step, number(text))
 
+    def rest(self) -> Iterator[Found]:
+        """What was held back for a line that has not come."""
+        for name, (step, value) in self.memory.pop("held", {}).items():
+            yield Found(name, step, value)
+
 
 class _Known:
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, known: Known, memory: dict[str, Any]) -> None:
+        self._known, self._memory = known, memory
         self._line, self._pair = re.compile(known.line), re.compile(known.pair)
         self._head = re.compile(known.heads) if known.heads else None
-        self._epoch: int | None = None
 
     def find(self, line: str) -> Iterator[Found]:
         if self._head is not None and (head := self._head.search(line)):
-            self._epoch = int(head["epoch"])
+            self._memory["epoch"] = int(head["epoch"])
         matched = self._line.search(line)
         if matched is None:
             return
@@ -89,14 +94,26 @@ class _Known:
         n, of = groups.get("n"), groups.get("of")
         if self._known.last and n != of:
             return
-        step, epoch = None, groups.get("epoch", self._epoch)
+        step, epoch = None, groups.get("epoch", self._memory.get("epoch"))
         if self._known.last:
             step = epoch
         elif n is not None and of is not None and epoch is not None:
             step = epoch * of + n
         for pair in self._pair.finditer(line, matched.end() - 1 if n is not None else 0):
-            name = self._known.names.get(pair[1], pair[1])
-            yield Found(f"{self._known.before}{name}", step, number(pair[2]))
+            name = self._known.before + self._known.names.get(pair[1], pair[1])
+            found = Found(name, step, number(pair[2]))
+            if step is None or not self._known.redrawn:
+                yield found
+            else:
+                yield from self._held(found, step)
+
+    def _held(self, found: Found, step: int) -> Iterator[Found]:
+        """Hold it back until another step is shown: it may be shown again, and better."""
+        held = self._memory.setdefault("held", {})
+        before = held.get(found.name)
+        held[found.name] = [step, found.value]
+        if before is not None and before[0] != step:
+            yield Found(found.name, *before)
 
 
 def number(text: str) -> float:

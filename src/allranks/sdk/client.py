@@ -14,6 +14,7 @@ from allranks.sdk.data import DataAssets, Datastores
 from allranks.sdk.download import download
 from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
+from allranks.sdk.metrics import by_name
 from allranks.sdk.submission import prepare, send
 from allranks.spec.data import Data
 from allranks.spec.job import CommandJob, Outputs
@@ -23,7 +24,7 @@ from allranks.spec.values import Environment, Output
 
 class Job:
     """A job as the server last told. Every key of `job show --json` is an attribute:
-    ``job.status``, ``job.exit_code``, ``job.error``…"""
+    ``job.status``, ``job.exit_code``, ``job.error``…; what is a method here is in ``to_dict()``."""
 
     name: str
     status: str
@@ -46,6 +47,43 @@ class Job:
                 for name, each in found.items()
             }
         )
+
+    def metrics(self) -> dict[str, list[dict[str, Any]]]:
+        """The numbers its ranks have printed so far: ``{name: [{"step", "timestamp" (ms since the
+        epoch), "value"}, …]}``; "NaN", "Infinity" and "-Infinity" are text."""
+        return by_name(_ask("GET", job_path(self.name, "/metrics"))["series"])
+
+    def resources(self) -> list[dict[str, Any]]:
+        """What its nodes, GPUs and ranks used: series with their ``points`` [seconds since the
+        epoch, value]."""
+        found: list[dict[str, Any]] = _ask("GET", job_path(self.name, "/resources"))["series"]
+        return found
+
+    def artifacts(self) -> list[str]:
+        """What it left in ``./outputs`` and ``./logs``: paths as `download` makes them."""
+        files = _ask("GET", job_path(self.name, "/files"))
+        paths = (each["path"] for each in files)
+        ours = ("artifacts/outputs/", "artifacts/logs/")
+        return sorted(path for path in paths if path.startswith(ours))
+
+    def refresh(self) -> Job:
+        """Ask the server how it is now."""
+        self._told = _ask("GET", job_path(self.name))
+        return self
+
+    def wait(self, show_output: bool = False) -> Job:
+        """Return once it has ended; meanwhile write what every rank prints to stdout, if asked."""
+        jobs = Jobs()
+        jobs.stream(self.name) if show_output else jobs.wait(self.name)
+        return self.refresh()
+
+    def cancel(self) -> Job:
+        self._told = _ask("POST", job_path(self.name, "/cancel"))
+        return self
+
+    def download(self, download_path: str | Path = ".", *, output_name: str | None = None) -> Path:
+        """As ``Jobs.download``."""
+        return Jobs().download(self.name, download_path, output_name=output_name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by copy and pickle before there is a `_told`

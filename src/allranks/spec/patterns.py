@@ -18,7 +18,8 @@ class Known(NamedTuple):
 
     The step is that of ``line``'s groups, `n` of `of` in `epoch`; without them points are counted.
     Where ``heads`` is found, its group `epoch` holds for the lines that follow. ``last``: only
-    lines whose `n` is `of` count. ``before`` is put before the names.
+    lines whose `n` is `of` count. ``before`` is put before the names. ``redrawn``: a step's line is
+    shown several times, of which the last is right.
     """
 
     line: str
@@ -27,6 +28,7 @@ class Known(NamedTuple):
     heads: str = ""
     last: bool = False
     before: str = ""
+    redrawn: bool = False
 
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
@@ -48,12 +50,19 @@ KNOWN: dict[str, tuple[Known, ...]] = {
         ),
         Known(r"^ \* ", rf"(Acc@1|Acc@5)\s+({_NUMBER})", names=_IMAGENET, before="val_"),
     ),
-    # Lightning's progress bar, by tqdm.
+    # Lightning's progress bar, by tqdm or by rich, which breaks its lines.
     "lightning": (
         Known(
             r"^Epoch (?P<epoch>\d+):.*?\s(?P<n>\d+)/(?P<of>\d+) \[",
             rf"[,\s]([A-Za-z][\w./-]*)=({_NUMBER})(?=[,\]])",
+            redrawn=True,
         ),
+        Known(
+            r"^Epoch (?P<epoch>\d+)/\d+ .* (?P<n>\d+)/(?P<of>\d+) .*it/s",
+            rf" ([A-Za-z][\w./-]*): ({_NUMBER})(?=\s|$)",
+            redrawn=True,
+        ),
+        Known(r"^ {30,}[A-Za-z]", rf" ([A-Za-z][\w./-]*): ({_NUMBER})(?=\s|$)"),
     ),
     # The transformers Trainer: one dictionary a line.
     "transformers": (
@@ -69,6 +78,7 @@ KNOWN: dict[str, tuple[Known, ...]] = {
             rf" - ([A-Za-z]\w*): ({_NUMBER})",
             heads=r"^Epoch (?P<epoch>\d+)/\d+",
             last=True,
+            redrawn=True,
         ),
     ),
 }
