@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+# More than any count of bytes or samples; neither infinite nor "not a number".
+_ABSURD = 1e18
 
 
 class Point(NamedTuple):
@@ -25,6 +27,11 @@ class Series(NamedTuple):
     node: int | None = None
     gpu: int | None = None
 
+    @property
+    def sound(self) -> tuple[Point, ...]:
+        """The points that can be reckoned with: a loss that diverged may be anything."""
+        return tuple(point for point in self.points if abs(point.value) < _ABSURD)
+
 
 class Facts(NamedTuple):
     """A job as far as reports need it. Times in seconds since the epoch, None where that has not
@@ -32,8 +39,8 @@ class Facts(NamedTuple):
     nodes where they are known.
 
     ``asked`` is what tells one piece of work from another (code, command, inputs, …) as text, None
-    where it is not known; ``logged`` the bytes that each rank printed. Of the series those of the
-    last attempt are here.
+    where it is not known; ``aside`` the ranks that do not train (parameter servers, evaluators);
+    ``logged`` the bytes that each rank printed. Of the series those of the last attempt are here.
     """
 
     name: str
@@ -52,16 +59,23 @@ class Facts(NamedTuple):
     ranks_ended_at: float | None = None
     ended_at: float | None = None
     asked: Mapping[str, str | None] = {}
+    aside: frozenset[int] = frozenset()
     logged: Mapping[int, int] = {}
     metrics: tuple[Series, ...] = ()
     resources: tuple[Series, ...] = ()
 
+    @property
+    def trainers(self) -> frozenset[int]:
+        """The ranks that train."""
+        return frozenset(range(self.ranks)) - self.aside
+
     def of_ranks(self, name: str) -> dict[int, tuple[Point, ...]]:
-        """The metric of that name, by rank: its finite values, of ranks that have some."""
+        """The metric of that name, by rank that trains: its finite values, of those that have
+        some."""
         found = {
-            each.rank: tuple(point for point in each.points if math.isfinite(point.value))
+            each.rank: each.sound
             for each in self.metrics
-            if each.name == name and each.rank is not None
+            if each.name == name and each.rank in self.trainers and each.rank is not None
         }
         return {rank: points for rank, points in found.items() if points}
 
@@ -94,7 +108,7 @@ def samples(job: Facts) -> dict[int, float] | None:
     """How many samples each rank went through; None where a rank does not tell, or where what they
     tell can be read in two ways."""
     told = job.of_ranks("samples")
-    if len(told) != job.ranks or job.attempts != 1:
+    if len(told) != len(job.trainers) or job.attempts != 1:
         return None
     found = {rank: _samples([p.value for p in at], epochs(job)) for rank, at in told.items()}
     known = {rank: count for rank, count in found.items() if count}

@@ -86,11 +86,11 @@ def _done_unlike(one: Facts, other: Facts) -> Iterator[str]:
     before, after = epochs(one), epochs(other)
     if before is not None and after is not None and not _alike(before, after):
         said = f"{other.name} trained {after:g} epochs and {one.name} {before:g}"
-        if _alike(before * one.ranks, after * other.ranks):
+        if _alike(before * len(one.trainers), after * len(other.trainers)):
             said += ": the epochs were divided by the number of ranks"
         yield said
     here, there = _per_epoch(one, before), _per_epoch(other, after)
-    if here and there and one.ranks != other.ranks and _alike(here, there):
+    if here and there and one.trainers != other.trainers and _alike(here, there):
         yield (
             f"each rank of {other.name} went through as many samples in an epoch ({there:.0f}) as "
             f"one of {one.name}: the data was not sharded, every rank had the whole set"
@@ -108,7 +108,7 @@ def _unknown(one: Facts, other: Facts) -> str:
     if in_all(one) is not None and in_all(other) is not None:
         return ""
     before, after = _steps(one, other)
-    if before and after and _alike(before * one.ranks, after * other.ranks):
+    if before and after and _alike(before * len(one.trainers), after * len(other.trainers)):
         return ""
     return "how many samples they went through is not in the record"
 
