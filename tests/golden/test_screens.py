@@ -30,6 +30,7 @@ JOBS = {
         ("help-job", ["job", "--help"]),
         ("help-server", ["server", "--help"]),
         ("help-gc", ["gc", "--help"]),
+        ("help-report", ["report", "--help"]),
         ("no-time", ["gc", "--older-than", "soon"]),
         ("unknown-key", ["job", "validate", "-f", "unknown-key.yml"]),
         ("wrong-type", ["job", "validate", "-f", "wrong-type.yml"]),

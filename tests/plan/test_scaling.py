@@ -117,7 +117,7 @@ def test_runs_that_were_asked_for_something_else_are_not_compared(what):
     runs[0] = runs[0]._replace(asked={"environment": "e:1", **ASKED})
     found = scaling(runs)
     assert found.work.same is Same.UNEQUAL
-    assert found.work.reasons == (f"another {what} than a: b",)
+    assert found.work.reasons == (f"not the same {what} as a: b",)
     assert found.rows[1].gain is None
     assert scaling(runs, assume_equal=True).rows[1].gain is not None
 
@@ -189,7 +189,7 @@ def test_what_did_not_complete_is_left_out_and_said():
 
 def test_nodes_of_one_machine_are_said():
     found = scaling([run("a", 1, 9, hosts=("h",)), run("b", 3, 5, hosts=("h", "h", "h"))])
-    assert "the 3 nodes of b were on 1 machine: they shared its processors" in found.warnings
+    assert "several nodes were on one machine and shared its processors: b" in found.warnings
 
 
 def test_faster_than_ideal_is_doubted():

@@ -41,6 +41,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
+    "report": Command("allranks.cli.report", "report", "what kept a job from being faster"),
+    "report scaling": Command("allranks.cli.report", "scaling", "what more nodes bring a job"),
     "compute create": Command(_COMPUTE, "create", "name a cluster, or a part of it, for jobs"),
     "compute list": Command(_COMPUTE, "list_computes", "the computes there are"),
     "compute show": Command(_COMPUTE, "show_compute", "its hosts, what is free, what waits"),
@@ -80,4 +82,5 @@ def groups() -> list[str]:
 
 
 def in_group(group: str) -> list[tuple[str, Command]]:
-    return [(name, command) for name, command in COMMANDS.items() if name.startswith(group + " ")]
+    """Its commands, and the command that has the group's own name, where there is one."""
+    return [each for each in COMMANDS.items() if each[0].split()[0] == group]

@@ -101,10 +101,13 @@ def _run(words: list[str]) -> int:
         print(_overview())
         return 0
     if words[0] in groups():
-        if len(words) == 1 or words[1] in ("-h", "--help"):
+        asked = words[1:2] in (["-h"], ["--help"]) and words[0] not in COMMANDS
+        if len(words) == 1 or asked:
             print(_group_help(words[0]))
             return 0
         name, rest = f"{words[0]} {words[1]}", words[2:]
+        if name not in COMMANDS and words[0] in COMMANDS:
+            name, rest = words[0], words[1:]
     else:
         name, rest = words[0], words[1:]
     command = COMMANDS.get(name)
@@ -129,8 +132,9 @@ def _nearest(name: str) -> str:
 
 def _overview() -> str:
     lines = ["usage: allranks COMMAND …", "", "Run distributed training scripts, unmodified.", ""]
-    lines += _lines([(name, c) for name, c in COMMANDS.items() if " " not in name])
-    for group in groups():
+    grouped = groups()
+    lines += _lines([each for each in COMMANDS.items() if each[0].split()[0] not in grouped])
+    for group in grouped:
         lines += ["", *_lines(in_group(group))]
     lines += ["", "`allranks COMMAND --help` tells more. `allranks --version` shows the version."]
     return "\n".join(lines)

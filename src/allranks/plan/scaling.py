@@ -151,10 +151,9 @@ def _doubts(jobs: Sequence[Facts]) -> Iterable[str]:
     for job in jobs:
         if job.attempts > 1:
             yield f"{job.name} took {job.attempts} attempts: its time is that of all of them"
-        if job.hosts and len(set(job.hosts)) < job.nodes:
-            shared = f"{job.nodes} nodes of {job.name} were on {len(set(job.hosts))}"
-            machines = "machine" if len(set(job.hosts)) == 1 else "machines"
-            yield f"the {shared} {machines}: they shared its processors"
+    shared = [job.name for job in jobs if job.hosts and len(set(job.hosts)) < job.nodes]
+    if shared:
+        yield f"several nodes were on one machine and shared its processors: {', '.join(shared)}"
     if len({job.compute for job in jobs}) > 1:
         places = dict.fromkeys(f"{job.compute} ({job.name})" for job in jobs)
         yield f"the runs were on several computes: {', '.join(places)}"

@@ -77,7 +77,7 @@ def _asked_unlike(jobs: Sequence[Facts]) -> tuple[str, ...]:
         was = known[0].asked[what] if known else None
         unlike = [job.name for job in known if job.asked[what] != was]
         if unlike:
-            found.append(f"another {what} than {known[0].name}: {', '.join(unlike)}")
+            found.append(f"not the same {what} as {known[0].name}: {', '.join(unlike)}")
     return tuple(found)
 
 

@@ -37,12 +37,15 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "distribution": task.distribution,
         "nodes": task.nodes,
         "processes": world(task),
+        "gpus_per_node": task.gpus,
+        "code": task.code,
         "attempts": record.attempt,
         "launches": record.launch,
         "exit_code": row.exit_code,
         "error": row.error,
         "created_at": when(row.created_at),
         "started_at": when(row.started_at),
+        "ranks_ended_at": when(_ranks_ended_at(row)),
         "ended_at": when(row.ended_at),
         "folder": str(home.jobs / row.name),
         "outputs": {e.name: without_credentials(e.uri or e.path) for e in row.plan.task.outputs},
@@ -56,11 +59,18 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
                 "address": node.place and node.place.address,
                 "host": node.place and node.place.host,
                 "interface": node.place and node.place.interface,
+                "cpus": node.place and node.place.cpus,
             }
             for index, node in enumerate(record.nodes)
         ],
         "spec": _shown_spec(spec),
     }
+
+
+def _ranks_ended_at(row: JobRow) -> float | None:
+    """When all that its ranks had to do was done, for good: what follows is brought and cleared."""
+    for_good = row.record.then is not None and row.record.then.purpose == "finish"
+    return row.record.closing_at if for_good and row.started_at is not None else None
 
 
 def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,191 @@
+"""`allranks report …`: the table, the page, the picture, and the commands on real jobs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allranks.cli import picture, report
+from allranks.cli.figure import axis, figure
+from allranks.cli.page import page
+from allranks.errors import UsageError
+from allranks.plan.observed import Facts
+from allranks.plan.scaling import scaling
+
+SIZES = ((1, 26614.0), (2, 15400.0), (4, 9900.0), (8, 6700.0))
+HOSTILE = "a<script>&$x$'\"_^ b"
+
+
+def run(name, nodes, seconds, **more):
+    started, ended = 1900.0, 1900.0 + seconds
+    fields = {"nodes": nodes, "ranks": nodes, "created_at": 1000.0, "started_at": started}
+    fields |= {"ranks_ended_at": ended, "ended_at": ended + 200, "asked": {"code": "x"}}
+    return Facts(name, **{**fields, **more})
+
+
+def several(**more):
+    return scaling([run(HOSTILE if n == 4 else f"n{n}", n, t, **more) for n, t in SIZES])
+
+
+UNEQUAL = scaling([run("a", 1, 100.0), run("b", 2, 90.0, asked={"code": "y"})])
+ONE = scaling([run("a", 3, 100.0)])
+TWO = scaling([run("a", 1, 26614.0), run("b", 3, 11605.0)])
+
+
+def written(found):
+    return page(
+        figure(found),
+        report._head(found),
+        report._table(found),
+        report._said(found),
+        report._doubted(found),
+    )
+
+
+def test_the_table_and_what_is_said_of_it():
+    found = TWO
+    assert report._head(found)[:3] == ("JOB", "NODES", "RANKS")
+    assert report._table(found)[1][:2] == ("b", "3")
+    assert report._table(found)[1][6:8] == ("2.29", "76.4%")
+    said = "\n".join(report._said(found))
+    assert "two sizes always lie on such a curve" in said
+    assert "One node more than 3 would save 31 min 16 s of the ranks' time." in said
+    assert "95%" not in said
+    assert "95%" in "\n".join(report._said(several()))
+
+
+def test_what_cannot_be_compared_is_not():
+    assert report._table(UNEQUAL)[1][6:9] == ("-", "-", "-")
+    said = list(report._said(UNEQUAL))
+    assert said[1] == "  not the same code as a: b"
+    assert not any("Amdahl" in line for line in said)
+
+
+@pytest.mark.parametrize("found", [several(), UNEQUAL, ONE, TWO], ids=["all", "unequal", "1", "2"])
+def test_the_page_stands_alone(found):
+    text = written(found)
+    assert "<script" not in text
+    assert not re.search(r"(src|href|url|@import)\s*[=(]", text)
+    for row in found.rows:
+        assert "<script>" not in row.name or "a&lt;script&gt;&amp;" in text
+    drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert [ElementTree.fromstring(drawing).tag for drawing in drawings] == ["svg"] * 3
+
+
+def test_every_run_is_in_the_figure_and_inside_its_axes():
+    drawn = figure(several())
+    assert (drawn.clock, drawn.sizes) == ("hours", (1, 2, 4, 8))
+    assert len(drawn.times) == len(drawn.efficiency) == len(drawn.bars) == 4
+    assert drawn.efficiency[0] == (1, 100)
+    for _, y in (*drawn.times, *drawn.fit, *drawn.ideal):
+        assert 0 <= y <= drawn.up.top
+    assert drawn.fit[-1][0] == 9 < drawn.across.top
+    assert sum(drawn.bars[0].parts) == pytest.approx((26614 + 900 + 200) / 3600)
+    assert (figure(UNEQUAL).fit, figure(UNEQUAL).efficiency) == ((), ())
+
+
+@given(st.floats(1e-6, 1e9))
+def test_axes_begin_at_zero_and_hold_what_is_drawn(most):
+    found = axis(most)
+    assert found.marks[0] == 0
+    assert 4 <= len(found.marks) <= 7
+    assert found.top == pytest.approx(found.marks[-1])
+    assert most <= found.top * (1 + 1e-6) <= 2 * most + 1e-6 * found.top
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("found", [several(), UNEQUAL, ONE, TWO], ids=["all", "unequal", "1", "2"])
+def test_the_picture_is_a_png(tmp_path, found):
+    goal = tmp_path / "fig $x.png"
+    picture.write(figure(found), goal)
+    assert goal.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert goal.stat().st_size > 10_000
+
+
+def test_without_matplotlib_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UsageError) as caught:
+        picture.write(figure(ONE), tmp_path / "x.png")
+    assert "allranks[report]" in caught.value.hint
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_options_have_one_meaning():
+    parser = argparse.ArgumentParser()
+    report.scaling_options(parser)
+    options = parser.parse_args(["a", "b", "--html", "x y.html"])
+    assert (options.names, options.html.name, options.png) == (["a", "b"], "x y.html", None)
+
+
+# ---------------------------------------------------------------- on real jobs
+
+
+@pytest.mark.slow
+def test_real_runs_of_two_sizes(shared, code):
+    for nodes in (1, 2):
+        command = (
+            "bash",
+            "-c",
+            "sleep $(python -c 'import os; print(1 / int(os.environ[\"N\"]))')",
+        )
+        words = ["run", "-n", nodes, "--name", f"sized-{nodes}", "--env", "N=2"]
+        done = shared(*words, "--", *command)
+        assert done.returncode == 0, done.stderr
+    done = shared("report", "scaling", "sized-2", "sized-1", "--json", "--html", "a b.html")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [each["name"] for each in told["runs"]] == ["sized-1", "sized-2"]
+    assert told["unit"] == "nodes"
+    assert told["work"]["same"] == "assumed"
+    for each in told["runs"]:
+        assert 0.5 <= each["time"] < each["whole"]
+        assert each["before"] > 0 <= each["after"]
+    assert told["runs"][0]["gain"] == {"speedup": 1.0, "efficiency": 1.0}
+    assert any("shared its processors: sized-2" in each for each in told["warnings"])
+    assert "<svg" in (code / "a b.html").read_text()
+    shown = shared("report", "scaling", "sized-1", "sized-2")
+    assert shown.stdout.splitlines()[0].startswith("JOB      NODES  RANKS  TIME")
+    assert "warning: equal work is assumed" in shown.stderr
+
+
+@pytest.mark.slow
+def test_another_command_is_other_work(shared):
+    for name, words in (("one-way", ["true"]), ("other-way", ["echo"])):
+        assert shared("run", "--name", name, "--", *words).returncode == 0
+    done = shared("report", "scaling", "one-way", "other-way")
+    assert "not the same command as one-way: other-way" in done.stdout
+    done = shared("report", "scaling", "one-way", "other-way", "--assume-equal")
+    assert "taken as equal work, as asked: not the same command" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_report_on_a_job_without_metrics_and_on_none(shared):
+    script = 'test "$RANK" = 2 || echo here'
+    shared("run", "-n", 4, "--name", "silent-2", "--", "bash", "-c", script)
+    done = shared("report", "silent-2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["bottleneck"] == "unknown"
+    assert [each["kind"] for each in told["insights"]] == ["quiet rank"]
+    assert told["insights"][0]["evidence"] == {"ranks": "2", "others": 3}
+    shown = shared("report", "silent-2")
+    assert shown.stdout.startswith("bottleneck: unknown\n\nquiet rank: rank 2 printed nothing")
+    shared("run", "--name", "plain", "--", "true")
+    assert "batch_time and data_time" in shared("report", "plain").stderr
+    for words in (["nosuch"], ["scaling", "nosuch"]):
+        done = shared("report", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "hint" in done.stderr
+
+
+def test_help_tells_of_both(shared):
+    for words in (["report"], ["report", "--help"]):
+        assert "report scaling" in shared(*words).stdout
+    assert "--assume-equal" in shared("report", "scaling", "--help").stdout
