@@ -37,6 +37,8 @@ int nvmlDeviceGetMemoryInfo(device d, memory *m)
 { m->total = 80ull << 30; m->used = (of(d) + 1ull) << 30; m->free = 0; return 0; }
 int nvmlDeviceGetPowerUsage(device d, unsigned *milliwatts)
 { if (of(d) == 2) return 3; *milliwatts = 250500; return 0; }
+int nvmlDeviceGetEnforcedPowerLimit(device d, unsigned *milliwatts)
+{ *milliwatts = 700000; return 0; }
 int nvmlDeviceGetTemperature(device d, int sensor, unsigned *degrees) { *degrees = 61; return 0; }
 const char *nvmlErrorString(int code) { return "not supported"; }
 """
@@ -175,6 +177,7 @@ def test_gpus_are_asked_of_nvidias_library(tmp_path, visible, gpus):
         "gpu_memory": 2 << 30,
         "gpu_memory_total": 80 << 30,
         "gpu_power": 250.5,
+        "gpu_power_limit": 700,
         "gpu_temperature": 61,
     }
     assert "gpu_power" not in found[2]

@@ -189,3 +189,42 @@ def test_help_tells_of_both(shared):
     for words in (["report"], ["report", "--help"]):
         assert "report scaling" in shared(*words).stdout
     assert "--assume-equal" in shared("report", "scaling", "--help").stdout
+
+
+LOOP = """\
+import sys, time
+for step in range(60):
+    time.sleep(float(sys.argv[1]))
+    until = time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < until:
+        pass
+    data, whole = float(sys.argv[1]), float(sys.argv[1]) + float(sys.argv[2])
+    print(f"Epoch: [0][{step:4d}/60]\\tTime  {whole:.3f} ({whole:.3f})\\tData  {data:.3f} ({data:.3f})"
+          "\\tLoss nan (nan)", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("waits", "works", "verdict"), [(0.05, 0.02, "input"), (0.02, 0.02, "input")]
+)
+def test_a_real_job_that_waits_for_its_data(shared, code, waits, works, verdict):
+    (code / "train.py").write_text(LOOP)
+    words = ("-m", "imagenet", "--", "python", "train.py", waits, works)
+    name = json.loads(shared("run", "--json", *words).stdout)["name"]
+    told = json.loads(shared("report", name, "--json").stdout)
+    assert told["bottleneck"] == verdict
+    found = told["insights"][0]
+    assert found["kind"] == "input-bound"
+    assert found["evidence"]["wait_share"] == pytest.approx(waits / (waits + works), abs=0.02)
+
+
+@pytest.mark.slow
+def test_a_real_job_that_only_computes_is_not_said_to_wait(shared, code):
+    (code / "train.py").write_text(LOOP)
+    words = ("-m", "imagenet", "--", "python", "train.py", 0.001, 0.04)
+    name = json.loads(shared("run", "--json", *words).stdout)["name"]
+    assert json.loads(shared("report", name, "--json").stdout)["bottleneck"] in (
+        "compute",
+        "unknown",
+    )

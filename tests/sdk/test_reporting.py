@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from allranks.plan.observed import Point, Series
 from allranks.sdk.reporting import facts
 
@@ -49,7 +51,12 @@ def test_what_the_server_tells_of_a_job() -> None:
 def test_series_are_those_of_the_last_attempt() -> None:
     metrics = {
         "series": [
-            {"name": "loss", "rank": 1, "attempt": 2, "points": [[3, 10.5, 0.25], [4, 11, None]]},
+            {
+                "name": "loss",
+                "rank": 1,
+                "attempt": 2,
+                "points": [[3, 10.5, 0.25], [4, 11, "Infinity"]],
+            },
             {"name": "loss", "rank": 1, "attempt": 1, "points": [[3, 9.5, 0.5]]},
         ]
     }
@@ -60,7 +67,10 @@ def test_series_are_those_of_the_last_attempt() -> None:
         ]
     }
     found = facts(JOB, metrics, resources)
-    assert found.metrics == (Series("loss", (Point(10.5, 0.25, 3),), rank=1),)
+    assert found.metrics == (
+        Series("loss", (Point(10.5, 0.25, 3), Point(11, math.inf, 4)), rank=1),
+    )
+    assert found.of_ranks("loss") == {1: (Point(10.5, 0.25, 3),)}
     assert found.resources == (
         Series("gpu_load", (Point(10.5, 99),), node=1, gpu=0),
         Series("cpu", (), node=1, rank=2),

@@ -42,6 +42,7 @@ class Gpus:
             "gpu_memory": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,
             "gpu_memory_total": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).total,
             "gpu_power": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "gpu_power_limit": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
             "gpu_temperature": lambda: nvml.nvmlDeviceGetTemperature(handle, 0),
         }
         for name, question in ask.items():

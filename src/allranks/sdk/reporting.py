@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from allranks.client import Client
-from allranks.errors import NotFound
 from allranks.plan import work
 from allranks.plan.distributions import log_name
 from allranks.plan.observed import Facts, Point, Series
@@ -23,23 +22,14 @@ Told = Mapping[str, Any]
 def observed(client: Client, name: str) -> Facts:
     """All that the server knows of a job. Raises NotFound where there is none of that name."""
     job = client.json("GET", job_path(name))
-    metrics = _series(client, job_path(name, "/metrics?ranks=all"))
-    resources = _series(client, job_path(name, "/resources"))
+    metrics = client.json("GET", job_path(name, "/metrics"))
+    resources = client.json("GET", job_path(name, "/resources"))
     return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))
-
-
-def _series(client: Client, path: str) -> Told:
-    """What was measured; nothing by a server that measures nothing."""
-    try:
-        found: Told = client.json("GET", path)
-    except NotFound:
-        return {}
-    return found
 
 
 def facts(job: Told, metrics: Told, resources: Told, files: Iterable[Told] = ()) -> Facts:
     """The job as reports see it, of the server's answers: the job, its metrics and its use of
-    resources (``{"series": […]}``, or nothing), the files of its record."""
+    resources (``{"series": […]}``), the files of its record."""
     nodes, error = job["node_states"], job["error"] or {}
     return Facts(
         job["name"],
@@ -90,16 +80,14 @@ def _logged(job: Told, files: Iterable[Told]) -> dict[int, int]:
 def _metrics(told: Told, attempt: int) -> Iterator[Series]:
     for each in told.get("series", ()):
         if each.get("attempt") in (None, attempt):
-            points = tuple(
-                Point(at, value, step) for step, at, value in each["points"] if value is not None
-            )
+            points = tuple(Point(at, float(value), step) for step, at, value in each["points"])
             yield Series(each["name"], points, rank=each["rank"])
 
 
 def _resources(told: Told, attempt: int) -> Iterator[Series]:
     for each in told.get("series", ()):
         if each.get("attempt") in (None, attempt):
-            points = tuple(Point(at, value) for at, value in each["points"] if value is not None)
+            points = tuple(Point(at, float(value)) for at, value in each["points"])
             where = {name: each.get(name) for name in ("rank", "node", "gpu")}
             yield Series(each["name"], points, **where)
 
