@@ -136,11 +136,12 @@ def _watched(home: Home, given: argparse.Namespace) -> float:
     job = home.told("run", "--detach", "--json", "--", "sleep", "600")["name"]
     while home.told("job", "show", job, "--json")["status"] != "Running":
         time.sleep(0.2)
-    agents = [p for p in procs.naming(f"{job}.1") if "sleep" not in procs.command_line(p)]
+    rank = next(p for p in procs.naming(f"{job}.1") if "sleep" in procs.command_line(p))
+    agent = procs.parent(rank)
     time.sleep(2)
-    before, began = sum(map(_busy, agents)), time.monotonic()
+    before, began = _busy(agent), time.monotonic()
     time.sleep(given.watched)
-    share = (sum(map(_busy, agents)) - before) / (time.monotonic() - began)
+    share = (_busy(agent) - before) / (time.monotonic() - began)
     home.allranks("job", "cancel", job)
     return share
 

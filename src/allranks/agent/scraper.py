@@ -118,7 +118,7 @@ class Scraper:
                 continue
             try:
                 self._searching = True
-                found = list(reader.find(line))
+                found = reader.find(line)
                 self._searching = False
             except NotANumber as error:
                 self._searching = False

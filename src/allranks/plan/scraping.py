@@ -61,16 +61,15 @@ class Reader:
         second = 2 if compiled.groups == 2 and VALUE not in compiled.groupindex else 0
         self._step = compiled.groupindex.get(STEP, second)
 
-    def find(self, line: str) -> Iterator[Found]:
+    def find(self, line: str) -> Sequence[Found]:
         """The points in a line. Raises NotANumber."""
         if self._known:
-            for known in self._known:
-                yield from known.find(line)
-            return
-        found = self._search(line)
-        if found is not None and (text := found[self._value]) is not None:
-            step = _whole(found[self._step]) if self._step else None
-            yield Found(self.metric.name, step, number(text))
+            return [found for known in self._known for found in known.find(line)]
+        matched = self._search(line)
+        if matched is None or (text := matched[self._value]) is None:
+            return ()
+        step = _whole(matched[self._step]) if self._step else None
+        return (Found(self.metric.name, step, number(text)),)
 
     def rest(self) -> Iterator[Found]:
         """What was held back for a line that has not come."""

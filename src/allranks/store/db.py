@@ -6,6 +6,7 @@ No other module knows that SQLite exists.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
+    Connection,
     Engine,
     Float,
     ForeignKey,
@@ -164,6 +166,21 @@ def open_database(path: Path) -> Engine:
     except (DBAPIError, sqlite3.Error) as error:
         raise database_error(error, path) from error
     return engine
+
+
+def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Add rows, each in the order of the table's columns. Past SQLAlchemy's own handling of
+    parameters, which takes ten times as long as the database."""
+    if not rows:
+        return
+    compiled = table.insert().compile(dialect=connection.dialect)
+    names = [column.name for column in table.columns]
+    if compiled.positional:
+        assert compiled.positiontup == names
+        connection.exec_driver_sql(str(compiled), list(rows))
+    else:
+        dicts = [dict(zip(names, row, strict=True)) for row in rows]
+        connection.exec_driver_sql(str(compiled), dicts)
 
 
 def database_error(error: Exception, path: Path) -> ServerError:

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, and_, delete, func, select, update
 from sqlalchemy.engine import Connection
 
 from allranks.store.db import feeds as _feeds
+from allranks.store.db import insert_many
 from allranks.store.db import points as _points
 from allranks.store.db import series as _series
 
@@ -31,12 +32,10 @@ class Source(NamedTuple):
     name: str
 
 
-class Key(NamedTuple):
-    """A series of a source. ``rank`` and ``gpu`` are None where it is the node's."""
-
-    name: str
-    rank: int | None = None
-    gpu: int | None = None
+# A series of a source, (name, rank, GPU), the last two None where it is the node's; and a point of
+# it, (step, at, value). Plain tuples: they come by the hundred thousand.
+Key = tuple[str, int | None, int | None]
+Row = tuple[int, float, float]
 
 
 class Point(NamedTuple):
@@ -164,7 +163,7 @@ def forget(connection: Connection, job_id: int) -> None:
     connection.execute(delete(_feeds).where(_feeds.c.job_id == job_id))
 
 
-def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Point]]) -> None:
+def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]) -> None:
     kind = FEEDS[source.name]
     mine = and_(
         _series.c.job_id == source.job_id,
@@ -174,53 +173,55 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Point
     )
     columns = (_series.c.name, _series.c.rank, _series.c.gpu, _series.c.id, _series.c.length)
     known = {
-        Key(name, rank, gpu): (number, count)
-        for name, rank, gpu, number, count in connection.execute(select(*columns).where(mine))
+        (name, rank, gpu): (number, length)
+        for name, rank, gpu, number, length in connection.execute(select(*columns).where(mine))
     }
-    by_key: dict[Key, list[Point]] = {}
-    for key, point in rows:
-        by_key.setdefault(key, []).append(point)
-    new = []
+    by_key: dict[Key, list[Row]] = {}
+    for key, row in rows:
+        by_key.setdefault(key, []).append(row)
+    new: list[tuple[int | float | None, ...]] = []
     for key, several in by_key.items():
-        series_id, count = known.get(key) or (_make(connection, source, key, kind), 0)
-        for number, point in enumerate(several, count):
-            value = None if math.isnan(point.value) else point.value
-            new.append((series_id, number, point.step, point.at, value))
+        series_id, length = known.get(key) or (_make(connection, source, key, kind), 0)
+        new += (
+            (series_id, number, step, at, value if value == value else None)
+            for number, (step, at, value) in enumerate(several, length)
+        )
         one = update(_series).where(_series.c.id == series_id)
-        connection.execute(one.values(length=count + len(several)))
-    names = ("series_id", "number", "step", "at", "value")
-    if new:
-        rows_ = [dict(zip(names, each, strict=True)) for each in new]
-        connection.execute(_points.insert(), rows_)
+        connection.execute(one.values(length=length + len(several)))
+    insert_many(connection, _points, new)
 
 
 def _make(connection: Connection, source: Source, key: Key, kind: str) -> int:
-    values = {**key._asdict(), "kind": kind, "length": 0, "job_id": source.job_id}
-    values |= {"attempt": source.attempt, "node": source.node}
+    values = {**dict(zip(("name", "rank", "gpu"), key, strict=True)), "kind": kind, "length": 0}
+    values |= {"job_id": source.job_id, "attempt": source.attempt, "node": source.node}
     made = connection.execute(_series.insert().values(**values).returning(_series.c.id))
     return int(made.scalar_one())
 
 
-def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tuple[Key, Point]]]]:
+def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tuple[Key, Row]]]]:
     """The points of each line, and where in the file it ends. A damaged line has none."""
     read = _metrics if FEEDS[name] == METRIC else _resources
     for line in data.split(b"\n")[:-1]:
         offset += len(line) + 1
         try:
-            yield offset, list(read(json.loads(line)))
+            yield offset, read(json.loads(line))
         except (ValueError, TypeError, KeyError, AttributeError):
             yield offset, []
 
 
-def _metrics(told: Mapping[str, Any]) -> Iterator[tuple[Key, Point]]:
-    for name, rank, step, at, value in told["points"]:
-        yield Key(str(name)[:255], int(rank)), Point(int(step), float(at), float(value))
+def _metrics(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
+    return [
+        ((str(name)[:255], int(rank), None), (int(step), float(at), float(value)))
+        for name, rank, step, at, value in told["points"]
+    ]
 
 
-def _resources(told: Mapping[str, Any]) -> Iterator[tuple[Key, Point]]:
+def _resources(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
     at = float(told["at"])
-    for name, gpu, rank, value in told["points"]:
-        yield Key(str(name)[:255], rank, gpu), Point(0, at, float(value))
+    return [
+        ((str(name)[:255], rank, gpu), (0, at, float(value)))
+        for name, gpu, rank, value in told["points"]
+    ]
 
 
 def _order(one: Series) -> tuple[Any, ...]:
