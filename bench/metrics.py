@@ -91,21 +91,23 @@ def run(given: argparse.Namespace) -> Result:
 def _jobs(home: Home, given: argparse.Namespace, wrong: list[str]) -> dict[str, list[float]]:
     words = ("--", "python", "train.py", str(given.points), str(given.spent))
 
-    def once(*more: str) -> float:
-        began = time.perf_counter()
-        job = json.loads(home.allranks("run", "--json", *more, *words).stdout)
-        took = time.perf_counter() - began
+    names: list[str] = []
+
+    def once(*more: str) -> None:
+        told = json.loads(home.allranks("run", "--json", *more, *words).stdout)
         if more:
-            kept = home.told("job", "metrics", job["name"], "--json")["loss"]
-            if [point["step"] for point in kept] != list(range(given.points)):
-                wrong.append(f"{job['name']} has {len(kept)} points, or not in order")
-        return took
+            names.append(told["name"])
 
     contenders = [
         Contender(name=WITH, once=lambda: once("-m", PATTERN)),
         Contender(name=WITHOUT, once=once),
     ]
-    return alternate(contenders, given.both)[0]
+    samples = alternate(contenders, given.both)[0]
+    for name in names:
+        kept = home.told("job", "metrics", name, "--json")["loss"]
+        if [point["step"] for point in kept] != list(range(given.points)):
+            wrong.append(f"{name} has {len(kept)} points, or not in order")
+    return samples
 
 
 def _talkers(home: Home, given: argparse.Namespace, wrong: list[str]) -> dict[str, Any]:
