@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from allranks.spec.data import Data as Data
     from allranks.spec.datastore import Datastore as Datastore
     from allranks.spec.job import CommandJob as CommandJob
+    from allranks.spec.model import Model as Model
+    from allranks.spec.model import ModelVersion as ModelVersion
     from allranks.spec.services import AmlTokenConfiguration as AmlTokenConfiguration
     from allranks.spec.services import JobService as JobService
     from allranks.spec.services import JupyterLabJobService as JupyterLabJobService
@@ -60,6 +62,8 @@ _HOMES = {
     "Data": "allranks.spec.data",
     "Datastore": "allranks.spec.datastore",
     "CommandJob": "allranks.spec.job",
+    "Model": "allranks.spec.model",
+    "ModelVersion": "allranks.spec.model",
     "AmlTokenConfiguration": "allranks.spec.services",
     "JobService": "allranks.spec.services",
     "JupyterLabJobService": "allranks.spec.services",

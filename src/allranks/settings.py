@@ -56,6 +56,11 @@ class Home(NamedTuple):
         return self.root / "data"
 
     @property
+    def models(self) -> Path:
+        """The files of models, by what is in them."""
+        return self.root / "models"
+
+    @property
     def secrets(self) -> Path:
         """The key of the credentials in the database."""
         return self.root / "secrets.key"

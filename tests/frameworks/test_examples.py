@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,29 @@ def test_the_mpi_backend_of_a_torch_without_it_is_a_clear_sentence(shared: Allra
     )
     assert done.returncode == 1
     assert "this PyTorch was built without MPI" in done.stderr
+
+
+def test_a_model_is_exported_registered_and_scored_to_the_same_answers(
+    run: Run, shared: Allranks, code: Path
+):
+    """By a dynamo exporter, which writes two files; the second job has no PyTorch in its script."""
+    python, images = environment("onnx") / "bin" / "python", code / "digits"
+    subprocess.run([python, EXAMPLES / "digits" / "make_data.py", images], check=True)
+    data = "--set", f"inputs.data.path={images}"
+    job = run("onnx", "onnx", *data, "--name", "to-onnx")["job"]
+    words = ("--job", job, "--path", "outputs/model.onnx", "--alias", "candidate")
+    made = shared("model", "register", "digits-onnx", *words, "--json")
+    assert made.returncode == 0, made.stderr
+    told = json.loads(shared("model", "show", "digits-onnx@candidate", "--json").stdout)
+    assert told["flavors"] == {"onnx": {}}
+    assert [each["path"] for each in told["files"]] == ["model.onnx", "model.onnx.data"]
+    assert all(each["size"] for each in told["files"])
+    assert shared("model", "download", "digits-onnx", "-p", "here").returncode == 0
+    assert len([*(code / "here" / "digits-onnx").iterdir()]) == 2
+    result = run("onnx", "onnx", "-f", EXAMPLES / "onnx" / "score.yml", *data)["score.json"]
+    assert (result["images"], result["same_classes"]) == (360, 360)
+    assert result["difference"] < 1e-4
+    assert result["accuracy"] > 0.9
 
 
 # ---------------------------------------------------------------- DeepSpeed

@@ -27,6 +27,7 @@ def job(draw: st.DrawFn, name: str) -> Job:
         draw(st.none() | KEYS),
         draw(st.none() | KEYS),
         draw(st.frozensets(NAMES, max_size=2)),
+        draw(st.frozensets(KEYS, max_size=2)),
     )
 
 
@@ -37,10 +38,12 @@ FOUND = st.builds(
 PARTS = st.dictionaries(KEYS, st.frozensets(KEYS, max_size=2))
 
 
-@given(JOBS, PARTS, FOUND, AGES)
-def test_nothing_goes_that_a_job_which_stays_refers_to(jobs, parts, found, older_than):
-    if not goes(found, needs(jobs, parts), older_than, NOW):
+@given(JOBS, PARTS, st.frozensets(KEYS, max_size=2), FOUND, AGES)
+def test_nothing_goes_that_a_job_which_stays_refers_to(jobs, parts, models, found, older_than):
+    if not goes(found, needs(jobs, parts, models), older_than, NOW):
         return
+    if found.kind is Kind.MODEL:
+        assert found.key not in models
     for each in jobs:
         if found.kind is Kind.CODE:
             assert found.key != each.code
@@ -49,6 +52,8 @@ def test_nothing_goes_that_a_job_which_stays_refers_to(jobs, parts, found, older
             assert found.key != each.in_place
         if each.live and found.kind is Kind.NODE:
             assert found.key != each.name
+        if each.live and found.kind is Kind.MODEL:
+            assert found.key not in each.models
         if each.live and each.recipe is not None and found.kind is Kind.ENVIRONMENT:
             assert found.key not in (each.recipe, "")
 

@@ -131,7 +131,7 @@ def test_of_two_who_fetch_the_same_the_second_waits(tmp_path):
     def second() -> None:
         waiting.set()
         with landing(tmp_path, "x", "x.part", NEVER) as file:
-            seen.append((file.is_whole(3, TIME), file.size))
+            seen.append((is_there(tmp_path, "x", 3, TIME), file.size))
 
     thread = threading.Thread(target=second)
     with landing(tmp_path, "x", "x.part", NEVER) as file:

@@ -14,6 +14,7 @@ from allranks import (
     Input,
     Metric,
     MLClient,
+    Model,
     Output,
     PyTorchDistribution,
     SpecError,
@@ -238,3 +239,36 @@ def test_importing_costs_nothing():
     assert done.stdout == "False False\n"
     with pytest.raises(AttributeError):
         allranks.nosuch  # noqa: B018
+
+
+def test_models(client, code):
+    made = client.jobs.create_or_update(command(command="echo w > outputs/model.pt"))
+    with pytest.raises(allranks.AllranksError, match=r"may write it|left no"):
+        client.models.register("py", "outputs/model.pt", job=made.name)
+    client.jobs.wait(made.name)
+    first = client.models.register("py", "outputs/model.pt", job=made.name, labels=["good"])
+    assert (first.version, first.job, first.flavors) == ("1", made.name, {"pytorch": {}})
+    assert first.lineage["experiment"] == made.experiment_name
+    (code / "m").mkdir()
+    (code / "m" / "MLmodel").write_text("x")
+    second = client.create_or_update(Model(name="py", path="m", tags={"a": "b"}))
+    assert (second.version, second.type, second.tags) == ("2", "mlflow_model", {"a": "b"})
+    assert (
+        client.models.create_or_update(Model(name="py", path=code / "m", tags={"a": "b"})) == second
+    )
+    assert [each.version for each in client.models.list("py")] == ["1", "2"]
+    assert client.models.get("py") == second
+    assert client.models.label("py", "1", "best").labels == ("best", "good")
+    assert client.models.get("py", label="best").version == "1"
+    assert client.models.download("py", "1", "got") == Path("got/py")
+    assert (code / "got" / "py" / "model.pt").read_text() == "w\n"
+    job = command(
+        command="cat ${{inputs.m}}",
+        inputs={"m": Input(type="custom_model", path="azureml:py@good")},
+    )
+    heard = io.StringIO()
+    client.jobs.stream(client.jobs.create_or_update(job).name, to=heard)
+    assert heard.getvalue() == "w\n"
+    client.models.delete("py", "2")
+    with pytest.raises(allranks.AllranksError, match="no model py:2"):
+        client.models.get("py", "2")

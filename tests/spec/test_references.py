@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allranks.errors import SpecError
-from allranks.spec.references import OutputOf, output_of, output_uri
+from allranks.spec.references import OutputOf, left_at, of_run, output_of, output_uri
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,38 @@ def test_what_is_no_address(path: str) -> None:
         output_of(path, "inputs.a.path")
     assert caught.value.where == "inputs.a.path"
     assert "paths/PATH" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("path", "output", "rest"),
+    [
+        ("outputs/model.pt", "", "outputs/model.pt"),
+        ("./outputs//a b/", "", "outputs/a b"),
+        ("artifacts/outputs/model.pt", "", "outputs/model.pt"),
+        ("artifacts", "", ""),
+        ("outputs.model/best.pt", "model", "best.pt"),
+        ("outputs.model", "model", ""),
+        ("outputs./x", "", "outputs./x"),
+        ("named-outputs/model/best.pt", "model", "best.pt"),
+        ("named-outputs", "", "named-outputs"),
+        ("model", "", "model"),
+    ],
+)
+def test_paths_of_what_a_job_left(path: str, output: str, rest: str) -> None:
+    assert left_at("j", path) == OutputOf("j", output, rest)
+    assert of_run(f"runs:/j/{path}") == OutputOf("j", output, rest)
+
+
+@pytest.mark.parametrize(
+    "path", ["", ".", "/etc/passwd", "../x", "outputs/../../x", "outputs.o/.."]
+)
+def test_paths_that_lead_elsewhere(path: str) -> None:
+    with pytest.raises(SpecError, match="no path of what a job left") as caught:
+        left_at("j", path)
+    assert "outputs/model.pt" in str(caught.value.hint)
+
+
+def test_what_is_no_run() -> None:
+    assert of_run("outputs/model.pt") is None
+    with pytest.raises(SpecError):
+        of_run("runs:/j")

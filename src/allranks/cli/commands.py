@@ -16,6 +16,7 @@ class Command(NamedTuple):
 
 _JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.cli.compute"
 _ENVIRONMENT = "allranks.cli.environment"
+_MODEL = "allranks.cli.model"
 _DATA, _DATASTORE = "allranks.cli.data", "allranks.cli.datastore"
 
 COMMANDS: dict[str, Command] = {
@@ -66,6 +67,13 @@ COMMANDS: dict[str, Command] = {
     "data label": Command(_DATA, "label", "let NAME@LABEL mean that version"),
     "data delete": Command(_DATA, "delete", "forget a version"),
     "data map": Command(_DATA, "stand_for", "send addresses somewhere else"),
+    "model register": Command(_MODEL, "register", "keep what a job left as a version of a model"),
+    "model create": Command(_MODEL, "register", "the same of files here, or as a YAML says"),
+    "model list": Command(_MODEL, "list_models", "the models there are"),
+    "model show": Command(_MODEL, "show_model", "its files, and where they come from"),
+    "model label": Command(_MODEL, "label", "let NAME@LABEL mean that version"),
+    "model download": Command("allranks.cli.fetch", "fetch_model", "fetch the files of a model"),
+    "model delete": Command(_MODEL, "delete", "forget a version"),
     "datastore create": Command(_DATASTORE, "create", "name a place for data, and what opens it"),
     "datastore list": Command(_DATASTORE, "list_datastores", "the datastores there are"),
     "datastore show": Command(_DATASTORE, "show_datastore", "where it is, and what opens it"),

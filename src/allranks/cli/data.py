@@ -6,15 +6,13 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
-from allranks.cli import show
+from allranks.cli import show, versions
 from allranks.errors import SpecError
 from allranks.sdk import finding
 from allranks.sdk.submission import placed_data
 
-_DATA = "/api/v1/data"
-_WHICH = "NAME, NAME:VERSION or NAME@LABEL"
+_KIND, _DATA = "data", "/api/v1/data"
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -35,16 +33,18 @@ def create(options: argparse.Namespace) -> int:
     base = Path()
     if options.file is not None:
         from allranks.spec import load  # lazy: reads YAML
+        from allranks.spec.scalars import sendable  # lazy: as above
 
         data, lines = load.read(load.content(Path(options.file)), file=options.file)
+        data = sendable(data)
         base = Path(options.file).parent
     keys = ("name", "path", "type", "version", "description")
     data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
     if options.path is not None:
         base = Path()
-    query = f"?{urlencode({'label': options.label}, doseq=True)}" if options.label else ""
+    address = _DATA + versions.labelled(options.label)
     try:
-        made = finding.connect().json("POST", _DATA + query, placed_data(data, base.absolute()))
+        made = finding.ask("POST", address, placed_data(data, base.absolute()))
     except SpecError as error:
         from allranks.spec.problems import placed  # lazy: as above
 
@@ -52,13 +52,11 @@ def create(options: argparse.Namespace) -> int:
     return _told(options, made, "created")
 
 
-def list_data_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="all versions of that one")
+list_data_options = versions.list_option
 
 
 def list_data(options: argparse.Namespace) -> int:
-    query = f"?{urlencode({'name': options.name})}" if options.name else ""
-    found = finding.connect().json("GET", _DATA + query)
+    found = versions.listed(_KIND, options.name)
     if options.json:
         show.as_json(found)
         return 0
@@ -70,43 +68,33 @@ def list_data(options: argparse.Namespace) -> int:
     return 0
 
 
-def _which_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help=_WHICH)
-
-
-show_data_options = _which_option
+show_data_options = versions.which_option
 
 
 def show_data(options: argparse.Namespace) -> int:
-    found = finding.connect().json("GET", _path(options.name))
+    found = versions.got(_KIND, options.name)
     if options.json:
         show.as_json(found)
-        return 0
-    from allranks.spec.plain import written  # lazy: YAML
-
-    print(written({key: value for key, value in found.items() if value not in (None, [])}), end="")
+    else:
+        versions.print_whole(found)
     return 0
 
 
-def label_options(parser: argparse.ArgumentParser) -> None:
-    _which_option(parser)
-    parser.add_argument("labels", nargs="+", metavar="LABEL")
+label_options = versions.label_options
 
 
 def label(options: argparse.Namespace) -> int:
     """Give labels to a version: `azureml:NAME@LABEL` means it from now on."""
-    data = {"labels": options.labels}
-    made = finding.connect().json("PUT", f"{_path(options.name)}/labels", data)
+    made = versions.label(_KIND, options)
     return _told(options, made, f"labelled {', '.join(made['labels'])}")
 
 
-def delete_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="NAME:VERSION")
+delete_options = versions.delete_options
 
 
 def delete(options: argparse.Namespace) -> int:
     """Forget a version; the data itself stays where it lies."""
-    return _told(options, finding.connect().json("DELETE", _path(options.name)), "forgotten")
+    return _told(options, versions.delete(_KIND, options), "forgotten")
 
 
 def stand_for_options(parser: argparse.ArgumentParser) -> None:
@@ -134,18 +122,5 @@ def stand_for(options: argparse.Namespace) -> int:
 
 
 def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
-    if options.json:
-        show.as_json(made)
-    elif not options.quiet:
-        show.talk(f"{_whole(made)} is {word}: {made['path']}")
-        if word == "created":
-            show.talk(f"a job's input: allranks run -i NAME=azureml:{_whole(made)} -- COMMAND")
-    return 0
-
-
-def _whole(found: Mapping[str, Any]) -> str:
-    return f"{found['name']}:{found['version']}"
-
-
-def _path(reference: str) -> str:
-    return f"{_DATA}/{quote(reference, safe='')}"
+    then = f"a job's input: allranks run -i NAME=azureml:{versions.whole(made)} -- COMMAND"
+    return versions.tell(options, made, word, made["path"], then)

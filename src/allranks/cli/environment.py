@@ -7,15 +7,15 @@ import select
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
-from allranks.cli import show
+from allranks.cli import show, versions
+from allranks.cli.versions import WHICH, whole
 from allranks.errors import NotFound, SpecError, UsageError
 from allranks.sdk import finding
+from allranks.sdk.addresses import asset_path
 from allranks.sdk.environment import current, tools
 
-_ENVIRONMENTS = "/api/v1/environments"
-_WHICH = "NAME, NAME:VERSION or NAME@LABEL"
+_KIND, _ENVIRONMENTS = "environments", "/api/v1/environments"
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -44,21 +44,19 @@ def create(options: argparse.Namespace) -> int:
     data = {**data, **environment_files.inlined(given, Path())}
     if options.name is not None:
         data["name"] = options.name
-    query = f"?{urlencode({'label': options.label}, doseq=True)}" if options.label else ""
+    address = _ENVIRONMENTS + versions.labelled(options.label)
     try:
-        made = finding.connect().json("POST", _ENVIRONMENTS + query, data)
+        made = finding.ask("POST", address, data)
     except SpecError as error:
         raise SpecError(error.problems, file=options.file) from None
     return _told(options, made, "created")
 
 
-def list_environments_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="all versions of that one")
+list_environments_options = versions.list_option
 
 
 def list_environments(options: argparse.Namespace) -> int:
-    query = f"?{urlencode({'name': options.name})}" if options.name else ""
-    found = finding.connect().json("GET", _ENVIRONMENTS + query)
+    found = versions.listed(_KIND, options.name)
     if options.json:
         show.as_json(found)
         return 0
@@ -67,8 +65,7 @@ def list_environments(options: argparse.Namespace) -> int:
     return 0
 
 
-def show_environment_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help=_WHICH)
+show_environment_options = versions.which_option
 
 
 def show_environment(options: argparse.Namespace) -> int:
@@ -79,10 +76,8 @@ def show_environment(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(found)
         return 0
-    from allranks.spec.plain import written  # lazy: YAML
-
     made = found.pop("made")
-    print(written({key: value for key, value in found.items() if value not in (None, [])}), end="")
+    versions.print_whole(found)
     if made is not None:
         print(f"\nmade on this machine: {made['folder']}")
         print(f"python {made['python']}, {len(made['packages'])} packages")
@@ -90,7 +85,7 @@ def show_environment(options: argparse.Namespace) -> int:
 
 
 def build_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help=_WHICH)
+    parser.add_argument("name", nargs="?", metavar="NAME", help=WHICH)
     add = parser.add_argument
     add("-f", "--file", metavar="FILE", help="one that has no name: an environment's YAML, …")
 
@@ -98,7 +93,7 @@ def build_options(parser: argparse.ArgumentParser) -> None:
 def build(options: argparse.Namespace) -> int:
     """Make an environment on this machine now, instead of when the first job needs it."""
     if (options.name is None) == (options.file is None):
-        raise UsageError("which environment?", hint=f"{_WHICH}; or -f FILE")
+        raise UsageError("which environment?", hint=f"{WHICH}; or -f FILE")
     environment: Any = options.name
     if options.file is not None:
         from allranks.sdk.environment_files import from_file  # lazy: reads YAML
@@ -122,7 +117,7 @@ def build(options: argparse.Namespace) -> int:
 
 
 def export_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help=_WHICH)
+    parser.add_argument("name", metavar="NAME", help=WHICH)
     kinds = "requirements (every version as it was found) or yaml (as it was written)"
     parser.add_argument("--format", default="requirements", metavar="KIND", help=kinds)
 
@@ -142,13 +137,13 @@ def export(options: argparse.Namespace) -> int:
     made = _made(client, found)
     if made is None:
         raise NotFound(
-            f"{_whole(found)} has not been made on this machine: its versions are not known yet",
-            hint=f"allranks environment build {_whole(found)}",
+            f"{whole(found)} has not been made on this machine: its versions are not known yet",
+            hint=f"allranks environment build {whole(found)}",
         )
     if options.json:
         show.as_json(made)
         return 0
-    print(f"# {_whole(found)}, as it was made for Python {made['python']}")
+    print(f"# {whole(found)}, as it was made for Python {made['python']}")
     # Where they came from: elsewhere a package of that name may be somebody else's.
     for line in found.get("pip") or []:
         if line.startswith("-"):
@@ -159,7 +154,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def clone_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help=_WHICH)
+    parser.add_argument("name", metavar="NAME", help=WHICH)
     parser.add_argument("goal", metavar="NEW_NAME", help="the name of the copy")
     parser.add_argument("--version", metavar="V", help="its version (the next number)")
 
@@ -171,26 +166,21 @@ def clone(options: argparse.Namespace) -> int:
     return _told(options, made, "created")
 
 
-def label_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help=_WHICH)
-    parser.add_argument("labels", nargs="+", metavar="LABEL")
+label_options = versions.label_options
 
 
 def label(options: argparse.Namespace) -> int:
     """Give labels to a version: `NAME@LABEL` means it from now on."""
-    data = {"labels": options.labels}
-    made = finding.connect().json("PUT", f"{_path(options.name)}/labels", data)
+    made = versions.label(_KIND, options)
     return _told(options, made, f"labelled {', '.join(made['labels'])}")
 
 
-def delete_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="NAME:VERSION")
+delete_options = versions.delete_options
 
 
 def delete(options: argparse.Namespace) -> int:
     """Forget a version; jobs that use it go on."""
-    made = finding.connect().json("DELETE", _path(options.name))
-    return _told(options, made, "deleted")
+    return _told(options, versions.delete(_KIND, options), "deleted")
 
 
 def stand_for_options(parser: argparse.ArgumentParser) -> None:
@@ -223,17 +213,8 @@ def stand_for(options: argparse.Namespace) -> int:
 
 
 def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
-    if options.json:
-        show.as_json(made)
-    elif not options.quiet:
-        show.talk(f"{_whole(made)} is {word}: {_about(made)}")
-        if word == "created":
-            show.talk(f"try it: allranks run -e {_whole(made)} -- python -V")
-    return 0
-
-
-def _whole(found: Mapping[str, Any]) -> str:
-    return f"{found['name']}:{found['version']}"
+    then = f"try it: allranks run -e {whole(made)} -- python -V"
+    return versions.tell(options, made, word, _about(made), then)
 
 
 def _about(found: Mapping[str, Any]) -> str:
@@ -249,7 +230,7 @@ def _about(found: Mapping[str, Any]) -> str:
 
 
 def _path(reference: str) -> str:
-    return f"{_ENVIRONMENTS}/{quote(reference, safe='')}"
+    return asset_path(_KIND, reference)
 
 
 # ---------------------------------------------------------------- on this machine
@@ -270,7 +251,7 @@ def _made(client: Any, found: Mapping[str, Any]) -> dict[str, Any] | None:
     """What was made of it on this machine, if anything."""
     try:
         told = client.json(
-            "POST", f"{_ENVIRONMENTS}/recipe", {"environment": f"azureml:{_whole(found)}"}
+            "POST", f"{_ENVIRONMENTS}/recipe", {"environment": f"azureml:{whole(found)}"}
         )
     except SpecError:
         return None  # an image that nothing stands for

@@ -1,4 +1,5 @@
-"""`allranks job download`: what a job left, how far it is, and how to go on when it breaks off."""
+"""`allranks job download` and `model download`: what is fetched, how far it is, and how to go on
+when it breaks off."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from allranks.cli import show
+from allranks.cli.versions import which_option
 from allranks.errors import UsageError
 from allranks.plan.amounts import size_text
 from allranks.sdk import finding
-from allranks.sdk.download import Fetched, Progress, download
+from allranks.sdk.download import Fetched, Progress, download, download_model
 
 # The speed is that of so many seconds. Where no line can be overwritten, one is written as often.
 _WINDOW, _EVERY = 5.0, 10.0
@@ -31,15 +35,26 @@ def fetch(options: argparse.Namespace) -> int:
     """Fetch a job's things; prints the files that are there now."""
     if options.output_name is not None and options.all:
         raise UsageError("--output-name and --all exclude each other", hint="choose one")
+    one = {"output": options.output_name, "everything": options.all}
+    return _fetch(options, partial(download, **one))
+
+
+def fetch_model_options(parser: argparse.ArgumentParser) -> None:
+    which_option(parser)
+    where = "where to (.): into a folder of its name there"
+    parser.add_argument("-p", "--download-path", default=".", metavar="DIR", help=where)
+
+
+def fetch_model(options: argparse.Namespace) -> int:
+    """Fetch a version of a model, held against what was registered; prints its files."""
+    return _fetch(options, download_model)
+
+
+def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int:
     meter = Meter(options.quiet)
     try:
         fetched = download(
-            finding.connect,
-            options.name,
-            Path(options.download_path),
-            output=options.output_name,
-            everything=options.all,
-            progress=meter.show,
+            finding.connect, options.name, Path(options.download_path), progress=meter.show
         )
     except KeyboardInterrupt:
         meter.clear()

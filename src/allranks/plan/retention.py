@@ -24,6 +24,8 @@ class Kind(StrEnum):
     CHECKOUT = "checkouts"
     NODE = "working folders"
     DATA = "cached data"
+    MODEL = "models"
+    UNREGISTERED = "unfinished models"
     TRASH = "half removed"
 
 
@@ -49,13 +51,16 @@ RULES: Mapping[Kind, Rule] = {
     Kind.CHECKOUT: Rule(HOUR, True, "not used for {idle}"),
     Kind.NODE: Rule(HOUR, False, "its job is over"),
     Kind.DATA: Rule(HOUR, True, "not used for {idle}"),
+    Kind.MODEL: Rule(0.0, False, "no version has it"),
+    Kind.UNREGISTERED: Rule(HOUR, False, "its registering was broken off {idle} ago"),
     Kind.TRASH: Rule(0.0, False, "left by a removal that was broken off"),
 }
 
 
 class Job(NamedTuple):
     """What of a job matters here. ``code`` is its snapshot, ``recipe`` what its environment is
-    known by, ``in_place`` the folder it runs in, ``refers`` the jobs whose outputs it reads."""
+    known by, ``in_place`` the folder it runs in, ``refers`` the jobs whose outputs it reads,
+    ``models`` the files of models that it reads."""
 
     name: str
     live: bool
@@ -65,6 +70,7 @@ class Job(NamedTuple):
     recipe: str | None = None
     in_place: str | None = None
     refers: Set[str] = frozenset()
+    models: Set[str] = frozenset()
 
 
 class Found(NamedTuple):
@@ -107,8 +113,11 @@ def kept(jobs: Iterable[Job], protected: Set[str], older_than: float, now: float
     return found
 
 
-def needs(jobs: Iterable[Job], parts: Mapping[str, Iterable[str]]) -> dict[Kind, Set[str]]:
-    """The keys of things that jobs which stay need. ``parts``: the blobs that each code names."""
+def needs(
+    jobs: Iterable[Job], parts: Mapping[str, Iterable[str]], models: Set[str] = frozenset()
+) -> dict[Kind, Set[str]]:
+    """The keys of things that jobs which stay need, and ``models`` which have a version. ``parts``:
+    the blobs that each code names."""
     jobs = list(jobs)
     code = {job.code for job in jobs if job.code is not None}
     live = [job for job in jobs if job.live]
@@ -119,6 +128,7 @@ def needs(jobs: Iterable[Job], parts: Mapping[str, Iterable[str]]) -> dict[Kind,
         Kind.ENVIRONMENT: recipes | ({""} if recipes else set()),
         Kind.CHECKOUT: {job.in_place for job in jobs if job.in_place is not None},
         Kind.NODE: {job.name for job in live},
+        Kind.MODEL: {*models, *(model for job in live for model in job.models)},
     }
 
 

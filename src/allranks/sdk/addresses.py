@@ -1,4 +1,4 @@
-"""Where the server keeps a job: its name is one word of a path, or no name of a job at all."""
+"""Where the server keeps things: a job's name is one word of a path, or no name of a job at all."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ def job_path(name: str, rest: str = "") -> str:
     return f"/api/v1/jobs/{name}{rest}"
 
 
-def file_path(name: str, path: str) -> str:
-    """The address of a file of a job's record."""
-    return job_path(name, "/files/" + quote(path, errors="surrogateescape"))
+def asset_path(kind: str, reference: str, rest: str = "") -> str:
+    """The address of a version of `data`, `environments` or `models`, with ``rest`` behind it."""
+    return f"/api/v1/{kind}/{quote(reference, safe='')}{rest}"
 
 
-def checksum_path(name: str, path: str, size: int) -> str:
+def file_path(place: str, path: str) -> str:
+    """The address of a file of a job's record, or of a model; ``place`` is the address of that."""
+    return f"{place}/files/" + quote(path, errors="surrogateescape")
+
+
+def checksum_path(place: str, path: str, size: int) -> str:
     """The address of the checksum of its first ``size`` bytes."""
-    quoted = quote(path, errors="surrogateescape")
-    return job_path(name, f"/checksums/{quoted}?size={size}")
+    return f"{place}/checksums/{quote(path, errors='surrogateescape')}?size={size}"

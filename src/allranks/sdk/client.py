@@ -15,9 +15,11 @@ from allranks.sdk.download import download
 from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
 from allranks.sdk.metrics import by_name
+from allranks.sdk.models import Models
 from allranks.sdk.submission import prepare, send
 from allranks.spec.data import Data
 from allranks.spec.job import CommandJob, Outputs
+from allranks.spec.model import Model, ModelVersion
 from allranks.spec.references import output_uri
 from allranks.spec.values import Environment, Output
 
@@ -38,7 +40,7 @@ class Job:
     def outputs(self) -> Outputs:
         """Where its outputs are: each may be an input of another job, as it is."""
         # A list tells of each job in brief.
-        told = self._told if "spec" in self._told else _ask("GET", job_path(self.name))
+        told = self._told if "spec" in self._told else finding.ask("GET", job_path(self.name))
         given = told["spec"].get("outputs") or {}
         found = {name: Output(**(value or {})) for name, value in given.items()}
         return Outputs(
@@ -108,6 +110,7 @@ class Client:
         self.environments = Environments()
         self.data = DataAssets()
         self.datastores = Datastores()
+        self.models = Models()
 
     @overload
     def create_or_update(self, thing: CommandJob) -> Job: ...
@@ -115,12 +118,18 @@ class Client:
     def create_or_update(self, thing: Environment) -> Environment: ...
     @overload
     def create_or_update(self, thing: Data) -> Data: ...
-    def create_or_update(self, thing: CommandJob | Environment | Data) -> Job | Environment | Data:
-        """Submit a job, or add a version of an environment or of data."""
+    @overload
+    def create_or_update(self, thing: Model) -> ModelVersion: ...
+    def create_or_update(
+        self, thing: CommandJob | Environment | Data | Model
+    ) -> Job | Environment | Data | ModelVersion:
+        """Submit a job, or add a version of an environment, of data or of a model."""
         if isinstance(thing, Environment):
             return self.environments.create_or_update(thing)
         if isinstance(thing, Data):
             return self.data.create_or_update(thing)
+        if isinstance(thing, Model):
+            return self.models.create_or_update(thing)
         return self.jobs.create_or_update(thing)
 
 
@@ -175,15 +184,15 @@ class Jobs:
             return Job(send(client, submission, snapshot))
 
     def get(self, name: str) -> Job:
-        return Job(_ask("GET", job_path(name)))
+        return Job(finding.ask("GET", job_path(name)))
 
     def list(self, *, status: str | None = None, limit: int = 50) -> list[Job]:
         """The newest first."""
         query = {"limit": limit} | ({"status": status} if status else {})
-        return [Job(each) for each in _ask("GET", f"/api/v1/jobs?{urlencode(query)}")]
+        return [Job(each) for each in finding.ask("GET", f"/api/v1/jobs?{urlencode(query)}")]
 
     def cancel(self, name: str) -> Job:
-        return Job(_ask("POST", job_path(name, "/cancel")))
+        return Job(finding.ask("POST", job_path(name, "/cancel")))
 
     def stream(self, name: str, *, to: TextIO | None = None) -> Job:
         """Write every rank's output to ``to`` (stdout) until the job has ended."""
@@ -214,8 +223,3 @@ class Jobs:
         folder = Path(download_path)
         download(finding.connect, name, folder, output=output_name, everything=all)
         return folder
-
-
-def _ask(method: str, path: str) -> Any:
-    with finding.connect() as client:
-        return client.json(method, path)

@@ -25,17 +25,17 @@ class DataAssets:
         """Add a version, the next number unless it has one; the very same one twice is one. A
         relative path begins at ``base`` (the current folder); the data stays where it lies."""
         given = data.model_dump(mode="json", exclude_unset=True)
-        return _data(_ask("POST", _DATA, placed_data(given, Path(base or ".").absolute())))
+        return _data(finding.ask("POST", _DATA, placed_data(given, Path(base or ".").absolute())))
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Data:
         """A version, or the one that has the label."""
         which = f"{name}:{version}" if version else f"{name}@{label}"
-        return _data(_ask("GET", f"{_DATA}/{quote(which, safe='')}"))
+        return _data(finding.ask("GET", f"{_DATA}/{quote(which, safe='')}"))
 
     def list(self, name: str | None = None) -> builtins.list[Data]:
         """The newest version of each, or all versions of one."""
         query = f"?{urlencode({'name': name})}" if name else ""
-        return [_data(each) for each in _ask("GET", _DATA + query)]
+        return [_data(each) for each in finding.ask("GET", _DATA + query)]
 
 
 class Datastores:
@@ -48,17 +48,17 @@ class Datastores:
         told again; without any, nodes use what they have of their own."""
         given = datastore.model_dump(mode="json", exclude_unset=True)
         sent = {**given, "credentials": dict(credentials or {}) or None}
-        return _datastore(_ask("POST", f"{_DATASTORES}?replace=true", sent))
+        return _datastore(finding.ask("POST", f"{_DATASTORES}?replace=true", sent))
 
     def get(self, name: str) -> Datastore:
-        return _datastore(_ask("GET", f"{_DATASTORES}/{quote(name, safe='')}"))
+        return _datastore(finding.ask("GET", f"{_DATASTORES}/{quote(name, safe='')}"))
 
     def list(self) -> builtins.list[Datastore]:
-        return [_datastore(each) for each in _ask("GET", _DATASTORES)]
+        return [_datastore(each) for each in finding.ask("GET", _DATASTORES)]
 
     def delete(self, name: str) -> None:
         """Forget it and its credentials; what is in it stays."""
-        _ask("DELETE", f"{_DATASTORES}/{quote(name, safe='')}")
+        finding.ask("DELETE", f"{_DATASTORES}/{quote(name, safe='')}")
 
 
 def _data(told: dict[str, Any]) -> Data:
@@ -67,8 +67,3 @@ def _data(told: dict[str, Any]) -> Data:
 
 def _datastore(told: dict[str, Any]) -> Datastore:
     return Datastore.model_validate({k: v for k, v in told.items() if k not in _TOLD})
-
-
-def _ask(method: str, path: str, data: Any = None) -> Any:
-    with finding.connect() as client:
-        return client.json(method, path, data)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.client import Client
-from allranks.errors import NotFound
-from allranks.sdk.addresses import job_path
+from allranks.errors import NotFound, ServerError
+from allranks.sdk.addresses import asset_path, job_path
 from allranks.sdk.fetching import Fetcher, Tally, Wanted
 from allranks.sdk.landing import Stopped, beside, checked, is_there
 
@@ -76,8 +76,47 @@ def download(
             hint = f"an input of another job reads it: -i NAME={uri}; or the store's own program"
             raise NotFound(f"the output {output} is not in the record", where=place, hint=hint)
         listing = client.json("GET", job_path(name, "/files"))
-    wanted = list(_wanted(listing, job["attempts"], output, everything))
-    there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns)]
+    goals = {
+        each["path"]: _goal(each["path"], job["attempts"], output, everything) for each in listing
+    }
+    wanted = list(_wanted(listing, goals))
+    return _fetched(connect, job_path(name), folder, wanted, progress)
+
+
+def download_model(
+    connect: Callable[[], Client],
+    reference: str,
+    folder: Path,
+    *,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Fetched:
+    """Fetch a version of a model into a folder of its name in ``folder``, as ``download`` does.
+
+    What is there is what was registered, by its SHA-256. Raises ServerError for a file that is
+    damaged, NotFound when there is no such model.
+    """
+    with connect() as client:
+        told = client.json("GET", asset_path("models", reference))
+        name, version = told["name"], told["version"]
+        place = asset_path("models", f"{name}:{version}")
+        listing = client.json("GET", f"{place}/manifest")
+    wanted = list(_wanted(listing, {each["path"]: f"{name}/{each['path']}" for each in listing}))
+    fetched = _fetched(connect, place, folder, wanted, progress)
+    if fetched.gone:
+        hint = "register it again from where it is whole: that mends it"
+        message = f"a file of {name}:{version} is gone from the server"
+        raise ServerError(message, where=fetched.gone[0], hint=hint)
+    return fetched
+
+
+def _fetched(
+    connect: Callable[[], Client],
+    place: str,
+    folder: Path,
+    wanted: list[Wanted],
+    progress: Callable[[Progress], None],
+) -> Fetched:
+    there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns, w.sha256)]
     missing = sorted(set(wanted).difference(there))
     tally, stop = Tally(), threading.Event()
     one_at_a_time = threading.Lock()
@@ -93,7 +132,7 @@ def download(
 
     _run(
         deque(_units(missing)),
-        lambda: Fetcher(connected, name, folder, tally, stop),
+        lambda: Fetcher(connected, place, folder, tally, stop),
         stop,
         lambda: progress(told()),
     )
@@ -106,16 +145,13 @@ def download(
     )
 
 
-def _wanted(
-    listing: list[dict[str, Any]], attempts: int, output: str | None, everything: bool
-) -> Iterator[Wanted]:
-    goals = {each["path"]: _goal(each["path"], attempts, output, everything) for each in listing}
+def _wanted(listing: list[dict[str, Any]], goals: Mapping[str, str | None]) -> Iterator[Wanted]:
     taken = {checked(goal) for goal in goals.values() if goal is not None}
     for each in listing:
         goal = goals[each["path"]]
         if goal is not None:
-            part = beside(goal, taken)
-            yield Wanted(each["path"], each["size"], each["mtime_ns"], goal, part)
+            part, sha256 = beside(goal, taken), each.get("sha256", "")
+            yield Wanted(each["path"], each["size"], each["mtime_ns"], goal, part, sha256)
 
 
 def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str | None:

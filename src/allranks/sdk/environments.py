@@ -28,23 +28,18 @@ class Environments:
         A version that is there and is another is a Conflict: a version never changes.
         """
         data = environment.model_dump(mode="json", exclude_defaults=True)
-        return _made(_ask("POST", "", inlined(data, Path(base or ".").absolute())))
+        return _made(finding.ask("POST", PATH, inlined(data, Path(base or ".").absolute())))
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Environment:
         """A version, or the one that has the label."""
         which = f"{name}:{version}" if version else f"{name}@{label}"
-        return _made(_ask("GET", f"/{quote(which, safe='')}"))
+        return _made(finding.ask("GET", f"{PATH}/{quote(which, safe='')}"))
 
     def list(self, name: str | None = None) -> builtins.list[Environment]:
         """The newest version of each, or all versions of one."""
         query = f"?{urlencode({'name': name})}" if name else ""
-        return [_made(each) for each in _ask("GET", query)]
+        return [_made(each) for each in finding.ask("GET", PATH + query)]
 
 
 def _made(told: dict[str, Any]) -> Environment:
     return Environment.model_validate({k: v for k, v in told.items() if k not in _TOLD})
-
-
-def _ask(method: str, path: str, data: Any = None) -> Any:
-    with finding.connect() as client:
-        return client.json(method, PATH + path, data)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from allranks.client import Client
 from allranks.errors import NotFound, ServerError, Unreachable
-from allranks.sdk.addresses import checksum_path, file_path, job_path
-from allranks.sdk.landing import Landing, Stopped, landing
+from allranks.sdk.addresses import checksum_path, file_path
+from allranks.sdk.landing import Landing, Stopped, is_there, landing
 
 # Seconds between tries while nothing comes; a server of ours that was killed is started by the
 # first of them, one on another machine has this long to come back.
@@ -26,13 +26,15 @@ T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
-    """A file of the record, where it goes below the folder, and its part's name beside it."""
+    """A file of the record, where it goes below the folder, and its part's name beside it; of a
+    model its ``sha256``, too, by which it was registered."""
 
     path: str
     size: int
     mtime_ns: int
     goal: str
     part: str
+    sha256: str = ""
 
 
 class Tally:
@@ -61,21 +63,22 @@ class Tally:
 
 
 class Fetcher:
-    """Fetches files of the job ``name`` into ``folder`` over one connection, until ``stop``.
+    """Fetches files of what has the address ``place`` into ``folder`` over one connection, until
+    ``stop``.
 
-    Raises Unreachable when the server stays away, ServerError when a file cannot be written or is
-    twice not what the server says it is, Stopped.
+    Raises Unreachable when the server stays away, ServerError when a file cannot be written, is
+    twice not what the server says it is, or not what was registered, Stopped.
     """
 
     def __init__(
         self,
         connect: Callable[[], Client],
-        name: str,
+        place: str,
         folder: Path,
         tally: Tally,
         stop: threading.Event,
     ) -> None:
-        self._connect, self._name, self._folder = connect, name, folder
+        self._connect, self._place, self._folder = connect, place, folder
         self._tally, self._stop = tally, stop
         self._client: Client | None = None
         self._heard = 0
@@ -89,18 +92,18 @@ class Fetcher:
         """Small files, in one request."""
         for _ in range(2):
             asked = json.dumps([{"path": each.path, "size": each.size} for each in files]).encode()
-            path = job_path(self._name, "/bundle")
+            path = f"{self._place}/bundle"
             body = self._patiently(lambda client: client.call("POST", path, asked).body)  # noqa: B023
             files = self._unpacked(files, body)
             if not files:
                 return
-        raise _damaged(self._name, files[0])
+        raise _damaged(files[0])
 
     def one(self, each: Wanted) -> None:
         """A large file, from where its part ends if that is how the server's begins."""
         with self._landing(each) as file:
-            if file.is_whole(each.size, each.mtime_ns):
-                file.discard()
+            if is_there(self._folder, each.goal, each.size, each.mtime_ns, each.sha256):
+                file.discard()  # another has fetched it meanwhile
                 self._tally.add(each.size, 0)
                 self._tally.landed(each)
                 return
@@ -133,7 +136,7 @@ class Fetcher:
             with self._landing(each) as file:
                 file.cut()
                 file.write(data)
-                file.finish(told["mtime_ns"])
+                file.finish(told["mtime_ns"], each.sha256)
             self._tally.add(each.size, len(data))
             self._tally.landed(each)
         return damaged
@@ -145,13 +148,13 @@ class Fetcher:
             self._patiently(lambda client: self._pull(client, each, file))  # noqa: B023
             told = self._checksum(each.path, each.size)
             if file.size == each.size == told["bytes"] and file.crc == told["crc32"]:
-                file.finish(each.mtime_ns)
+                file.finish(each.mtime_ns, each.sha256)
                 self._tally.landed(each)
                 return
             self._tally.add(-file.size, 0)
             file.discard()
             each = each._replace(size=told["size"], mtime_ns=told["mtime_ns"])
-        raise _damaged(self._name, each)
+        raise _damaged(each)
 
     def _agree(self, each: Wanted, file: Landing) -> None:
         """Keep of the part what is the server's, as it is now: a file that grew is gone on with,
@@ -169,7 +172,7 @@ class Fetcher:
         if file.size == each.size:
             return
         span = (file.size, each.size)
-        reply, pieces = client.part(file_path(self._name, each.path), span)
+        reply, pieces = client.part(file_path(self._place, each.path), span)
         if reply.status == 416:  # it has become shorter; the checksum tells
             for _ in pieces:
                 pass
@@ -186,7 +189,7 @@ class Fetcher:
     def _checksum(self, path: str, size: int) -> dict[str, Any]:
         def ask(client: Client) -> dict[str, Any]:
             last = b""
-            for line in client.stream("GET", checksum_path(self._name, path, size)):
+            for line in client.stream("GET", checksum_path(self._place, path, size)):
                 last = line
                 self._heard += 1
                 if self._stop.is_set():
@@ -223,9 +226,9 @@ class Fetcher:
         return landing(self._folder, each.goal, each.part, self._stop)
 
 
-def _damaged(name: str, each: Wanted) -> ServerError:
+def _damaged(each: Wanted) -> ServerError:
     return ServerError(
         "it was fetched twice, and twice it was not what the server has",
         where=each.path,
-        hint=f"does the job still write it? `allranks job wait {name}`, then fetch it again",
+        hint="does its job still write it? `allranks job wait NAME`, then fetch it again",
     )

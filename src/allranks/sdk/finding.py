@@ -55,6 +55,12 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
     return _client(home, start_server(home), any_version)
 
 
+def ask(method: str, path: str, data: Any = None) -> Any:
+    """What the server answers to one question, as JSON."""
+    with connect() as client:
+        return client.json(method, path, data)
+
+
 def look(home: Home) -> Running:
     """The server of a home, without a word to it."""
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import stat
 import threading
@@ -52,12 +53,16 @@ def beside(goal: str, taken: Container[str]) -> str:
     return part
 
 
-def is_there(folder: Path, goal: str, size: int, mtime_ns: int) -> bool:
-    """Whether the file lies there whole, and as old as it is on the server."""
+def is_there(folder: Path, goal: str, size: int, mtime_ns: int, sha256: str = "") -> bool:
+    """Whether the file lies there whole, and as old as it is on the server; where its ``sha256`` is
+    known, it is read."""
     try:
         if not _same(os.lstat(folder / goal), size, mtime_ns):
             return False
         os.close(_opened(folder, goal.split("/")[:-1], make=False))
+        if sha256:
+            with open(folder / goal, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == sha256
     except OSError:
         return False
     return True
@@ -99,14 +104,6 @@ class Landing:
         self.size = os.fstat(self._file).st_size
         self.crc = 0
 
-    def is_whole(self, size: int, mtime_ns: int) -> bool:
-        """Whether another has fetched it meanwhile."""
-        try:
-            found = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return _same(found, size, mtime_ns)
-
     def read(self) -> None:
         """Take the part as it is, for ``crc``."""
         self.crc = done = 0
@@ -130,12 +127,29 @@ class Landing:
             self.size += written
             left = left[written:]
 
-    def finish(self, mtime_ns: int) -> None:
-        """It is whole, and as old as on the server: by that it is known again."""
+    def finish(self, mtime_ns: int, sha256: str = "") -> None:
+        """It is whole, and as old as on the server: by that it is known again. Raises ServerError
+        when it is not what ``sha256`` says, and keeps nothing of it."""
+        if sha256 and self._sha256() != sha256:
+            self.cut()
+            raise ServerError(
+                "it is damaged: the server's file is not what was registered",
+                where=self._name,
+                hint="register it again from where it is whole: that mends it, or take a version "
+                "that is not damaged",
+            )
         os.utime(self._file, ns=(mtime_ns, mtime_ns))
         # Takes the place of a symbolic link, and of nothing that the link leads to.
         os.replace(self._part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._kept = False
+
+    def _sha256(self) -> str:
+        found, done = hashlib.sha256(), 0
+        while piece := os.pread(self._file, 1 << 20, done):
+            self._go_on()
+            found.update(piece)
+            done += len(piece)
+        return found.hexdigest()
 
     def discard(self) -> None:
         self.cut()

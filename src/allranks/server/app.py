@@ -23,6 +23,7 @@ from allranks.server import (
     datastores,
     environment_routes,
     mailbox,
+    model_routes,
     people,
     point_routes,
     record_files,
@@ -36,6 +37,9 @@ from allranks.server.door import Door
 from allranks.server.environments import KIND, Environments
 from allranks.server.invitation import Invitation
 from allranks.server.loop import Loops, Shared
+from allranks.server.model_versions import KIND as MODEL
+from allranks.server.model_versions import ModelVersions
+from allranks.server.models import Models
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
@@ -48,6 +52,7 @@ from allranks.store.points import Points
 from allranks.store.records import Records
 from allranks.store.secrets import Secrets
 from allranks.store.settings import Settings
+from allranks.store.trees import Trees
 
 App = Callable[..., Any]
 
@@ -100,6 +105,7 @@ def create_app(
     for_people.include_router(computes_routes.router)
     for_people.include_router(environment_routes.router)
     for_people.include_router(data_routes.router)
+    for_people.include_router(model_routes.router)
     for_people.include_router(clearing_routes.router)
     mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
@@ -123,7 +129,9 @@ def _services(
     settings = Settings(database)
     known = Environments(assets, settings)
     data = Assets(database, datastores.KIND)
-    stores = Datastores(home.data, settings, data, Secrets(settings, home.secrets))
+    versions = ModelVersions(Assets(database, MODEL), Trees(home.models))
+    stores = Datastores(home.data, settings, data, Secrets(settings, home.secrets), versions)
+    blobs, coming = Blobs(home.blobs), threading.Lock()
     found = Clusters(home, computes, kinds)
     auth, bell, pulse = Auth(home), Bell(), Pulse(clocks.lease)
     door = Door(home, for_agents, pulse.begin_anew)
@@ -134,7 +142,7 @@ def _services(
         home=home,
         clocks=clocks,
         records=records,
-        blobs=Blobs(home.blobs),
+        blobs=blobs,
         computes=computes,
         clusters=found,
         assets=assets,
@@ -142,12 +150,13 @@ def _services(
         data=data,
         datastores=stores,
         points=points,
+        models=Models(home, versions, blobs, records.get, coming),
         auth=auth,
         bell=bell,
         pulse=pulse,
         door=door,
         loops=loops,
-        coming=threading.Lock(),
+        coming=coming,
         clearing=threading.Lock(),
     )
 

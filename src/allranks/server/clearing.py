@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -59,10 +59,19 @@ class Report(NamedTuple):
 
 
 class Clearing:
-    """One look through a home. ``coming`` is held by whoever takes a job in."""
+    """One look through a home. ``coming`` is held by whoever takes a job or a model in; ``models``
+    tells which files of models have a version."""
 
-    def __init__(self, home: Home, records: Records, coming: Lock, asked: Asked) -> None:
+    def __init__(
+        self,
+        home: Home,
+        records: Records,
+        coming: Lock,
+        asked: Asked,
+        models: Callable[[], Set[str]] = frozenset,
+    ) -> None:
         self._home, self._records, self._coming, self._asked = home, records, coming, asked
+        self._models = models
         self._blobs = Blobs(home.blobs)
         self._report = Report([], [])
         # Of jobs that were to go and could not: they stay, and so does what they need.
@@ -89,7 +98,7 @@ class Clearing:
         self._seen = self._records.created
         rows = [row for row in self._records.uses() if row.name not in self._gone]
         self._jobs = [holdings.job(self._home, row) for row in rows]
-        needed = needs(self._jobs, self._parts())
+        needed = needs(self._jobs, self._parts(), self._models())
         stay = kept(self._jobs, self._stay, self._asked.older_than, time.time())
         self._needed = {**needed, Kind.JOB: stay}
 
@@ -140,7 +149,7 @@ class Clearing:
 
     def _why(self, found: Found) -> str:
         """Why it goes, looked at again; empty if it is in use by now."""
-        if self._records.created != self._seen:
+        if self._records.created != self._seen or found.kind is Kind.MODEL:
             self._ask()
         if found.kind is Kind.CODE and self._trouble is not None:
             return ""

@@ -8,19 +8,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends
 
 from allranks.errors import Conflict, UsageError
-from allranks.masking import all_without_credentials
 from allranks.plan import stores
 from allranks.plan.stores import Store
 from allranks.server import datastores
 from allranks.server.datastores import DEFAULT
 from allranks.server.labels import Labels, labels_of
 from allranks.server.services import Services, services
-from allranks.server.shown import when
+from allranks.server.versions import listed, one_version, refuse_words, shown
 from allranks.spec import data as data_spec
 from allranks.spec import datastore as datastore_spec
 from allranks.spec.datastore import Datastore
 from allranks.spec.references import asset_of
-from allranks.store.assets import LATEST, AssetRow
+from allranks.store.assets import AssetRow
 
 With = Annotated[Services, Depends(services)]
 Data = Annotated[dict[str, Any], Body()]
@@ -100,10 +99,7 @@ def _datastore(made: Datastore, with_: Services) -> dict[str, Any]:
 @router.get("/data")
 def list_data(with_: With, name: str | None = None) -> list[dict[str, Any]]:
     """Every version of one, or the newest of each."""
-    rows = with_.data.versions(name)
-    if name is None:
-        rows = list({row.name: row for row in rows}.values())
-    return [_data(row) for row in rows]
+    return [_data(row) for row in listed(with_.data.versions(name), name)]
 
 
 @router.post("/data", status_code=201)
@@ -111,9 +107,7 @@ def create_data(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
     """Add a version, with labels. What its path means is looked up now; whether anything is there,
     when a job asks for it."""
     made = data_spec.parse(data)
-    if made.name == "map" or made.version == LATEST:
-        word = LATEST if made.version == LATEST else made.name
-        raise Conflict(f"{word!r} has a meaning of its own", hint="choose another")
+    refuse_words(made.name, made.version, "map")
     with_.datastores.locate(made.path, "path")
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
     row = with_.data.create(made.name, made.version, spec)
@@ -146,11 +140,7 @@ def show_data(reference: str, with_: With) -> dict[str, Any]:
 @router.delete("/data/{reference}")
 def delete_data(reference: str, with_: With) -> dict[str, Any]:
     """Forget a version; the data itself stays where it lies."""
-    asset = asset_of(reference, "data")
-    if not asset.version:
-        hint = f"its versions: allranks data list {asset.name}"
-        raise UsageError("which version is to be deleted?", where=reference, hint=hint)
-    row = with_.datastores.row(asset)
+    row = with_.datastores.row(one_version(reference, "data"))
     with_.data.delete(row.name, row.version)
     return _data(row)
 
@@ -167,11 +157,4 @@ def _labelled(row: AssetRow, labels: Sequence[str], with_: Services) -> dict[str
 
 
 def _data(row: AssetRow) -> dict[str, Any]:
-    return {
-        "type": "uri_folder",
-        **all_without_credentials(row.spec),
-        "name": row.name,
-        "version": row.version,
-        "labels": list(row.labels),
-        "created_at": when(row.created_at),
-    }
+    return {"type": "uri_folder", **shown(row)}

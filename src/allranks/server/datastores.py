@@ -10,6 +10,7 @@ from typing import Any
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.plan import stores
 from allranks.plan.stores import Account, Address, Located, Store
+from allranks.server.model_versions import ModelVersions
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 from allranks.spec.problems import nearest
@@ -31,8 +32,8 @@ _MOST_STEPS = 8
 
 
 class Datastores:
-    """Those of a home, and its data assets. ``folder`` is the default datastore; None: a home that
-    has no others yet."""
+    """Those of a home, its data assets, and its models as inputs. ``folder`` is the default
+    datastore; None: a home that has no others yet."""
 
     def __init__(
         self,
@@ -40,8 +41,9 @@ class Datastores:
         settings: Settings | None = None,
         assets: Assets | None = None,
         secrets: Secrets | None = None,
+        models: ModelVersions | None = None,
     ) -> None:
-        self._folder = folder
+        self._folder, self._models = folder, models
         self._settings, self._assets, self._secrets = settings, assets, secrets
 
     # ------------------------------------------------------------ datastores
@@ -124,12 +126,15 @@ class Datastores:
         assert self._settings is not None
         self._settings.change(_MAP, dict(entries))
 
-    def locate(self, path: str, where: str) -> Located:
+    def locate(self, path: str, where: str, *, model: bool = False) -> Located:
         """Where ``path`` leads, which is absolute or a URI. Raises SpecError at the key ``where``.
 
-        ``azureml://jobs/…`` are not its business.
+        A name is that of a data asset, else of a model; the other way round where it is to be a
+        ``model``. ``azureml://jobs/…`` are not its business.
         """
         try:
+            if model and (row := self._model(path, where)) is not None:
+                return row
             return self._located(path, where, Located(), _MOST_STEPS)
         except (UsageError, NotFound) as error:
             raise SpecError(Problem(error.message, where, hint=error.hint)) from None
@@ -151,7 +156,19 @@ class Datastores:
         place = stores.address(path)
         return so_far._replace(uri=str(place), datastore=self._opener(place))
 
+    def _model(self, path: str, where: str) -> Located | None:
+        """Where the model lies; None when there is none of that name."""
+        if self._models is None or not path.startswith("azureml:") or "://" in path:
+            return None
+        asset = asset_of(path, where)
+        if not self._models.assets.versions(asset.name):
+            return None
+        row = self._models.row(asset)
+        return Located(str(self._models.place(row)), asset=f"{row.name}:{row.version}")
+
     def _of_asset(self, asset: Asset, where: str, so_far: Located, steps: int) -> Located:
+        if not self.versions(asset.name) and (model := self._model(f"azureml:{asset}", where)):
+            return model._replace(asset=so_far.asset or model.asset)
         row = self.row(asset)
         if steps == 0:
             raise UsageError(f"the data asset {asset} leads in a circle", hint="name its data")

@@ -7,18 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
 
-from allranks.errors import Conflict, Problem, SpecError, UsageError
-from allranks.masking import all_without_credentials
+from allranks.errors import Conflict, Problem, SpecError
 from allranks.plan import curated
 from allranks.plan.plan import pack
 from allranks.plan.recipe import Compute, entry, is_image, looked_up, meant, recipe
 from allranks.server.labels import Labels, labels_of
 from allranks.server.services import Services, services
-from allranks.server.shown import when
 from allranks.server.submit import uv
+from allranks.server.versions import listed, one_version, refuse_words, shown
 from allranks.spec.environment import parse, unnamed
 from allranks.spec.references import asset_of
-from allranks.store.assets import LATEST, AssetRow
+from allranks.store.assets import AssetRow
 
 With = Annotated[Services, Depends(services)]
 Data = Annotated[dict[str, Any], Body()]
@@ -29,10 +28,7 @@ router = APIRouter(prefix="/api/v1/environments")
 @router.get("")
 def list_environments(with_: With, name: str | None = None) -> list[dict[str, Any]]:
     """Every version of one, or the newest of each; those that nobody made first."""
-    rows = with_.environments.versions(name)
-    if name is None:
-        rows = list({row.name: row for row in rows}.values())
-    return [_shown(row) for row in rows]
+    return [_shown(row) for row in listed(with_.environments.versions(name), name)]
 
 
 @router.post("", status_code=201)
@@ -44,8 +40,7 @@ def create(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
     if made.name.startswith(curated.PREFIX):
         said = f"names that begin with {curated.PREFIX!r} are of environments that are always there"
         raise Conflict(said, where=made.name, hint="give it another name")
-    if (word := made.name) in _TAKEN or (word := made.version or "") == LATEST:
-        raise Conflict(f"{word!r} has a meaning of its own", hint="choose another")
+    refuse_words(made.name, made.version, *_TAKEN)
     if not is_image(made):
         table = with_.environments.table()
         recipe(meant(made, Compute(), table, with_.environments.find), table)
@@ -91,9 +86,7 @@ def show(reference: str, with_: With) -> dict[str, Any]:
 @router.delete("/{reference}")
 def delete(reference: str, with_: With) -> dict[str, Any]:
     """Forget a version; jobs that use it go on, and may be run again."""
-    if not asset_of(reference, "environment").version:
-        hint = f"its versions: allranks environment list {reference}"
-        raise UsageError("which version is to be deleted?", where=reference, hint=hint)
+    one_version(reference, "environment")
     row = _own(reference, with_)
     with_.assets.delete(row.name, row.version)
     return _shown(row)
@@ -127,12 +120,4 @@ def _own(reference: str, with_: Services) -> AssetRow:
 
 
 def _shown(row: AssetRow) -> dict[str, Any]:
-    made = when(row.created_at) if row.created_at else None
-    return {
-        **all_without_credentials(row.spec),
-        "name": row.name,
-        "version": row.version,
-        "labels": list(row.labels),
-        "created_at": made,
-        "curated": row.name in curated.ENVIRONMENTS,
-    }
+    return shown(row, curated=row.name in curated.ENVIRONMENTS)

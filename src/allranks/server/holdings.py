@@ -23,6 +23,7 @@ from allranks.plan.retention import HOUR, Found, Job, Kind
 from allranks.server.places import referred
 from allranks.settings import Home
 from allranks.store.records import Uses
+from allranks.store.trees import COMING
 
 # What is on its way out is called so, beside the place that it had.
 GOING = ".going-"
@@ -44,7 +45,8 @@ def job(home: Home, row: Uses) -> Job:
         code=row.code,
         recipe=known_by(Recipe.load(row.recipe)) if row.recipe is not None else None,
         in_place=row.in_place,
-        refers=referred(row.inputs) | {*_jobs_at(home, (*inputs, row.in_place or ""))},
+        refers=referred(row.inputs) | {*_at(home.jobs, (*inputs, row.in_place or ""))},
+        models={*_at(home.models, inputs)},
     )
 
 
@@ -52,15 +54,15 @@ def behind(home: Home, paths: Iterable[str]) -> set[str]:
     """The jobs whose outputs these are, which data assets are said to lie at."""
     paths = [*paths]
     found = (referred({"": path}) for path in paths)
-    return {*_jobs_at(home, paths)}.union(*found)
+    return {*_at(home.jobs, paths)}.union(*found)
 
 
-def _jobs_at(home: Home, paths: Iterable[str]) -> Iterator[str]:
-    """The jobs in whose folders these lie."""
+def _at(root: Path, paths: Iterable[str]) -> Iterator[str]:
+    """The jobs, or models, in whose folders below ``root`` these lie."""
     for path in map(Path, paths):
-        for root in (home.jobs, home.jobs.resolve()):
-            if path.is_relative_to(root) and path != root:
-                yield path.relative_to(root).parts[0]
+        for each in (root, root.resolve()):
+            if path.is_relative_to(each) and path != each:
+                yield path.relative_to(each).parts[0]
 
 
 def jobs(home: Home, known: Sequence[Job]) -> Iterator[Found]:
@@ -154,10 +156,20 @@ def data(home: Home, known: Sequence[Job]) -> Iterator[Found]:
             yield Found(Kind.DATA, path.name, str(path), used, looked=str(looked))
 
 
+def models(home: Home, _: Sequence[Job]) -> Iterator[Found]:
+    """Files of models, and what is left of registering some."""
+    for path in _within(home.models):
+        if path.name.startswith(COMING):
+            used = _changed_within(path, _DEEP)
+            yield Found(Kind.UNREGISTERED, path.name, str(path), used, looked=str(path))
+        elif not path.name.startswith(GOING):
+            yield Found(Kind.MODEL, path.name, str(path), _changed(path), path.name, str(path))
+
+
 def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """What one who was clearing up had put away, and was killed before it was gone."""
     repositories = (each for root in [home.code] for each in (root, *_within(root)))
-    roots = (home.environments, home.nodes, home.jobs, home.cache)
+    roots = (home.environments, home.nodes, home.jobs, home.cache, home.models)
     for root in itertools.chain(roots, repositories):
         for path in _within(root):
             in_cache = root == home.cache and path.suffix == ".gone"
@@ -166,7 +178,7 @@ def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 
 
 # In the order in which things go; records of jobs before all of them, see `clearing`.
-LOOKS: tuple[Look, ...] = (going, environments, code, checkouts, nodes, data)
+LOOKS: tuple[Look, ...] = (going, environments, code, checkouts, nodes, data, models)
 
 
 def size(path: Path) -> int:

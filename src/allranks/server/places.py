@@ -15,6 +15,7 @@ from allranks.server.datastores import DEFAULT, Datastores
 from allranks.settings import Home
 from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
+from allranks.spec.model import TYPES
 from allranks.spec.references import OutputOf, output_of
 from allranks.spec.values import Input
 from allranks.states import TERMINAL, JobStatus
@@ -33,12 +34,12 @@ def places(
     they are by default. Raises SpecError for every one that is not there, or not ready.
     """
     found, wrong = {}, []
-    for key, path in _wanted(spec):
+    for key, path, model in _wanted(spec):
         where = f"{key}.path"
         try:
             of = output_of(path, where) if key.startswith("inputs.") else None
             if of is None:
-                found[key] = known.locate(path, where)
+                found[key] = known.locate(path, where, model=model)
                 if key.startswith("outputs."):
                     _hold_to_goals(found[key], path)
             else:
@@ -71,14 +72,15 @@ def _hold_to_goals(place: Located, path: str) -> None:
         raise SpecError(Problem(f"{path!r} is a site, which takes no files", hint=hint))
 
 
-def _wanted(spec: CommandJob) -> Iterator[tuple[str, str]]:
+def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:
+    """Key, path, and whether it is to be a model."""
     for name, value in spec.inputs.items():
         if isinstance(value, Input):
-            yield f"inputs.{name}", value.path
+            yield f"inputs.{name}", value.path, value.type in TYPES
     for name, output in spec.outputs.items():
         if output is not None and output.path:
             known = {"name": spec.name or "", "default_datastore": DEFAULT}
-            yield f"outputs.{name}", fill(output.path, known)
+            yield f"outputs.{name}", fill(output.path, known), False
 
 
 def _by_default(wanted: OutputOf, home: Home) -> Located:
@@ -90,23 +92,35 @@ def _place(wanted: OutputOf, find: Find) -> Located:
         row = find(wanted.job)
     except NotFound as error:
         raise SpecError(Problem(error.message, hint=error.hint)) from None
-    status, task = row.record.status, row.plan.task
-    output = next((each for each in task.outputs if each.name == wanted.output), None)
-    if output is None:
-        has = ", ".join(f"`{each.name}`" for each in task.outputs) or "none"
-        message = f"the job {row.name!r} has no output {wanted.output!r}"
-        raise SpecError(Problem(message, hint=f"its outputs: {has}"))
+    status = row.record.status
+    output = named_output(row, wanted.output)
     if status is not JobStatus.COMPLETED:
         raise SpecError(_not_ready(row.name, status))
     if output.uri:
         return _in_store(output, wanted)
-    path = _within(output, wanted.path)
+    path = within(output, wanted.path)
     if not path.exists():
-        what = f"no {wanted.path!r}" if wanted.path else "nothing"
-        message = f"the job {row.name!r} left {what} in its output {output.name!r}"
-        look = f"allranks job download {row.name} --output-name {output.name}"
-        raise SpecError(Problem(message, hint=f"see what it left: {look}"))
+        raise SpecError(left_nothing(wanted))
     return Located(str(path))
+
+
+def named_output(row: JobRow, name: str) -> OutputTask:
+    """The output of a job. Raises SpecError when it has none of that name."""
+    outputs = row.plan.task.outputs
+    for each in outputs:
+        if each.name == name:
+            return each
+    has = ", ".join(f"`{each.name}`" for each in outputs) or "none"
+    message = f"the job {row.name!r} has no output {name!r}"
+    raise SpecError(Problem(message, hint=f"its outputs: {has}"))
+
+
+def left_nothing(wanted: OutputOf) -> Problem:
+    what = f"no {wanted.path!r}" if wanted.path else "nothing"
+    where, look = "", f"allranks job download {wanted.job}"
+    if wanted.output:
+        where, look = f" in its output {wanted.output!r}", f"{look} --output-name {wanted.output}"
+    return Problem(f"the job {wanted.job!r} left {what}{where}", hint=f"see what it left: {look}")
 
 
 def _not_ready(name: str, status: JobStatus) -> Problem:
@@ -123,7 +137,7 @@ def _in_store(output: OutputTask, wanted: OutputOf) -> Located:
     return Located(uri=str(place), datastore=output.datastore)
 
 
-def _within(output: OutputTask, path: str) -> Path:
+def within(output: OutputTask, path: str) -> Path:
     """The output itself, or what lies at ``path`` in it; one that is a file has its own name."""
     whole = Path(output.path)
     return (whole.parent if output.is_file else whole) / path if path else whole

@@ -1,4 +1,5 @@
-"""Routes for the files of a job's record: which there are, one of them, many small, checksums.
+"""Routes for the files of a job's record, and of models: one of them, many small, checksums; and
+which there are in a record.
 
 A live job writes while it is read. What is small is told as it was in one moment; what is large
 is fetched up to the size that its reader was told, and then held against a checksum.
@@ -21,6 +22,7 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from allranks.errors import NotFound, UsageError
 from allranks.server.services import Services, services
+from allranks.spec.references import asset_of
 
 
 class _Rest(Convertor[str]):
@@ -45,7 +47,22 @@ register_url_convertor("rest", _Rest())
 
 With = Annotated[Services, Depends(services)]
 Named = Annotated[str, Depends(_path)]
-router = APIRouter(prefix="/api/v1/jobs/{name}")
+router = APIRouter(prefix="/api/v1")
+_JOB, _MODEL = "/jobs/{name}", "/models/{reference}"
+
+
+def _folder(request: Request, with_: With) -> Path:
+    """The folder that is asked for: of a job, or of a version of a model."""
+    named = request.path_params
+    if "reference" in named:
+        versions = with_.models.versions
+        return versions.files(versions.row(asset_of(named["reference"], "model"))).resolve()
+    name = str(named["name"])
+    with_.records.get(name)
+    return (with_.home.jobs / name).resolve()
+
+
+Folder = Annotated[Path, Depends(_folder)]
 
 # The most that one bundle may hold: it is put together in memory.
 _BUNDLE = 8 << 20
@@ -53,11 +70,10 @@ _BUNDLE = 8 << 20
 _BEAT = 256 << 20
 
 
-@router.get("/files")
-def files(name: str, with_: With) -> Response:
+@router.get(_JOB + "/files")
+def files(folder: Folder) -> Response:
     """Everything in the job's record that can be downloaded, by path; ``mtime_ns`` as `stat`."""
-    with_.records.get(name)
-    root = str(with_.home.jobs / name)
+    root = str(folder)
     found = [
         {"path": path[len(root) + 1 :], "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         for path, status in _below(root)
@@ -66,38 +82,37 @@ def files(name: str, with_: With) -> Response:
     return Response(json.dumps(found), media_type="application/json")
 
 
-@router.get("/files/{_:rest}")
-def file(name: str, path: Named, with_: With) -> Response:
+@router.get(_JOB + "/files/{_:rest}")
+@router.get(_MODEL + "/files/{_:rest}")
+def file(folder: Folder, path: Named) -> Response:
     """One file, or the ranges of it that were asked for."""
-    return FileResponse(_found(name, path, with_))
+    return FileResponse(_found(folder, path))
 
 
-@router.post("/bundle")
-def bundle(name: str, with_: With, wanted: Annotated[list[dict[str, Any]], Body()]) -> Response:
+@router.post(_JOB + "/bundle")
+@router.post(_MODEL + "/bundle")
+def bundle(folder: Folder, wanted: Annotated[list[dict[str, Any]], Body()]) -> Response:
     """Many small files ({"path", "size"}), each up to that size: per file a line of JSON
     {"size", "mtime_ns", "crc32"} and as many bytes; {"size": null} for one that is gone."""
     if sum(int(each["size"]) for each in wanted) > _BUNDLE:
         raise UsageError(f"a bundle holds {_BUNDLE} bytes at most", hint="ask for fewer at once")
-    with_.records.get(name)
-    root = (with_.home.jobs / name).resolve()
-    pieces = [piece for each in wanted for piece in _framed(root, each["path"], int(each["size"]))]
+    pieces = [p for each in wanted for p in _framed(folder, each["path"], int(each["size"]))]
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
-@router.get("/checksums/{_:rest}")
-def checksum(name: str, path: Named, with_: With, size: int) -> Response:
+@router.get(_JOB + "/checksums/{_:rest}")
+@router.get(_MODEL + "/checksums/{_:rest}")
+def checksum(folder: Folder, path: Named, size: int) -> Response:
     """Of the first ``size`` bytes, or as many as there are, as the last line, in JSON: {"crc32",
     "bytes"}, and the file's "size" and "mtime_ns". Empty lines before it are signs of life."""
-    file = _found(name, path, with_).open("rb")
+    file = _found(folder, path).open("rb")
     return StreamingResponse(_summed(file, size), media_type="application/x-ndjson")
 
 
-def _found(name: str, path: str, with_: Services) -> Path:
-    with_.records.get(name)
-    root = (with_.home.jobs / name).resolve()
+def _found(root: Path, path: str) -> Path:
     found = Path(root, path).resolve()
     if not found.is_relative_to(root) or not found.is_file():
-        raise NotFound(f"the job has no file {path!r}", hint=f"allranks job show {name}")
+        raise NotFound(f"there is no file {path!r}", where=root.name, hint="it may be gone by now")
     return found
 
 

@@ -13,6 +13,7 @@ from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import Environments
+from allranks.server.models import Models
 from allranks.server.pulse import Pulse
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 
 class Services(NamedTuple):
-    """``coming`` is held while a job is taken in, and while something goes that no job needs:
-    neither sees the other half done. ``clearing``: while a home is looked through for that."""
+    """``coming`` is held while a job or a model is taken in, and while something goes that none
+    needs: neither sees the other half done. ``clearing``: while a home is looked through for
+    that."""
 
     home: Home
     clocks: Clocks
@@ -40,6 +42,7 @@ class Services(NamedTuple):
     data: Assets
     datastores: Datastores
     points: Points
+    models: Models
     auth: Auth
     bell: Bell
     pulse: Pulse

@@ -32,7 +32,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "experiment_name": row.experiment,
         "tags": spec.get("tags") or {},
         "compute": row.plan.compute,
-        "environment": _environment(task),
+        "environment": environment(task),
         "command": task.command,
         "distribution": task.distribution,
         "nodes": task.nodes,
@@ -127,7 +127,7 @@ def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
     ]
 
 
-def _environment(task: Task) -> dict[str, Any]:
+def environment(task: Task) -> dict[str, Any]:
     """What ranks find around them: an image, an environment made for them, or the Python that was
     in front where the job was submitted."""
     if task.container is not None:

@@ -22,6 +22,7 @@ from allranks.server.services import Services
 from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
+from allranks.spec.model import TYPES
 from allranks.store.records import JobRow
 
 # -P: the folder an agent works in is the user's, and no place to import from.
@@ -114,15 +115,16 @@ def submit(submission: Submission, services: Services, known: Environments | Non
         services.datastores,
         services.records.get,
     )
-    spec = dict(submission.spec)
+    spec, models = dict(submission.spec), services.models.versions
     if made.task.environment:
         # Run again, it gets what it got; `@latest` may be another by then.
         spec["environment"] = f"azureml:{made.task.environment}"
     for each in made.task.inputs:
         if each.asset:
-            was = spec["inputs"][each.name]
-            spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset)}
+            was, is_model = spec["inputs"][each.name], models.has(each.source)
+            spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset, is_model)}
     with services.coming:
+        models.hold_to(each.source for each in made.task.inputs)
         if submission.code is not None and not services.blobs.is_whole(submission.code):
             raise MissingCode("the server does not have this code yet", hint="send it first")
         for other in referred(spec.get("inputs")):
@@ -150,10 +152,13 @@ def again(row: JobRow, services: Services) -> JobRow:
     return submit(submission, services, services.environments.with_deleted())
 
 
-def _pinned(given: Any, asset: str) -> Any:
-    """An input that names a data asset, with the version it was."""
-    path = f"azureml:{asset}"
-    return {**given, "path": path} if isinstance(given, Mapping) else path
+def _pinned(given: Any, asset: str, is_model: bool) -> Any:
+    """An input that names a data asset or a model, with the version it was, and which of the two:
+    one day there may be both."""
+    found = {**(given if isinstance(given, Mapping) else {}), "path": f"azureml:{asset}"}
+    if is_model and found.get("type") not in TYPES:
+        found["type"] = TYPES[0]
+    return found
 
 
 def _diff(record: str) -> Path:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from allranks.errors import Problem, SpecError
+from allranks.errors import SpecError
 from allranks.spec.problems import placed, problems
 from allranks.spec.scalars import Name, PathText, Text, Texts
 from allranks.spec.values import AssetType, Part
@@ -30,20 +30,30 @@ class Data(Part):
     output: Text | None = None
 
 
+Of = TypeVar("Of", bound=Part)
+
+
 def parse(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Data:
     """The asset in ``data``. Raises one SpecError with everything that is wrong."""
+    hint = "a path, a URI such as s3://BUCKET/PATH, or azureml://datastores/D/paths/P"
+    return parse_as(Data, data, hint, lines, file)
+
+
+def parse_as(
+    kind: type[Of],
+    data: Mapping[str, Any],
+    hint: str,
+    lines: Mapping[str, int] | None = None,
+    file: str | None = None,
+) -> Of:
+    """As ``parse``, for what else has a name, versions and a path; ``hint`` says what that is."""
     given = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
     try:
-        return Data.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
-        found = [_told(each, given) for each in problems(error, given, {"": (Data,)})]
+        found = problems(error, given, {"": (kind,)})
+    if "path" not in given:
+        found = [e._replace(hint=hint) if e.where == "path" else e for e in found]
     raise SpecError([placed(each, lines or {}) for each in found], file=file)
-
-
-def _told(problem: Problem, given: Mapping[str, Any]) -> Problem:
-    if problem.where == "path" and "path" not in given:
-        hint = "a path, a URI such as s3://BUCKET/PATH, or azureml://datastores/D/paths/P"
-        return problem._replace(hint=hint)
-    return problem

@@ -42,6 +42,35 @@ def output_of(path: str, where: str) -> OutputOf | None:
     return OutputOf(matched["job"], matched["output"], "/".join(step for step in steps if step))
 
 
+# What Azure ML calls all that a job left beside its named outputs.
+ARTIFACTS = "artifacts"
+
+
+def left_at(job: str, path: str) -> OutputOf:
+    """What ``path`` is among the things that `job download` shows of a job: `outputs/…` (its own
+    folder), `artifacts/…`, `named-outputs/O/…`, or `outputs.O/…` for the named output `O`. Without
+    an ``output`` it lies in the artifacts.
+
+    Raises SpecError for one that leads elsewhere.
+    """
+    steps = [step for step in path.split("/") if step not in ("", ".")]
+    if path.startswith("/") or ".." in steps or not steps:
+        hint = "as `allranks job download` shows it: outputs/model.pt, or outputs.NAME/model.pt"
+        raise SpecError(Problem(f"{path!r} is no path of what a job left", "path", hint=hint))
+    first, *rest = steps
+    if first == "named-outputs" and rest:
+        return OutputOf(job, rest[0], "/".join(rest[1:]))
+    if (name := first.removeprefix("outputs.")) not in ("", first):
+        return OutputOf(job, name, "/".join(rest))
+    return OutputOf(job, "", "/".join(rest if first == ARTIFACTS else steps))
+
+
+def of_run(path: str) -> OutputOf | None:
+    """What MLflow's ``runs:/J/P`` refers to, or None where it is none. Raises SpecError."""
+    run, _, rest = path.removeprefix("runs:").lstrip("/").partition("/")
+    return left_at(run, rest) if path.startswith("runs:") else None
+
+
 class Asset(NamedTuple):
     """Something with a name and versions; without a ``version`` the one that has the ``label``."""
 

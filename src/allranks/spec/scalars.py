@@ -108,6 +108,16 @@ def _bare(value: Any) -> Any:
     return float(value) if isinstance(value, Real) else value
 
 
+def sendable(value: Any) -> Any:
+    """The same tree for JSON: numbers that it would write otherwise (`1.10`, `007`) as text."""
+    if isinstance(value, dict):
+        return {key: sendable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [sendable(item) for item in value]
+    odd = isinstance(value, Whole | Real) and value.written != repr(_bare(value))
+    return value.written if odd else value
+
+
 Free = Annotated[dict[Text, Any], BeforeValidator(_bare)]
 Name = Annotated[
     Text,

@@ -97,6 +97,7 @@ AssetType = Annotated[
     Literal["uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"],
     _Snake,
 ]
+ModelType = Annotated[Literal["custom_model", "mlflow_model", "triton_model"], _Snake]
 InputMode = Annotated[
     Literal["ro_mount", "download", "direct", "stream", "eval_mount", "eval_download"], _Snake
 ]

@@ -7,7 +7,7 @@ version and nobody sets it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, insert, select, update
@@ -44,9 +44,16 @@ class Assets:
         with self._reading.connect() as connection:
             return [_row(each) for each in connection.execute(query)]
 
-    def create(self, name: str, version: str | None, spec: Mapping[str, Any]) -> AssetRow:
+    def create(
+        self,
+        name: str,
+        version: str | None,
+        spec: Mapping[str, Any],
+        ready: Callable[[], object] = lambda: None,
+    ) -> AssetRow:
         """Add a version; without one, the number after the highest, unless the newest is the very
-        same. What is there already is left as it is. Raises Conflict."""
+        same. What is there already is left as it is. ``ready`` is called before anybody can see it:
+        what it is made of has to be there by then. Raises Conflict."""
         with self._engine.begin() as connection:
             mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
             query = select(_assets).where(mine).order_by(_assets.c.id)
@@ -54,12 +61,16 @@ class Assets:
             rows = [row for row, _ in found]
             if version is None:
                 if found and found[-1][1] is None and rows[-1].spec == dict(spec):
+                    ready()
                     return rows[-1]
                 numbers = (int(row.version) for row in rows if row.version.isdecimal())
                 version = str(max(numbers, default=0) + 1)
             for row, deleted_at in found:
                 if row.version == version:
-                    return _same(row, None if deleted_at is not None else spec, self._kind)
+                    same = _same(row, None if deleted_at is not None else spec, self._kind)
+                    ready()
+                    return same
+            ready()
             made = AssetRow(name, version, dict(spec), (), time.time())
             values = {**made._asdict(), "labels": [], "kind": self._kind}
             connection.execute(insert(_assets).values(**values))

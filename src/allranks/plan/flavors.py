@@ -1,0 +1,37 @@
+"""What a model is, by the names of its files: who reads it, and what belongs together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# By the end of a name, or by a whole one. Names that anybody's files may have (`.h5`, `.bin`,
+# `.pkl`, `.safetensors`) say nothing.
+_ENDINGS = {"pt": "pytorch", "pth": "pytorch", "keras": "tensorflow", "onnx": "onnx"}
+_NAMES = {"saved_model.pb": "tensorflow"}
+MLFLOW, PLAIN = "mlflow_model", "custom_model"
+
+
+def flavor(paths: Iterable[str]) -> str | None:
+    """Who reads a model of these files: ``pytorch``, ``tensorflow`` or ``onnx``; None when they do
+    not say, or say several."""
+    found = {_said(path.rpartition("/")[2]) for path in paths} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _said(name: str) -> str | None:
+    stem, _, ending = name.rpartition(".")
+    return _NAMES.get(name) or (_ENDINGS.get(ending.lower()) if stem else None)
+
+
+def model_type(paths: Iterable[str]) -> str:
+    """MLflow's have a file ``MLmodel`` at their top; all others are plain files."""
+    return MLFLOW if "MLmodel" in paths else PLAIN
+
+
+def belongs_to(name: str, beside: Iterable[str]) -> list[str]:
+    """Of the names ``beside`` a file those it cannot be read without: ONNX keeps what is large in
+    files of its own (`model.onnx.data`, `model.onnx_data`, `model.onnx_data_1`)."""
+    if not name.lower().endswith(".onnx"):
+        return []
+    heads = (f"{name}.data", f"{name}_data")
+    return sorted(each for each in beside if each.startswith(heads))

@@ -1,0 +1,290 @@
+"""`allranks model …` with a real server and real jobs."""
+
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support import Allranks, until
+
+# Real servers and processes, about half a second a test.
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def job(shared: Allranks, code: Path) -> str:
+    """A completed job with a model in ./outputs and in its output `o`."""
+    script = "mkdir outputs/deep; echo w > outputs/model.pt; echo d > 'outputs/deep/a b'; "
+    script += 'echo o > "$AZURE_ML_OUTPUT_o/best.pth"'
+    return trained(shared, script, "-o", "o")
+
+
+def trained(allranks: Allranks, script: str, *words: object) -> str:
+    done = allranks("run", *words, "--", "bash", "-c", script)
+    assert done.returncode == 0, done.stderr
+    return json.loads(allranks("job", "list", "--limit", 1, "--json").stdout)[0]["name"]
+
+
+def told(allranks: Allranks, *words: object) -> dict:
+    done = allranks("model", *words, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_from_a_job_to_the_next_one(shared, code, job):
+    done = shared("model", "register", "first", "--job", job, "--path", "outputs/model.pt")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("first:1 is created: 1 file, 2 bytes\na job's input: ")
+    made = told(shared, "show", "first")
+    assert (made["version"], made["type"], made["job"]) == ("1", "custom_model", job)
+    assert made["flavors"] == {"pytorch": {}}
+    assert [(each["path"], each["size"]) for each in made["files"]] == [("model.pt", 2)]
+    lineage = made["lineage"]
+    assert (lineage["attempt"], lineage["status"]) == (1, "Completed")
+    assert lineage["environment"] == {"name": "current"}
+    shown = shared("model", "show", "first:1").stdout
+    assert "\nlineage:\n" in shown
+    assert "\n- path: model.pt\n" in shown
+    listed = shared("model", "list").stdout
+    assert any(
+        line.split() == ["first", "1", "pytorch", "2", "bytes", job] for line in listed.splitlines()
+    )
+    for words in (["-i", "m=azureml:first:1"], ["-i", "m=azureml:first@latest:download"]):
+        done = shared("run", *words, "--", "cat", "${{inputs.m}}")
+        assert (done.stdout, done.returncode) == ("w\n", 0), done.stderr
+
+
+def test_a_folder_from_yaml_and_as_an_input_of_yaml(shared, code, job):
+    (code / "model.yml").write_text(
+        f"""\
+$schema: https://azuremlschemas.azureedge.net/latest/model.schema.json
+name: of-yaml
+version: 1.10
+description: birds
+type: custom_model
+tags: {{kind: small}}
+properties: {{accuracy: 0.5}}
+flavors: {{python_function: {{loader_module: birds}}}}
+path: azureml://jobs/{job}/outputs/artifacts/paths/outputs
+"""
+    )
+    made = told(shared, "create", "-f", "model.yml", "--label", "good")
+    assert (made["version"], made["labels"], made["files"]) == ("1.10", ["good"], 2)
+    assert made["tags"] == {"kind": "small"}
+    assert made["flavors"] == {"python_function": {"loader_module": "birds"}}
+    (code / "job.yml").write_text(
+        "command: cat ${{inputs.m}}/model.pt '${{inputs.m}}/deep/a b'\n"
+        "inputs: {m: {type: custom_model, path: 'azureml:of-yaml@good'}}\n"
+    )
+    assert shared("job", "validate", "-f", "job.yml").returncode == 0
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert (done.stdout, done.returncode) == ("w\nd\n", 0), done.stderr
+    after = json.loads(shared("job", "list", "--limit", 1, "--json").stdout)[0]["name"]
+    spec = json.loads(shared("job", "show", after, "--json").stdout)["spec"]
+    assert spec["inputs"]["m"] == {"type": "custom_model", "path": "azureml:of-yaml:1.10"}
+    again = shared("job", "restart", after).stdout.strip()
+    assert shared("job", "stream", again).stdout == "w\nd\n"
+
+
+def test_lineage_tells_what_went_in(shared, code, tmp_path):
+    git = ["git", "-C", code, "-c", "user.name=x", "-c", "user.email=x"]
+    (code / "train.py").write_text("open('outputs/m.pt', 'w').write('x')")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    (tmp_path / "photos").mkdir()
+    assert shared("data", "create", "photos", "--path", tmp_path / "photos").returncode == 0
+    spec = {
+        "command": "python train.py",
+        "experiment_name": "nests",
+        "inputs": {
+            "photos": {"path": "azureml:photos@latest"},
+            "raw": {"path": f"{tmp_path}/photos"},
+            "lr": 0.1,
+        },
+    }
+    (tmp_path / "job.yml").write_text(json.dumps({**spec, "code": str(code)}))
+    done = shared("job", "create", "-f", tmp_path / "job.yml", "--stream")
+    assert done.returncode == 0, done.stderr
+    job = json.loads(shared("job", "list", "--limit", 1, "--json").stdout)[0]["name"]
+    lineage = told(shared, "register", "traced", "-j", job, "--path", "outputs/m.pt")["lineage"]
+    assert (lineage["experiment"], lineage["command"]) == ("nests", "python train.py")
+    assert (lineage["commit"], lineage["uncommitted_changes"]) == (commit.strip(), "False")
+    assert len(lineage["code"]) == 64
+    raw = f"{tmp_path}/photos"
+    assert lineage["inputs"] == {"photos": "azureml:photos:1", "raw": raw, "lr": 0.1}
+
+
+def test_two_jobs_register_the_same_version_at_once(shared, code):
+    jobs = [trained(shared, f"echo {n} > outputs/model.pt") for n in range(3)]
+    words = ("register", "raced", "--version", "7", "--path", "outputs/model.pt", "--job")
+    with ThreadPoolExecutor(3) as pool:
+        done = [*pool.map(lambda job: shared("model", *words, job), jobs)]
+    assert sorted(each.returncode for each in done) == [0, 2, 2]
+    (won,) = [job for job, each in zip(jobs, done, strict=True) if each.returncode == 0]
+    for each in done:
+        if each.returncode:
+            assert "error: the model raced:7 is there already, and is another" in each.stderr
+            assert "hint: a version never changes" in each.stderr
+    assert [each["job"] for each in told(shared, "list", "raced")] == [won]
+    # Said again by who has it, it is no error.
+    assert shared("model", *words, won).returncode == 0
+    words = ("register", "raced", "--path", "outputs/model.pt", "--job")
+    with ThreadPoolExecutor(3) as pool:
+        done = [*pool.map(lambda job: shared("model", *words, job), jobs)]
+    assert [each.returncode for each in done] == [0, 0, 0]
+    versions = {each["version"]: each["job"] for each in told(shared, "list", "raced")}
+    assert {*versions} == {"7", "8", "9", "10"} or {*versions} == {"7", "8", "9"}
+    assert {*versions.values()} == {*jobs}
+
+
+def test_files_of_this_machine_are_sent(shared, code):
+    (code / "mine").mkdir()
+    (code / "mine" / "model.onnx").write_bytes(b"graph")
+    (code / "mine" / "model.onnx.data").write_bytes(os.urandom(3 << 20))
+    (code / "mine" / "other").write_bytes(b"")
+    made = told(shared, "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b")
+    assert (made["files"], made["flavors"], made["tags"]) == (2, {"onnx": {}}, {"a": "b"})
+    assert "lineage" not in made
+    assert told(shared, "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b") == made
+    made = told(shared, "create", "sent", "--path", "mine", "--flavor", "onnxruntime")
+    assert (made["version"], made["files"]) == ("2", 3)
+    assert made["flavors"] == {"onnxruntime": {}}
+    done = shared("run", "-i", "m=azureml:sent:1", "--", "ls", "${{inputs.m}}")
+    assert done.stdout.split() == ["model.onnx", "model.onnx.data"]
+
+
+def test_mlflow_models_are_known_by_their_file(shared, code):
+    (code / "m").mkdir()
+    (code / "m" / "MLmodel").write_text("flavors: {}")
+    assert told(shared, "create", "flowing", "--path", "m")["type"] == "mlflow_model"
+
+
+def test_download_checks_everything_and_goes_on(shared, shared_home, code):
+    script = "mkdir outputs/m; echo w > outputs/m/model.pt; "
+    job = trained(shared, script + "head -c 3000000 /dev/urandom > outputs/m/big")
+    made = told(shared, "register", "checked", "--job", job, "--path", "outputs/m")
+    fetched = told(shared, "download", "checked", "-p", "got")
+    assert (fetched["fetched"], fetched["there"]) == (2, 0)
+    big = code / "got" / "checked" / "big"
+    whole = big.read_bytes()
+    assert told(shared, "download", "checked:1", "-p", "got")["there"] == 2
+    # Of the same size and age, and yet another: it is read, and fetched again.
+    stat = big.stat()
+    big.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    os.utime(big, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
+    assert told(shared, "download", "checked@latest", "-p", "got")["fetched"] == 1
+    assert big.read_bytes() == whole
+    # What was interrupted is gone on with.
+    big.rename(f"{big}.part")
+    os.truncate(f"{big}.part", 2_000_000)
+    assert told(shared, "download", "checked", "-p", "got")["bytes_received"] == 1_000_000
+    assert big.read_bytes() == whole
+    # Damaged where it is kept.
+    kept = shared_home / "models" / made["digest"] / "files" / "big"
+    kept.chmod(0o600)
+    kept.write_bytes(whole[:-1])
+    done = shared("model", "download", "checked", "-p", "new")
+    assert done.returncode == 2
+    assert "big: it is damaged: the server's file is not what was registered" in done.stderr
+    assert not (code / "new" / "checked" / "big").exists()
+    kept.unlink()
+    done = shared("model", "download", "checked", "-p", "new")
+    assert "error: big: a file of checked:1 is gone from the server" in done.stderr
+    # As the hint says.
+    told(shared, "register", "checked", "--job", job, "--path", "outputs/m")
+    assert told(shared, "download", "checked:1", "-p", "new")["files"]
+    assert (code / "new" / "checked" / "big").read_bytes() == whole
+
+
+def test_labels_and_forgetting(shared, code, job):
+    for path in ("outputs/model.pt", "outputs.o/best.pth"):
+        told(shared, "register", "named", "--job", job, "--path", path, "--alias", "good")
+    assert [each["labels"] for each in told(shared, "list", "named")] == [[], ["good"]]
+    assert shared("model", "label", "named:1", "best", "good").returncode == 0
+    assert told(shared, "show", "named@good")["version"] == "1"
+    done = shared("model", "label", "named:1", "latest")
+    assert (done.returncode, "'latest' is no label to give" in done.stderr) == (2, True)
+    assert shared("model", "delete", "named").returncode == 2
+    done = shared("model", "delete", "named:1")
+    assert done.stderr == "named:1 is forgotten: 1 file, 2 bytes\n"
+    done = shared("run", "-i", "m=azureml:named:1", "--", "true")
+    assert done.returncode == 2
+    assert "inputs.m.path: there is no model named:1" in done.stderr
+    assert "hint: its versions: 2" in done.stderr
+    done = shared("model", "show", "nam")
+    assert "hint: did you mean `named`?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "hint"),
+    [
+        (["x", "--path", "nosuch"], "path: there is no ", "--job JOB --path outputs/"),
+        (["x"], "path: `path` is required", "--job JOB"),
+        (["x", "--path", "s3://b/m"], "no place to take it from", "--job JOB"),
+        (["x", "--path", "p", "--tag", "a"], "'a' is no KEY=VALUE", "--tag"),
+        (["a/b", "--path", "p"], "name: must be 1 to 255", "names become folders"),
+        (["x", "--path", "odd"], "'pipe' is no plain file", "plain files"),
+        (["x", "--job", "nosuch", "--path", "outputs"], "no job named 'nosuch'", "job list"),
+        (["x", "--path", "p", "--type", "uri_file"], "type: ", "custom_model"),
+        (["x", "--path", "p", "--label", "3"], "'3' is no label but a version", "NAME:3"),
+    ],
+)
+def test_what_is_refused(shared, code, words, said, hint):
+    (code / "odd").mkdir()
+    (code / "p").write_text("x")
+    os.mkfifo(code / "odd" / "pipe")
+    done = shared("model", "register", *words)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert hint in done.stderr.partition("hint: ")[2]
+    assert shared("model", "show", "x").returncode == 2
+
+
+def test_a_wrong_key_is_told_with_its_line(shared, code):
+    (code / "model.yml").write_text("name: x\npath: .\nflavor: onnx\n")
+    done = shared("model", "create", "-f", "model.yml")
+    assert "model.yml:3: flavor: " in done.stderr
+    assert "did you mean `flavors`?" in done.stderr
+
+
+def test_a_model_outlives_its_job_and_its_files_go_when_it_is_forgotten(allranks, home, code):
+    job = trained(allranks, "echo w > outputs/model.pt")
+    made = told(allranks, "register", "kept", "--job", job, "--path", "outputs/model.pt")
+    (home / "jobs" / job / "artifacts" / "outputs" / "model.pt").unlink()
+    assert allranks("gc", "--older-than", "0h").returncode == 0
+    done = allranks("run", "-i", "m=azureml:kept", "--", "cat", "${{inputs.m}}")
+    assert done.stdout == "w\n", done.stderr
+    assert allranks("model", "delete", "kept:1").returncode == 0
+    (item,) = json.loads(allranks("gc", "--json").stdout)["items"]
+    assert (item["kind"], item["name"]) == ("models", made["digest"])
+    assert [*(home / "models").iterdir()] == []
+
+
+def test_a_server_that_is_killed_leaves_no_half_model(allranks, home, code):
+    """However far it was: the version is not there, or it is whole."""
+    (code / "big").mkdir()
+    for n in range(400):
+        (code / "big" / str(n)).write_bytes(os.urandom(20_000))
+    assert allranks("model", "list").returncode == 0
+    words = [*allranks("server", "status", "--json").stdout.split()]
+    assert words
+    pid = json.loads((home / "server.json").read_text())["pid"]
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(allranks, "model", "create", "half", "--path", "big")
+        until(lambda: [*home.glob("models/.coming-*/files/*")])
+        psutil.Process(pid).kill()
+        done = sending.result()
+    assert done.returncode == 2
+    assert told(allranks, "list") == []
+    assert allranks("model", "show", "half").returncode == 2
+    for path in [*home.glob("models/**/*"), *home.glob("models/.*")]:
+        os.utime(path, (1, 1))
+    found = json.loads(allranks("gc", "--json").stdout)["items"]
+    assert "unfinished models" in {each["kind"] for each in found}
+    assert [*(home / "models").iterdir()] == []
+    assert told(allranks, "create", "half", "--path", "big")["files"] == 400

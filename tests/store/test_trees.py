@@ -1,0 +1,125 @@
+"""Folders of files, named by what is in them."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from allranks.errors import NotFound, UsageError
+from allranks.store.trees import COMING, Trees, below, is_whole
+
+
+@pytest.fixture
+def trees(tmp_path):
+    return Trees(tmp_path / "models")
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A model of a hostile name."""
+    folder = tmp_path / "a\nb 'x"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(b"graph" * 1000)
+    (folder / "variables" / os.fsdecode(b"\xff.data")).write_bytes(b"")
+    return folder
+
+
+def kept(trees, sources) -> str:
+    with trees.copied(sources) as copy:
+        trees.keep(copy)
+    return copy.digest
+
+
+def left(trees):
+    return sorted(each.name for each in trees.files("").parent.iterdir())
+
+
+def test_what_is_kept_is_whole_read_only_and_its_own(trees, source):
+    digest = kept(trees, below(source, source))
+    entries = trees.manifest(digest)
+    assert [each.path for each in entries] == ["saved_model.pb", "variables/\udcff.data"]
+    assert [each.size for each in entries] == [5000, 0]
+    files = trees.files(digest)
+    assert all(is_whole(files / each.path, each) for each in entries)
+    assert trees.place(digest) == files
+    mode = (files / "saved_model.pb").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o444
+    (source / "saved_model.pb").write_bytes(b"other")
+    assert (files / "saved_model.pb").read_bytes() == b"graph" * 1000
+    assert left(trees) == [digest]
+
+
+def test_one_file_is_that_file(trees, source):
+    digest = kept(trees, below(source / "saved_model.pb", source))
+    assert trees.place(digest) == trees.files(digest) / "saved_model.pb"
+
+
+def test_the_same_is_kept_once_and_mended(trees, source):
+    sources = below(source, source)
+    digest = kept(trees, sources)
+    path = trees.files(digest) / "saved_model.pb"
+    path.chmod(0o644)
+    path.write_bytes(b"grapf" * 1000)
+    path.with_name("variables").joinpath("\udcff.data").unlink()
+    with trees.copied(sources) as copy:
+        assert copy.digest == digest
+        trees.mend(copy)
+        trees.keep(copy)
+    assert all(is_whole(path.parent / each.path, each) for each in trees.manifest(digest))
+    assert left(trees) == [digest]
+
+
+def test_what_is_not_kept_leaves_nothing(trees, source):
+    with trees.copied(below(source, source)) as copy:
+        assert copy.folder.name.startswith(COMING)
+    assert left(trees) == []
+    with pytest.raises(NotFound, match="gone"):
+        trees.manifest(copy.digest)
+
+
+def test_the_digest_is_of_names_and_contents_alone(trees, source, tmp_path):
+    digest = kept(trees, below(source, source))
+    os.utime(source / "saved_model.pb", (1, 1))
+    assert kept(trees, below(source, source)) == digest
+    (source / "saved_model.pb").rename(source / "other.pb")
+    assert kept(trees, below(source, source)) != digest
+    manifest = json.loads((tmp_path / "models" / digest / "manifest.json").read_bytes())
+    assert manifest[0].keys() == {"path", "size", "sha256"}
+
+
+def test_onnx_takes_what_lies_beside_it(source):
+    for name in ("m.onnx", "m.onnx.data", "n.onnx.data"):
+        (source / name).write_bytes(b"x")
+    assert below(source / "m.onnx", source).keys() == {"m.onnx", "m.onnx.data"}
+
+
+def test_links_are_taken_for_the_files_they_lead_to(source):
+    (source / "best.pb").symlink_to("saved_model.pb")
+    assert below(source, source)["best.pb"] == source / "saved_model.pb"
+    assert [*below(source / "best.pb", source)] == ["best.pb"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path, source: path.symlink_to("/etc/hosts"), "a link that leads elsewhere"),
+        (lambda path, source: path.symlink_to("nowhere"), "a link to no file"),
+        (lambda path, source: path.symlink_to("variables"), "a link to no file"),
+        (lambda path, source: os.mkfifo(path), "is no plain file"),
+    ],
+)
+def test_what_is_no_plain_file_is_refused_by_name(source, make, said):
+    make(source / "odd", source)
+    with pytest.raises(UsageError, match=f"'odd' is {said.removeprefix('is ')}") as caught:
+        below(source, source)
+    assert caught.value.hint
+
+
+def test_folders_that_lead_elsewhere_or_hold_nothing_are_refused(source, tmp_path):
+    (source / "up").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="'up' leads elsewhere"):
+        below(source / "up", source)
+    (tmp_path / "empty" / "sub").mkdir(parents=True)
+    with pytest.raises(UsageError, match="no file in that folder"):
+        below(tmp_path / "empty", tmp_path)
