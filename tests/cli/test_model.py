@@ -58,6 +58,16 @@ def test_from_a_job_to_the_next_one(shared, code, job):
         assert (done.stdout, done.returncode) == ("w\n", 0), done.stderr
 
 
+def test_run_again_it_is_that_version_and_no_data_of_that_name(shared, code, job):
+    told(shared, "register", "pinned", "--job", job, "--path", "outputs/model.pt")
+    words = ("--name", "pinned", "-i", "m=azureml:pinned", "--", "cat", "${{inputs.m}}")
+    assert shared("run", *words).stdout == "w\n"
+    told(shared, "register", "pinned", "--job", job, "--path", "outputs.o/best.pth")
+    assert shared("data", "create", "pinned", "--path", ".").returncode == 0
+    again = shared("job", "restart", "pinned").stdout.strip()
+    assert shared("job", "stream", again).stdout == "w\n"
+
+
 def test_a_folder_from_yaml_and_as_an_input_of_yaml(shared, code, job):
     (code / "model.yml").write_text(
         f"""\

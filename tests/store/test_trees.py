@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 
 import pytest
@@ -61,7 +62,11 @@ def test_the_same_is_kept_once_and_mended(trees, source):
     path = trees.files(digest) / "saved_model.pb"
     path.chmod(0o644)
     path.write_bytes(b"grapf" * 1000)
-    path.with_name("variables").joinpath("\udcff.data").unlink()
+    shutil.rmtree(path.with_name("variables"))
+    manifest = path.parents[1] / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("5000", "5001"))
+    with pytest.raises(NotFound, match="is damaged"):
+        trees.manifest(digest)
     with trees.copied(sources) as copy:
         assert copy.digest == digest
         trees.mend(copy)
@@ -74,7 +79,7 @@ def test_what_is_not_kept_leaves_nothing(trees, source):
     with trees.copied(below(source, source)) as copy:
         assert copy.folder.name.startswith(COMING)
     assert left(trees) == []
-    with pytest.raises(NotFound, match="gone"):
+    with pytest.raises(NotFound, match="is gone"):
         trees.manifest(copy.digest)
 
 
@@ -100,6 +105,13 @@ def test_links_are_taken_for_the_files_they_lead_to(source):
     assert [*below(source / "best.pb", source)] == ["best.pb"]
 
 
+def test_a_name_that_cannot_be_sent_is_told_so_that_it_can(source):
+    (source / os.fsdecode(b"\xff")).symlink_to("nowhere")
+    with pytest.raises(UsageError) as caught:
+        below(source, source)
+    json.dumps(caught.value.body(), ensure_ascii=False).encode()
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -121,5 +133,5 @@ def test_folders_that_lead_elsewhere_or_hold_nothing_are_refused(source, tmp_pat
     with pytest.raises(UsageError, match="'up' leads elsewhere"):
         below(source / "up", source)
     (tmp_path / "empty" / "sub").mkdir(parents=True)
-    with pytest.raises(UsageError, match="no file in that folder"):
+    with pytest.raises(UsageError, match="without any file"):
         below(tmp_path / "empty", tmp_path)

@@ -10,6 +10,7 @@ from typing import Any
 from allranks.cli import show, versions
 from allranks.errors import SpecError
 from allranks.sdk import finding
+from allranks.sdk.addresses import labelled
 from allranks.sdk.submission import placed_data
 
 _KIND, _DATA = "data", "/api/v1/data"
@@ -42,7 +43,7 @@ def create(options: argparse.Namespace) -> int:
     data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
     if options.path is not None:
         base = Path()
-    address = _DATA + versions.labelled(options.label)
+    address = labelled(_DATA, options.label)
     try:
         made = finding.ask("POST", address, placed_data(data, base.absolute()))
     except SpecError as error:

@@ -12,7 +12,7 @@ from allranks.cli import show, versions
 from allranks.cli.versions import WHICH, whole
 from allranks.errors import NotFound, SpecError, UsageError
 from allranks.sdk import finding
-from allranks.sdk.addresses import asset_path
+from allranks.sdk.addresses import asset_path, labelled
 from allranks.sdk.environment import current, tools
 
 _KIND, _ENVIRONMENTS = "environments", "/api/v1/environments"
@@ -44,7 +44,7 @@ def create(options: argparse.Namespace) -> int:
     data = {**data, **environment_files.inlined(given, Path())}
     if options.name is not None:
         data["name"] = options.name
-    address = _ENVIRONMENTS + versions.labelled(options.label)
+    address = labelled(_ENVIRONMENTS, options.label)
     try:
         made = finding.ask("POST", address, data)
     except SpecError as error:

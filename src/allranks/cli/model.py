@@ -21,7 +21,7 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-f", "--file", metavar="FILE", help="a model's YAML")
     add("-j", "--job", metavar="JOB", help="the job that left it")
-    path = "of what the job left, as outputs/model.pt or outputs.NAME/…; without a job of this disk"
+    path = "of what the job left: outputs/model.pt, outputs.NAME/…; without --job of this machine"
     add("--path", metavar="PATH", help=path)
     add("--version", metavar="V", help="its version (the next number)")
     add("--type", metavar="TYPE", help="custom_model, mlflow_model, triton_model (what it is)")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from allranks.cli import show
 from allranks.sdk import finding
-from allranks.sdk.addresses import asset_path
+from allranks.sdk.addresses import asset_path, versions_path
 
 WHICH = "NAME, NAME:VERSION or NAME@LABEL"
 
@@ -35,15 +34,9 @@ def whole(found: Mapping[str, Any]) -> str:
     return f"{found['name']}:{found['version']}"
 
 
-def labelled(labels: Sequence[str]) -> str:
-    """The end of an address that gives labels to what is made there."""
-    return f"?{urlencode({'label': labels}, doseq=True)}" if labels else ""
-
-
 def listed(kind: str, name: str | None) -> list[dict[str, Any]]:
     """The newest version of each, or all of the one of that name."""
-    query = f"?{urlencode({'name': name})}" if name else ""
-    found: list[dict[str, Any]] = finding.ask("GET", f"/api/v1/{kind}{query}")
+    found: list[dict[str, Any]] = finding.ask("GET", versions_path(kind, name))
     return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote
+from collections.abc import Sequence
+from urllib.parse import quote, urlencode
 
 from allranks.errors import NotFound
 
@@ -23,6 +24,21 @@ def job_path(name: str, rest: str = "") -> str:
 def asset_path(kind: str, reference: str, rest: str = "") -> str:
     """The address of a version of `data`, `environments` or `models`, with ``rest`` behind it."""
     return f"/api/v1/{kind}/{quote(reference, safe='')}{rest}"
+
+
+def versions_path(kind: str, name: str | None) -> str:
+    """The address of all versions of the one of that name, or of the newest of each."""
+    return f"/api/v1/{kind}" + (f"?{urlencode({'name': name})}" if name else "")
+
+
+def labelled(address: str, labels: Sequence[str]) -> str:
+    """An address to which what is made is sent, with labels for it."""
+    return address + (f"?{urlencode({'label': labels}, doseq=True)}" if labels else "")
+
+
+def version_path(kind: str, name: str, version: str | None, label: str) -> str:
+    """The address of a version, or without one of what has the label."""
+    return asset_path(kind, f"{name}:{version}" if version else f"{name}@{label}")
 
 
 def file_path(place: str, path: str) -> str:

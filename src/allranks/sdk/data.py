@@ -6,9 +6,10 @@ import builtins
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from allranks.sdk import finding
+from allranks.sdk.addresses import version_path, versions_path
 from allranks.sdk.submission import placed_data
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
@@ -29,13 +30,11 @@ class DataAssets:
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Data:
         """A version, or the one that has the label."""
-        which = f"{name}:{version}" if version else f"{name}@{label}"
-        return _data(finding.ask("GET", f"{_DATA}/{quote(which, safe='')}"))
+        return _data(finding.ask("GET", version_path("data", name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[Data]:
         """The newest version of each, or all versions of one."""
-        query = f"?{urlencode({'name': name})}" if name else ""
-        return [_data(each) for each in finding.ask("GET", _DATA + query)]
+        return [_data(each) for each in finding.ask("GET", versions_path("data", name))]
 
 
 class Datastores:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from allranks.sdk import finding
+from allranks.sdk.addresses import version_path, versions_path
 from allranks.sdk.environment_files import inlined
 from allranks.spec.values import Environment
 
@@ -32,13 +32,11 @@ class Environments:
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Environment:
         """A version, or the one that has the label."""
-        which = f"{name}:{version}" if version else f"{name}@{label}"
-        return _made(finding.ask("GET", f"{PATH}/{quote(which, safe='')}"))
+        return _made(finding.ask("GET", version_path("environments", name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[Environment]:
         """The newest version of each, or all versions of one."""
-        query = f"?{urlencode({'name': name})}" if name else ""
-        return [_made(each) for each in finding.ask("GET", PATH + query)]
+        return [_made(each) for each in finding.ask("GET", versions_path("environments", name))]
 
 
 def _made(told: dict[str, Any]) -> Environment:

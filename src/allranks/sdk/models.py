@@ -6,10 +6,9 @@ import builtins
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from allranks.sdk import finding
-from allranks.sdk.addresses import asset_path
+from allranks.sdk.addresses import asset_path, version_path, versions_path
 from allranks.sdk.download import download_model
 from allranks.sdk.registering import register
 from allranks.spec.model import Model, ModelVersion
@@ -54,21 +53,20 @@ class Models:
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> ModelVersion:
         """A version, or the one that has the label."""
-        return _told(finding.ask("GET", _path(name, version, label)))
+        return _told(finding.ask("GET", version_path("models", name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[ModelVersion]:
         """The newest version of each, or all versions of one."""
-        query = f"?{urlencode({'name': name})}" if name else ""
-        return [_told(each) for each in finding.ask("GET", f"/api/v1/models{query}")]
+        return [_told(each) for each in finding.ask("GET", versions_path("models", name))]
 
     def label(self, name: str, version: str, *labels: str) -> ModelVersion:
         """Give it labels; each is taken from the version that had it."""
         data = {"labels": builtins.list(labels)}
-        return _told(finding.ask("PUT", _path(name, version) + "/labels", data))
+        return _told(finding.ask("PUT", asset_path("models", f"{name}:{version}", "/labels"), data))
 
     def delete(self, name: str, version: str) -> None:
         """Forget a version; its files go with the next `allranks gc`, unless another has them."""
-        finding.ask("DELETE", _path(name, version))
+        finding.ask("DELETE", asset_path("models", f"{name}:{version}"))
 
     def download(
         self,
@@ -80,7 +78,8 @@ class Models:
     ) -> Path:
         """Fetch it into a folder of its name in ``download_path``, held against the checksums it
         was registered with; the folder. What is there already is not fetched again."""
-        download_model(finding.connect, _which(name, version, label), Path(download_path))
+        which = f"{name}:{version}" if version else f"{name}@{label}"
+        download_model(finding.connect, which, Path(download_path))
         return Path(download_path, name)
 
 
@@ -93,11 +92,3 @@ def _sent(
 
 def _told(told: dict[str, Any]) -> ModelVersion:
     return ModelVersion.model_validate(told)
-
-
-def _which(name: str, version: str | None, label: str = "latest") -> str:
-    return f"{name}:{version}" if version else f"{name}@{label}"
-
-
-def _path(name: str, version: str | None, label: str = "latest") -> str:
-    return asset_path("models", _which(name, version, label))

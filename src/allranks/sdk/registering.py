@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from allranks.client import Client
 from allranks.errors import MissingCode, Problem, SpecError
+from allranks.sdk.addresses import labelled
 from allranks.sdk.submission import local
 from allranks.store import trees
 
@@ -32,7 +32,7 @@ def register(
     Raises SpecError for what is not there, UsageError for what is no plain file, Conflict.
     """
     path = None if given.get("job") else local(given.get("path"), base)
-    address = _MODELS + (f"?{urlencode({'label': labels}, doseq=True)}" if labels else "")
+    address = labelled(_MODELS, labels)
     files: dict[str, Path] = {}
     data = dict(given)
     if path is not None:

@@ -59,14 +59,17 @@ class Trees:
         return self.files(digest) / entries[0].path if _is_one(entries) else self.files(digest)
 
     def manifest(self, digest: str) -> tuple[Entry, ...]:
-        """Raises NotFound for a tree that is not there."""
+        """Raises NotFound for a tree that is not there, or whose manifest is not its own."""
+        path = self.folder / digest / _MANIFEST
         try:
-            told = json.loads((self.folder / digest / _MANIFEST).read_bytes())
+            text = path.read_bytes()
         except FileNotFoundError:
-            raise NotFound(
-                f"the files of the model are gone: {digest}", hint="register it again"
-            ) from None
-        return tuple(Entry(**each) for each in told)
+            text = b""
+        if _digest(text) != digest:
+            what = "is damaged" if text else "is gone"
+            hint = "register the same files again: that mends it"
+            raise NotFound(f"the manifest of the model {what}", where=str(path), hint=hint)
+        return tuple(Entry(**each) for each in json.loads(text))
 
     @contextlib.contextmanager
     def copied(self, sources: Mapping[str, Path]) -> Iterator[Coming]:
@@ -81,7 +84,7 @@ class Trees:
             )
             text = json.dumps([each._asdict() for each in entries]).encode()
             (folder / _MANIFEST).write_bytes(text)
-            yield Coming(folder, hashlib.sha256(text).hexdigest(), entries)
+            yield Coming(folder, _digest(text), entries)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -92,11 +95,22 @@ class Trees:
 
     def mend(self, coming: Coming) -> None:
         """Put what was damaged right, where that very tree is there already."""
-        files, spare = self.files(coming.digest), coming.folder / "spare"
-        for each in coming.entries if files.exists() else ():
-            if not is_whole(files / each.path, each):
-                os.link(coming.folder / _FILES / each.path, spare)
-                os.replace(spare, files / each.path)
+        tree, spare = self.folder / coming.digest, coming.folder / "spare"
+        if not tree.exists():
+            return
+        wrong = [] if self._knows(coming.digest) else [_MANIFEST]
+        files = ((f"{_FILES}/{each.path}", each) for each in coming.entries)
+        wrong += [path for path, each in files if not is_whole(tree / path, each)]
+        for path in wrong:
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            os.link(coming.folder / path, spare)
+            os.replace(spare, tree / path)
+
+    def _knows(self, digest: str) -> bool:
+        try:
+            return bool(self.manifest(digest))
+        except NotFound:
+            return False
 
 
 def is_whole(path: Path, entry: Entry) -> bool:
@@ -124,7 +138,7 @@ def below(path: Path, root: Path) -> dict[str, Path]:
         raise _odd(path, "leads elsewhere")
     found = dict(_walked(path, "", root))
     if not found:
-        raise UsageError("there is no file in that folder", where=str(path), hint=_PLAIN)
+        raise _odd(path, "is a folder without any file")
     return found
 
 
@@ -163,7 +177,7 @@ def _copied(source: Path, goal: Path, name: str) -> Entry:
             sha256, size = _hash(copy), os.fstat(copy.fileno()).st_size
         after = os.fstat(file.fileno())
     if (size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise Conflict("it changes while it is read", where=name, hint="wait until it is written")
+        raise Conflict(f"{name!r} changes while it is read", hint="wait until it is written")
     os.utime(goal, ns=(before.st_mtime_ns, before.st_mtime_ns))
     goal.chmod(0o444)
     return Entry(name, size, sha256)
@@ -182,6 +196,10 @@ def _copy(file: BinaryIO, copy: BinaryIO, left: int) -> None:
         copy.flush()
 
 
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
 def _hash(file: BinaryIO) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
@@ -191,4 +209,6 @@ def _is_one(entries: tuple[Entry, ...]) -> bool:
 
 
 def _odd(path: Path, how: str) -> UsageError:
-    return UsageError(f"{path.name!r} {how}", where=str(path), hint=_PLAIN)
+    # A name that is not UTF-8 cannot be sent as it is.
+    where = os.fsencode(path).decode(errors="replace")
+    return UsageError(f"{path.name!r} {how}", where=where, hint=_PLAIN)
