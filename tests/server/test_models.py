@@ -131,7 +131,7 @@ def test_ways_to_say_what_of_a_job(house, given, path):
     [
         ({"path": "outputs/nosuch.pt"}, SpecError, "left no 'outputs/nosuch.pt'"),
         ({"path": "outputs.p/x"}, SpecError, "has no output 'p'"),
-        ({"path": "outputs.far/x"}, UsageError, "was brought elsewhere"),
+        ({"path": "outputs.far/x"}, UsageError, "far lies elsewhere"),
         ({"path": "../../token"}, SpecError, "no path of what a job left"),
         ({"path": "runs:/other/outputs"}, UsageError, "is not of the job j"),
         ({"job": "nosuch", "path": "outputs"}, AllranksError, "no job named 'nosuch'"),

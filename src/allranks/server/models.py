@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from allranks.errors import Conflict, MissingCode, SpecError, UsageError
+from allranks.masking import without_credentials
 from allranks.plan import flavors
 from allranks.server import shown
 from allranks.server.model_versions import ModelVersions
@@ -83,12 +84,12 @@ class Models(NamedTuple):
             return root, root / of.path
         output = named_output(row, of.output)
         if output.uri:
-            hint = (
-                f"fetch it, then: allranks model create NAME --path FILES --property job={of.job}"
+            said, where = (
+                f"the output {output.name} lies elsewhere",
+                without_credentials(output.uri),
             )
-            raise UsageError(
-                f"the output {output.name} was brought elsewhere", where=output.uri, hint=hint
-            )
+            hint = "fetch it, then: allranks model create NAME --path FILES --property job=JOB"
+            raise UsageError(said, where=where, hint=hint)
         path = within(output, of.path)
         return Path(output.path) if not output.is_file else path.parent, path
 
@@ -100,10 +101,10 @@ class Models(NamedTuple):
 
     def _hold_to(self, sent: Sequence[Entry], found: Sequence[Entry]) -> None:
         """What came is not always what lies there later."""
-        wanted = {each.path: each for each in sent}
+        wanted = {each.path: each.sha256 for each in sent}
         for each in found:
-            if each != wanted[each.path]:
-                self.blobs.path(wanted[each.path].sha256).unlink(missing_ok=True)
+            if each.sha256 != wanted[each.path]:
+                self.blobs.path(wanted[each.path]).unlink(missing_ok=True)
                 raise MissingCode(f"{each.path!r} is damaged here", hint="send it again")
 
 

@@ -184,8 +184,8 @@ def _copied(source: Path, goal: Path, name: str) -> Entry:
 
 
 def _copy(file: BinaryIO, copy: BinaryIO, left: int) -> None:
-    """In the kernel, and of blocks that both files may share nothing at all; where it cannot, as
-    between two file systems of old, piece by piece."""
+    """By the kernel, which copies nothing where both files may share their blocks; where it will
+    not, as between two file systems, piece by piece."""
     with contextlib.suppress(OSError):
         while left > 0 and (done := os.copy_file_range(file.fileno(), copy.fileno(), left)):
             left -= done
