@@ -53,24 +53,26 @@ class Job:
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """The numbers its ranks have printed so far: ``{name: [{"step", "timestamp" (ms since the
         epoch), "value"}, …]}``; "NaN", "Infinity" and "-Infinity" are text."""
-        return by_name(_ask("GET", job_path(self.name, "/metrics"))["series"])
+        return by_name(finding.ask("GET", job_path(self.name, "/metrics"))["series"])
 
     def resources(self) -> list[dict[str, Any]]:
         """What its nodes, GPUs and ranks used: series with their ``points`` [seconds since the
         epoch, value]."""
-        found: list[dict[str, Any]] = _ask("GET", job_path(self.name, "/resources"))["series"]
+        found: list[dict[str, Any]] = finding.ask("GET", job_path(self.name, "/resources"))[
+            "series"
+        ]
         return found
 
     def artifacts(self) -> list[str]:
         """What it left in ``./outputs`` and ``./logs``: paths as `download` makes them."""
-        files = _ask("GET", job_path(self.name, "/files"))
+        files = finding.ask("GET", job_path(self.name, "/files"))
         paths = (each["path"] for each in files)
         ours = ("artifacts/outputs/", "artifacts/logs/")
         return sorted(path for path in paths if path.startswith(ours))
 
     def refresh(self) -> Job:
         """Ask the server how it is now."""
-        self._told = _ask("GET", job_path(self.name))
+        self._told = finding.ask("GET", job_path(self.name))
         return self
 
     def wait(self, show_output: bool = False) -> Job:
@@ -80,7 +82,7 @@ class Job:
         return self.refresh()
 
     def cancel(self) -> Job:
-        self._told = _ask("POST", job_path(self.name, "/cancel"))
+        self._told = finding.ask("POST", job_path(self.name, "/cancel"))
         return self
 
     def download(self, download_path: str | Path = ".", *, output_name: str | None = None) -> Path:
