@@ -55,6 +55,20 @@ def test_bars_odd_bytes_and_endless_lines(tmp_path):
     )
 
 
+def test_names_may_hold_anything_that_prints(tmp_path):
+    wanted = [MetricTask("train/loss", r"loss (\S+)", None), MetricTask("../x/0", r"acc (\S+)")]
+    found, told = scrape(tmp_path, {0: b"loss 1\nacc 2\n", 1: b"loss 3\n"}, *wanted)
+    assert sorted(point[0] for point in found) == ["../x/0", "train/loss", "train/loss"]
+    assert told == []
+
+
+def test_a_step_that_is_none_is_told_and_counted(tmp_path):
+    text = b"v 1 at 10\nv 2 at 1.5\nv 3 at x\nv 4 at 99999999999999999999\nv 5\n"
+    found, told = scrape(tmp_path, {0: text}, MetricTask("v", r"v (\S+)(?: at (\S+))?"))
+    assert [point[2] for point in found] == [10, 1, 2, 3, 4]
+    assert told == ["the metric 'v' found '1.5' where its step should be, and counted instead"]
+
+
 def test_a_metric_that_matched_nothing_is_told(tmp_path):
     wanted = [MetricTask("loss", "loss (x)"), MetricTask("acc", "acc (x)", None)]
     assert scrape(tmp_path, {0: b"a\n", 1: b""}, *wanted)[1] == [

@@ -97,6 +97,9 @@ def test_what_did_not_work_is_told_at_the_end(shared, train):
         "the metric 'never' matched no line that rank 0 printed",
         "the metric 'odd' found 'step' where a number should be",
     ]
+    one = ran(shared, "-m", "never=xyz (.)", *train)
+    assert f"nothing that {one} printed gave a number" in shared("job", "metrics", one).stderr
+    assert "has no attempt 9, but 1 in all" in shared("job", "metrics", one, "--attempt", 9).stderr
     said = shared("run", "-m", "never=xyz (.)", *train).stderr
     assert "note: the metric 'never' matched no line that rank 0 printed" in said
 

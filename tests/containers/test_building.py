@@ -50,6 +50,26 @@ def test_it_is_made_once_and_again_when_its_folder_has_changed(
     assert submit(here, code, ENVIRONMENT) == "second here yes\n" * 2
 
 
+def test_nodes_of_a_machine_have_the_very_same_image(
+    here: Allranks, code: Path, context: Path
+) -> None:
+    """Though what a step does is another thing each time."""
+    run = 'RUN ["/bin/bash", "-c", "echo $EPOCHREALTIME >/word; sleep 1"]'
+    (context / "docker/File").write_text(f"FROM {IMAGE}\n{run}\n")
+    first, second = submit(here, code, ENVIRONMENT).splitlines()
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["a,b", 'the "first" one', "it's", "a:b $x"])
+def test_folders_and_files_of_any_name(
+    here: Allranks, code: Path, context: Path, name: str
+) -> None:
+    folder = context.rename(code / name)
+    (folder / "docker/File").rename(folder / "docker" / name)
+    build = {"path": f"./{name}", "dockerfile_path": f"docker/{name}"}
+    assert submit(here, code, {"build": build}) == "first here yes\n" * 2
+
+
 def test_a_dry_run_says_of_what(here: Allranks, code: Path, context: Path) -> None:
     (code / "job.yml").write_text(json.dumps({"command": "x", "environment": ENVIRONMENT}))
     done = here("job", "create", "-f", "job.yml", "--dry-run", "--json")

@@ -31,6 +31,7 @@ STEPS: dict[str, list[list[str]]] = {
     "mpich": [["mpich", "mpi4py", "numpy"]],
     "ray": [["ray[default]==2.60.0", "numpy"]],
     "azure": [["azure-ai-ml"]],
+    "notebook": [["nbclient", "ipykernel"]],
     "stores": [["moto[s3,server]==5.2.5", "azure-storage-blob>=12,<13", "webdataset==1.0.2"]],
     "horovod": [
         [TORCH],

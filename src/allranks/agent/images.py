@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from allranks.agent.ranks import last_lines
+from allranks.agent.uv import Wait
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.plan import Container
 
-# Waits until the descriptor is readable; raises what ends the waiting.
-Wait = Callable[[int], None]
+# Seconds between two looks whether another node of this machine has built the image.
+_AGAIN = 0.2
 
 
 def have(
@@ -44,10 +48,11 @@ def _build(container: Container, told: Path, log: Path, wait: Wait) -> str:
     # With a name, or whoever tidies up would take it for a leftover.
     name = hashlib.sha256(f"{context} {file}".encode()).hexdigest()[:16]
     argv = [container.engine, "build", "--iidfile", str(told)]
-    argv += ["--tag", f"localhost/allranks:{name}", "--file", file, context]
+    argv += ["--tag", f"localhost/allranks:{name}", "--file", _listed(container, file), context]
     log.parent.mkdir(exist_ok=True)
     try:
-        code = _run(argv, log, wait)
+        with _alone(name, wait):
+            code = _run(argv, log, wait)
     except FileNotFoundError:
         raise _no_program(container) from None
     if code != 0:
@@ -57,6 +62,40 @@ def _build(container: Container, told: Path, log: Path, wait: Wait) -> str:
             hint=f"all that was said is in {log}",
         )
     return told.read_text().strip()
+
+
+def _listed(container: Container, path: str) -> str:
+    """The path as the program takes it: podman reads a list with commas."""
+    if "podman" not in os.path.basename(container.engine) or not set(',"') & set(path):
+        return path
+    doubled = path.replace('"', '""')
+    return f'"{doubled}"'
+
+
+@contextlib.contextmanager
+def _alone(name: str, wait: Wait) -> Iterator[None]:
+    """One at a time builds an image on a machine: the others find each step done, and have the very
+    same image."""
+    path = Path(tempfile.gettempdir(), f"allranks-{os.geteuid()}-build-{name}")
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:  # another user's of that name: it was only to be better
+        yield
+        return
+    try:
+        while not _locked(file):
+            wait(None, _AGAIN)
+        yield
+    finally:
+        os.close(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _has(container: Container, folder: Path, wait: Wait) -> bool:

@@ -19,9 +19,10 @@ from typing import Any
 from allranks.plan.plan import MetricTask, Task, pack
 from allranks.plan.scraping import of_rank
 
-_ARGV = (sys.executable, "-P", "-m", "allranks.agent.scraper")
-# A rank's environment has nothing to do with it: what a Python of ours needs to find its packages.
-_NEEDED = ("PATH", "PYTHONPATH", "HOME", "ALLRANKS_GANG")
+_ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.scraper")
+# It needs nothing but this package and Python; marked, so that it is found when lost.
+_OURS = {"PYTHONPATH": str(Path(__file__).absolute().parents[2])}
+_NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
 # Seconds to read what is left when ranks have ended: some hundred million lines.
 _LONG = 300.0
 
@@ -62,7 +63,7 @@ class Points:
     def _start(self) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
             _ARGV,
-            env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+            env=_OURS | {name: os.environ[name] for name in _NEEDED if name in os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -122,4 +123,6 @@ def sentences(said: Mapping[str, Any], wanted: list[MetricTask]) -> list[str]:
             told.append(f"{name} matched no line that {whose} printed")
         if text := said["odd"].get(metric.name):
             told.append(f"{name} found {text!r} where a number should be")
+        if text := said["steps"].get(metric.name):
+            told.append(f"{name} found {text!r} where its step should be, and counted instead")
     return told

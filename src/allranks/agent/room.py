@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from allranks.agent import images
-from allranks.agent.images import Wait
 from allranks.agent.keeper import has_watchers
 from allranks.agent.ranks import Ended, Process, Running, last_lines
+from allranks.agent.uv import Wait
 from allranks.errors import AllranksError
 from allranks.plan.container import LABEL, mounts, words
 from allranks.plan.plan import Container, Task

@@ -41,10 +41,11 @@ class Scraper:
         self._logs = {int(rank): Path(path) for rank, path in request["logs"].items()}
         self._into = os.open(request["into"], os.O_RDWR | os.O_CREAT, 0o600)
         state = _resumed(self._into)
-        # How far each log was read; how many points there are of each; how often a metric took too
-        # long; what stood in the place of a number.
+        # How far each log was read; how many points there are of each; which metrics found any; how
+        # often one took too long; what stood in the place of a number.
         self._read: dict[str, int] = state.get("read", {})
         self._count: dict[str, int] = state.get("count", {})
+        self._hit: dict[str, bool] = state.get("hit", {})
         self._strikes: dict[str, int] = state.get("strikes", {})
         self._odd: dict[str, str] = state.get("odd", {})
         # What readers keep of lines before, by metric and rank.
@@ -84,12 +85,12 @@ class Scraper:
             for reader in readers:
                 for each in reader.rest():
                     self._keep(reader.metric.name, rank, each, time.time())
-        hit = {key.split("/")[0] for key in self._count}
         names = {each.name for each in self._metrics}
         off = sorted(name for name in names if self._is_off(name))
-        missed = sorted(names - hit - set(self._strikes) - set(self._odd))
+        missed = sorted(names - set(self._hit) - set(self._strikes) - set(self._odd))
         slow = {name: count for name, count in self._strikes.items() if name not in off}
-        self._write(end={"off": off, "slow": slow, "missed": missed, "odd": self._odd})
+        told = {"off": off, "slow": slow, "missed": missed, "odd": self._odd}
+        self._write(end={**told, "steps": self._odd_steps()})
 
     def alarm(self, *_: object) -> None:
         """The processor's time for a piece is over: break the search off, or wait for the next."""
@@ -133,18 +134,24 @@ class Scraper:
                     self._keep(name, rank, each, at)
 
     def _keep(self, metric: str, rank: int, found: Found, at: float) -> None:
-        key = f"{metric}/{rank}/{found.name}"
+        self._hit[metric] = True
+        key = f"{found.name}/{rank}"
         count = self._count.get(key, 0)
         self._count[key] = count + 1
         step = count if found.step is None else found.step
         self._found.append((found.name, rank, step, at, found.value))
         self._changed = True
 
+    def _odd_steps(self) -> dict[str, str]:
+        """Of each metric what stood once where its step should be."""
+        readers = [each for several in self._readers.values() for each in several]
+        return {e.metric.name: e.memory["step"][:80] for e in readers if "step" in e.memory}
+
     def _is_off(self, name: str) -> bool:
         return self._strikes.get(name, 0) >= STRIKES
 
     def _write(self, **more: Any) -> None:
-        state = {"read": self._read, "count": self._count, "odd": self._odd}
+        state = {"read": self._read, "count": self._count, "hit": self._hit, "odd": self._odd}
         state |= {
             "strikes": self._strikes,
             "memory": {key: kept for key, kept in self._memory.items() if kept},

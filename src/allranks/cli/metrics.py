@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlencode
 
 from allranks.cli import show
@@ -56,11 +57,13 @@ def metrics(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace) -> int:
-    found = finding.connect().json("GET", job_path(options.name, "/metrics/summary"))["series"]
+    with finding.connect() as client:
+        found = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
+        job = client.json("GET", job_path(options.name))
     if options.attempt is not None:
         found = [each for each in found if each["attempt"] == options.attempt]
     if not found:
-        show.talk(f"{options.name} has no metrics{_how(options)}")
+        show.talk(_none(job, options))
         return 0
     again = len({each["attempt"] for each in found}) > 1
     rows = [
@@ -97,6 +100,18 @@ def _follow(options: argparse.Namespace) -> int:
                     f"{each['metric']} {show.number(each['value'])}"
                 )
     return 0
+
+
+def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
+    """Why there is nothing to show."""
+    name = job["name"]
+    if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
+        return f"{name} has no attempt {options.attempt}, but {job['attempts']} in all"
+    if not job["spec"].get("metrics"):
+        return f"{name} has no metrics{_how(options)}"
+    if job["ended_at"] is None:
+        return f"{name} has no metrics yet: nothing that its ranks printed has matched"
+    return f"nothing that {name} printed gave a number; why: allranks job events {name}"
 
 
 def _unknown(options: argparse.Namespace, has: Iterable[str]) -> NotFound:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import show
+from allranks.errors import UsageError
 from allranks.plan.amdahl import Fit, Interval
 from allranks.plan.insights import Report
 from allranks.plan.insights import report as insights
@@ -77,6 +78,7 @@ def scaling_options(parser: argparse.ArgumentParser) -> None:
 
 def scaling(options: argparse.Namespace) -> int:
     """Times, speed-up and efficiency of runs of several sizes, and what one more would save."""
+    _to_be_written(options)
     with finding.connect() as client:
         jobs = [observed(client, name) for name in dict.fromkeys(options.names)]
     found = compare(jobs, assume_equal=options.assume_equal)
@@ -92,6 +94,14 @@ def scaling(options: argparse.Namespace) -> int:
     for line in _doubted(found):
         show.talk(f"warning: {line}")
     return 0
+
+
+def _to_be_written(options: argparse.Namespace) -> None:
+    """Raises UsageError for a file in a folder that is not there."""
+    for path in (options.html, options.png):
+        if path is not None and not path.absolute().parent.is_dir():
+            hint = f"make it first: mkdir -p {path.parent}"
+            raise UsageError("there is no such folder", where=str(path.parent), hint=hint)
 
 
 def _draw(found: Scaling, options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -308,9 +308,11 @@ def _once(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:
 
 def _input(text: str) -> tuple[str, Any]:
     name, value = _pair(text, "-i/--input")
-    head, colon, mode = value.rpartition(":")
-    if not (colon and mode in _MODES):
-        head, mode = value, "ro_mount"
+    head, mode = _moded(value, _MODES, "-i/--input")
+    mode = mode or "ro_mount"
+    if not head:
+        hint = "name a path: `.` is the folder that you are in"
+        raise UsageError(f"the input {name} has no path", where="-i/--input", hint=hint)
     path = Path(head).expanduser()
     kind = "uri_file" if path.is_file() else "uri_folder"
     return name, {"type": kind, "path": head, "mode": mode}
@@ -320,8 +322,28 @@ def _output(text: str) -> tuple[str, Any]:
     name, given, path = text.partition("=")
     if not given:
         return name, {"type": "uri_folder"}
-    head, _, mode = path.rpartition(":")
-    return name, {"path": head, "mode": mode} if head and mode in _OUTPUTS else {"path": path}
+    head, mode = _moded(path, _OUTPUTS, "-o/--output")
+    return name, {"path": head, "mode": mode} if mode else {"path": path}
+
+
+def _moded(value: str, modes: Sequence[str], option: str) -> tuple[str, str]:
+    """A path and the mode behind it, if there is one. What looks like one and is none, of a path
+    that is not there, is a slip."""
+    head, colon, word = value.rpartition(":")
+    mode = word.replace("-", "_").lower()
+    if colon and mode in modes:
+        return head, mode
+    if colon and head and _looks_like_a_mode(mode) and not Path(value).expanduser().exists():
+        hint = f"modes here are {', '.join(modes)}; a path may end so if it is there"
+        raise UsageError(f"{word!r} is no mode of an {option[5:]}", where=option, hint=hint)
+    return value, ""
+
+
+def _looks_like_a_mode(word: str) -> bool:
+    from difflib import get_close_matches  # lazy: few paths have a colon
+
+    known = (*_MODES, *_OUTPUTS)
+    return word in known or bool(get_close_matches(word, known, cutoff=0.7))
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

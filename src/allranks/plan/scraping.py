@@ -68,7 +68,13 @@ class Reader:
         matched = self._search(line)
         if matched is None or (text := matched[self._value]) is None:
             return ()
-        step = _whole(matched[self._step]) if self._step else None
+        step = None
+        if (
+            self._step
+            and (said := matched[self._step]) is not None
+            and (step := _whole(said)) is None
+        ):
+            self.memory.setdefault("step", said)
         return (Found(self.metric.name, step, number(text)),)
 
     def rest(self) -> Iterator[Found]:
@@ -127,12 +133,14 @@ def number(text: str) -> float:
         raise NotANumber(text) from None
 
 
-def _whole(text: str | None) -> int | None:
+def _whole(text: str) -> int | None:
+    """The number, if it is a whole one that a double holds."""
     try:
-        found = number(text) if text is not None else math.nan
+        found = number(text)
     except NotANumber:
         return None
-    return int(found) if math.isfinite(found) and abs(found) < 2**53 else None
+    whole = math.isfinite(found) and abs(found) < 2**53 and found == int(found)
+    return int(found) if whole else None
 
 
 def of_rank(metrics: Sequence[MetricTask], rank: int) -> list[MetricTask]:

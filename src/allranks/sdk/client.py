@@ -52,8 +52,12 @@ class Job:
 
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """The numbers its ranks have printed so far: ``{name: [{"step", "timestamp" (ms since the
-        epoch), "value"}, …]}``; "NaN", "Infinity" and "-Infinity" are text."""
-        return by_name(finding.ask("GET", job_path(self.name, "/metrics"))["series"])
+        epoch), "value"}, …]}``; a value may be NaN or infinite."""
+        found = by_name(finding.ask("GET", job_path(self.name, "/metrics"))["series"])
+        for points in found.values():
+            for point in points:
+                point["value"] = float(point["value"])
+        return found
 
     def resources(self) -> list[dict[str, Any]]:
         """What its nodes, GPUs and ranks used: series with their ``points`` [seconds since the
@@ -80,6 +84,22 @@ class Job:
         jobs = Jobs()
         jobs.stream(self.name) if show_output else jobs.wait(self.name)
         return self.refresh()
+
+    def watch(self, every: float = 1.0) -> None:
+        """In a notebook: show how it goes, its metrics, load and last lines, until it has ended.
+        Interrupting the cell leaves the job alone. Raises UsageError where there is no IPython."""
+        from allranks.sdk.watching import watch  # lazy: programs do not need it
+
+        watch(self.name, every)
+        self.refresh()
+
+    def _repr_html_(self) -> str:
+        """How it stands, where a cell of a notebook ends with it."""
+        from allranks.sdk.card import card  # lazy: as above
+
+        told = finding.ask("GET", job_path(self.name))
+        metrics = finding.ask("GET", job_path(self.name, "/metrics/summary"))["series"]
+        return card(told, metrics)
 
     def cancel(self) -> Job:
         self._told = finding.ask("POST", job_path(self.name, "/cancel"))
