@@ -91,6 +91,20 @@ def test_imagenets_lines_are_known():
     assert points[10:] == [Found("val_acc1", None, 54.26), Found("val_acc5", None, 79.012)]
 
 
+def test_a_bar_that_begins_anew_shows_old_values():
+    bars = (
+        "0: 8/8 [l=1.5]",
+        "0: 0/8 [l=1.5]",
+        "1: 0/8 [l=1.5]",
+        "1: 1/8 [l=1.5]",
+        "1: 1/8 [l=1.2]",
+    )
+    text = "\r".join(f"Epoch {bar.replace('[', '[00:00, ')}" for bar in bars)
+    reader = Reader(MetricTask("lightning", BUILTIN))
+    points = [each for line in lines(text) for each in reader.find(line)] + [*reader.rest()]
+    assert points == [Found("l", 8, 1.5), Found("l", 9, 1.2)]
+
+
 @pytest.mark.parametrize("name", KNOWN)
 @given(text=st.text())
 def test_what_is_known_takes_any_text(name, text):

@@ -97,8 +97,8 @@ class _Known:
             return
         groups = {name: int(text) for name, text in matched.groupdict().items() if text}
         n, of = groups.get("n"), groups.get("of")
-        if self._known.last and n != of:
-            return
+        if (self._known.last and n != of) or (self._known.redrawn and n == 0):
+            return  # not the last; or begun anew, still with the values of before
         step, epoch = None, groups.get("epoch", self._memory.get("epoch"))
         if self._known.last:
             step = epoch
