@@ -74,3 +74,26 @@ def test_the_agent_is_small(tmp_path: Path):
     script = "import allranks.agent.main, os; print(open('/proc/self/statm').read().split()[1])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert int(done.stdout) * os.sysconf("SC_PAGE_SIZE") < 40 << 20
+
+
+def test_what_reads_metrics_is_no_process_of_the_jobs():
+    program = textwrap.dedent(
+        """
+        import subprocess, sys
+        from allranks.agent.keeper import has_others
+        argv = [sys.executable, "-P", "-m", "allranks.agent.scraper"]
+        ours = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        alone = has_others()
+        other = subprocess.Popen(["sleep", "99"])
+        beside = has_others()
+        other.kill()
+        other.wait()
+        ours.kill()
+        ours.wait()
+        ours.stdin.close()
+        print(alone, beside, has_others())
+        """
+    )
+    argv = [sys.executable, "-c", program]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["False", "True", "False"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from allranks.agent import launch
 from allranks.agent.hosted import Hosted, is_listening
 from allranks.agent.inbox import Inbox
-from allranks.agent.keeper import end_descendants, has_children
+from allranks.agent.keeper import end_descendants, has_children, has_others
 from allranks.agent.launch import Launch, Stage
 from allranks.agent.ranks import Ended, Running, last_lines
 from allranks.errors import AllranksError
@@ -189,7 +189,7 @@ class Attempt:
             wait_while(lambda: any(is_listening(each.address, each.ports[0]) for each in others))
         else:
             self._running.send(signal.SIGHUP)
-            wait_while(lambda: self._running.reap() or self._running.processes or has_children())
+            wait_while(lambda: self._running.reap() or self._running.processes or has_others())
 
     def _end_rest(self) -> None:
         # What is left of a room's is inside, and ends with it; what is below us watches over that.

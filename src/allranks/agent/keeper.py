@@ -79,6 +79,16 @@ def has_children() -> bool:
     return False
 
 
+def has_others() -> bool:
+    """Whether any process is below this one but those of ours that move data and read metrics."""
+    has_children()  # one that has ended is reaped
+    for pid in below(os.getpid()):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            if b"\0allranks.agent." not in file.read():
+                return True
+    return False
+
+
 def has_watchers() -> bool:
     """Whether one that watches over a container of podman's is below this process. Not all of
     podman's is waited for: what holds the user's namespace stays as long as it may."""

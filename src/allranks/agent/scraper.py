@@ -60,24 +60,22 @@ class Scraper:
         self._searching, self._changed = False, False
         self._found: list[tuple[str, int, int, float, float]] = []
 
-    def look(self, to_the_end: bool = False) -> bool:
-        """Read a piece of every log that has grown; whether any had. ``to_the_end``: what has no
-        end of line counts, too."""
-        grown = False
+    def look(self, to_the_end: bool = False) -> int:
+        """Read a piece of every log that has grown; how large the largest was. ``to_the_end``: what
+        has no end of line counts, too."""
+        largest = 0
         for rank, readers in self._readers.items():
             piece, at = self._piece(rank, to_the_end)
-            if not piece:
-                continue
-            grown = True
+            largest = max(largest, len(piece))
             signal.setitimer(signal.ITIMER_PROF, PATIENCE)
             for line in lines(piece.decode(errors="replace")):
                 if line:
                     self._line(rank, readers, line[:LONGEST], at)
             signal.setitimer(signal.ITIMER_PROF, 0)
             self._read[str(rank)] = self._read.get(str(rank), 0) + len(piece)
-            if self._changed:
-                self._write()
-        return grown
+        if self._changed:
+            self._write()
+        return largest
 
     def end(self) -> None:
         """Say what became of every metric: the last line."""
@@ -192,8 +190,8 @@ def main() -> int:
     signal.signal(signal.SIGPROF, scraper.alarm)
     over = False
     while not over:
-        grown = scraper.look()
-        over = bool(select.select([0], [], [], 0.0 if grown else LOOK)[0])
+        behind = scraper.look() > PIECE // 2
+        over = bool(select.select([0], [], [], 0.0 if behind else LOOK)[0])
     while scraper.look(to_the_end=True):
         pass
     scraper.end()

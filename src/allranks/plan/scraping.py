@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from allranks.plan.plan import MetricTask
 from allranks.spec.patterns import BUILTIN, KNOWN, STEP, VALUE, Known
 
-# A line that is longer is read in pieces of so many characters.
+# Of a longer line only so many characters are looked at.
 LONGEST = 1 << 14
 
 # Progress bars go back to the start of their line instead of beginning another.
@@ -68,12 +68,9 @@ class Reader:
         matched = self._search(line)
         if matched is None or (text := matched[self._value]) is None:
             return ()
-        step = None
-        if (
-            self._step
-            and (said := matched[self._step]) is not None
-            and (step := _whole(said)) is None
-        ):
+        said = matched[self._step] if self._step else None
+        step = None if said is None else _whole(said)
+        if said is not None and step is None:
             self.memory.setdefault("step", said)
         return (Found(self.metric.name, step, number(text)),)
 
