@@ -154,13 +154,15 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_taken_for_done(shelf, whe
     asked = Recipe(requirements=from_wheels(wheels, "pear"))
     stuck = tmp_path / "stuck-uv"
     stuck.write_text(
-        f'#!/bin/bash\n[ "$1" = venv ] && exec {shlex.quote(UV)} "$@"\nexec sleep 60\n'
+        f'#!/bin/bash\n[ "$1" = venv ] && exec {shlex.quote(UV)} "$@"\n'
+        f"touch {shlex.quote(str(tmp_path / 'here'))}\nexec sleep 60\n"
     )
     stuck.chmod(0o755)
     words = [str(shelf._folder), str(stuck), str(tmp_path), *asked.requirements]
     child = subprocess.Popen([sys.executable, "-c", KILLED, *words])
     goal = shelf.place(asked)
-    until(lambda: [*goal.parent.glob("*/requirements-0.txt")])
+    until((tmp_path / "here").exists)
+    assert [*goal.parent.glob("*/requirements-0.txt")]
     child.kill()
     child.wait()
     assert not goal.exists()

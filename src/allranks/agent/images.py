@@ -86,6 +86,7 @@ def _alone(name: str, wait: Wait) -> Iterator[None]:
         while not _locked(file):
             wait(None, _AGAIN)
         yield
+        path.unlink(missing_ok=True)
     finally:
         os.close(file)
 
