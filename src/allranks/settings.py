@@ -90,6 +90,11 @@ class Home(NamedTuple):
         return self.root / "door.pem"
 
     @property
+    def mlflow(self) -> Path:
+        """MLflow's server: its database and its artifacts, if it was ever used."""
+        return self.root / "mlflow"
+
+    @property
     def lock(self) -> Path:
         return self.root / "server.lock"
 

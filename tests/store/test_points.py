@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.store.db import open_database
-from allranks.store.points import METRIC, RESOURCE, Points, Source
+from allranks.store.points import METRIC, RESOURCE, Point, Points, Source
 from allranks.store.records import Records
 
 
@@ -154,3 +154,16 @@ def test_a_job_that_is_forgotten_takes_its_points_along(database, job):
             for table in ("points", "series", "feeds")
         ]
     assert left == [1, 1, 1]
+
+
+def test_what_a_script_tells_again_is_there_once(database, job):
+    points = Points(database)
+    told = [("loss", Point(n, n / 10, value)) for n, value in enumerate((0.5, math.nan, math.inf))]
+    points.note(job, 1, [*told, told[0]])
+    points.note(job, 1, told[1:])
+    points.note(job, 1, [("loss", Point(0, 0.0, 0.25)), told[2]])
+    found = values(points, job)["loss", None]
+    assert [found[0], *found[2:]] == [0.5, math.inf, 0.25]
+    assert math.isnan(found[1])
+    points.note(job, 2, told[:1])
+    assert [each.attempt for each in points.series(job, METRIC)] == [1, 2]

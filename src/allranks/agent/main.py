@@ -56,6 +56,7 @@ class Agent:
         )
         self._attempt = 1
         self._network: dict[str, str] = {}
+        self._tracking: dict[str, str] = {}
         self._tensorflow: tuple[int, int] | None = None
 
     def run(self) -> int:
@@ -71,6 +72,7 @@ class Agent:
         self._task = task if task.container else task._replace(base=_with_site(task.base))
         self._told = self._task
         self._clocks = Clocks(**told["clocks"])
+        self._tracking = self._where.tracking(told.get("mlflow"))
         self._patience = self._clocks.patience
         self._link.expect_answers_within(self._clocks.lease)
         self._attempt = self._link.attempt
@@ -333,7 +335,8 @@ class Agent:
         task = self._task
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         gpus = [each for each in visible.split(",") if each]
-        found = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
+        found = variables.of_node(task, rank.node, self._where.cpus, gpus)
+        found |= self._network | self._tracking
         found["ALLRANKS_ATTEMPT"] = str(self._attempt)
         found["ALLRANKS_HOSTFILE"] = str(folder / "hostfile")
         if task.timeout is not None:

@@ -162,7 +162,8 @@ def whole_environment(
     the platform's variables, and over them the user's own with their references filled in."""
     found = dict(task.base) | environment(task, rank, places, paths) | dict(of_node)
     found |= {name: fill(value, paths) for name, value in task.variables.items()}
-    if any(each.streamed for each in task.inputs) and any(_PROXY.fullmatch(each) for each in found):
+    own = any(each.streamed for each in task.inputs) or "MLFLOW_TRACKING_URI" in of_node
+    if own and any(_PROXY.fullmatch(each) for each in found):
         # No proxy leads to the node itself.
         past = found.get("no_proxy") or found.get("NO_PROXY") or ""
         if past.strip() != "*":

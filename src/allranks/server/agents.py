@@ -65,8 +65,13 @@ async def hello(request: Request) -> Response:
     # its events from 1 and not be heard.
     if over or job.nodes[agent.node].state is not NodeState.ABSENT:
         raise Unauthorized("this launch is over for this node", hint="leave")
-    task = pack(row.plan.task)
-    return JSONResponse({"attempt": job.attempt, "task": task, "clocks": with_.clocks._asdict()})
+    told = {
+        "attempt": job.attempt,
+        "task": pack(row.plan.task),
+        "clocks": with_.clocks._asdict(),
+        "mlflow": with_.tracking.invitation(row, with_.auth) if with_.tracking else None,
+    }
+    return JSONResponse(told)
 
 
 async def events(request: Request) -> Response:

@@ -40,6 +40,8 @@ from allranks.server.loop import Loops, Shared
 from allranks.server.model_versions import KIND as MODEL
 from allranks.server.model_versions import ModelVersions
 from allranks.server.models import Models
+from allranks.server.mlflow import tracking
+from allranks.server.mlflow.proxy import PREFIX, Proxy
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
@@ -55,6 +57,17 @@ from allranks.store.settings import Settings
 from allranks.store.trees import Trees
 
 App = Callable[..., Any]
+
+_ROUTES = (
+    people,
+    record_files,
+    point_routes,
+    computes_routes,
+    environment_routes,
+    data_routes,
+    model_routes,
+    clearing_routes,
+)
 
 
 def end_what_runs_here(home: Home) -> None:
@@ -89,28 +102,29 @@ def create_app(
             for each in (with_.pulse.watch(), door.keep_open(addresses), mailboxes.serve())
         ]
         with_.loops.start()
+        if with_.tracking is not None:
+            with_.tracking.mirror.start()
         yield
         for task in tasks:
             task.cancel()
         await door.close()
         await asyncio.to_thread(with_.loops.stop)
+        if with_.tracking is not None:
+            await asyncio.to_thread(with_.tracking.stop)
 
     for_people = FastAPI(
         title="allranks", version=__version__, lifespan=lifespan, exception_handlers=HANDLERS
     )
     for_people.state.services = with_
-    for_people.include_router(people.router)
-    for_people.include_router(record_files.router)
-    for_people.include_router(point_routes.router)
-    for_people.include_router(computes_routes.router)
-    for_people.include_router(environment_routes.router)
-    for_people.include_router(data_routes.router)
-    for_people.include_router(model_routes.router)
-    for_people.include_router(clearing_routes.router)
+    for each in _ROUTES:
+        for_people.include_router(each.router)
+    to_mlflow = Proxy(with_)
     mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(agents.PREFIX):
+        if scope["type"] == "http" and f"{scope['path']}/".startswith(f"{PREFIX}/"):
+            await to_mlflow(scope, receive, send)
+        elif scope["type"] != "http" or not scope["path"].startswith(agents.PREFIX):
             # Before the body is read: who has no token does not fill our memory.
             refused = scope["type"] == "http" and _refused(with_.auth, scope)
             await (refused or for_people)(scope, receive, send)
@@ -155,6 +169,7 @@ def _services(
         bell=bell,
         pulse=pulse,
         door=door,
+        tracking=tracking.begin(home, database, records, points),
         loops=loops,
         coming=coming,
         clearing=threading.Lock(),

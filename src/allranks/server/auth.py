@@ -1,4 +1,5 @@
-"""Who may speak: people by the home's token, agents by one good for their job's launch only."""
+"""Who may speak: people by the home's token, agents and ranks by one each that is good for their
+job's launch only."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from allranks.settings import Home
 
 
 class Speaker(NamedTuple):
-    """An agent's job and launch, as its token says."""
+    """An agent's or a rank's job and launch, as its token says."""
 
     job: str
     launch: int
@@ -34,19 +35,30 @@ class Auth:
             )
 
     def agent_token(self, job: str, launch: int) -> str:
-        return f"{launch}:{job}:{self._sign(job, launch)}"
+        return f"{launch}:{job}:{self._sign('agent', job, launch)}"
 
     def agent(self, header: str | None) -> Speaker:
         """Who the agent is; raises Unauthorized."""
+        return self._speaker("agent", header)
+
+    def rank_token(self, job: str, launch: int) -> str:
+        """What a job's own processes show: it opens less than their agent's."""
+        return f"{launch}:{job}:{self._sign('rank', job, launch)}"
+
+    def rank(self, header: str | None) -> Speaker:
+        """Whose rank it is; raises Unauthorized."""
+        return self._speaker("rank", header)
+
+    def _speaker(self, who: str, header: str | None) -> Speaker:
         launch, _, rest = _bearer(header).partition(":")
         job, _, signed = rest.partition(":")
         number = int(launch) if launch.isdigit() and len(launch) < 9 else 0
-        if not hmac.compare_digest(signed.encode(), self._sign(job, number).encode()):
+        if not hmac.compare_digest(signed.encode(), self._sign(who, job, number).encode()):
             raise Unauthorized("this token was not made by this server", hint="leave")
         return Speaker(job, number)
 
-    def _sign(self, job: str, launch: int) -> str:
-        text = f"agent\0{job}\0{launch}".encode()
+    def _sign(self, who: str, job: str, launch: int) -> str:
+        text = f"{who}\0{job}\0{launch}".encode()
         return hmac.new(self._secret.encode(), text, hashlib.sha256).hexdigest()
 
 

@@ -145,12 +145,17 @@ def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[dict[str, An
 
 def _named(several: Sequence[Series]) -> list[dict[str, Any]]:
     """Each with a ``key``, what it is called where a name is all there is: with its rank, where
-    several ranks tell the metric."""
+    several ranks tell the metric. What a script told by itself has no rank."""
     ranks: dict[str, set[int | None]] = {}
     for each in several:
         ranks.setdefault(each.name, set()).add(each.rank)
-    keys = (f"{e.name}/rank_{e.rank}" if len(ranks[e.name]) > 1 else e.name for e in several)
-    return [{**each._asdict(), "key": key} for each, key in zip(several, keys, strict=True)]
+    return [{**each._asdict(), "key": _key(each, ranks[each.name])} for each in several]
+
+
+def _key(one: Series, ranks: set[int | None]) -> str:
+    if one.rank is None:
+        return f"{one.name}/mlflow" if len(ranks) > 1 else one.name
+    return f"{one.name}/rank_{one.rank}" if len(ranks - {None}) > 1 else one.name
 
 
 def _news(with_: Services, row: JobRow, positions: dict[int, int]) -> list[dict[str, Any]]:

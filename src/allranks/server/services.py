@@ -13,6 +13,7 @@ from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import Environments
+from allranks.server.mlflow.tracking import Tracking
 from allranks.server.models import Models
 from allranks.server.pulse import Pulse
 from allranks.settings import Clocks, Home
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 class Services(NamedTuple):
     """``coming`` is held while a job or a model is taken in, and while something goes that none
-    needs: neither sees the other half done. ``clearing``: while a home is looked through for
-    that."""
+    needs: neither sees the other half done. ``clearing``: while a home is looked through for that.
+    ``tracking``: None where there is no MLflow."""
 
     home: Home
     clocks: Clocks
@@ -47,6 +48,7 @@ class Services(NamedTuple):
     bell: Bell
     pulse: Pulse
     door: Door
+    tracking: Tracking | None
     loops: Loops
     coming: threading.Lock
     clearing: threading.Lock

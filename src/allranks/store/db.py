@@ -35,7 +35,7 @@ from allranks.errors import ServerError
 
 # The newest migration. A fresh database is made from the tables below and stamped with it, because
 # importing Alembic takes longer than all the rest of making one; a test holds both ways equal.
-HEAD = "0004"
+HEAD = "0005"
 
 metadata = MetaData()
 
@@ -143,6 +143,17 @@ feeds = Table(
     Column("node", Integer, primary_key=True),
     Column("name", String(20), primary_key=True),
     Column("taken", BigInteger, nullable=False),
+)
+
+# What MLflow's server has of each job: its run there, and how much of each series (by id).
+mlflow_runs = Table(
+    "mlflow_runs",
+    metadata,
+    Column("job_id", Integer, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_id", String(64), nullable=False),
+    Column("experiment_id", String(64), nullable=False),
+    Column("positions", JSON, nullable=False),
+    Column("done", Integer, nullable=False),
 )
 
 versions = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))

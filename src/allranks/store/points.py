@@ -21,6 +21,8 @@ FEEDS = {"metrics": METRIC, "resources": RESOURCE}
 
 # Points that are read at once: what a database takes in one question is not without bounds.
 _PAGE = 50_000
+# Among how many of the last points one that is told again is looked for.
+_LATELY = 2_000
 
 
 class Source(NamedTuple):
@@ -90,6 +92,22 @@ class Points:
                 connection.execute(update(_feeds).where(here).values(taken=end))
         return end
 
+    def note(self, job_id: int, attempt: int, told: Sequence[tuple[str, Point]]) -> None:
+        """Take in metrics that a script itself told, whichever rank that was; those that were taken
+        in a short while ago are left out: whoever got no answer tells them again."""
+        source = Source(job_id, attempt, 0, "metrics")
+        with self._engine.begin() as connection:
+            known: dict[str, set[tuple[int, float, float | None]]] = {}
+            new = []
+            for name, point in told:
+                if name not in known:
+                    known[name] = _lately(connection, source, name)
+                if _stored(point) not in known[name]:
+                    known[name].add(_stored(point))
+                    new.append(((name[:255], None, None), point))
+            if new:
+                _add(connection, source, new)
+
     def series(self, job_id: int, kind: str, attempt: int | None = None) -> list[Series]:
         """A job's series: by name, attempt, node, rank and GPU."""
         query = select(*_COLUMNS).where(_of_job(job_id, kind, attempt))
@@ -155,6 +173,10 @@ def _point(step: int, at: float, value: float | None) -> Point:
     return Point(step, at, math.nan if value is None else value)
 
 
+def _stored(point: Point) -> tuple[int, float, float | None]:
+    return point.step, point.at, None if math.isnan(point.value) else point.value
+
+
 def forget(connection: Connection, job_id: int) -> None:
     """Take out all of a job's."""
     mine = select(_series.c.id).where(_series.c.job_id == job_id)
@@ -189,6 +211,20 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
         one = update(_series).where(_series.c.id == series_id)
         connection.execute(one.values(length=length + len(several)))
     insert_many(connection, _points, new)
+
+
+def _lately(
+    connection: Connection, source: Source, name: str
+) -> set[tuple[int, float, float | None]]:
+    """The last points of what a script told under that name."""
+    mine = and_(_of_job(source.job_id, METRIC, source.attempt), _series.c.node == source.node)
+    told = and_(mine, _series.c.name == name[:255], _series.c.rank.is_(None))
+    query = (
+        select(_points.c.step, _points.c.at, _points.c.value)
+        .join(_series, _points.c.series_id == _series.c.id)
+        .where(told, _points.c.number >= _series.c.length - _LATELY)
+    )
+    return {(step, at, value) for step, at, value in connection.execute(query)}
 
 
 def _make(connection: Connection, source: Source, key: Key, kind: str) -> int:

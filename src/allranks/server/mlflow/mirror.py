@@ -1,0 +1,167 @@
+"""What our record has of jobs, told to MLflow while its server is up: batches, each once.
+
+How far each series is told stands in our database, after MLflow has taken the batch. Ended between
+the two we tell it again, and MLflow, to which a point is its name, time, step and value, has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from allranks.errors import AllranksError, NotFound
+from allranks.plan import mlflow
+from allranks.plan.distributions import world
+from allranks.plan.plan import Task
+from allranks.server.mlflow.child import Child
+from allranks.server.mlflow.runs import METRICS, Denied, Runs
+from allranks.states import TERMINAL
+from allranks.store.mlflow import MlflowRuns
+from allranks.store.points import METRIC, RESOURCE, Points, Series
+from allranks.store.records import JobRow, Records
+
+log = logging.getLogger("allranks.mlflow")
+
+# Seconds between two looks at what is new, and the most jobs of one look.
+_PACE = 1.0
+_JOBS = 200
+
+
+class Mirror:
+    """A thread, from ``start`` until ``stop``; it does nothing while MLflow's server is not up."""
+
+    def __init__(
+        self, child: Child, runs: Runs, kept: MlflowRuns, records: Records, points: Points
+    ) -> None:
+        self._child, self._runs, self._kept = child, runs, kept
+        self._records, self._points = records, points
+        self._over = threading.Event()
+        self._status: dict[int, str] = {}
+        self._refused: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="mlflow mirror", daemon=True)
+        # When the last look that came to its end began.
+        self.passed_at = -math.inf
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            if not self._child.up.wait(_PACE):
+                continue
+            began = time.monotonic()
+            try:
+                self.look()
+                self.passed_at = began
+            except OSError as error:
+                log.warning("MLflow's server did not answer: %s", error)
+            except Exception:
+                log.exception("again soon")
+            self._over.wait(_PACE)
+
+    def look(self) -> None:
+        """Tell all that is new. Raises OSError when MLflow's server does not answer."""
+        for name in self._kept.waiting(_JOBS):
+            if self._over.is_set():
+                return
+            if name in self._refused:
+                continue
+            try:
+                self._tell(self._records.get(name))
+            except NotFound:
+                continue  # cleared away meanwhile
+            except Denied as error:
+                # It will not take the next one either: a run or an experiment that was deleted.
+                row = self._records.get(name)
+                log.warning("%s is not in MLflow: %s", name, error)
+                self._refused.add(name)
+                if (found := self._kept.get(row.id)) is not None:
+                    self._kept.moved(row.id, found.positions, done=True)
+            except AllranksError as error:
+                log.warning("%s: again soon: %s", name, error)
+
+    def _tell(self, row: JobRow) -> None:
+        """Everything of one job; ``row`` was read before its points were, so that of a job that
+        had ended by then all are there."""
+        found = self._runs.of(row)
+        positions = dict(found.positions)
+        for batch, after in self._batches(row, positions):
+            self._runs.call("/runs/log-batch", {"run_id": found.run_id, "metrics": batch})
+            positions |= after
+            self._kept.moved(row.id, positions)
+        status, ended = mlflow.STATUS[row.record.status], row.record.status in TERMINAL
+        if ended or self._status.get(row.id) != status:
+            data: dict[str, Any] = {"run_id": found.run_id, "status": status}
+            if ended and row.ended_at is not None:
+                data["end_time"] = round(row.ended_at * 1000)
+            self._runs.call("/runs/update", data)
+            self._status[row.id] = status
+        if ended:
+            self._kept.moved(row.id, positions, done=True)
+            self._status.pop(row.id, None)
+
+    def _batches(
+        self, row: JobRow, positions: dict[int, int]
+    ) -> Iterator[tuple[list[dict[str, Any]], dict[int, int]]]:
+        """Batches of points that are not there yet, and how far each series is told with one."""
+        batch: list[dict[str, Any]] = []
+        after: dict[int, int] = {}
+        for one, kind in self._series(row):
+            for number, told in enumerate(
+                self._told(one, kind, row.plan.task, positions.get(one.id, 0)),
+                positions.get(one.id, 0) + 1,
+            ):
+                batch.append(told)
+                after[one.id] = number
+                if len(batch) == METRICS:
+                    yield batch, after
+                    batch, after = [], {}
+        if batch:
+            yield batch, after
+
+    def _series(self, row: JobRow) -> Iterator[tuple[Series, str]]:
+        for kind in (METRIC, RESOURCE):
+            for one in self._points.series(row.id, kind):
+                # What a script told MLflow by itself is there.
+                if kind == RESOURCE or one.rank is not None:
+                    yield one, kind
+
+    def _told(self, one: Series, kind: str, task: Task, since: int) -> Iterator[dict[str, Any]]:
+        divisor = 1.0
+        if kind == METRIC:
+            key = mlflow.metric(one.name, one.rank, _several(task, one.name))
+            if since == 0 and mlflow.renamed([one.name]):
+                log.warning(
+                    "%s: MLflow takes no metric %r: it is %r there", task.job, one.name, key
+                )
+        else:
+            key, divisor = mlflow.resource(one.name, task.nodes, one.node, one.rank, one.gpu)
+        for number, point in enumerate(self._points.read(one, since), since):
+            value = point.value / divisor
+            yield {
+                "key": key,
+                "value": value if math.isfinite(value) else _word(value),
+                "timestamp": round(point.at * 1000),
+                "step": point.step if kind == METRIC else number,
+            }
+
+
+def _several(task: Task, name: str) -> bool:
+    """Whether more than one rank may tell it: known from the job, not from who was first."""
+    asked = {each.rank for each in task.metrics if each.name == name}
+    asked = asked or {each.rank for each in task.metrics}
+    return world(task) > 1 and (None in asked or len(asked) > 1)
+
+
+def _word(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

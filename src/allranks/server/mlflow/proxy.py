@@ -1,0 +1,314 @@
+"""/mlflow: the one way to MLflow's server, which itself asks nobody who they are.
+
+People show the home's token, as MLflow's clients do (MLFLOW_TRACKING_TOKEN), or as a password that
+a browser asks for; jobs show their ranks' token, and do what `rules` lets them. Browsers show
+a password whoever asks them to, so where a request says it comes from is looked at as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from allranks.errors import AllranksError, NotFound, Unauthorized
+from allranks.server.auth import Speaker
+from allranks.server.mlflow import rules
+from allranks.server.mlflow.forward import Call, forward
+from allranks.server.mlflow.runs import Denied, ours
+from allranks.server.services import Services
+from allranks.states import TERMINAL
+from allranks.store.points import Point
+from allranks.store.records import JobRow
+
+log = logging.getLogger("allranks.mlflow")
+
+PREFIX = "/mlflow"
+# Bytes of JSON that are looked at; MLflow's clients send a megabyte at most.
+_MOST = 32 << 20
+# Seconds a person's question waits for what the record knows to be there.
+_CATCH_UP = 10.0
+_HERE = ("127.0.0.1", "localhost", "::1")
+
+Messages = Callable[[], Awaitable[Any]]
+
+
+class Refusal(Exception):
+    """What to answer instead, in MLflow's words."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Any = None) -> None:
+        super().__init__(message)
+        body = {"error_code": code, "message": message}
+        self.answer = JSONResponse(body, status, headers=headers)
+
+
+class Proxy:
+    """An application for what is below /mlflow."""
+
+    def __init__(self, with_: Services) -> None:
+        self._auth, self._records = with_.auth, with_.records
+        self._points, self._bell, self._tracking = with_.points, with_.bell, with_.tracking
+        # Jobs whose own run some process of theirs has; and of runs that jobs made the names, by
+        # job and run.
+        self._taken: set[int] = set()
+        self._names: dict[tuple[int, str], str] = {}
+
+    async def __call__(self, scope: Any, receive: Messages, send: Any) -> None:
+        answer: Response
+        try:
+            await self._serve(scope, receive, send)
+            return
+        except Refusal as refusal:
+            answer = refusal.answer
+        except (OSError, Denied) as error:
+            # Clients try these again, a while later and while.
+            log.warning("MLflow's server did not answer: %s", error)
+            body = {"error_code": "TEMPORARILY_UNAVAILABLE", "message": str(error)}
+            answer = JSONResponse(body, 503)
+        except AllranksError as error:
+            # Not one of those that clients try again for minutes.
+            body = {"error_code": "NOT_IMPLEMENTED", "message": f"{error} ({error.hint})"}
+            answer = JSONResponse(body, 501)
+        await answer(scope, receive, send)
+
+    async def _serve(self, scope: Any, receive: Messages, send: Any) -> None:
+        headers = Headers(scope=scope)
+        _from_here(headers)
+        who = self._who(headers.get("authorization"))
+        if self._tracking is None:
+            hint = "pip install 'allranks[mlflow]' where its server runs, and start that again"
+            raise Refusal(501, "NOT_IMPLEMENTED", f"there is no MLflow: {hint}")
+        path = _path(scope)
+        if path == "":
+            await RedirectResponse(PREFIX + "/")(scope, receive, send)
+            return
+        socket = await self._tracking.child.come()
+        query = scope["query_string"].decode("latin-1")
+        request = rules.Request(scope["method"], path, query)
+        if who is None:
+            await self._caught_up()
+            await self._pass(socket, request, headers, _body(receive), send)
+        else:
+            await self._for_job(who, socket, request, headers, receive, send)
+
+    def _who(self, header: str | None) -> Speaker | None:
+        """Whose rank it is, None for a person. Raises Refusal."""
+        token = _token(header)
+        try:
+            self._auth.person(token)
+            return None
+        except Unauthorized:
+            pass
+        try:
+            return self._auth.rank(token)
+        except Unauthorized:
+            says = "the token does not match this server's: MLFLOW_TRACKING_TOKEN is that of "
+            says += "ALLRANKS_HOME/token; in a browser it is the password"
+            ask = {"www-authenticate": 'Basic realm="allranks: its token is the password"'}
+            raise Refusal(401, "UNAUTHENTICATED", says, ask) from None
+
+    async def _caught_up(self) -> None:
+        """Who looks right after the start sees what there is."""
+        assert self._tracking is not None
+        asked = time.monotonic()
+        while self._tracking.mirror.passed_at < asked - 2.0:
+            if time.monotonic() > asked + _CATCH_UP:
+                return
+            await asyncio.sleep(0.05)
+
+    async def _pass(
+        self,
+        socket: str,
+        request: rules.Request,
+        headers: Headers,
+        body: AsyncIterator[bytes],
+        send: Any,
+    ) -> None:
+        assert self._tracking is not None
+        data = None if request.body is None else json.dumps(request.body).encode()
+        size = int(headers["content-length"]) if "content-length" in headers else None
+        if size is None and "transfer-encoding" not in headers:
+            size = 0
+        target = request.path + (f"?{request.query}" if request.query else "")
+        call = Call(request.method, target, headers.raw, size if data is None else len(data))
+        begun = False
+
+        async def sent(message: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await forward(socket, call, body if data is None else _whole(data), sent)
+        except ConnectionError:
+            await asyncio.to_thread(self._tracking.child.lost)
+            if begun:  # the connection is all there is left to break off
+                raise RuntimeError("MLflow's server broke off its answer") from None
+            raise
+
+    # ------------------------------------------------------------ jobs
+
+    async def _for_job(
+        self,
+        who: Speaker,
+        socket: str,
+        request: rules.Request,
+        headers: Headers,
+        receive: Messages,
+        send: Any,
+    ) -> None:
+        assert self._tracking is not None
+        row = await self._live(who)
+        kept = await run_in_threadpool(self._tracking.runs.of, row)
+        job = rules.Job(row.name, ours(row), kept.run_id, kept.experiment_id, row.experiment)
+        looks = not rules.is_file(request.path) and request.method not in ("GET", "HEAD")
+        if looks:
+            request = request._replace(body=await _json(receive))
+        verdict = rules.judge(request, job)
+        refused = verdict.refused
+        for run in verdict.runs:
+            if not refused and not await self._is_its(run, row, job):
+                refused = f"the run {run} is not one of this job's"
+        if refused:
+            raise Refusal(403, "PERMISSION_DENIED", f"{refused} (it has its job's token)")
+        answer = verdict.answer
+        request = verdict.request
+        if verdict.makes_run and await self._take(row, job):
+            answer = await run_in_threadpool(self._tracking.runs.get, "/runs/get", run_id=job.run)
+        elif verdict.makes_run:
+            request = rules.under(request, job)
+        elif rules.uses_run(request, job):
+            await self._take(row, job)
+        if answer is not None:
+            await _said(answer, send)
+            return
+        told = rules.metrics(request)
+        if not told:
+            await self._pass(socket, request, headers, _body(receive), send)
+            return
+        messages: list[Any] = []
+
+        async def keep(message: Any) -> None:
+            messages.append(message)
+
+        await self._pass(socket, request, headers, _body(receive), keep)
+        if messages[0]["status"] < 300:
+            # Before who told it knows that it was taken: else it would not tell it again.
+            (run,) = verdict.runs
+            points = _points(told, "" if run == job.run else f"{self._names[row.id, run]}/")
+            await run_in_threadpool(self._points.note, row.id, row.record.attempt, points)
+            self._bell.ring(row.name)
+        for message in messages:
+            await send(message)
+
+    async def _live(self, who: Speaker) -> JobRow:
+        try:
+            row = await run_in_threadpool(self._records.get, who.job)
+        except NotFound as error:
+            raise Refusal(403, "PERMISSION_DENIED", error.message) from None
+        if row.record.status in TERMINAL or row.record.launch != who.launch:
+            raise Refusal(403, "PERMISSION_DENIED", f"{who.job} is over, and its token with it")
+        return row
+
+    async def _is_its(self, run: str, row: JobRow, job: rules.Job) -> bool:
+        if run != job.run and (row.id, run) not in self._names:
+            assert self._tracking is not None
+            name = await run_in_threadpool(self._tracking.runs.name_of, run, row)
+            if name is None:
+                return False
+            self._names[row.id, run] = name
+        return True
+
+    async def _take(self, row: JobRow, job: rules.Job) -> bool:
+        """The job's run is somebody's from now on; whether it was nobody's."""
+        assert self._tracking is not None
+        if row.id in self._taken:
+            return False
+        self._taken.add(row.id)
+        return await run_in_threadpool(self._tracking.runs.take, job.run)
+
+
+def _path(scope: Any) -> str:
+    """What follows /mlflow, as it was sent."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = str(raw.decode("latin-1").partition("?")[0])
+    return path.removeprefix(PREFIX) if unquote(path).startswith(PREFIX) else "/"
+
+
+def _from_here(headers: Headers) -> None:
+    """A name that a stranger's page gave this machine, or a request of such a page, is refused."""
+    host = headers.get("host", "")
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        name = None
+    if name not in _HERE:
+        raise Refusal(403, "PERMISSION_DENIED", f"this server is not called {host!r}")
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise Refusal(403, "PERMISSION_DENIED", f"pages of {origin} may not speak to this server")
+
+
+def _token(header: str | None) -> str | None:
+    """The header as ours are; of a name and password the password counts."""
+    scheme, _, rest = (header or "").partition(" ")
+    if scheme.lower() != "basic":
+        return header
+    try:
+        return base64.b64decode(rest, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+async def _body(receive: Messages) -> AsyncIterator[bytes]:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ConnectionError("the client is gone")
+        yield message.get("body", b"")
+        if not message.get("more_body"):
+            return
+
+
+async def _whole(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def _json(receive: Messages) -> Any:
+    found = bytearray()
+    async for piece in _body(receive):
+        found += piece
+        if len(found) > _MOST:
+            raise Refusal(413, "INVALID_PARAMETER_VALUE", f"that is more than {_MOST} bytes")
+    try:
+        return json.loads(found or b"{}")
+    except ValueError:
+        raise Refusal(400, "BAD_REQUEST", "the request is not JSON") from None
+
+
+def _points(told: list[dict[str, Any]], prefix: str) -> list[tuple[str, Point]]:
+    """MLflow has taken them: they are what they should be."""
+    return [
+        (
+            prefix + str(each["key"]),
+            Point(int(each.get("step") or 0), int(each["timestamp"]) / 1000, float(each["value"])),
+        )
+        for each in told
+    ]
+
+
+async def _said(answer: Mapping[str, Any], send: Any) -> None:
+    body = json.dumps(answer).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,132 @@
+"""Which run in MLflow is a job's: made when it is first needed, found again by its tag.
+
+A run's id is MLflow's to choose, and ranks are told theirs before MLflow is asked: theirs stands in
+a tag of the run, and the proxy puts the one in the place of the other.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from allranks.errors import AllranksError, ServerError
+from allranks.plan import mlflow
+from allranks.server.mlflow.child import Child
+from allranks.store.mlflow import Mirrored, MlflowRuns
+from allranks.store.records import JobRow
+
+API = "/api/2.0/mlflow"
+# Entries of one `log-batch`, of each kind: metrics, and parameters or tags.
+METRICS, PAIRS = 1000, 100
+
+
+class Denied(AllranksError):
+    """MLflow took the request, and did not do it."""
+
+    http = 502
+
+
+class Gone(Denied):
+    """What it was asked about is not there."""
+
+
+class Runs:
+    """Those of a home. Safe to use from several threads; calls wait for MLflow's answers, and raise
+    OSError when there is none, Denied when it says no."""
+
+    def __init__(self, child: Child, kept: MlflowRuns) -> None:
+        self._child, self._kept = child, kept
+        self._lock = threading.Lock()
+
+    def of(self, row: JobRow) -> Mirrored:
+        """The job's run; made, with all that is known of the job, unless it is there."""
+        with self._lock:
+            return self._kept.get(row.id) or self._make(row)
+
+    def call(self, path: str, data: Mapping[str, Any]) -> Any:
+        return self._answer("POST", path, json.dumps(data).encode())
+
+    def get(self, path: str, **query: str) -> Any:
+        return self._answer("GET", f"{path}?{urlencode(query)}")
+
+    def name_of(self, run: str, row: JobRow) -> str | None:
+        """What a run is called that the job has made; None if it has not."""
+        try:
+            found = self.get("/runs/get", run_id=run)["run"]
+        except Gone:
+            return None
+        tags = {each["key"]: each["value"] for each in found["data"].get("tags", ())}
+        return str(found["info"]["run_name"]) if tags.get(mlflow.RUN_TAG) == ours(row) else None
+
+    def take(self, run: str) -> bool:
+        """Note that a process of its job has the run; whether none had."""
+        tags = self.get("/runs/get", run_id=run)["run"]["data"].get("tags", ())
+        if any(each["key"] == _TAKEN for each in tags):
+            return False
+        self.call("/runs/set-tag", {"run_id": run, "key": _TAKEN, "value": "true"})
+        return True
+
+    def _make(self, row: JobRow) -> Mirrored:
+        experiment = self._experiment(row.experiment)
+        told = mlflow.told(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
+        run = self._found(experiment, ours(row)) or self._create(experiment, row, told)
+        params = _pairs(told.params)  # the same however often they are told
+        for first in range(0, len(params), PAIRS):
+            self.call("/runs/log-batch", {"run_id": run, "params": params[first : first + PAIRS]})
+        self._kept.keep(row.id, run, experiment)
+        return Mirrored(run, experiment)
+
+    def _experiment(self, name: str) -> str:
+        try:
+            found = self.get("/experiments/get-by-name", experiment_name=name)["experiment"]
+        except Gone:
+            return str(self.call("/experiments/create", {"name": name})["experiment_id"])
+        if found["lifecycle_stage"] == "deleted":
+            self.call("/experiments/restore", {"experiment_id": found["experiment_id"]})
+        return str(found["experiment_id"])
+
+    def _found(self, experiment: str, ours: str) -> str | None:
+        """Made by a server that was ended before it could write that down."""
+        asked = {
+            "experiment_ids": [experiment],
+            # Runs that the job itself has made have the tag, too, and a parent.
+            "filter": f"tags.`{mlflow.RUN_TAG}` = '{ours}' AND tags.`{_MAIN}` = 'true'",
+            "run_view_type": "ALL",
+            "max_results": 1,
+        }
+        runs = self.call("/runs/search", asked).get("runs") or [None]
+        return None if runs[0] is None else str(runs[0]["info"]["run_id"])
+
+    def _create(self, experiment: str, row: JobRow, told: mlflow.Told) -> str:
+        data = {
+            "experiment_id": experiment,
+            "run_name": told.name,
+            "start_time": round((row.started_at or row.created_at) * 1000),
+            "tags": _pairs({**told.tags, _MAIN: "true"}),
+        }
+        return str(self.call("/runs/create", data)["run"]["info"]["run_id"])
+
+    def _answer(self, method: str, path: str, body: bytes | None = None) -> Any:
+        status, answer = self._child.ask(method, API + path, body)
+        if status < 300:
+            return json.loads(answer)
+        said = answer.decode(errors="replace")
+        if status in (429, 502, 503, 504):
+            raise OSError(said[:200])
+        error = Gone if status == 404 else Denied if status < 500 else ServerError
+        raise error(f"MLflow's server says to {path}: {said[:500]}")
+
+
+_MAIN, _TAKEN = "allranks.main", "allranks.taken"
+
+
+def ours(row: JobRow) -> str:
+    """The id of the job's run, as its ranks are told it."""
+    return mlflow.run_id(row.name, row.created_at)
+
+
+def _pairs(told: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in told.items()]

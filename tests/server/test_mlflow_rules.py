@@ -1,0 +1,110 @@
+"""What a job may ask of MLflow, and what becomes of it; decided without any server."""
+
+from typing import Any
+
+import pytest
+
+from allranks.server.mlflow.rules import Job, Request, Verdict, judge, metrics, under
+
+OURS, RUN, OTHER = "a" * 32, "b" * 32, "c" * 32
+JOB = Job("j", OURS, RUN, "7", "mine & yours")
+API = "/api/2.0/mlflow/"
+
+
+def asked(call: str, body: Any = None, method: str = "POST", query: str = "") -> Verdict:
+    return judge(Request(method, API + call, query, body), JOB)
+
+
+def test_the_id_that_ranks_know_becomes_mlflows() -> None:
+    assert asked("runs/get", None, "GET", f"run_id={OURS}").request.query == f"run_id={RUN}"
+    found = asked("runs/log-metric", {"run_id": OURS, "key": "k"})
+    assert found.request.body["run_id"] == RUN
+    assert found.runs == {RUN}
+    assert judge(Request("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{OURS}/x"), JOB).runs == {
+        RUN
+    }
+
+
+@pytest.mark.parametrize("name", ["run_id", "run_uuid", "runId", "runUuid"])
+@pytest.mark.parametrize("call", ["log-batch", "set-tag", "update", "log-model", "delete"])
+def test_a_run_is_seen_by_whatever_name_it_goes(call: str, name: str) -> None:
+    assert asked(f"runs/{call}", {name: OTHER}).runs == {OTHER}
+
+
+def test_any_experiment_is_the_jobs() -> None:
+    found = asked("experiments/get-by-name", None, "GET", "experiment_name=other")
+    assert found.request.query == "experiment_name=mine+%26+yours"
+    assert asked("experiments/create", {"name": "x"}).answer == {"experiment_id": "7"}
+    made = asked("runs/create", {"experiment_id": "1", "experimentId": "2", "tags": []})
+    assert made.request.body["experiment_id"] == "7"
+    assert "experimentId" not in made.request.body
+
+
+def test_a_run_that_is_made_is_marked_as_the_jobs() -> None:
+    made = asked("runs/create", {})
+    assert made.makes_run
+    assert {"key": "allranks.run", "value": OURS} in made.request.body["tags"]
+    below = under(made.request, JOB)
+    assert {"key": "mlflow.parentRunId", "value": RUN} in below.body["tags"]
+    nested = asked("runs/create", {"tags": [{"key": "mlflow.parentRunId", "value": OTHER}]})
+    assert not nested.makes_run
+    assert nested.runs == {OTHER}
+
+
+def test_no_process_ends_the_jobs_run() -> None:
+    body = {"run_id": OURS, "status": "FINISHED", "end_time": 1, "run_name": "n"}
+    assert asked("runs/update", body).request.body == {"run_id": RUN, "run_name": "n"}
+    assert asked("runs/update", {**body, "run_id": OTHER}).request.body["status"] == "FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", API + "experiments/delete"),
+        ("POST", API + "experiments/update"),
+        ("POST", API + "users/create"),
+        ("POST", "/ajax-api/2.0/mlflow/experiments/delete"),
+        ("DELETE", API + "registered-models/delete"),
+        ("DELETE", API + "model-versions/delete"),
+        ("POST", "/api/2.0/mlflow//experiments/delete"),
+        ("POST", "/graphql"),
+        ("POST", "/gateway/x/invocations"),
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/8/x/artifacts/f"),
+        ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{RUN}/../../8/x/f"),
+        ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{RUN}/%2e%2e/%2e%2e/8/x/f"),
+        ("DELETE", "/api/2.0/mlflow-artifacts/artifacts/8"),
+        ("POST", "/api/2.0/mlflow-artifacts/mpu/create/8/x/f"),
+    ],
+)
+def test_what_a_job_may_not(method: str, path: str) -> None:
+    assert judge(Request(method, path, "", {}), JOB).refused
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", API + "runs/get"),
+        ("POST", API + "runs/search"),
+        ("POST", API + "experiments/search"),
+        ("POST", API + "logged-models"),
+        ("POST", API + "registered-models/create"),
+        ("POST", API + "model-versions/create"),
+        ("GET", "/api/2.0/mlflow-artifacts/artifacts/8/x/artifacts/f"),
+        ("PUT", "/api/2.0/mlflow-artifacts/artifacts/7/models/m-1/artifacts/f"),
+        ("GET", "/server-info"),
+    ],
+)
+def test_what_a_job_may(method: str, path: str) -> None:
+    assert not judge(Request(method, path, "", {}), JOB).refused
+
+
+def test_a_job_does_not_delete_its_own_run_but_what_it_made() -> None:
+    assert asked("runs/delete", {"run_id": OURS}).refused
+    assert not asked("runs/delete", {"run_id": OTHER}).refused
+
+
+def test_metrics_are_found_in_both_calls_that_tell_them() -> None:
+    one = {"run_id": RUN, "key": "k", "value": 1, "timestamp": 2}
+    assert metrics(Request("POST", API + "runs/log-metric", "", one)) == [one]
+    assert metrics(Request("POST", API + "runs/log-batch", "", {"metrics": [one]})) == [one]
+    assert metrics(Request("POST", API + "runs/log-parameter", "", one)) == []
