@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.agent import frameworks, network, ports
+from allranks.agent import frameworks, network, ports, tracking
 from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants
@@ -56,7 +56,7 @@ class Agent:
         )
         self._attempt = 1
         self._network: dict[str, str] = {}
-        self._tracking: dict[str, str] = {}
+        self._mlflow: dict[str, str] | None = None
         self._tensorflow: tuple[int, int] | None = None
 
     def run(self) -> int:
@@ -72,7 +72,7 @@ class Agent:
         self._task = task if task.container else task._replace(base=_with_site(task.base))
         self._told = self._task
         self._clocks = Clocks(**told["clocks"])
-        self._tracking = self._where.tracking(told.get("mlflow"))
+        self._mlflow = told.get("mlflow")
         self._patience = self._clocks.patience
         self._link.expect_answers_within(self._clocks.lease)
         self._attempt = self._link.attempt
@@ -256,6 +256,7 @@ class Agent:
     ) -> None:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = _network(self._where.address, places)
+        self._network |= tracking.variables(self._where, self._mlflow)
         (folder / "hostfile").write_text(variables.hostfile(self._task, places))
         attempt = Attempt(
             Stage(
@@ -335,8 +336,7 @@ class Agent:
         task = self._task
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         gpus = [each for each in visible.split(",") if each]
-        found = variables.of_node(task, rank.node, self._where.cpus, gpus)
-        found |= self._network | self._tracking
+        found = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
         found["ALLRANKS_ATTEMPT"] = str(self._attempt)
         found["ALLRANKS_HOSTFILE"] = str(folder / "hostfile")
         if task.timeout is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,12 +42,6 @@ class Where(NamedTuple):
             environ.get(prefix + "ADDRESS") or _own_address(url),
             int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
         )
-
-    def tracking(self, told: Mapping[str, str] | None) -> dict[str, str]:
-        """What ranks need to speak to MLflow, if there is one that this node reaches."""
-        if told is None or not self.url.startswith("http://"):
-            return {}
-        return {**told, "MLFLOW_TRACKING_URI": f"{self.url}/mlflow"}
 
 
 def _own_address(url: str) -> str:

@@ -17,7 +17,8 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
 
 from allranks.agent.outbox import load
 from allranks.errors import NotFound, Unauthorized, UsageError
@@ -43,7 +44,8 @@ class Agent(NamedTuple):
 
 
 def create_app() -> Starlette:
-    """Its ``state.services`` are to be set before it is asked."""
+    """Its ``state.services`` are to be set before it is asked, and ``state.mlflow``: what ranks of
+    other hosts speak to."""
     routes = [
         Route(PREFIX + "/{node:int}/hello", hello, methods=["POST"]),
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
@@ -52,6 +54,7 @@ def create_app() -> Starlette:
         Route(PREFIX + "/{node:int}/points/{attempt:int}/{feed}", points, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/code/{digest}", code),
         Route(PREFIX + "/{node:int}/accounts/{datastore}", account),
+        Mount("/mlflow", app=to_mlflow),
     ]
     return Starlette(routes=routes, exception_handlers=HANDLERS)
 
@@ -156,6 +159,10 @@ async def account(request: Request) -> Response:
     if name not in mine:
         raise NotFound(f"the job has nothing in a datastore {name!r}")
     return JSONResponse(pack(await run_in_threadpool(with_.datastores.account, name)))
+
+
+async def to_mlflow(scope: Scope, receive: Receive, send: Send) -> None:
+    await scope["app"].state.mlflow(scope, receive, send)
 
 
 def _pieces(files: Sequence[Path]) -> Iterator[bytes]:

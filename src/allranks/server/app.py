@@ -119,6 +119,7 @@ def create_app(
     for each in _ROUTES:
         for_people.include_router(each.router)
     to_mlflow = Proxy(with_)
+    for_agents.state.mlflow = Proxy(with_, people=False)
     mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import json
 import logging
 import time
@@ -53,9 +54,10 @@ class Refusal(Exception):
 
 
 class Proxy:
-    """An application for what is below /mlflow."""
+    """An application for what is below /mlflow; ``people``: those with the home's token, too."""
 
-    def __init__(self, with_: Services) -> None:
+    def __init__(self, with_: Services, *, people: bool = True) -> None:
+        self._people = people
         self._auth, self._records = with_.auth, with_.records
         self._points, self._bell, self._tracking = with_.points, with_.bell, with_.tracking
         # Jobs whose own run some process of theirs has; and of runs that jobs made the names, by
@@ -104,11 +106,10 @@ class Proxy:
     def _who(self, header: str | None) -> Speaker | None:
         """Whose rank it is, None for a person. Raises Refusal."""
         token = _token(header)
-        try:
-            self._auth.person(token)
-            return None
-        except Unauthorized:
-            pass
+        with contextlib.suppress(Unauthorized):
+            if self._people:
+                self._auth.person(token)
+                return None
         try:
             return self._auth.rank(token)
         except Unauthorized:
@@ -247,15 +248,15 @@ def _path(scope: Any) -> str:
 
 def _from_here(headers: Headers) -> None:
     """A name that a stranger's page gave this machine, or a request of such a page, is refused."""
-    host = headers.get("host", "")
+    host, origin = headers.get("host", ""), headers.get("origin")
     try:
         name = urlsplit(f"//{host}").hostname
+        page = host if origin is None else urlsplit(origin).netloc
     except ValueError:
-        name = None
+        name = page = None
     if name not in _HERE:
         raise Refusal(403, "PERMISSION_DENIED", f"this server is not called {host!r}")
-    origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if page != host:
         raise Refusal(403, "PERMISSION_DENIED", f"pages of {origin} may not speak to this server")
 
 

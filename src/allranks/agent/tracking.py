@@ -1,0 +1,46 @@
+"""What ranks need to speak to MLflow, where there is one that their node reaches."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from allranks.agent.where import Where
+from allranks.client import host
+
+
+def variables(where: Where, told: Mapping[str, str] | None) -> dict[str, str]:
+    """``told`` is what the server says of it. On its own machine ranks speak to it as agents do;
+    elsewhere to a relay on their node, which ends with the attempt's ranks or with the agent."""
+    if told is None:
+        return {}
+    if where.url.startswith("http://"):
+        return {**told, "MLFLOW_TRACKING_URI": f"{where.url}/mlflow"}
+    if where.url.startswith("https://"):
+        port = _relay(where.url, where.fingerprint)
+        return {**told, "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}/mlflow"}
+    return {}  # no network leads there
+
+
+def _relay(url: str, fingerprint: str) -> int:
+    """The port of a relay that is started for it."""
+    port = url.rstrip("/").rpartition(":")[2]
+    # Its other end stays open, in nobody's hands but the kernel's, for as long as the agent lives.
+    reader, _ = os.pipe()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        program = str(Path(__file__).absolute().with_name("relay.py"))
+        words = [program, str(listening.fileno()), host(url), port, fingerprint]
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", *words],
+            stdin=reader,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath, "ALLRANKS_GANG": os.environ.get("ALLRANKS_GANG", "")},
+            pass_fds=[listening.fileno()],
+        )
+        os.close(reader)
+        return int(listening.getsockname()[1])
