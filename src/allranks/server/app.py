@@ -37,11 +37,11 @@ from allranks.server.door import Door
 from allranks.server.environments import KIND, Environments
 from allranks.server.invitation import Invitation
 from allranks.server.loop import Loops, Shared
+from allranks.server.mlflow import tracking
+from allranks.server.mlflow.proxy import PREFIX, Proxy
 from allranks.server.model_versions import KIND as MODEL
 from allranks.server.model_versions import ModelVersions
 from allranks.server.models import Models
-from allranks.server.mlflow import tracking
-from allranks.server.mlflow.proxy import PREFIX, Proxy
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services

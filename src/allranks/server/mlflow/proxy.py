@@ -26,7 +26,7 @@ from allranks.errors import AllranksError, NotFound, Unauthorized
 from allranks.server.auth import Speaker
 from allranks.server.mlflow import rules
 from allranks.server.mlflow.forward import Call, forward
-from allranks.server.mlflow.runs import Denied, ours
+from allranks.server.mlflow.runs import ours
 from allranks.server.services import Services
 from allranks.states import TERMINAL
 from allranks.store.points import Point
@@ -72,7 +72,7 @@ class Proxy:
             return
         except Refusal as refusal:
             answer = refusal.answer
-        except (OSError, Denied) as error:
+        except OSError as error:
             # Clients try these again, a while later and while.
             log.warning("MLflow's server did not answer: %s", error)
             body = {"error_code": "TEMPORARILY_UNAVAILABLE", "message": str(error)}
