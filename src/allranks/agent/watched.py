@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks.agent.link import Feed, Link, Tail
 from allranks.agent.monitor import Monitor
-from allranks.agent.points import Points
 from allranks.plan.plan import Task
+
+if TYPE_CHECKING:
+    from allranks.agent.points import Points
 
 # The files of an attempt's folder that points are shipped from, by what they are called to the
 # server.
@@ -31,6 +34,8 @@ class Watched:
             self._link.feed(Feed(self._attempt, name, self._folder / file))
         self._monitor = Monitor(roots, self._folder / FEEDS["resources"])
         if self._task.metrics:
+            from allranks.agent.points import Points  # lazy: many jobs ask for none
+
             self._points = Points(self._task, logs, self._folder / FEEDS["metrics"])
 
     def over(self) -> None:
