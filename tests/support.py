@@ -1,5 +1,6 @@
 """What several tests need: the real command line, whose processes are whose, waiting for a fact."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -27,6 +28,16 @@ def processes_of(home: Path) -> list[psutil.Process]:
             continue
         if process.pid != os.getpid() and any(str(home) in word for word in words):
             found.append(process)
+    return found
+
+
+def children(word: str) -> list[psutil.Process]:
+    """Our living descendants with ``word`` on their command line: other tests have zombies."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie's has none, either
+            if word in " ".join(each.cmdline()):
+                found.append(each)
     return found
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import psutil
 import pytest
 
 from allranks.agent import tracking
 from allranks.agent.where import Where
 from allranks.server.door import Door
 from allranks.settings import Home
+from tests.support import children
 
 TOLD = {"MLFLOW_RUN_ID": "x"}
 
@@ -57,10 +57,9 @@ def there(tmp_path: Path) -> Iterator[There]:
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
-    for each in psutil.Process().children():
-        if "relay.py" in " ".join(each.cmdline()):
-            each.kill()
-            each.wait()
+    for each in children("relay.py"):
+        each.kill()
+        each.wait()
 
 
 def where(url: str, fingerprint: str = "") -> Where:

@@ -1,6 +1,5 @@
 """Unpacking real archives: whole ones, damaged ones, and ones made to write elsewhere."""
 
-import contextlib
 import os
 import signal
 import stat
@@ -16,16 +15,7 @@ from allranks.agent import allowance
 from allranks.agent.unpack import is_archive, stem, unpack
 from allranks.errors import AllranksError, NotFound, Unsupported
 from tests.archives import MUCH, NAMES, TARS, all_of, entry, hard, here, link, tar
-from tests.support import until
-
-
-def children() -> list[psutil.Process]:
-    found = []
-    for each in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # another test's
-            if "allranks.agent.unpack_worker" in each.cmdline():
-                found.append(each)
-    return found
+from tests.support import children, until
 
 
 @pytest.mark.parametrize(
@@ -122,7 +112,7 @@ def test_a_refusal_is_told_by_the_processes_as_well(tmp_path):
         all_of(*made)
     assert caught.value.message == "'../../etc/x' in birds.tar would be written outside its folder"
     assert caught.value.where == str(tmp_path / "birds.tar")
-    assert children() == []
+    assert children("allranks.agent.unpack_worker") == []
 
 
 @pytest.mark.parametrize("name", ["b.rar", "b.7z", "b.gz", "b"])
@@ -234,20 +224,20 @@ def test_a_process_that_is_killed_takes_the_others_along(tmp_path):
 
     def kill(done: int, written: int) -> None:
         if not killed:
-            killed.append(children()[0])
+            killed.append(children("allranks.agent.unpack_worker")[0])
             killed[0].kill()
 
     with pytest.raises(AllranksError, match="was ended by SIGKILL") as caught:
         unpack(made, MUCH, kill, 2)
     assert "dmesg" in (caught.value.hint or "")
-    assert children() == []
+    assert children("allranks.agent.unpack_worker") == []
 
     def stop(done: int, written: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         unpack(made, MUCH, stop, 2)
-    assert children() == []
+    assert children("allranks.agent.unpack_worker") == []
 
 
 WHO_DIES = """
