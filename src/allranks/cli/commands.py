@@ -44,6 +44,7 @@ COMMANDS: dict[str, Command] = {
     "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
     "report": Command("allranks.cli.report", "report", "what kept a job from being faster"),
     "report scaling": Command("allranks.cli.report", "scaling", "what more nodes bring a job"),
+    "report goodput": Command("allranks.cli.goodput", "goodput", "where the time of jobs went"),
     "compute create": Command(_COMPUTE, "create", "name a cluster, or a part of it, for jobs"),
     "compute list": Command(_COMPUTE, "list_computes", "the computes there are"),
     "compute show": Command(_COMPUTE, "show_compute", "its hosts, what is free, what waits"),

@@ -10,9 +10,11 @@ from urllib.parse import urlencode
 
 from allranks.cli import load, show
 from allranks.cli.follow import exit_code, verdict
+from allranks.cli.goodput import summary
 from allranks.errors import AllranksError
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
+from allranks.sdk.spent import spent
 from allranks.states import JobStatus
 
 # Metrics, and nodes, that one look at a job has room for.
@@ -68,7 +70,8 @@ def show_job_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show_job(options: argparse.Namespace) -> int:
-    job = finding.connect().json("GET", job_path(options.name))
+    client = finding.connect()
+    job = client.json("GET", job_path(options.name))
     if options.json:
         show.as_json(job)
         return 0
@@ -85,6 +88,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("created", job["created_at"]),
         ("started", job["started_at"] or "-"),
         ("ended", job["ended_at"] or "-"),
+        ("goodput", summary(spent(client, options.name).goodput) or "-"),
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
         *((f"output {name}", path) for name, path in job["outputs"].items()),

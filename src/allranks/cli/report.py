@@ -25,7 +25,10 @@ _HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHO
 
 def report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="JOB")
-    parser.epilog = "`allranks report scaling JOB JOB …` compares runs of several sizes."
+    parser.epilog = (
+        "`allranks report scaling JOB JOB …` compares runs of several sizes, "
+        "`allranks report goodput JOB …` tells where the time went."
+    )
 
 
 def report(options: argparse.Namespace) -> int:

@@ -1,0 +1,96 @@
+"""From what the server tells of a job to where its time went."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from statistics import median
+from typing import Any, NamedTuple
+
+from allranks.client import Client
+from allranks.events import Event, Kind
+from allranks.plan.goodput import Goodput, Trail, goodput
+from allranks.sdk.addresses import job_path
+from allranks.spec.patterns import STEP, VALUE
+
+# Metrics by which scripts say for how many seconds a checkpoint held them up.
+COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
+
+Told = Mapping[str, Any]
+
+
+class Spent(NamedTuple):
+    """A job's time; ``cost`` is what a checkpoint took it, seconds, where it told."""
+
+    name: str
+    status: str
+    goodput: Goodput
+    cost: float | None = None
+
+
+def spent(client: Client, name: str) -> Spent:
+    """Where the job's time went until now. Raises NotFound where there is none of that name."""
+    job = client.json("GET", job_path(name))
+    events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
+    series = _series(client, job)
+    found = goodput(events, time.time(), trails(job, series))
+    return Spent(name, job["status"], found, _cost(series))
+
+
+def _series(client: Client, job: Told) -> list[Told]:
+    """Those that say what was done anew, if anything was, and what a checkpoint took: there may be
+    points by the hundred thousand."""
+    if job["metrics"] and job["attempts"] > 1:
+        return list(client.json("GET", job_path(job["name"], "/metrics"))["series"])
+    told = (each for each in COSTS if each in job["metrics"])
+    asked = (job_path(job["name"], f"/metrics?metric={each}") for each in told)
+    return [series for path in asked for series in client.json("GET", path)["series"]]
+
+
+def event(told: Told) -> Event:
+    """As the record has it."""
+    at = datetime.fromisoformat(told["at"]).timestamp()
+    fields = {key: told[key] for key in ("launch", "attempt", "node", "rank", "data")}
+    return Event(Kind(told["kind"]), at, **fields)
+
+
+def trails(job: Told, series: Iterable[Told]) -> list[Trail]:
+    """The steps that ranks told of. Those that were only counted begin anew with each attempt, and
+    say nothing: 0, 1, 2 … are taken for such, unless the pattern reads them from the line."""
+    by_name = defaultdict(list)
+    for each in series:
+        steps = tuple((int(step), float(at)) for step, at, _ in each["points"])
+        if steps:
+            trail = Trail(each["attempt"] or 1, each["name"], each["rank"], steps)
+            by_name[trail.name].append(trail)
+    read = set(_read(job["spec"].get("metrics") or {}))
+    return [
+        trail
+        for name, several in by_name.items()
+        if name in read or not all(_counted([step for step, _ in e.steps]) for e in several)
+        for trail in several
+    ]
+
+
+def _read(metrics: Told) -> Iterator[str]:
+    """Those of the job's own patterns that find a step in the line."""
+    for name, told in metrics.items():
+        pattern = re.compile(told["pattern"] if isinstance(told, Mapping) else told)
+        two = pattern.groups == 2 and VALUE not in pattern.groupindex
+        if two or STEP in pattern.groupindex:
+            yield name
+
+
+def _counted(steps: Sequence[int]) -> bool:
+    return set(steps) == {0} or list(steps) == list(range(len(steps)))
+
+
+def _cost(series: Iterable[Told]) -> float | None:
+    """The usual one: the first is often slower, and one that meets a full disk far more."""
+    told = [
+        float(value) for each in series if each["name"] in COSTS for _, _, value in each["points"]
+    ]
+    return median(told) if told else None

@@ -1,0 +1,81 @@
+"""`allranks report goodput` on real jobs: one that is restarted, and goes on from where it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+# Every tenth step is kept; it dies in steps 27 and 48, so that it does 8 and 9 of them twice.
+RESUMES = """\
+import os, pathlib, time
+kept, attempt = pathlib.Path("outputs/kept"), int(os.environ["ALLRANKS_ATTEMPT"])
+for step in range(int(kept.read_text()) if kept.exists() else 0, 60):
+    time.sleep(0.03)
+    print(f"step {step} loss {1 / (step + 1)}", flush=True)
+    if step % 10 == 9:
+        kept.write_text(str(step + 1))
+        print("checkpoint_time 0.02", flush=True)
+    if (step, attempt) in ((27, 1), (48, 2)):
+        os._exit(3)
+"""
+METRICS = (
+    "-m",
+    r"loss=step (?P<step>\d+) loss (?P<value>\S+)",
+    "-m",
+    r"checkpoint_time=_time (\S+)",
+)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_restarted(shared, code):
+    (code / "train.py").write_text(RESUMES)
+    options = ("--name", "thrice", "--max-attempts", 3, *METRICS)
+    assert shared("run", *options, "--", "python", "train.py").returncode == 0
+    told = json.loads(shared("report", "goodput", "thrice", "--json").stdout)
+    found = told["jobs"][0]
+    assert (found["failures"], found["lost_unknown"], found["cost"]) == (2, False, 0.02)
+    # 17 steps of at least 0.03 s, timed when the lines were read, and fewer than were not lost.
+    assert 17 * 0.03 / 2 <= found["seconds"]["lost"] < found["seconds"]["computing"]
+    assert found["seconds"]["computing"] >= 60 * 0.03
+    assert found["whole"] == pytest.approx(sum(found["seconds"].values()))
+    assert told["checkpoints"]["failures"] == 2
+    shown = shared("report", "goodput", "thrice")
+    assert "checkpoints: every " in shown.stdout
+    assert "of so few failures that is rough" in shown.stdout
+    lines = shared("job", "show", "thrice").stdout.splitlines()
+    line = next(each for each in lines if each.startswith("goodput"))
+    assert "lost" in line
+    assert "restarting" in line
+
+
+@pytest.mark.slow
+def test_several_jobs_an_experiment_and_what_cannot_be_known(shared):
+    script = 'echo "$ALLRANKS_ATTEMPT"; exit $((2 - ALLRANKS_ATTEMPT))'
+    options = ("--experiment", "known", "--max-attempts", 2, "-m", r"n=(\d)")
+    shared("run", "--name", "dies-once", *options, "--", "bash", "-c", script)
+    shared("run", "--name", "is-well", "--experiment", "known", "--", "true")
+    shown = shared("report", "goodput", "--experiment", "known").stdout
+    assert [line.split("  ")[0] for line in shown.splitlines()[:4]] == [
+        "JOB",
+        "is-well",
+        "dies-once",
+        "in all",
+    ]
+    assert "how much was lost is not known of dies-once" in shown
+    assert "as the metric checkpoint_time" in shown
+    both = json.loads(shared("report", "goodput", "is-well", "dies-once", "--json").stdout)
+    assert both["in_all"]["whole"] == pytest.approx(sum(each["whole"] for each in both["jobs"]))
+
+
+def test_wrong_use(shared):
+    for words, said in (
+        ([], "name jobs, or an experiment"),
+        (["x", "--experiment", "y"], "name jobs, or an experiment"),
+        (["--experiment", "no such"], "no job of the experiment 'no such'"),
+        (["nosuch"], "there is no job named 'nosuch'"),
+    ):
+        done = shared("report", "goodput", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert "hint" in done.stderr
