@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from allranks.spec.job import CommandJob as CommandJob
     from allranks.spec.model import Model as Model
     from allranks.spec.model import ModelVersion as ModelVersion
+    from allranks.spec.retry import Retry as Retry
     from allranks.spec.services import AmlTokenConfiguration as AmlTokenConfiguration
     from allranks.spec.services import JobService as JobService
     from allranks.spec.services import JupyterLabJobService as JupyterLabJobService
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from allranks.spec.values import QueueSettings as QueueSettings
     from allranks.spec.values import RayDistribution as RayDistribution
     from allranks.spec.values import Resources as Resources
-    from allranks.spec.values import Retry as Retry
     from allranks.spec.values import TensorFlowDistribution as TensorFlowDistribution
 
 __version__ = "0.1.0"
@@ -87,7 +87,7 @@ _HOMES = {
     "QueueSettings": "allranks.spec.values",
     "RayDistribution": "allranks.spec.values",
     "Resources": "allranks.spec.values",
-    "Retry": "allranks.spec.values",
+    "Retry": "allranks.spec.retry",
     "TensorFlowDistribution": "allranks.spec.values",
 }
 

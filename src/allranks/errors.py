@@ -8,6 +8,7 @@
     ├── Conflict             the name is taken, the state forbids it              exit 2
     ├── Unsupported          in the contract, not built yet in this version       exit 2
     ├── Unauthorized         a token that does not match                          exit 2
+    ├── Passing              a store, a network or a disk: it may go by itself       (tried again)
     ├── ServerError          the server is missing, another version, or broken    exit 2
     │   └── Unreachable      nothing answers at its address                       exit 2
     └── EngineError          an engine could not do what it was asked             exit 1
@@ -18,8 +19,31 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+# Of a disk that is full or failing, a mount that is gone, a network that is down, a node that is
+# short of everything.
+_PASSING = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EROFS,
+        errno.ESTALE,
+        errno.ENOTCONN,
+        errno.ETIMEDOUT,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ENETUNREACH,
+        errno.EHOSTUNREACH,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EMFILE,
+        errno.ENFILE,
+    }
+)
 
 
 class Problem(NamedTuple):
@@ -88,6 +112,12 @@ class Unauthorized(AllranksError):
     kind, http = "unauthorized", 401
 
 
+class Passing(AllranksError):
+    """May be otherwise in a while, or on another node."""
+
+    kind, http, exit_code = "passing", 503, 1
+
+
 class ServerError(AllranksError):
     kind, http = "server", 503
 
@@ -138,6 +168,7 @@ _KINDS: Mapping[str, type[AllranksError]] = {
         Conflict,
         Unsupported,
         Unauthorized,
+        Passing,
         ServerError,
         Unreachable,
         EngineError,
@@ -156,3 +187,10 @@ def from_body(body: Mapping[str, Any]) -> AllranksError:
         where=body.get("where"),
         hint=body.get("hint"),
     )
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether it may be otherwise in a while, or on another node."""
+    if isinstance(error, OSError):
+        return error.errno in _PASSING
+    return isinstance(error, Passing | Unreachable)

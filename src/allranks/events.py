@@ -22,11 +22,13 @@ class Kind(StrEnum):
     FINISHED = "finished"
     CANCEL_ASKED = "cancel_asked"
     LOST = "lost"
+    PREEMPT_ASKED = "preempt_asked"
 
     HELLO = "hello"
     READY = "ready"
     STARTED = "started"
     RANK_ENDED = "rank_ended"
+    TAKEN = "taken"
     WORKED = "worked"
     ENDED = "ended"
     DRAINED = "drained"
@@ -40,6 +42,7 @@ FROM_AGENTS = frozenset(
         Kind.READY,
         Kind.STARTED,
         Kind.RANK_ENDED,
+        Kind.TAKEN,
         Kind.WORKED,
         Kind.ENDED,
         Kind.DRAINED,

@@ -75,13 +75,24 @@ class Reason(StrEnum):
     PLATFORM_ERROR = "PLATFORM_ERROR"
 
 
+class Cause(StrEnum):
+    """What a job may start again after: the keys of ``retry.on``, and PORT, which is nobody's to
+    choose. What each may cost is in ``plan/retry.py``."""
+
+    USER = "user"
+    HANG = "hang"
+    SETUP = "setup"
+    NODE_LOST = "node_lost"
+    PREEMPTED = "preempted"
+    PORT = "port"
+
+
 class Verdict(NamedTuple):
-    """All that follows from a reason; ``retry`` names the key of ``retry.on`` that covers it. A
-    taken port is no cause of the user's: ``policy`` tries again whatever they asked for."""
+    """All that follows from a reason; ``retry`` is the cause that a restart after it counts to."""
 
     outcome: JobStatus
     blame: Blame
-    retry: str | None
+    retry: Cause | None
     sentence: str
     hint: str
 
@@ -93,21 +104,21 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.RANK_EXITED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        "user",
+        Cause.USER,
         "a rank ended with an exit code other than 0",
         "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.RANK_KILLED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        "user",
+        Cause.USER,
         "a rank was ended by a signal",
         "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.SETUP_FAILED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        "user",
+        Cause.SETUP,
         "a node could not prepare the job",
         "mend what the sentence names, and submit it again",
     ),
@@ -121,14 +132,14 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.PEER_FAILED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        "user",
+        Cause.USER,
         "the node was stopped because another one failed first",
         "look at the first failure: allranks job events {job}",
     ),
     Reason.PORT_TAKEN: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
-        None,
+        Cause.PORT,
         "another process took the port that was found for the job",
         "it happened on each attempt: a script that listens on MASTER_PORT in two processes "
         "does it to itself; else `ss -ltnp` on that node shows what listens there",
@@ -136,14 +147,14 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.NODE_LOST: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
-        "node_lost",
+        Cause.NODE_LOST,
         "a node was lost",
         "run it with --max-attempts 2 or more to start again by itself on such a loss",
     ),
     Reason.PREEMPTED: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
-        "preempted",
+        Cause.PREEMPTED,
         "the nodes were taken away for other work",
         "run it with --max-attempts 2 or more to start again by itself after a preemption",
     ),
@@ -157,7 +168,7 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.TIME_LIMIT: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        "preempted",
+        Cause.PREEMPTED,
         "the job ran longer than limits.timeout",
         "raise limits.timeout (--timeout SECONDS), or the time the compute gives its jobs",
     ),

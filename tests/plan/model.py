@@ -19,19 +19,30 @@ from typing import Any, NamedTuple
 
 from allranks.events import Event, Kind
 from allranks.plan import fold as fold_module
-from allranks.plan import policy
+from allranks.plan import policy, retry
 from allranks.plan.plan import Place, Rules
 from allranks.plan.policy import Clock, Job, Node, Step
-from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, NodeState, Reason
+from allranks.plan.retry import Spent
+from allranks.states import (
+    TERMINAL,
+    VERDICTS,
+    Blame,
+    Cause,
+    GangState,
+    JobStatus,
+    NodeState,
+    Reason,
+)
 
 FOREVER = 1e9
+LONG = 1e3
 PLACE = Place("10.0.0.1", "host", (7000,))
 TOLD = {"address": PLACE.address, "host": PLACE.host, "ports": PLACE.ports}
 # Endings that no later failure changes.
 SETTLED = (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT)
 TWICE = Rules(nodes=2, max_attempts=2)
-RUNS = ("run", "serve")
-ALIVE = ("setup", "gate", "run", "serve", "drain", "exited")
+RUNS = ("run", "serve", "going")
+ALIVE = ("setup", "gate", *RUNS, "drain", "exited")
 
 
 class Say(NamedTuple):
@@ -45,9 +56,10 @@ class Say(NamedTuple):
 
 class Agent(NamedTuple):
     """What a node really does. ``off`` → setup → gate → run (→ serve) → drain → exited → bye, or
-    dead. ``order`` is what it fetched and has not looked at; ``lag`` how far its attempt is behind
-    the job's; ``cut``: it can reach nobody, nor be reached; ``ghost``: it was cut off when its gang
-    was ended, and lives on."""
+    dead; ``going`` instead of run while it is taken away and its ranks have their grace.
+    ``order`` is what it fetched and has not looked at; ``lag`` how far its attempt is
+    behind the job's; ``cut``: it can reach nobody, nor be reached; ``ghost``: it was cut off when
+    its gang was ended, and lives on."""
 
     phase: str = "off"
     lag: int = 0
@@ -90,6 +102,8 @@ class Model:
     rules: Rules = TWICE
     services: bool = False
     races: bool = False
+    setups: bool = False
+    preempts: bool = False
     cuts: bool = True
     twice: bool = True
     crashes: bool = True
@@ -126,7 +140,7 @@ class Model:
         closing = job.status is JobStatus.FINALIZING
         if then is not None and then.purpose == "finish":
             # Counts and a cancel say nothing any more.
-            job = job._replace(canceled=True, failures=0, losses=0, races=0)
+            job = job._replace(canceled=True, spent=Spent())
         hello = closing or all(n.state is not NodeState.ABSENT for n in job.nodes)
         job = job._replace(
             nodes=tuple(node for node, _ in pairs),
@@ -134,6 +148,9 @@ class Model:
             launch=1,
             attempt=1,
             submitted_at=None,
+            spent=job.spent._replace(row=0),
+            previous=None,
+            went_at=None,
             started_at=None if job.started_at is None or not self.timeout else 0.0,
             up_at=None if job.up_at is None or hello else 0.0,
             closing_at=0.0 if closing else None,
@@ -153,6 +170,11 @@ class Model:
         if not job.canceled:
             asked = self.fold(job, Event(Kind.CANCEL_ASKED, 0.0, job.launch, job.attempt))
             yield Edge("user: cancel", self.tidy(asked, world), fair=False)
+        for which in (None, *range(self.nodes)) if self.preempts else ():
+            word = Event(Kind.PREEMPT_ASKED, self._now(job, world), job.launch, job.attempt, which)
+            asked = self.fold(job, word)
+            if asked != job:
+                yield Edge(f"user: preempt {which}", self.tidy(asked, world), fair=False)
         for index in range(self.nodes):
             yield from self._agent(job, world, index)
         if world.late:
@@ -166,11 +188,12 @@ class Model:
         ]
         can.append("grace") if job.status is JobStatus.FINALIZING else can.append("hello")
         can.append("again") if job.stopped_at is not None else None
+        can.append("waited") if job.then is not None and job.then.purpose == "regroup" else None
         can.append("timeout") if job.started_at is not None and self.timeout else None
         for due in chain.from_iterable(combinations(can, n) for n in range(len(can) + 1)):
             silent = frozenset(i for i in range(self.nodes) if f"silent {i}" in due)
             clock = Clock(
-                now=policy.STOP_AGAIN if "again" in due else 0.0,
+                now=LONG if "waited" in due else policy.STOP_AGAIN if "again" in due else 0.0,
                 silent=silent,
                 hello=-FOREVER if "hello" in due else FOREVER,
                 grace=-FOREVER if "grace" in due else FOREVER,
@@ -366,9 +389,14 @@ class Model:
 
         if phase == "setup":
             yield goes("gate", Kind.READY, "is ready")
-            yield ended(Reason.RANK_EXITED, "cannot prepare", fair=False)
-        if phase in ("gate", *RUNS):
-            yield ended(Reason.PREEMPTED, "is preempted", fair=False)
+            why = Reason.SETUP_FAILED if self.setups else Reason.RANK_EXITED
+            yield ended(why, "cannot prepare", fair=False)
+        if phase == "gate" or phase == "going":
+            yield ended(Reason.PREEMPTED, "is preempted", fair=phase == "going")
+        if phase in ("run", "serve"):
+            say = Say(Kind.TAKEN, agent.lag, Reason.PREEMPTED, self._now(job, world))
+            going = self._say(job, world, i, "going", say)
+            yield Edge(f"{name} is taken", self.tidy(job, going), fair=False)
         if phase == "gate" and agent.order:
             yield goes("run", Kind.STARTED, "goes")
         if phase == "run":
@@ -410,8 +438,9 @@ class Model:
     def _heard(self, job: Job, i: int, agent: Agent) -> Job:
         for number, say in enumerate(agent.outbox, 1):
             data: dict[str, Any] = dict(TOLD) if say.kind is Kind.READY else {}
-            if say.kind is Kind.ENDED:
-                data = {"reason": say.reason, "failed_at": say.at}
+            if say.kind in (Kind.ENDED, Kind.TAKEN):
+                passing = say.reason is Reason.SETUP_FAILED
+                data = {"reason": say.reason, "failed_at": say.at, "passing": passing}
             job = self.fold(
                 job,
                 Event(
@@ -472,7 +501,7 @@ class Model:
             check(worked, "Completed only when every worker is done", state)
         if step.data.get("purpose") == "finish":
             again = VERDICTS[step.data["reason"]].retry == "user" and "user" in self.rules.on
-            used = job.failures + 1 >= self.rules.max_attempts
+            used = job.spent.user + 1 >= self.rules.max_attempts
             check(not again or used, "no attempt of the user's is withheld", state)
         if step.event is Kind.REGROUPED:
             here = all(n.state is NodeState.EXITED and not n.left for n in job.nodes)
@@ -495,17 +524,20 @@ class Model:
 
     def _counted(self, job: Job, after: Job, world: World) -> None:
         state = (job, world)
-        failed = [
-            n.reason for n in job.nodes if n.reason and VERDICTS[n.reason].blame is Blame.USER
-        ]
-        check(after.failures < self.rules.max_attempts, "max_attempts holds", state)
-        check(after.losses <= policy.LOSS_LIMIT, "losses have a limit", state)
-        eaten = after.failures - job.failures
-        raced = after.races - job.races
-        counted = eaten + raced + after.losses - job.losses
-        check(counted == 1, "an attempt is counted once", state)
-        check(after.races <= policy.RACE_LIMIT, "races have a limit", state)
-        check(not eaten or bool(failed), "a loss does not eat the user's attempts", state)
+        assert job.then is not None
+        reasons = {n.reason for n in job.nodes if n.reason} | {Reason.NODE_LOST}
+        possible = {VERDICTS[reason].retry for reason in reasons | {job.then.reason}}
+        check(after.spent.user < self.rules.max_attempts, "max_attempts holds", state)
+        for cause in Cause:
+            most = retry.left(self.rules, Spent(), cause)
+            check(after.spent.on(cause) <= most, "each cause has its limit", state, cause)
+        more = [cause for cause in Cause if after.spent.on(cause) > job.spent.on(cause)]
+        grown = sum(after.spent._replace(row=0)) - sum(job.spent._replace(row=0))
+        check(len(more) == grown == 1, "an attempt is counted once", state)
+        check(more[0] in possible, "what befell the job does not eat another budget", state)
+        of_user = [n for n in job.nodes if n.reason and VERDICTS[n.reason].blame is Blame.USER]
+        eaten = more[0] in (Cause.USER, Cause.HANG)
+        check(not eaten or bool(of_user), "a loss does not eat the user's attempts", state)
 
     def _finished(self, job: Job, world: World) -> JobStatus:
         state, cause = (job, world), policy.outcome(job)
@@ -551,7 +583,7 @@ def earliest(job: Job) -> Reason | None:
             found.append((node.at, node.reason))
         elif node.reason is None and (node.left or node.state is NodeState.LOST):
             found.append((node.at, Reason.NODE_LOST))
-    assert len({at for at, _ in found}) == len(found), found
+    assert len({at for at, _ in found}) == len(set(found)), found
     return min(found)[1] if found else None
 
 
@@ -571,8 +603,6 @@ def _tidy(node: Node, agent: Agent, order: tuple[float, ...], settled: bool) -> 
     if agent.phase in ("dead", "bye"):
         agent = Agent(agent.phase, outbox=agent.outbox)
     outbox = tuple(s._replace(at=int(rank[s.at]), attempt=min(s.attempt, 1)) for s in agent.outbox)
-    if node.reason is Reason.SETUP_FAILED:
-        node = node._replace(reason=Reason.RANK_EXITED)  # all one to retry
     node = node._replace(
         at=rank[node.at],
         seq=min(node.seq, len(outbox)),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from allranks.events import Event, Kind
-from allranks.plan import policy
+from allranks.plan import policy, retry
 from allranks.plan.fold import fold
 from allranks.plan.plan import Rules
 from allranks.plan.policy import Clock, Job, Step, decide, order
-from allranks.states import TERMINAL, GangState, JobStatus, NodeState, Reason
+from allranks.states import TERMINAL, Cause, GangState, JobStatus, NodeState, Reason
 from tests.plan.model import Broken, Model, explore
 
 QUIET: dict[str, Any] = {"salvage": False, "twice": False, "backlog": 1}
@@ -20,18 +20,26 @@ CALM: dict[str, Any] = {**QUIET, "crashes": False, "cuts": False, "timeout": Fal
 LOSSES = ("node_lost", "preempted")
 
 
+FEW = {"node_lost": 1, "preempted": 0, "hang": 0, "setup": 1}
+NONE = dict.fromkeys(FEW, 0)
+
+
 @pytest.fixture(autouse=True)
-def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "LOSS_LIMIT", 1)
-    monkeypatch.setattr(policy, "RACE_LIMIT", 1)
+def one_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = retry.BUDGETS[Cause.PORT]._replace(restarts=1)
+    monkeypatch.setattr(retry, "BUDGETS", {**retry.BUDGETS, Cause.PORT: port})
+
+
+def rules(nodes: int, attempts: int = 2, budgets: dict[str, int] = FEW, **more: Any) -> Rules:
+    return Rules(nodes=nodes, max_attempts=attempts, budgets=budgets, **more)
 
 
 def one(**changes: Any) -> Model:
-    return Model(**{"nodes": 1, "rules": Rules(nodes=1, max_attempts=2), **CALM, **changes})
+    return Model(**{"nodes": 1, "rules": rules(1), **CALM, **changes})
 
 
 def two(**changes: Any) -> Model:
-    return Model(**{**CALM, **changes})
+    return Model(**{"rules": rules(2), **CALM, **changes})
 
 
 def test_one_node_two_attempts():
@@ -39,25 +47,30 @@ def test_one_node_two_attempts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["cuts", "timeout", "services", "races"])
+@pytest.mark.parametrize("fault", ["cuts", "timeout", "services", "races", "setups"])
 def test_one_node_and_a_fault(fault: str):
-    rules = Rules(nodes=1, max_attempts=2, on=LOSSES)
-    assert explore(Model(nodes=1, rules=rules, **{**CALM, fault: True})).endings == 3
+    on = (*LOSSES, "setup")
+    assert explore(one(rules=rules(1, on=on), **{fault: True})).endings == 3
+
+
+@pytest.mark.slow
+def test_one_node_and_preemptions_that_are_asked_for():
+    few = {**NONE, "preempted": 2}
+    assert explore(one(rules=rules(1, 3, few), preempts=True)).endings == 3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_nodes_two_attempts(monkeypatch: pytest.MonkeyPatch):
+def test_two_nodes_two_attempts():
     """The second by a regroup, or by the relaunch that it becomes."""
-    monkeypatch.setattr(policy, "LOSS_LIMIT", 0)
-    assert explore(two()).endings == 3
+    assert explore(two(rules=rules(2, budgets=NONE))).endings == 3
 
 
 @pytest.mark.heavy
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_nodes_and_a_loss():
-    assert explore(two(rules=Rules(nodes=2, max_attempts=2, on=LOSSES))).endings == 3
+    assert explore(two(rules=rules(2, on=LOSSES))).endings == 3
 
 
 @pytest.mark.heavy
@@ -71,8 +84,8 @@ def test_one_node_with_crashes_cuts_and_a_time_limit():
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_one_node_and_every_fault_at_once():
-    rules = Rules(nodes=1, max_attempts=2)
-    assert explore(Model(nodes=1, rules=rules, services=True, backlog=2)).endings == 3
+    every = Model(nodes=1, rules=rules(1), services=True, backlog=2)
+    assert explore(every).endings == 3
 
 
 # ---------------------------------------------------------------- the check has teeth
@@ -105,7 +118,7 @@ def submit_after_cancel(job: Job, rules: Rules, clock: Clock) -> Step | None:
 
 def believe_the_engine_first(job: Job, rules: Rules, clock: Clock) -> Step | None:
     live = job.status not in TERMINAL | {JobStatus.FINALIZING, JobStatus.NOT_STARTED}
-    if job.gang is GangState.GONE and live and job.losses < policy.LOSS_LIMIT:
+    if job.gang is GangState.GONE and live and not job.spent.node_lost:
         return Step(Kind.CLOSING, data={"purpose": "relaunch", "reason": Reason.NODE_LOST})
     return decide(job, rules, clock)
 
@@ -198,11 +211,11 @@ def test_a_lost_node_that_may_stay_is_noticed():
 def test_losses_that_eat_attempts_are_noticed():
     def eating(job: Job, event: Event) -> Job:
         after = fold(job, event)
-        if after.losses > job.losses:
-            return after._replace(losses=job.losses, failures=job.failures + 1)
+        if after.spent.node_lost > job.spent.node_lost:
+            return after._replace(spent=job.spent.after(Cause.USER))
         return after
 
-    with pytest.raises(Broken, match="a loss does not eat"):
+    with pytest.raises(Broken, match="not eat"):
         explore(one(folds=eating))
 
 
@@ -220,10 +233,10 @@ def test_hearing_twice_is_noticed():
     def forgetful(job: Job, event: Event) -> Job:
         after = fold(job, event)
         if event.kind is Kind.HELLO:
-            return after._replace(failures=after.failures + 1)
+            return after._replace(spent=after.spent.after(Cause.USER))
         return after
 
-    with pytest.raises(Broken, match=r"said twice|max_attempts|withheld|counted once"):
+    with pytest.raises(Broken, match=r"said twice|max_attempts|withheld|counted once|its limit"):
         explore(one(folds=forgetful, twice=True))
 
 

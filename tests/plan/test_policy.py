@@ -7,11 +7,11 @@ import json
 import pytest
 
 from allranks.events import Event, Kind
-from allranks.plan import policy, standing
+from allranks.plan import policy, retry, standing
 from allranks.plan.fold import fold
 from allranks.plan.plan import Rules, pack
 from allranks.plan.policy import Clock, Job, Step, decide, failure, load, new, order, outcome
-from allranks.states import VERDICTS, GangState, JobStatus, NodeState, Reason
+from allranks.states import VERDICTS, Cause, GangState, JobStatus, NodeState, Reason
 
 TWICE = Rules(nodes=2, max_attempts=2)
 ONCE = Rules(nodes=2)
@@ -190,7 +190,7 @@ def test_a_node_lost_with_its_parameter_server_is_a_loss_while_others_work():
     [
         (Reason.RANK_EXITED, "regroup"),
         (Reason.RANK_KILLED, "regroup"),
-        (Reason.SETUP_FAILED, "regroup"),
+        (Reason.SETUP_FAILED, "finish"),
         (Reason.PREEMPTED, "relaunch"),
         (Reason.PLATFORM_ERROR, "finish"),
     ],
@@ -199,9 +199,160 @@ def test_what_follows_a_failure_with_attempts_left(reason: Reason, purpose: str)
     assert Story().running().fails(1, reason).next() == closing(purpose, reason)
 
 
+def again(story: Story, reason: Reason, node: int = 0, **data: object) -> float:
+    """One more attempt after that failure; how long it had to wait."""
+    story.running()
+    lost = reason is Reason.NODE_LOST
+    story.server(Kind.LOST, node, why="x") if lost else story.fails(node, reason, **data)
+    story.step()
+    assert story.job.then is not None
+    if story.job.then.purpose == "regroup":
+        story.drained()
+        began = story.now
+        while story.next() is None:
+            story.now += 0.5
+        assert story.step() == Step(Kind.REGROUPED)
+        return story.now - began
+    assert story.job.then.purpose == "relaunch", story.job.then
+    story.ended()
+    if story.job.status is JobStatus.FINALIZING:  # what agents take for it is the engine's to say
+        story.server(Kind.SEEN, state="gone", why="").ended()
+    story.said = [0, 0]
+    waited = story.job.not_before - story.now
+    story.now = story.job.not_before
+    return waited
+
+
+def budgets(**given: int) -> Rules:
+    return Rules(nodes=2, max_attempts=2, budgets=given)
+
+
+def test_each_cause_has_a_budget_of_its_own():
+    rules = budgets(node_lost=1, preempted=2, setup=0)
+    story = Story(rules)
+    again(story, Reason.PREEMPTED)
+    again(story, Reason.NODE_LOST)
+    again(story, Reason.RANK_EXITED)
+    again(story, Reason.PREEMPTED)
+    for reason in (Reason.PREEMPTED, Reason.NODE_LOST, Reason.RANK_EXITED):
+        assert retry.left(rules, story.job.spent, VERDICTS[reason].retry) == 0
+    assert story.job.attempt == 5
+    story.running().fails(0, Reason.PREEMPTED)
+    assert story.next() == closing("finish", Reason.PREEMPTED)
+
+
+def test_what_failed_in_setup_and_may_pass_is_tried_here_once_and_then_elsewhere():
+    story = Story()
+    launches, waits = [], []
+    for _ in range(retry.BUDGETS[Cause.SETUP].restarts or 0):
+        waits.append(again(story, Reason.SETUP_FAILED, passing=True))
+        launches.append(story.job.launch)
+    assert launches == [1, 2, 3]
+    assert waits == [5.0, 10.0, 20.0]
+    assert (story.job.spent.user, story.job.spent.setup) == (0, 3)
+    assert story.running().fails(0, Reason.SETUP_FAILED, passing=True).next() == closing(
+        "finish", Reason.SETUP_FAILED
+    )
+
+
+def test_a_script_that_fails_at_once_again_and_again_waits_longer_and_longer():
+    story = Story(Rules(nodes=2, max_attempts=9))
+    assert [again(story, Reason.RANK_EXITED) for _ in range(8)] == [0, 1, 2, 4, 8, 16, 32, 60]
+    assert story.job.previous is Reason.RANK_EXITED
+    assert story.running().fails(0).next() == closing("finish", Reason.RANK_EXITED)
+
+
+def test_after_a_long_run_the_wait_begins_anew_but_no_attempt_comes_back():
+    story = Story(Rules(nodes=2, max_attempts=5, budgets={"node_lost": 1}))
+    again(story, Reason.RANK_EXITED)
+    again(story, Reason.NODE_LOST)
+    story.running()
+    story.now += retry.HEALTHY
+    story.server(Kind.LOST, 0, why="x").step()
+    assert story.job.then == policy.Then("relaunch", Reason.NODE_LOST)
+    story.ended()
+    assert story.job.not_before == story.now
+    assert (story.job.spent.user, story.job.spent.node_lost, story.job.spent.row) == (1, 1, 1)
+
+
+def test_a_wait_ends_with_the_time_of_the_job_and_with_a_cancel():
+    rules = Rules(nodes=2, max_attempts=9, timeout=5.0)
+    story = Story(rules)
+    story.job = story.job._replace(spent=retry.Spent(user=4, row=4))
+    story.running().fails(0).step()
+    story.drained()
+    story.now = 4.9
+    assert story.next() is None
+    assert standing.standing(story.job, 4.9) == "starts again in 4 s, after RANK_EXITED"
+    story.now = 5.0
+    assert story.step() == Step(Kind.REGROUPED)
+    assert story.next() == closing("finish", Reason.TIME_LIMIT)
+    other = Story(rules)
+    other.job = other.job._replace(spent=retry.Spent(user=4, row=4))
+    other.running().fails(0).step()
+    other.drained().server(Kind.CANCEL_ASKED)
+    assert other.next() == closing("finish", Reason.CANCELED)
+
+
+def test_an_attempt_is_told_why_the_one_before_ended():
+    story = Story()
+    assert order(story.running().job, 0, 1, 1)["previous"] is None
+    again(Story(), Reason.RANK_EXITED)
+    story = Story()
+    again(story, Reason.PREEMPTED)
+    assert order(story.running().job, 0, 2, 2)["previous"] is Reason.PREEMPTED
+
+
+# ---------------------------------------------------------------- taken away
+
+
+def test_when_one_node_is_to_go_all_have_their_grace_at_once():
+    story = Story().running().agent(0, Kind.TAKEN, reason=Reason.PREEMPTED)
+    assert story.step() == closing("relaunch", Reason.PREEMPTED)
+    for node in (0, 1):
+        told = order(story.job, node, 1, 1)
+        assert told == {"do": "stop", "why": Reason.PREEMPTED}
+
+
+def test_peers_of_a_node_that_goes_fail_for_that():
+    story = Story().running().agent(0, Kind.TAKEN, reason=Reason.PREEMPTED, failed_at=3.0)
+    story.fails(1, failed_at=4.0).fails(0, Reason.PREEMPTED, failed_at=9.0)
+    assert story.step() == closing("relaunch", Reason.PREEMPTED)
+    story.drained().server(Kind.SEEN, state="gone", why="").ended()
+    assert (story.job.spent.preempted, story.job.spent.user) == (1, 0)
+
+
+def test_the_end_of_the_time_that_a_cluster_gives_is_told_at_once_too():
+    story = Story(ONCE).running().agent(0, Kind.TAKEN, reason=Reason.TIME_LIMIT, message="over")
+    assert story.step() == closing("finish", Reason.TIME_LIMIT)
+    assert outcome(story.job).message == "over"
+
+
+@pytest.mark.parametrize("node", [None, 1])
+def test_a_preemption_that_is_asked_for_is_one(node: int | None):
+    story = Story().running().server(Kind.PREEMPT_ASKED, node, message="by root")
+    assert story.step() == closing("relaunch", Reason.PREEMPTED)
+    assert story.do(0) == story.do(1) == "stop"
+    found = failure(story.job)
+    assert found is not None
+    assert (found.node, found.message) == (node or 0, "by root")
+    story.drained()
+    story.server(Kind.SEEN, state="gone", why="").ended()
+    assert (story.job.attempt, story.job.launch, story.job.spent.user) == (2, 2, 0)
+    once = Story(ONCE).running().server(Kind.PREEMPT_ASKED, node)
+    assert once.next() == closing("finish", Reason.PREEMPTED)
+
+
+def test_a_preemption_that_is_asked_of_a_job_that_does_not_run_says_nothing():
+    story = Story()
+    assert story.server(Kind.PREEMPT_ASKED).job == new(2)
+    done = Story().running().both(Kind.ENDED, reason=Reason.DONE).server(Kind.PREEMPT_ASKED)
+    assert done.next() == closing("finish", Reason.DONE)
+
+
 @pytest.mark.parametrize("reason", [Reason.RANK_EXITED, Reason.PREEMPTED, Reason.SETUP_FAILED])
 def test_one_attempt_is_no_restart_at_all(reason: Reason):
-    assert Story(ONCE).running().fails(1, reason).next() == closing("finish", reason)
+    assert Story(ONCE).running().fails(1, reason, passing=True).next() == closing("finish", reason)
 
 
 def test_one_attempt_is_no_restart_after_a_loss_either():
@@ -225,7 +376,7 @@ def test_a_user_failure_regroups_in_the_same_launch():
     story.drained()
     assert story.do(0) == "wait"
     assert story.step() == Step(Kind.REGROUPED)
-    assert (story.job.launch, story.job.attempt, story.job.failures) == (1, 2, 1)
+    assert (story.job.launch, story.job.attempt, story.job.spent.user) == (1, 2, 1)
     assert order(story.job, 0, 1, 1) == {"do": "prepare", "attempt": 2}
 
 
@@ -245,18 +396,18 @@ def test_losses_do_not_eat_the_users_attempts():
         story.now = 1000.0 * launch
         story.said = [0, 0]
         story.running().server(Kind.LOST, 0, why="silent").ended()
-        assert (story.job.losses, story.job.failures) == (launch, 0)
+        assert (story.job.spent.node_lost, story.job.spent.user) == (launch, 0)
     assert story.job.launch == 4
 
 
 def test_a_port_that_was_taken_is_tried_again_whatever_the_user_asked_for():
     story = Story(ONCE)
-    for race in range(policy.RACE_LIMIT):
+    for race in range(retry.BUDGETS[Cause.PORT].restarts or 0):
         story.running().fails(0, Reason.PORT_TAKEN)
         assert story.step() == closing("regroup", Reason.PORT_TAKEN)
         assert story.drained().step() == Step(Kind.REGROUPED)
-        assert (story.job.launch, story.job.attempt, story.job.races) == (1, race + 2, race + 1)
-        assert (story.job.failures, story.job.losses) == (0, 0)
+        assert (story.job.launch, story.job.attempt) == (1, race + 2)
+        assert story.job.spent == retry.Spent(port=race + 1)
     assert story.running().fails(0, Reason.PORT_TAKEN).next() == closing(
         "finish", Reason.PORT_TAKEN
     )
@@ -295,7 +446,7 @@ def test_what_takes_nodes_long_before_they_are_ready_is_told():
 
 def test_losses_end_somewhere():
     story = Story()
-    for launch in range(policy.LOSS_LIMIT + 1):
+    for launch in range((retry.BUDGETS[Cause.NODE_LOST].restarts or 0) + 1):
         story.now = 1000.0 * launch
         story.said = [0, 0]
         story.running().server(Kind.LOST, 0, why="silent").ended()
@@ -354,7 +505,7 @@ def test_after_an_engines_time_limit_it_starts_again_as_after_a_preemption():
     story = left("TIME_LIMIT")
     story.step()
     story.step()
-    assert (story.job.launch, story.job.failures, story.job.losses) == (2, 0, 1)
+    assert (story.job.launch, story.job.spent.user, story.job.spent.preempted) == (2, 0, 1)
     once = left("TIME_LIMIT", "time is over", ONCE)
     once.ended()
     assert outcome(once.job).message == "time is over"
@@ -637,7 +788,7 @@ def test_a_host_that_died_is_the_cause_of_what_its_peers_died_of():
     story.server(Kind.LOST, 0, why="silent", heard=3.0)
     assert story.next() == closing("relaunch", Reason.NODE_LOST)
     story.ended()
-    assert (story.job.failures, story.job.losses) == (0, 1)
+    assert (story.job.spent.user, story.job.spent.node_lost) == (0, 1)
 
 
 def test_a_loss_after_the_failure_is_not_the_cause():
@@ -662,7 +813,8 @@ def test_every_reason_has_a_verdict_with_its_words():
     for reason, verdict in VERDICTS.items():
         assert verdict.sentence
         assert verdict.hint or verdict.outcome is not JobStatus.FAILED, reason
-        assert verdict.retry in (None, *Rules().on)
+        assert verdict.retry in (None, Cause.PORT, *Rules().on)
+    assert set(retry.BUDGETS) == set(Cause) == {Cause.PORT, *Rules().on}
 
 
 # ---------------------------------------------------------------- the record

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.plan import retry
 from allranks.plan.fold import fold
 from allranks.plan.plan import Rules, pack
 from allranks.plan.policy import Clock, Job, decide, load, new, order, outcome
-from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
+from allranks.states import TERMINAL, VERDICTS, Cause, GangState, JobStatus, NodeState, Reason
 
 TIMES = st.sampled_from([0.0, 1.0, 5.0, 40.0, 200.0])
 WHICH = st.sampled_from([0, 1, 2])
@@ -25,8 +26,15 @@ def data_of(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
         place = {"address": st.just("a"), "host": st.just("h"), "ports": st.just([1])}
         return st.fixed_dictionaries(place)
     if kind is Kind.ENDED:
-        optional = {"failed_at": TIMES, "code": st.integers(0, 255), "message": st.text(max_size=3)}
+        optional = {
+            "passing": st.booleans(),
+            "failed_at": TIMES,
+            "code": st.integers(0, 255),
+            "message": st.text(max_size=3),
+        }
         return st.fixed_dictionaries({"reason": REASONS}, optional=optional)
+    if kind is Kind.TAKEN:
+        return st.fixed_dictionaries({"reason": REASONS}, optional={"failed_at": TIMES})
     return st.just({})
 
 
@@ -47,8 +55,11 @@ def from_agents(draw: st.DrawFn) -> Event:
 
 @st.composite
 def from_outside(draw: st.DrawFn) -> Event:
-    kind = draw(st.sampled_from([Kind.SEEN, Kind.SEEN, Kind.LOST, Kind.CANCEL_ASKED]))
+    kind = draw(
+        st.sampled_from([Kind.SEEN, Kind.SEEN, Kind.LOST, Kind.CANCEL_ASKED, Kind.PREEMPT_ASKED])
+    )
     node = draw(st.sampled_from([0, 1])) if kind is Kind.LOST else None
+    node = draw(st.sampled_from([None, 0, 1])) if kind is Kind.PREEMPT_ASKED else node
     seen = {"state": draw(st.sampled_from(list(GangState))), "why": draw(st.text(max_size=3))}
     data = seen if kind is Kind.SEEN else {"why": "silent"} if kind is Kind.LOST else {}
     return Event(kind, draw(TIMES), draw(WHICH), draw(WHICH), node, data=data)
@@ -64,7 +75,8 @@ RULES = st.builds(
     Rules,
     nodes=st.just(2),
     max_attempts=st.sampled_from([1, 2, 3]),
-    on=st.sampled_from([("user",), (), ("node_lost", "preempted", "hang", "user")]),
+    on=st.sampled_from([("user",), (), Rules().on]),
+    budgets=st.sampled_from([{}, {"preempted": 1, "setup": 0, "node_lost": 2}]),
     timeout=st.sampled_from([None, 60.0]),
 )
 STORIES = st.lists(st.one_of(from_agents(), from_agents(), from_outside(), CLOCKS), max_size=40)
@@ -116,7 +128,9 @@ def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
             assert after.canceled
             assert after.attempt == before.attempt
         assert after.launch in (before.launch, before.launch + 1)
-        assert after.failures < max(2, rules.max_attempts)
+        assert after.spent.user <= max(1, rules.max_attempts - 1)
+        for cause in Cause:
+            assert after.spent.on(cause) <= retry.left(rules, retry.Spent(), cause)
 
 
 @given(RULES, STORIES, st.one_of(from_agents(), from_outside()))

@@ -133,7 +133,7 @@ def test_a_distribution_of_defaults_keeps_its_type(distribution: Any) -> None:
 def test_defaults() -> None:
     job = parse({"command": "x", "tags": None})
     assert (job.resources.instance_count, job.retry.max_attempts) == (1, 1)
-    assert job.retry.on == ("node_lost", "preempted", "hang", "user")
+    assert job.retry.on == ("node_lost", "preempted", "hang", "user", "setup")
     assert job.distribution is job.environment is job.limits.timeout is None
     assert job.to_dict() == {"command": "x"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -14,9 +15,9 @@ from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants, has_children, has_others
 from allranks.agent.launch import Launch, Stage
 from allranks.agent.ranks import Ended, Running, last_lines
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
-from allranks.plan import causes
+from allranks.plan import causes, variables
 from allranks.plan.distributions import ranks_of
 from allranks.settings import Clocks
 from allranks.states import Reason
@@ -98,7 +99,8 @@ class Attempt:
         except (AllranksError, OSError, ValueError) as error:
             self._stop(Reason.PEER_FAILED)
             hint = getattr(error, "hint", None) or ""
-            return _End(Reason.SETUP_FAILED, sentence(error), data={"hint": hint})
+            data = {"hint": hint, "passing": is_passing(error)}
+            return _End(Reason.SETUP_FAILED, sentence(error), data=data)
         begun(self._launch.logs)
         mine = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
         self._say(Kind.STARTED, ranks=mine)
@@ -125,7 +127,7 @@ class Attempt:
             # A helper has no end of its own: one that is gone while ranks need it has failed.
             failed = [e for e in ended if e.code or (e.process.rank is None and e.process.service)]
             if failed and (why := self._taken_away(failed[0])):
-                self._stop(why)
+                self._stop(why, failed[0].at)
                 return why, None
             if failed:
                 self._stop(Reason.PEER_FAILED)
@@ -153,10 +155,15 @@ class Attempt:
             self._inbox.wait(until - time.monotonic())
         return self._inbox.taken
 
-    def _stop(self, why: Reason) -> None:
+    def _stop(self, why: Reason, since: float | None = None) -> None:
         """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
         running, hosted = self._running, self._launch.hosted
         grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
+        if self._inbox.taken is not None:
+            # At once, so that the ranks of all nodes have their grace, and the same.
+            at = since or time.time()
+            self._say(Kind.TAKEN, reason=why, failed_at=at, message=self._told(why))
+        self._write_deadline(grace, why)
         until = time.monotonic() + grace
         if hosted is not None and why in _GENTLE:
             self._let_end(hosted, until)
@@ -172,6 +179,13 @@ class Attempt:
             for ended in running.reap():
                 self._rank_ended(ended)
         self._end_rest()
+
+    def _write_deadline(self, grace: float, why: Reason) -> None:
+        """For ranks that would know, when they get SIGTERM, how long they have, and why."""
+        path = self._stage.folder / variables.DEADLINE
+        with contextlib.suppress(OSError):  # a full disk keeps nobody from ending
+            path.with_suffix(".new").write_text(f"{time.time() + grace:.3f} {why}\n")
+            path.with_suffix(".new").replace(path)
 
     def _let_end(self, hosted: Hosted, until: float) -> None:
         """Give mpirun's ranks their time: it would leave none to the others once one has ended, or
@@ -213,8 +227,12 @@ class Attempt:
                 first = self._launch.hosted.failure() or first
         if first is not None:
             return self._failed(first)
-        told = reason is self._inbox.taken is Reason.TIME_LIMIT
-        return _End(reason, "the time that the compute gives a job is over" if told else "")
+        return _End(reason, self._told(reason))
+
+    def _told(self, why: Reason) -> str:
+        """A sentence, where the reason alone does not say it."""
+        told = why is self._inbox.taken is Reason.TIME_LIMIT
+        return "the time that the compute gives a job is over" if told else ""
 
     def _failed(self, first: Ended) -> _End:
         process, node = first.process, self._stage.node

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from allranks import locks
 from allranks.agent.items import Item
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, Passing
 from allranks.plan.amounts import size_text
 
 MANIFEST, DATA, PACKED = "manifest.json", "data", "packed"
@@ -236,7 +236,7 @@ def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
         free = _room(cache, limit)
     if free < needed:
         hint = "give the compute another folder, or more room: --cache PATH, --cache-limit SIZE"
-        raise AllranksError(
+        raise Passing(
             f"{size_text(needed)} have no room in the node's cache, which has "
             f"{size_text(max(0, free))} left{held}",
             where=str(cache),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from allranks.agent.ranks import last_lines
 from allranks.agent.uv import Wait
-from allranks.errors import AllranksError, NotFound
+from allranks.errors import AllranksError, NotFound, Passing
 from allranks.plan.plan import Container
 
 # Seconds between two looks whether another node of this machine has built the image.
@@ -119,7 +119,8 @@ def _pull(container: Container, folder: Path, wait: Wait) -> None:
     said = folder / "pull.log"
     if _run([container.engine, "pull", "--quiet", container.image], said, wait) != 0:
         why = reason(last_lines(said))
-        raise NotFound(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
+        kind = Passing if re.search(_NO_NETWORK, why, re.IGNORECASE) else NotFound
+        raise kind(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
 
 
 def _run(argv: Sequence[str], said: Path, wait: Wait) -> int:
@@ -146,13 +147,14 @@ def reason(lines: Sequence[str]) -> str:
     return re.sub(r"^((Error|error|docker|podman)( response from daemon)?: )+", "", text).strip()
 
 
+_NO_NETWORK = r"dial|lookup|timeout|refused|unreachable|TLS"
 # What programs say of an image they cannot fetch, and what helps.
 _HINTS = (
     (r"daemon|docker\.sock", "is the daemon running on the nodes, and are you in its group?"),
     (r"short-name|unqualified", "give its registry as well, as in docker.io/library/python:3.11"),
     (r"unauthorized|denied|authentication", "log in on the nodes first; a name may be wrong, too"),
     (r"not found|unknown|no such|404", "look at the name and the tag after the colon"),
-    (r"dial|lookup|timeout|refused|unreachable|TLS", "the nodes do not reach the registry: have "
+    (_NO_NETWORK, "the nodes do not reach the registry: have "
      "the image loaded on them before"),
 )  # fmt: skip
 

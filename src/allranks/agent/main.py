@@ -26,7 +26,7 @@ from allranks.agent.setup import Work, collect, prepare
 from allranks.agent.stopped import Leave, Stopped
 from allranks.agent.watched import Watched
 from allranks.agent.where import Where
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
 from allranks.plan import distributions, site, variables
 from allranks.plan.distributions import Rank
@@ -110,7 +110,8 @@ class Agent:
             self._ended(error.why, "")
         except (AllranksError, OSError) as error:
             hint = getattr(error, "hint", None) or ""
-            self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint)
+            passing = is_passing(error)
+            self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint, passing=passing)
         else:
             place = self._place(held)
             self._say(Kind.READY, **place._asdict())
@@ -257,7 +258,7 @@ class Agent:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = _network(self._where.address, places)
         self._network |= tracking.variables(self._where, self._mlflow)
-        (folder / "hostfile").write_text(variables.hostfile(self._task, places))
+        (folder / variables.HOSTFILE).write_text(variables.hostfile(self._task, places))
         attempt = Attempt(
             Stage(
                 task=self._task,
@@ -268,7 +269,7 @@ class Agent:
                 places=places,
                 held=held,
                 secret=self._secret,
-                env=lambda rank: self._env(rank, work, folder, places, go["started"]),
+                env=lambda rank: self._env(rank, work, folder, places, go),
                 room=room,
             ),
             self._inbox,
@@ -331,16 +332,14 @@ class Agent:
         return fill_shell(self._task.command, work.paths, paths)
 
     def _env(
-        self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], started: float
+        self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], go: Order
     ) -> dict[str, str]:
         task = self._task
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         gpus = [each for each in visible.split(",") if each]
         found = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
-        found["ALLRANKS_ATTEMPT"] = str(self._attempt)
-        found["ALLRANKS_HOSTFILE"] = str(folder / "hostfile")
-        if task.timeout is not None:
-            found["ALLRANKS_DEADLINE"] = str(started + task.timeout)
+        end, grace = self._where.end, self._clocks.grace
+        found |= variables.of_attempt(task, self._attempt, go, end, grace, str(folder))
         env = variables.whole_environment(task, rank, places, work.paths, found)
         users = "TF_CONFIG" in task.variables
         if task.distribution == "tensorflow" and not users:

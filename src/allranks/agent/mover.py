@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.agent.provide import Provider
 from allranks.agent.source import Source, Wanted
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, Passing, is_passing
 from allranks.plan.stores import Account
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def main() -> int:
 
 def _refused(error: OSError) -> AllranksError:
     said = os.strerror(error.errno) if error.errno else str(error)
-    return AllranksError(
+    kind = Passing if is_passing(error) else AllranksError
+    return kind(
         f"the node refused: {said.lower()}",
         where=str(error.filename) if error.filename else None,
         hint="is there room on that disk, and may the job's user write there?",

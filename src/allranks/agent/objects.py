@@ -20,7 +20,7 @@ import obstore
 from obstore import exceptions, store
 
 from allranks.agent.items import Item
-from allranks.errors import AllranksError, NotFound
+from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
 from allranks.plan.stores import CERTIFICATES, IDENTITY, Account, Address
 
@@ -189,7 +189,7 @@ def explained(error: Exception, place: Address, datastore: str) -> AllranksError
             f"a name there cannot be one here: {_first_line(error)}", where=where, hint=hint
         )
     hint = "does the node reach it? a proxy is taken from https_proxy and the like"
-    return AllranksError(f"the store does not answer: {_first_line(error)}", where=where, hint=hint)
+    return Passing(f"the store does not answer: {_first_line(error)}", where=where, hint=hint)
 
 
 # The first are said of who asks, the others of what is asked for.

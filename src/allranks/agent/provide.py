@@ -15,7 +15,7 @@ from allranks.agent import cache
 from allranks.agent.cache import Tree
 from allranks.agent.items import Changed, Item
 from allranks.agent.source import Source, Wanted
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, Passing, is_passing
 from allranks.masking import without_credentials
 
 # Seconds from one word of how far it is to the next.
@@ -158,7 +158,8 @@ class Provider:
             if error.errno is None or isinstance(error, FileNotFoundError):
                 raise source.explained(error) from None
             cache.remove(beside)  # it is no use, and takes the room of others
-            raise AllranksError(
+            kind = Passing if is_passing(error) else AllranksError
+            raise kind(
                 f"the input {source.wanted.name} cannot be kept: {error.strerror}",
                 where=str(self._folder),
                 hint="make room there, or give the compute another folder: --cache PATH",

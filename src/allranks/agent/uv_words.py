@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, Passing
 from allranks.plan.plan import Recipe
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -27,9 +27,11 @@ _NO_PYTHON = re.compile(
 # Letters of a reason that a person reads.
 _ENOUGH = 600
 _CANNOT = "the environment cannot be made"
+_NO_NETWORK = r"dns error|tcp connect|Connection refused|timed out|Failed to fetch|Request failed"
+_NO_ROOM = r"No space left"
 _HINTS = (
     (
-        r"dns error|tcp connect|Connection refused|timed out|Failed to fetch|Request failed",
+        _NO_NETWORK,
         "the node cannot reach the index that its pip.conf names (PyPI if none); "
         "a folder of wheels needs none: --no-index and --find-links DIR",
     ),
@@ -37,7 +39,7 @@ _HINTS = (
         r"40[13] (Unauthorized|Forbidden)",
         "credentials for an index belong into pip.conf or ~/.netrc on the node",
     ),
-    (r"No space left", "make room where ALLRANKS_HOME is, or where uv keeps its cache"),
+    (_NO_ROOM, "make room where ALLRANKS_HOME is, or where uv keeps its cache"),
     (r"Permission denied", "`environments` in ALLRANKS_HOME has to be writable on the node"),
     (r"incompatible|unsatisfiable", "loosen one of the versions it names"),
 )
@@ -163,7 +165,8 @@ def failure(said: Sequence[str], log: str) -> AllranksError:
             hint="look its name up on PyPI, or name the index that has it: --extra-index-url URL",
         )
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
-    return AllranksError(f"{_CANNOT}: {_reason(text)}", hint=hint or f"uv's own words: {log}")
+    kind = Passing if re.search(f"{_NO_NETWORK}|{_NO_ROOM}", text) else AllranksError
+    return kind(f"{_CANNOT}: {_reason(text)}", hint=hint or f"uv's own words: {log}")
 
 
 def _nearest(asked: str, installed: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ class Where(NamedTuple):
     """What the engine tells an agent by environment; the token never stands on a command line.
 
     An engine that does not say: ``address`` is the one this node reaches the server from, ``cpus``
-    those this process may run on.
+    those this process may run on; ``end``: when its time is over, in seconds since the epoch.
     """
 
     url: str
@@ -27,6 +27,7 @@ class Where(NamedTuple):
     folder: Path
     address: str
     cpus: int
+    end: float | None = None
 
     @staticmethod
     def told(environ: dict[str, str]) -> Where:
@@ -41,6 +42,7 @@ class Where(NamedTuple):
             Path(environ[prefix + "DIR"]),
             environ.get(prefix + "ADDRESS") or _own_address(url),
             int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
+            float(environ[prefix + "END"]) if environ.get(prefix + "END") else None,
         )
 
 

@@ -41,6 +41,7 @@ COMMANDS: dict[str, Command] = {
         "allranks.cli.metrics", "metrics", "the numbers that ranks have printed"
     ),
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
+    "job preempt": Command(_JOB, "preempt", "rehearse that its nodes are taken away"),
     "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
     "report": Command("allranks.cli.report", "report", "what kept a job from being faster"),
     "report scaling": Command("allranks.cli.report", "scaling", "what more nodes bring a job"),

@@ -122,7 +122,11 @@ def _container(task: Task) -> list[str] | None:
 def _of_node(task: Task) -> dict[str, str]:
     found = {
         "ALLRANKS_ATTEMPT": "1",
+        "ALLRANKS_PREVIOUS_REASON": task.previous,
+        "ALLRANKS_CONTINUES": task.continues,
+        "ALLRANKS_GRACE": "<seconds>",
         "ALLRANKS_HOSTFILE": "<a file of the node's>",
+        "ALLRANKS_DEADLINE_FILE": "<a file of the node's, once it is to end>",
         "CUDA_VISIBLE_DEVICES": "<the GPUs the node is given>" if task.gpus else "",
         "OMP_NUM_THREADS": "<the node's CPUs, shared among its ranks>",
         "SM_NUM_CPUS": "<the node's CPUs>",

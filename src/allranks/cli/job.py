@@ -12,7 +12,7 @@ from allranks.cli import load, show
 from allranks.cli.follow import exit_code, verdict
 from allranks.cli.goodput import summary
 from allranks.errors import AllranksError
-from allranks.sdk import finding
+from allranks.sdk import finding, preempting
 from allranks.sdk.addresses import job_path
 from allranks.sdk.spent import spent
 from allranks.states import JobStatus
@@ -203,6 +203,23 @@ def cancel(options: argparse.Namespace) -> int:
         show.talk(f"{job['name']} {said}")
         if "does not answer" in (job["status_reason"] or "") and not options.force:
             show.talk("\nhint: its cluster does not answer; if that is gone for good, add --force")
+    return 0
+
+
+def preempt_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+    parser.add_argument("--node", type=int, metavar="N", help="only this one (all of them)")
+
+
+def preempt(options: argparse.Namespace) -> int:
+    job = preempting.preempt(options.name, options.node)
+    if options.json:
+        show.as_json(job)
+    elif not options.quiet:
+        which = "its nodes are" if options.node is None else f"node {options.node} is"
+        show.talk(f"{job['name']}: {which} taken away; its ranks have their grace to end")
+        if job["spec"].get("retry", {}).get("max_attempts", 1) == 1:
+            show.talk("\nhint: it does not start again by itself: that takes --max-attempts 2")
     return 0
 
 

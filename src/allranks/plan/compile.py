@@ -42,7 +42,8 @@ class Context(NamedTuple):
     ``options`` are the engine's, the compute's and the job's own in one; ``meant`` is what the
     job's environment means there, ``table`` what is taken in the place of other things;
     ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``;
-    ``cache`` is the nodes' folder for data from elsewhere, where the options name none."""
+    ``cache`` is the nodes' folder for data from elsewhere, where the options name none;
+    ``continues`` is the job that is run again, ``previous`` why that one ended."""
 
     name: str
     record: str
@@ -62,6 +63,8 @@ class Context(NamedTuple):
     uv: str = ""
     tools: Mapping[str, str] = {}
     cache: str = ""
+    continues: str = ""
+    previous: str = ""
 
 
 def compile(spec: CommandJob, context: Context) -> Plan:
@@ -90,7 +93,14 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
     gang = gang._replace(processes=most)
     retry = spec.retry
-    rules = Rules(nodes, retry.max_attempts, tuple(str(on) for on in retry.on), spec.limits.timeout)
+    rules = Rules(
+        nodes,
+        retry.max_attempts,
+        tuple(str(on) for on in retry.on),
+        spec.limits.timeout,
+        retry.budgets.model_dump(exclude_none=True),
+        spec.limits.grace,
+    )
     plan = Plan(
         gang,
         task,
@@ -127,6 +137,8 @@ def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task
         record=context.record,
         timeout=spec.limits.timeout,
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
+        continues=context.continues,
+        previous=context.previous,
         **around,
     )
     return task._replace(**_makers(context)) if task.moves_data else task

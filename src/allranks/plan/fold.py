@@ -7,11 +7,8 @@ from typing import Any
 
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.plan import Place
-from allranks.plan.policy import Job, Node, Then, by_user
-from allranks.states import TERMINAL, GangState, JobStatus, NodeState, Reason
-
-# After a lost gang the next is submitted at once, then 1, 2, 4 … seconds later, a minute at most.
-BACK_OFF = 60.0
+from allranks.plan.policy import Job, Node, Then, back_off, spent
+from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 
 
 def fold(job: Job, event: Event) -> Job:
@@ -74,6 +71,8 @@ def _node_after(node: Node, event: Event) -> Node:
         return node._replace(finished=finished, finished_at=at)
     if event.kind is Kind.WORKED:
         return node._replace(worked=True)
+    if event.kind is Kind.TAKEN:
+        return _taken(node, event)
     if event.kind is Kind.ENDED and node.reason not in (None, Reason.DONE):
         return node._replace(state=NodeState.DRAINING)  # the first failure is the one to tell of
     if event.kind is Kind.ENDED:
@@ -85,10 +84,30 @@ def _node_after(node: Node, event: Event) -> Node:
             code=data.get("code"),
             message=data.get("message", ""),
             hint=data.get("hint", ""),
+            passing=bool(data.get("passing")),
         )
     if event.kind is Kind.DRAINED:
         return node._replace(state=NodeState.EXITED)
     return node
+
+
+def _taken(node: Node, event: Event) -> Node:
+    """It is to end, and its ranks have their grace: peers that fail meanwhile fail for that."""
+    if node.reason is not None or node.left or node.state is NodeState.LOST:
+        return node
+    reason = Reason(event.data.get("reason", Reason.PREEMPTED))
+    at, message = event.data.get("failed_at") or event.at, event.data.get("message", "")
+    return node._replace(reason=reason, at=at, message=message)
+
+
+def _preempted(job: Job, event: Event) -> Job:
+    """Asked for: of one node, or of all."""
+    if job.status not in (JobStatus.PREPARING, JobStatus.RUNNING) or event.attempt != job.attempt:
+        return job
+    for index, node in enumerate(job.nodes):
+        if event.node in (None, index) and node.state is not NodeState.ABSENT:
+            job = _with(job, index, _taken(node, event))
+    return job
 
 
 def _with(job: Job, index: int, node: Node) -> Job:
@@ -133,7 +152,8 @@ def _seen(job: Job, event: Event) -> Job:
 
 
 def _go(job: Job, event: Event) -> Job:
-    return job._replace(status=JobStatus.RUNNING, started_at=job.started_at or event.at)
+    started = job.started_at or event.at
+    return job._replace(status=JobStatus.RUNNING, started_at=started, went_at=event.at)
 
 
 def _closing(job: Job, event: Event) -> Job:
@@ -146,15 +166,15 @@ def _stopping(job: Job, event: Event) -> Job:
     return job._replace(stopped_at=event.at)
 
 
-def _spent(job: Job) -> dict[str, Any]:
+def _counted(job: Job, at: float) -> dict[str, Any]:
     assert job.then is not None
-    of_user = by_user(job.then.reason)
-    raced = job.then.reason is Reason.PORT_TAKEN
+    cause = VERDICTS[job.then.reason].retry
+    assert cause is not None
     return {
         "attempt": job.attempt + 1,
-        "failures": job.failures + of_user,
-        "losses": job.losses + (not of_user and not raced),
-        "races": job.races + raced,
+        "spent": spent(job, at).after(cause),
+        "previous": job.then.reason,
+        "went_at": None,
         "then": None,
         "closing_at": None,
         "message": "",
@@ -166,16 +186,14 @@ def _regrouped(job: Job, event: Event) -> Job:
     if job.then is None:
         return job
     nodes = tuple(Node(state=NodeState.SETUP, seq=n.seq) for n in job.nodes)
-    return job._replace(**_spent(job), status=JobStatus.PREPARING, nodes=nodes)
+    return job._replace(**_counted(job, event.at), status=JobStatus.PREPARING, nodes=nodes)
 
 
 def _relaunched(job: Job, event: Event) -> Job:
     if job.then is None:
         return job
-    spent = _spent(job)
-    wait = 0.0 if spent["losses"] <= 1 else min(BACK_OFF, 2.0 ** (spent["losses"] - 2))
     return job._replace(
-        **spent,
+        **_counted(job, event.at),
         status=JobStatus.NOT_STARTED,
         launch=job.launch + 1,
         nodes=(Node(),) * len(job.nodes),
@@ -186,7 +204,7 @@ def _relaunched(job: Job, event: Event) -> Job:
         submitted_at=None,
         up_at=None,
         stopped_at=None,
-        not_before=event.at + wait,
+        not_before=event.at + back_off(job),
     )
 
 
@@ -219,4 +237,5 @@ _SAID: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.RELAUNCHED: _relaunched,
     Kind.FINISHED: _finished,
     Kind.LOST: _lost,
+    Kind.PREEMPT_ASKED: _preempted,
 }

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from allranks.settings import Clocks
+
 
 class Gang(NamedTuple):
     """N agents to start, all or none. ``gpus``, ``cpus``, ``memory`` (bytes) and ``processes`` (of
@@ -127,6 +129,7 @@ class Task(NamedTuple):
     ``environment`` is its name and version where it has one.
     ``recipe``: they find that environment, kept below ``environments`` and made by the program
     ``uv`` where it is not there yet, with the variables ``tools``.
+    ``continues`` is the job that it runs again, ``previous`` why that one ended.
     ``cache``: the folder for what jobs are given of data elsewhere, which may take up to
     ``cache_limit`` bytes, or what the disk has.
     """
@@ -159,6 +162,8 @@ class Task(NamedTuple):
     cache: str = ""
     cache_limit: int | None = None
     metrics: tuple[MetricTask, ...] = ()
+    continues: str = ""
+    previous: str = ""
 
     @property
     def moves_data(self) -> bool:
@@ -182,12 +187,20 @@ class Task(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat."""
+    """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat.
+    ``budgets`` are restarts by cause where they are not those of ``plan/retry.py``, ``grace`` the
+    seconds from SIGTERM to SIGKILL where they are not the server's."""
 
     nodes: int = 1
     max_attempts: int = 1
-    on: tuple[str, ...] = ("node_lost", "preempted", "hang", "user")
+    on: tuple[str, ...] = ("node_lost", "preempted", "hang", "user", "setup")
     timeout: float | None = None
+    budgets: Mapping[str, int] = {}
+    grace: float | None = None
+
+    def clocks(self, clocks: Clocks) -> Clocks:
+        """The server's, as they are for this job."""
+        return clocks if self.grace is None else clocks._replace(grace=self.grace)
 
 
 class Plan(NamedTuple):

@@ -11,22 +11,21 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from allranks.events import Kind
+from allranks.plan import retry
 from allranks.plan.plan import Place, Rules
-from allranks.states import TERMINAL, VERDICTS, Blame, GangState, JobStatus, NodeState, Reason
+from allranks.plan.retry import Spent
+from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 
-# Losses of nodes do not eat the user's attempts, but a cluster that loses every gang has to stop
-# somewhere.
-LOSS_LIMIT = 10
-# How often a job starts again, whatever its user asked for, because a port was taken from it.
-RACE_LIMIT = 3
 # How long an engine gets to act on `stop`, and agents on an order past its grace.
 STOP_AGAIN = 5.0
 SLACK = 20.0
 
 
 class Node(NamedTuple):
-    """A node in the current attempt. ``reason`` is set once its ranks have ended; ``worked`` once
-    its workers are done while parameter servers may still run; ``left`` once its agent said bye;
+    """A node in the current attempt. ``reason`` is set once its ranks have ended, or are to end
+    because the node is taken away; ``passing``: it may go by itself, or be otherwise elsewhere;
+    ``worked`` is set once its workers are done while parameter servers may still run; ``left`` once
+    its agent said bye;
     ``finished`` are its ranks that ended with exit code 0, ``finished_at`` the last of them;
     ``doing`` what it is preparing, where that may take long."""
 
@@ -45,6 +44,7 @@ class Node(NamedTuple):
     finished: tuple[int, ...] = ()
     finished_at: float = 0.0
     doing: str = ""
+    passing: bool = False
 
 
 class Then(NamedTuple):
@@ -58,7 +58,8 @@ class Job(NamedTuple):
     """The fold of a job's events: all that ``decide`` looks at. Times: seconds since the epoch.
 
     ``ref`` is the engine's own id of the gang, ``gone`` why it has ended it, where it said so.
-    ``given_up``: canceled by somebody who does not wait for a cluster that does not answer."""
+    ``given_up``: canceled by somebody who does not wait for a cluster that does not answer.
+    ``went_at`` is when this attempt's ranks were started, ``previous`` why the one before ended."""
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -71,11 +72,11 @@ class Job(NamedTuple):
     why: str = ""
     ref: str = ""
     gone: Reason | None = None
-    failures: int = 0
-    losses: int = 0
-    races: int = 0
+    spent: Spent = Spent()
+    previous: Reason | None = None
     submitted_at: float | None = None
     started_at: float | None = None
+    went_at: float | None = None
     up_at: float | None = None
     closing_at: float | None = None
     stopped_at: float | None = None
@@ -93,6 +94,7 @@ class Failure(NamedTuple):
     message: str = ""
     hint: str = ""
     at: float = 0.0
+    passing: bool = False
 
 
 class Step(NamedTuple):
@@ -124,11 +126,13 @@ def new(nodes: int) -> Job:
 
 def load(data: Mapping[str, Any]) -> Job:
     """The job that ``pack`` made into JSON."""
-    fields = dict(data)
+    fields = {name: data[name] for name in Job._fields if name in data}
     fields["nodes"] = tuple(_load_node(each) for each in data["nodes"])
     fields["status"] = JobStatus(data["status"])
     fields["gang"] = GangState(data["gang"])
     fields["gone"] = Reason(data["gone"]) if data.get("gone") else None
+    fields["previous"] = Reason(data["previous"]) if data.get("previous") else None
+    fields["spent"] = Spent(**data.get("spent", {}))
     if data["then"] is not None:
         fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
     return Job(**fields)
@@ -161,7 +165,7 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return _close("finish", Reason.CANCELED)
     cause = failure(job)
     if cause is not None:
-        return _after(job, rules, cause.reason)
+        return _after(job, rules, cause, clock.now)
     started = clock.now if job.started_at is None else job.started_at
     if rules.timeout is not None and clock.now >= started + rules.timeout:
         return _close("finish", Reason.TIME_LIMIT)
@@ -185,29 +189,36 @@ def _newly_lost(job: Job, clock: Clock) -> Step | None:
     return None
 
 
-def _after(job: Job, rules: Rules, reason: Reason) -> Step:
+def _after(job: Job, rules: Rules, cause: Failure, now: float) -> Step:
     """What follows a failure: the same nodes again, new ones, or the end."""
-    if not _again(job, rules, reason):
-        return _close("finish", reason)
-    same_nodes = by_user(reason) or reason is Reason.PORT_TAKEN
-    return _close("regroup" if same_nodes else "relaunch", reason)
+    if not _again(job, rules, cause, now):
+        return _close("finish", cause.reason)
+    again = VERDICTS[cause.reason].retry
+    assert again is not None
+    stays = retry.stays(spent(job, now), again)
+    return _close("regroup" if stays else "relaunch", cause.reason)
 
 
-def _again(job: Job, rules: Rules, reason: Reason) -> bool:
-    verdict = VERDICTS[reason]
-    if reason is Reason.PORT_TAKEN:
-        return job.races < RACE_LIMIT
-    if rules.max_attempts == 1 or verdict.retry is None or verdict.retry not in rules.on:
-        return False
-    if by_user(reason):
-        return job.failures + 1 < rules.max_attempts
-    return job.losses < LOSS_LIMIT
+def _again(job: Job, rules: Rules, cause: Failure, now: float) -> bool:
+    again = VERDICTS[cause.reason].retry
+    if cause.reason is Reason.SETUP_FAILED and not cause.passing:
+        return False  # what is not there now is not there in a minute
+    return again is not None and retry.left(rules, spent(job, now), again) > 0
 
 
-def by_user(reason: Reason) -> bool:
-    """Whether it eats an attempt. A user who is restarted after a time limit is so by an engine's:
-    their own ends the job."""
-    return VERDICTS[reason].blame is Blame.USER and reason is not Reason.TIME_LIMIT
+def spent(job: Job, now: float) -> Spent:
+    """What its restarts have cost, as it counts for one after this attempt."""
+    ended = now if job.closing_at is None else job.closing_at
+    rested = job.went_at is not None and ended - job.went_at >= retry.HEALTHY
+    return job.spent.rested() if rested else job.spent
+
+
+def back_off(job: Job) -> float:
+    """Seconds between two attempts of a job that is to have one more."""
+    if job.then is None or job.closing_at is None:
+        return 0.0
+    again = VERDICTS[job.then.reason].retry
+    return 0.0 if again is None else retry.wait(spent(job, job.closing_at), again)
 
 
 def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
@@ -218,14 +229,14 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if job.canceled and then.purpose != "finish":
         return _close("finish", Reason.CANCELED)
     if then.purpose == "regroup":
-        return _regroup(job, rules, then.reason, overdue)
+        return _regroup(job, rules, clock.now, overdue)
     everyone_left = all(n.left for n in job.nodes)
     if everyone_left and then.reason in _FOR_THE_ENGINE_TO_SAY and _will_be_told(job, overdue):
         return None
     if everyone_left or (job.gang is GangState.GONE and job.stopped_at is not None):
         # What an agent took for a preemption may have been something final: only the engine knows.
         cause = failure(job)
-        if then.purpose == "relaunch" and cause and not _again(job, rules, cause.reason):
+        if then.purpose == "relaunch" and cause and not _again(job, rules, cause, clock.now):
             return _close("finish", cause.reason)
         return Step(Kind.RELAUNCHED if then.purpose == "relaunch" else Kind.FINISHED)
     # One that drains for ever, on a full disk perhaps, does not outlast a user who has canceled.
@@ -242,18 +253,23 @@ def _will_be_told(job: Job, overdue: bool) -> bool:
     return job.gang is not GangState.GONE and job.stopped_at is None and not overdue
 
 
-def _regroup(job: Job, rules: Rules, reason: Reason, overdue: bool) -> Step | None:
-    """The next attempt in the same launch, once all ranks are gone; in another if it cannot be."""
+def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
+    """The next attempt in the same launch, once all ranks are gone and its back-off is over; in
+    another if it cannot be."""
+    assert job.then is not None
+    assert job.closing_at is not None
     if job.gang is GangState.GONE or any(_is_out(n) for n in job.nodes):
         # A lost node may have been what failed first: that is no attempt of the user's.
-        cause = failure(job)
-        reason = cause.reason if cause is not None else reason
-        return _close("relaunch" if _again(job, rules, reason) else "finish", reason)
+        cause = failure(job) or Failure(job.then.reason)
+        return _close("relaunch" if _again(job, rules, cause, now) else "finish", cause.reason)
     if all(n.state is NodeState.EXITED for n in job.nodes):
-        return Step(Kind.REGROUPED)
+        due = job.closing_at + back_off(job)
+        if rules.timeout is not None and job.started_at is not None:
+            due = min(due, job.started_at + rules.timeout)  # which then ends it
+        return Step(Kind.REGROUPED) if now >= due else None
     if all(n.state is NodeState.EXITED or _worth_waiting(n, overdue) for n in job.nodes):
         return None
-    return _close("relaunch", reason)
+    return _close("relaunch", job.then.reason)
 
 
 def _is_gone(node: Node) -> bool:
@@ -303,7 +319,8 @@ def failure(job: Job) -> Failure | None:
             mute = [i for i, each in enumerate(job.nodes) if each.reason is None]
             lost = mute[0] if mute and job.gone is Reason.NODE_LOST else None
             return Failure(job.gone, lost, message=job.why, at=node.at)
-        return Failure(reason, index, node.rank, node.code, node.message, node.hint, node.at)
+        told = node.message, node.hint, node.at, node.passing
+        return Failure(reason, index, node.rank, node.code, *told)
     if job.gang is GangState.GONE:
         reason = job.gone or (Reason.GANG_REFUSED if job.message else Reason.NODE_LOST)
         if reason is Reason.SETUP_FAILED and any(
@@ -361,12 +378,13 @@ def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
     if attempt < job.attempt:
         return {"do": "prepare", "attempt": job.attempt}
     if job.status is JobStatus.RUNNING and state in (NodeState.READY, NodeState.RUNNING):
-        return {"do": "go", "places": [n.place for n in job.nodes], "started": job.started_at}
+        places = [n.place for n in job.nodes]
+        return {"do": "go", "places": places, "started": job.started_at, "previous": job.previous}
     return {"do": "wait"}
 
 
 def _told(reason: Reason) -> Reason:
     """What a node that did not fail itself is to give as its own reason."""
-    if reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT):
+    if reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED):
         return reason
     return Reason.PEER_FAILED

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from allranks.plan.policy import Job
-from allranks.states import JobStatus, NodeState
+import math
+
+from allranks.plan.policy import Job, back_off
+from allranks.states import JobStatus, NodeState, Reason
 
 # Seconds after which a rank that is done while others run may be what those wait for.
 LEFT_BEHIND = 30.0
@@ -15,6 +17,8 @@ def standing(job: Job, now: float, together: bool = True) -> str:
     ranks wait for one another."""
     at_work = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)
     done = _done_by(job, now - LEFT_BEHIND)
+    if waits := _waits(job, now):
+        return waits
     if job.status is JobStatus.PREPARING and (doing := _doing(job)):
         return doing
     if not (at_work and done and together):
@@ -23,6 +27,17 @@ def standing(job: Job, now: float, together: bool = True) -> str:
         f"{done} ended with exit code 0 a while ago and others still run; if those wait for it "
         f"they wait for ever: {_AS_MANY_STEPS}"
     )
+
+
+def _waits(job: Job, now: float) -> str:
+    """That its next attempt has a time; empty when it has none, or that has come."""
+    due, why = job.not_before, job.previous
+    if job.then is not None and job.then.purpose == "regroup" and job.closing_at is not None:
+        due, why = job.closing_at + back_off(job), job.then.reason
+    elif job.status is not JobStatus.NOT_STARTED:
+        return ""
+    left = math.ceil(due - now)
+    return f"starts again in {left} s, after {why or Reason.NODE_LOST}" if left > 0 else ""
 
 
 def _doing(job: Job) -> str:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from allranks.plan import ray, sagemaker
 from allranks.plan.distributions import Rank, ranks, ranks_of, world
 from allranks.plan.plan import Place, Task
 from allranks.spec.expressions import fill
 
+# Files in the folder of an attempt. The second is there once its ranks are told to end.
+HOSTFILE, DEADLINE = "hostfile", "deadline"
 _PROXY = re.compile("(https?|all)_proxy", re.IGNORECASE)
 
 
@@ -184,6 +187,30 @@ def of_node(task: Task, node: int, cpus: int, gpus: Sequence[str]) -> dict[str, 
         "SM_NUM_CPUS": str(cpus),
         "SM_NUM_GPUS": str(len(gpus)),
     }
+
+
+def of_attempt(
+    task: Task,
+    attempt: int,
+    go: Mapping[str, Any],
+    end: float | None,
+    grace: float,
+    folder: str,
+) -> dict[str, str]:
+    """What is of this attempt alone: ``go`` is the order it began by, ``end`` when the cluster's
+    own time for it is over, ``grace`` the seconds between SIGTERM and SIGKILL."""
+    limit = None if task.timeout is None else go["started"] + task.timeout
+    found = {
+        "ALLRANKS_ATTEMPT": str(attempt),
+        "ALLRANKS_PREVIOUS_REASON": str(go.get("previous") or task.previous),
+        "ALLRANKS_CONTINUES": task.continues,
+        "ALLRANKS_GRACE": f"{grace:g}",
+        "ALLRANKS_HOSTFILE": f"{folder}/{HOSTFILE}",
+        "ALLRANKS_DEADLINE_FILE": f"{folder}/{DEADLINE}",
+    }
+    if ends := [each for each in (limit, end) if each is not None]:
+        found["ALLRANKS_DEADLINE"] = str(min(ends))
+    return found
 
 
 def hostfile(task: Task, places: Sequence[Place]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO, overload
 from urllib.parse import urlencode
 
-from allranks.sdk import finding
+from allranks.sdk import finding, preempting
 from allranks.sdk.addresses import job_path
 from allranks.sdk.data import DataAssets, Datastores
 from allranks.sdk.download import download
@@ -103,6 +103,12 @@ class Job:
 
     def cancel(self) -> Job:
         self._told = finding.ask("POST", job_path(self.name, "/cancel"))
+        return self
+
+    def preempt(self, node: int | None = None) -> Job:
+        """Rehearse that its nodes, or one of them, are taken away. Raises AllranksError unless it
+        runs."""
+        self._told = preempting.preempt(self.name, node)
         return self
 
     def download(self, download_path: str | Path = ".", *, output_name: str | None = None) -> Path:

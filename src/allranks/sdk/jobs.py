@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from allranks.spec import load
 from allranks.spec.job import CommandJob, parse
+from allranks.spec.retry import Retry
 from allranks.spec.services import Identity, JobService
 from allranks.spec.values import (
     Distribution,
@@ -21,7 +22,6 @@ from allranks.spec.values import (
     Output,
     QueueSettings,
     Resources,
-    Retry,
 )
 
 # Short words of `command`, and the section of the job they stand for.

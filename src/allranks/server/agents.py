@@ -71,7 +71,7 @@ async def hello(request: Request) -> Response:
     told = {
         "attempt": job.attempt,
         "task": pack(row.plan.task),
-        "clocks": with_.clocks._asdict(),
+        "clocks": row.plan.rules.clocks(with_.clocks)._asdict(),
         "mlflow": with_.tracking.invitation(row, with_.auth) if with_.tracking else None,
     }
     return JSONResponse(told)

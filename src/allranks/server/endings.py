@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.plan import distributions, policy, standing
-from allranks.states import SIGNALS, VERDICTS, JobStatus, Reason, Verdict
+from allranks.states import SIGNALS, VERDICTS, Blame, JobStatus, Reason, Verdict
 from allranks.store.records import JobRow
 
 
@@ -18,7 +18,7 @@ def how_it_ended(row: JobRow) -> dict[str, Any]:
         return {"status": verdict.outcome, "exit_code": code, "error": None}
     error = {
         "reason": failure.reason,
-        "blame": verdict.blame,
+        "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,
         "message": _sentence(row, failure, verdict.sentence),
         "hint": _hint(row, failure, verdict),
         "node": failure.node,

@@ -348,7 +348,7 @@ class Loop:
             log.exception("not everything could be cleaned up")
 
     def _clock(self, row: JobRow) -> policy.Clock:
-        clocks, pulse = self._clocks, self._pulse
+        clocks, pulse = row.plan.rules.clocks(self._clocks), self._pulse
         silent = pulse.silent(row) if self._invitation.stands(row) else frozenset[int]()
         return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, pulse.since())
 

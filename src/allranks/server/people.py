@@ -11,14 +11,14 @@ from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from allranks import __version__
-from allranks.errors import Conflict
+from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.server import shown
 from allranks.server.point_routes import measured
 from allranks.server.services import Services, services
 from allranks.server.streams import follow, until_ended
 from allranks.server.submit import Submission, again, submit
-from allranks.states import TERMINAL
+from allranks.states import TERMINAL, JobStatus
 
 With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1")
@@ -80,6 +80,28 @@ def cancel(name: str, with_: With, force: bool = False) -> dict[str, Any]:
     ``force`` a cluster that does not answer is not waited for: when it does again, what is left
     there is ended."""
     _cancel(with_, name, force)
+    return shown.job(with_.records.get(name), with_.home)
+
+
+@router.post("/jobs/{name}/preempt")
+def preempt(
+    name: str, with_: With, data: Annotated[dict[str, Any], Body()], node: int | None = None
+) -> dict[str, Any]:
+    """Take the job its nodes away, or one of them, as its cluster might: a rehearsal. ``data`` may
+    say ``by`` whom."""
+    record = with_.records.get(name).record
+    if record.status not in (JobStatus.PREPARING, JobStatus.RUNNING):
+        ended = f"it has ended: run it again with allranks job restart {name}"
+        hint = ended if record.status in TERMINAL else "wait until it runs"
+        raise Conflict(f"{name} is {record.status}: nothing can be taken from it", hint=hint)
+    if node is not None and not 0 <= node < len(record.nodes):
+        hint = f"its nodes are 0 to {len(record.nodes) - 1}"
+        raise NotFound(f"{name} has no node {node}", hint=hint)
+    by = str(data.get("by") or "somebody")
+    told = {"by": by, "message": f"{by} asked for it: allranks job preempt"}
+    asked = Event(Kind.PREEMPT_ASKED, time.time(), record.launch, record.attempt, node, data=told)
+    with_.records.hear(name, [asked])
+    with_.loops.wake(name)
     return shown.job(with_.records.get(name), with_.home)
 
 

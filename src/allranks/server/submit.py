@@ -32,7 +32,8 @@ AGENT = (sys.executable, "-P", "-m", "allranks.agent")
 class Submission(NamedTuple):
     """What a door sends: the spec with absolute paths, the code's digest or folder, the
     environment the submitter had in front, the variables of their pip and uv, and what of the code
-    is in no commit."""
+    is in no commit. ``continues`` is the job that it runs again, ``previous`` why that one
+    ended."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -40,6 +41,8 @@ class Submission(NamedTuple):
     base: Mapping[str, str] = {}
     tools: Mapping[str, str] = {}
     diff: str = ""
+    continues: str = ""
+    previous: str = ""
 
     @staticmethod
     def load(data: Any) -> Submission:
@@ -97,6 +100,8 @@ def plan(
             uv=uv(),
             tools=submission.tools,
             cache=str(home.cache),
+            continues=submission.continues,
+            previous=submission.previous,
         ),
         problems,
     )
@@ -148,7 +153,10 @@ def again(row: JobRow, services: Services) -> JobRow:
     spec = {**row.spec, "name": f"{base}-r{number}"}
     kept = _diff(task.record)
     diff = kept.read_text(encoding="utf-8") if kept.exists() else ""
-    submission = Submission(spec, task.code, task.in_place, task.base, task.tools, diff)
+    ended = row.record.then.reason if row.record.then is not None else ""
+    ended = row.error["reason"] if row.error else ended
+    of_code = task.code, task.in_place, task.base, task.tools, diff
+    submission = Submission(spec, *of_code, row.name, str(ended))
     return submit(submission, services, services.environments.with_deleted())
 
 

@@ -27,6 +27,7 @@ from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.expressions import references, unknown
 from allranks.spec.patterns import BUILTIN, KNOWN
 from allranks.spec.problems import nearest, placed, problems
+from allranks.spec.retry import Budgets, Retry
 from allranks.spec.scalars import (
     EmptyableText,
     Identifier,
@@ -54,7 +55,6 @@ from allranks.spec.values import (
     Pattern,
     QueueSettings,
     Resources,
-    Retry,
     TensorFlowDistribution,
     as_input,
     snake,
@@ -239,6 +239,7 @@ _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "resources": (Resources,),
     "limits": (Limits,),
     "retry": (Retry,),
+    "retry.budgets": (Budgets,),
     "metrics.*": (Metric,),
     "queue_settings": (QueueSettings,),
     "services.*": SERVICES,
@@ -280,6 +281,12 @@ def _crossed(job: CommandJob) -> Iterator[Problem]:
             output.path or "", {"name", "default_datastore"}, f"outputs.{name}.path"
         )
     yield from _unknown_metrics(job.metrics)
+    if job.retry.max_attempts == 1 and job.retry.budgets != Budgets():
+        yield Problem(
+            "there are budgets for restarts, and with `max_attempts: 1` there are none",
+            where="retry.budgets",
+            hint="set `retry.max_attempts` to 2 or more; `on: [preempted]` leaves other causes out",
+        )
     nodes, distribution = job.resources.instance_count, job.distribution
     if isinstance(distribution, TensorFlowDistribution):
         workers = distribution.worker_count

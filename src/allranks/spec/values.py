@@ -104,7 +104,6 @@ InputMode = Annotated[
 OutputMode = Annotated[Literal["rw_mount", "upload", "direct"], BeforeValidator(_output_mode)]
 JobTier = Annotated[Literal["spot", "basic", "standard", "premium"] | None, BeforeValidator(_tier)]
 Priority = Annotated[Literal["low", "medium", "high"], _Snake]
-Cause = Annotated[Literal["node_lost", "preempted", "hang", "user"], _Snake]
 
 
 class Part(BaseModel):
@@ -376,16 +375,11 @@ class Resources(Part):
 
 
 class Limits(Part):
-    """``timeout`` in seconds, for one job with all its attempts."""
+    """In seconds. ``timeout`` is for one job with all its attempts; ``grace`` what its ranks have
+    from SIGTERM to SIGKILL on cancel, preemption and time limit, the server's own if None."""
 
     timeout: Seconds | None = None
-
-
-class Retry(Part):
-    """How often a job may start, and after which causes it may start again."""
-
-    max_attempts: Count = 1
-    on: Several[Cause] = ("node_lost", "preempted", "hang", "user")
+    grace: Seconds | None = None
 
 
 class QueueSettings(Part):

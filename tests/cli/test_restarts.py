@@ -1,0 +1,100 @@
+"""Attempts of a real job: what ends one, what the next one is told, and what it is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import Allranks, until
+
+# Preempted, it says how long it has and why, saves for longer than peers of a failure are given,
+# and is then no success. The attempt after that fails, the one after that is done.
+STORY = """
+import os, signal, sys, time
+say = lambda *words: print(os.environ["RANK"], *words, flush=True)
+def told(*_):
+    until, why = open(os.environ["ALLRANKS_DEADLINE_FILE"]).read().split()
+    say("has", round(float(until) - time.time()), why)
+    time.sleep(1.5)
+    say("saved")
+    sys.exit(1)
+signal.signal(signal.SIGTERM, told)
+number, why = os.environ["ALLRANKS_ATTEMPT"], os.environ["ALLRANKS_PREVIOUS_REASON"]
+say("attempt", number, why, os.environ["ALLRANKS_GRACE"], os.environ["ALLRANKS_CONTINUES"])
+time.sleep(60 if number == "1" else 0)
+sys.exit(1 if number == "2" and os.environ["RANK"] == "1" else 0)
+"""
+
+
+def show(allranks: Allranks, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(allranks("job", "show", name, "--json").stdout)
+    return found
+
+
+def events(allranks: Allranks, name: str, kind: str) -> list[dict[str, Any]]:
+    found = json.loads(allranks("job", "events", name, "--json").stdout)
+    return [event for event in found if event["kind"] == kind]
+
+
+def lines(allranks: Allranks, name: str, attempt: int) -> list[str]:
+    return sorted(allranks("job", "logs", name, "--attempt", attempt).stdout.splitlines())
+
+
+@pytest.mark.slow
+def test_a_rehearsed_preemption_is_as_a_real_one_and_eats_no_attempt(shared: Allranks):
+    options = ("-n", 2, "--max-attempts", 2, "--set", "limits.grace=7")
+    shared("run", "--detach", "--name", "taken", *options, "--", "python", "-c", STORY)
+    until(lambda: len(lines(shared, "taken", 1)) == 2)
+    assert shared("job", "preempt", "taken", "--node", 2).returncode == 2
+    done = shared("job", "preempt", "taken", "--node", 1)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "node 1 is taken away" in done.stderr
+    assert shared("job", "wait", "taken", "--timeout", 50).returncode == 0
+    # Both ranks have the whole grace at once, though one node alone was to go.
+    assert lines(shared, "taken", 1) == [
+        *("0 attempt 1  7 ", "0 has 7 PREEMPTED", "0 saved"),
+        *("1 attempt 1  7 ", "1 has 7 PREEMPTED", "1 saved"),
+    ]
+    assert "0 attempt 2 PREEMPTED 7 " in lines(shared, "taken", 2)
+    assert "0 attempt 3 RANK_EXITED 7 " in lines(shared, "taken", 3)
+    job = show(shared, "taken")
+    assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 3, 2)
+    (asked,) = events(shared, "taken", "preempt_asked")
+    assert (asked["node"], "@" in asked["data"]["by"]) == (1, True)
+    late = shared("job", "preempt", "taken")
+    assert late.returncode == 2
+    assert "is Completed: nothing can be taken from it" in late.stderr
+
+
+def test_a_job_that_is_run_again_knows_what_it_continues(shared: Allranks):
+    script = 'echo "$ALLRANKS_ATTEMPT $ALLRANKS_CONTINUES $ALLRANKS_PREVIOUS_REASON"; exit 3'
+    shared("run", "--name", "failing", "--", "bash", "-c", script)
+    shared("job", "restart", "failing")
+    shared("job", "wait", "failing-r2")
+    assert shared("job", "logs", "failing").stdout == "1  \n"
+    assert shared("job", "logs", "failing-r2").stdout == "1 failing RANK_EXITED\n"
+
+
+@pytest.mark.slow
+def test_only_what_may_pass_in_setup_is_tried_again(shared: Allranks, tmp_path: Path):
+    wanted = tmp_path / "requirements.txt"
+    wanted.write_text("--index-url http://127.0.0.1:9/simple\nnobody-has-this==1.0\n")
+    again = ("--max-attempts", 2, "--set", "retry.budgets.setup=1", "--", "true")
+    env = {"UV_HTTP_RETRIES": "0"}
+    done = shared("run", "--name", "cut-off", "-e", wanted, *again, env=env)
+    assert done.returncode == 1
+    job = show(shared, "cut-off")
+    assert (job["attempts"], job["launches"]) == (2, 1)
+    assert (job["error"]["reason"], job["error"]["blame"]) == ("SETUP_FAILED", "infrastructure")
+    wanted.write_text("--no-index\nnobody-has-this==1.0\n")
+    shared("run", "--name", "never", "-e", wanted, *again)
+    assert show(shared, "never")["attempts"] == 1
+
+
+def test_budgets_without_restarts_are_refused(shared: Allranks):
+    done = shared("run", "--set", "retry.budgets.preempted=3", "--", "true")
+    assert done.returncode == 2
+    assert "max_attempts" in done.stderr
