@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,21 @@ def test_budgets_without_restarts_are_refused(shared: Allranks):
     done = shared("run", "--set", "retry.budgets.preempted=3", "--", "true")
     assert done.returncode == 2
     assert "max_attempts" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_spot_job_gives_its_place_to_one_that_is_not(allranks: Allranks):
+    """And comes back when that has ended."""
+    stays = 'trap "echo saved; exit 1" TERM; echo up; sleep 60 & wait'
+    script = f"test $ALLRANKS_ATTEMPT = 2 || {{ {stays}; }}"
+    all_of_it = ("--set", f"resources.properties.local.cpus={len(os.sched_getaffinity(0))}")
+    spot = ("--max-attempts", 2, "--set", "queue_settings.job_tier=spot")
+    allranks("run", "--detach", "--name", "cheap", *all_of_it, *spot, "--", "bash", "-c", script)
+    until(lambda: allranks("job", "logs", "cheap").stdout == "up\n")
+    assert allranks("run", "--name", "dear", *all_of_it, "--", "true").returncode == 0
+    assert allranks("job", "wait", "cheap", "--timeout", 50).returncode == 0
+    assert allranks("job", "logs", "cheap").stdout == "up\nsaved\n"
+    job = show(allranks, "cheap")
+    assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 2, 2)
+    (asked,) = events(allranks, "cheap", "preempt_asked")
+    assert asked["data"] == {"by": "local", "message": "dear waits for its place"}

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from allranks.engines.base import Handle
+from allranks.engines.capacity import Capacity
 from allranks.engines.fake import FakeEngine
-from allranks.engines.local import Capacity, LocalEngine
+from allranks.engines.local import LocalEngine
 from allranks.engines.sweep import marked
 from tests.engines.contract import Case, Contract, sleeper
 

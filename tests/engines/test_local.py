@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from allranks.engines.base import MARKER, Handle
-from allranks.engines.local import Capacity, LocalEngine
+from allranks.engines.capacity import Capacity
+from allranks.engines.local import LocalEngine
 from allranks.engines.sweep import marked, sweep
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
@@ -107,6 +108,30 @@ def test_a_large_gang_is_not_starved_by_small_ones(engine):
     assert seen(engine, free).state is GangState.UP, "what it does not ask for it does not wait for"
     engine.stop(Handle(running.key))
     assert seen(engine, large).state is GangState.UP
+
+
+def test_spot_gangs_give_way_and_are_served_last(engine):
+    old, young = (gang(name, cpus=1, spot=True) for name in ("old", "young"))
+    for each in (old, young):
+        engine.submit(each)
+    large = gang("large", cpus=1)
+    engine.submit(large)
+    assert seen(engine, young).taken.endswith("-large waits for its place")
+    assert (seen(engine, old).state, seen(engine, old).taken) == (GangState.UP, "")
+    late = gang("late", cpus=1, spot=True)
+    engine.submit(late)
+    assert seen(engine, old).taken == "", "a spot gang takes no place of another"
+    engine.stop(Handle(young.key))
+    assert seen(engine, large).state is GangState.UP
+    engine.stop(Handle(large.key))
+    assert seen(engine, late).state is GangState.UP
+
+
+def test_nobody_gives_way_for_what_would_not_fit_then_either(engine):
+    fixed, spot = gang("fixed", cpus=1), gang("spot", cpus=1, spot=True)
+    for each in (fixed, spot, gang("large", cpus=2)):
+        engine.submit(each)
+    assert (seen(engine, spot).state, seen(engine, spot).taken) == (GangState.UP, "")
 
 
 def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):

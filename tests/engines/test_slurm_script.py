@@ -62,10 +62,10 @@ def test_gpus_are_asked_for_once():
 )
 def test_a_notice_near_the_end_is_of_the_time_limit(tmp_path, left, signal):
     text = script(GANG, "m", str(tmp_path))
-    told = text[text.index("told() {") : text.index("trap told")]
+    told = text[text.index("left() {") : text.index("trap told")]
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "pid").write_text("123")
-    stand_ins = f"squeue() {{ echo '{left}'; }}\nkill() {{ echo \"$@\"; }}\nSLURM_JOB_ID=1\n"
+    stand_ins = f"timeout() {{ echo '{left}'; }}\nkill() {{ echo \"$@\"; }}\nSLURM_JOB_ID=1\n"
     done = subprocess.run(
         ["bash", "-c", f"{stand_ins}folder={tmp_path}\n{told}\ntold"],
         capture_output=True,
@@ -73,6 +73,34 @@ def test_a_notice_near_the_end_is_of_the_time_limit(tmp_path, left, signal):
         check=True,
     )
     assert done.stdout.strip() == f"-s {signal} 123", done.stderr
+
+
+def test_a_spot_job_goes_where_those_go():
+    options = {"partition": "p", "qos": "q", "account": "a", "spot_partition": "low"}
+    spot = script(GANG._replace(options=options, spot=True), "m", "/f")
+    assert "#SBATCH --partition=low\n#SBATCH --account=a\n#SBATCH --qos=q\n" in spot
+    assert "--partition=p\n" in script(GANG._replace(options=options), "m", "/f")
+    qos = script(GANG._replace(options={"qos": "q", "spot_qos": "s"}, spot=True), "m", "/f")
+    assert "--qos=s\n" in qos
+
+
+def test_a_long_grace_has_its_warning():
+    text = script(GANG._replace(options={"time": "1:00:00"}, grace=300.0), "m", "/f")
+    assert "--signal=B:TERM@305\n" in text
+
+
+@pytest.mark.parametrize(("left", "end"), [("1:30", 90), ("1-00:00:01", 86401), ("UNLIMITED", 0)])
+def test_agents_are_told_when_its_time_is_over(tmp_path, left, end):
+    text = script(GANG, "m", str(tmp_path))
+    told = text[text.index("left() {") : text.index("srun")]
+    before = f"timeout() {{ echo '{left}'; }}\ndate() {{ echo 1000; }}\n{told}"
+    done = subprocess.run(
+        ["bash", "-c", f'{before}\necho "$ALLRANKS_AGENT_END"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == (str(1000 + end) if end else ""), done.stderr
 
 
 def test_every_state_has_an_end_or_none():

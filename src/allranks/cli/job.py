@@ -147,10 +147,12 @@ def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
-    """The services and the identity of the job, where its file names some."""
+    """The tier, services and identity of the job, where its file names some."""
+    tier = (spec.get("queue_settings") or {}).get("job_tier")
     services = spec.get("services") or {}
     told = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
-    lines = [("services", ", ".join(told))] if told else []
+    lines = [("tier", tier)] if tier else []
+    lines += [("services", ", ".join(told))] if told else []
     identity = spec.get("identity") or {}
     return [*lines, ("identity", identity["type"])] if identity else lines
 

@@ -123,6 +123,8 @@ def after_submit(
 ) -> int:
     """Say what was made; follow it unless told to leave it alone."""
     name = job["name"]
+    for note in () if quiet else job.get("notes", ()):
+        show.talk(f"note: {note}")
     if detach:
         show.as_json(job) if json else print(name)
         if not json and not quiet:

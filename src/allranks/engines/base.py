@@ -29,7 +29,8 @@ class Seen(NamedTuple):
 
     ``lost`` are nodes known to be dead while the gang lives, where the engine can tell.
     ``reason`` is why it is GONE, where the engine knows better than "not there"; ``paused``: its
-    agents cannot speak just now, because the engine has stopped them for a while.
+    agents cannot speak just now, because the engine has stopped them for a while. ``taken`` says
+    for what it is to give its place up, where the engine leaves it to the server to tell it so.
     """
 
     state: GangState
@@ -37,6 +38,7 @@ class Seen(NamedTuple):
     lost: tuple[int, ...] = ()
     reason: Reason | None = None
     paused: bool = False
+    taken: str = ""
 
 
 class Host(NamedTuple):
@@ -107,6 +109,8 @@ class Kind(NamedTuple):
     ``make`` gets the home and the options that say which cluster is meant, and asks nobody.
     ``end_all`` is of engines whose gangs run on this machine: it ends those of a home whose server
     is gone. The nodes of all others are other hosts, who reach the server by the agents' door.
+    ``spot`` are the options of which one has to be given for spot jobs to be any different; None:
+    they never are.
     """
 
     name: str
@@ -114,6 +118,7 @@ class Kind(NamedTuple):
     options: tuple[Option, ...]
     make: Callable[[Home, Mapping[str, Any]], Target]
     end_all: Callable[[Home], None] | None = None
+    spot: tuple[str, ...] | None = None
 
     @property
     def remote(self) -> bool:

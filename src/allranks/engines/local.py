@@ -15,11 +15,12 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from allranks import locks
 from allranks.engines import nursery
 from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
+from allranks.engines.capacity import NOTHING, Capacity, need, this_machine
 from allranks.engines.nursery import Nursery
 from allranks.engines.sweep import sweep
 from allranks.errors import EngineError, Refused
@@ -38,49 +39,6 @@ _HANDED_ON = ("PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "DOCKER_HOST", "ALLRANK
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
-class Capacity(NamedTuple):
-    """What this machine has to give; memory in bytes."""
-
-    nodes: int = 64
-    gpus: int = 0
-    cpus: float = 1.0
-    memory: int = 0
-    # Not the kernel's limit: far beyond what trains, and far below what brings a machine down.
-    processes: int = 512
-
-    def minus(self, other: Capacity) -> Capacity:
-        return Capacity(
-            max(0, self.nodes - other.nodes),
-            max(0, self.gpus - other.gpus),
-            max(0, self.cpus - other.cpus),
-            max(0, self.memory - other.memory),
-            max(0, self.processes - other.processes),
-        )
-
-    def short_of(self, need: Capacity) -> list[str]:
-        """What ``need`` asks beyond this, in words; empty when it fits."""
-        words = ("nodes", "GPUs", "CPUs", "bytes of memory", "processes")
-        return [
-            f"{asked:.12g} {word} ({has:.12g} {'is' if has == 1 else 'are'} there)"
-            for word, has, asked in zip(words, self, need, strict=True)
-            if asked > has
-        ]
-
-
-def this_machine() -> Capacity:
-    """What the kernel says this machine has."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    gpus = [n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()]
-    return Capacity(gpus=len(gpus), cpus=len(os.sched_getaffinity(0)), memory=memory)
-
-
-def need(gang: Gang) -> Capacity:
-    """What the whole gang takes. CPUs and memory count only when it names them."""
-    n = gang.nodes
-    cpus, memory = n * (gang.cpus or 0), n * (gang.memory or 0)
-    return Capacity(n, n * gang.gpus, cpus, memory, n * gang.processes)
-
-
 class _Gang:
     """A gang of ours: its folder, and once started the GPUs it holds and the agents."""
 
@@ -89,10 +47,16 @@ class _Gang:
         self.gpus = gpus
         self.pids: list[int] = []
         self.trouble = ""
+        self.taken = ""
 
     @property
     def started(self) -> bool:
         return self.gpus is not None
+
+    @property
+    def turn(self) -> tuple[bool, float]:
+        """Who waits is served in this order: spot ones after all others."""
+        return self.gang.spot, self.arrived
 
     def dead_nodes(self) -> list[int]:
         return [
@@ -203,14 +167,17 @@ class LocalEngine:
         dead = gang.dead_nodes()
         if len(dead) == gang.gang.nodes:
             return Seen(GangState.GONE, _last_words(gang.folder))
-        return Seen(GangState.UP, lost=tuple(dead))
+        return Seen(GangState.UP, lost=tuple(dead), taken=gang.taken)
 
     def _free(self) -> Capacity:
         free = self._capacity
         for gang in self._gangs.values():
-            if gang.started and len(gang.dead_nodes()) < gang.gang.nodes:
+            if self._lives(gang):
                 free = free.minus(need(gang.gang))
         return free
+
+    def _lives(self, gang: _Gang) -> bool:
+        return gang.started and len(gang.dead_nodes()) < gang.gang.nodes
 
     def _start_what_fits(self) -> None:
         """Start waiting gangs in the order they came. What an earlier one waits for is kept for
@@ -219,15 +186,33 @@ class LocalEngine:
         if not waiting:
             return
         free = self._free()
-        for gang in sorted(waiting, key=lambda each: each.arrived):
+        for gang in sorted(waiting, key=lambda each: each.turn):
             if not free.short_of(need(gang.gang)):
                 self._start(gang)
+            elif not gang.gang.spot:
+                free = free.plus(self._make_room(gang, free))
             free = free.minus(need(gang.gang))
+
+    def _make_room(self, gang: _Gang, free: Capacity) -> Capacity:
+        """What spot gangs are to give up for it: those that give way anyway, then the youngest.
+        Nothing if it would not do."""
+        spots = [each for each in self._gangs.values() if each.gang.spot and self._lives(each)]
+        found, gives = NOTHING, list[_Gang]()
+        for each in sorted(spots, key=lambda one: (not one.taken, -one.arrived)):
+            if not free.plus(found).short_of(need(gang.gang)):
+                break
+            found = found.plus(need(each.gang))
+            gives.append(each)
+        if free.plus(found).short_of(need(gang.gang)):
+            return NOTHING
+        for each in gives:
+            each.taken = f"{gang.gang.key.rpartition('.')[0]} waits for its place"
+        return found
 
     def _waits_for(self, gang: _Gang) -> str:
         free = self._free()
         for other in self._gangs.values():
-            if not other.started and other.arrived < gang.arrived:
+            if not other.started and other.turn < gang.turn:
                 free = free.minus(need(other.gang))
         return f"waits for {' and '.join(free.short_of(need(gang.gang))) or 'its turn'}"
 
@@ -267,7 +252,7 @@ class LocalEngine:
                 self._start_agent(gang, node, (gang.gpus or [])[node * each : (node + 1) * each])
 
     def _holds(self, gang: _Gang) -> list[int]:
-        return gang.gpus or [] if len(gang.dead_nodes()) < gang.gang.nodes else []
+        return gang.gpus or [] if self._lives(gang) else []
 
     def _start_agent(self, gang: _Gang, node: int, gpus: Sequence[int]) -> None:
         folder = self._nodes / gang.gang.key / str(node)
@@ -345,6 +330,7 @@ KIND = Kind(
     (),
     _make,
     lambda home: _make(home, {}).stop_all(),
+    spot=(),
 )
 
 

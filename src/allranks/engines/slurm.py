@@ -17,7 +17,16 @@ from typing import Any, NamedTuple
 from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
 from allranks.engines.shipping import archive
 from allranks.engines.slurm_commands import PATIENCE, Commands, number
-from allranks.engines.slurm_script import ENDED, LOG, OPTIONS, PROLOGUE, cpus, has_site, script
+from allranks.engines.slurm_script import (
+    ENDED,
+    LOG,
+    OPTIONS,
+    PROLOGUE,
+    cpus,
+    has_site,
+    placed,
+    script,
+)
 from allranks.engines.words import count, there_are
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
@@ -166,6 +175,7 @@ class SlurmEngine:
         controller has just started."""
         if _FULL.search(error.message):
             return None
+        gang = placed(gang)
         if "configuration is not available" not in error.message:
             return self._refused(error, gang.options)
         hosts = self._ask.hosts(gang.options.get("partition"), patience)
@@ -301,4 +311,10 @@ def _make(home: Home, options: Mapping[str, Any]) -> SlurmEngine:
     return SlurmEngine(home.engines / SlurmEngine.name, home.nodes, options.get("conf"))
 
 
-KIND = Kind(SlurmEngine.name, "a Slurm cluster, with this machine as a login node", OPTIONS, _make)
+KIND = Kind(
+    SlurmEngine.name,
+    "a Slurm cluster, with this machine as a login node",
+    OPTIONS,
+    _make,
+    spot=("spot_partition", "spot_qos"),
+)

@@ -23,6 +23,8 @@ OPTIONS = (
     Option("partition", "partition (the cluster's default)"),
     Option("account", "account to charge"),
     Option("qos", "quality of service"),
+    Option("spot_partition", "partition for jobs of tier spot, where others may take their place"),
+    Option("spot_qos", "quality of service for jobs of tier spot"),
     Option("time", "time limit as sbatch takes it: minutes, or D-HH:MM:SS"),
     Option("gres", "generic resources of each node, such as gpu:a100:4; GPUs are asked for anyway"),
     Option("constraint", "features the nodes must have"),
@@ -49,6 +51,8 @@ OPTIONS = (
         default=60,
     ),
 )
+# Seconds that agents take to hand in what they have once their ranks have ended.
+_TO_END = 5
 # What the script and the agents print, in the gang's folder: they are silent as a rule.
 LOG = "batch.log"
 # Beginning of the names of files that say which node's agent has ended.
@@ -66,15 +70,21 @@ _OURS = re.compile(
 # Told by Slurm that time is up or that the job is preempted, the first node's agent hears of it,
 # and by the server all others. Slurm would signal every process of every rank, each once more than
 # the agents do. Which of the two it is, only the time left says.
-_TOLD = r"""told() {
-    local signal=TERM left=${SLURM_JOB_END_TIME:+$((SLURM_JOB_END_TIME - $(date +%s)))}
-    if [ -z "$left" ] && [[ $(squeue -h -j "$SLURM_JOB_ID" -o %L) =~ ^(([0-9]+)-)?(([0-9]+):)?([0-9]+):([0-9]+)$ ]]; then
+_TOLD = r"""left() {
+    left=${SLURM_JOB_END_TIME:+$((SLURM_JOB_END_TIME - $(date +%s)))}
+    if [ -z "$left" ] && [[ $(timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %L) =~ ^(([0-9]+)-)?(([0-9]+):)?([0-9]+):([0-9]+)$ ]]; then
         left=$(((((10#0${BASH_REMATCH[2]} * 24 + 10#0${BASH_REMATCH[4]}) * 60 + 10#${BASH_REMATCH[5]}) * 60) + 10#${BASH_REMATCH[6]}))
     fi
+}
+told() {
+    local signal=TERM
+    left
     [ "${left:-SOON1}" -gt SOON ] || signal=XCPU
     kill -s "$signal" "$(cat "$folder/0/pid")"
 }
-trap told TERM"""  # noqa: E501
+trap told TERM
+left
+[ -z "$left" ] || export ALLRANKS_AGENT_END=$(($(date +%s) + left))"""  # noqa: E501
 # The shell stays, to say on the shared disk that its agent is no more: others may be, and only
 # srun would know. It outlasts the SIGTERM that Slurm sends to all.
 _AGENT = """\
@@ -92,6 +102,7 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
 
     Raises Refused for options that would make something else of it.
     """
+    gang = placed(gang)
     options = gang.options
     lines = ["#!/bin/bash -l" if options.get("modules") else "#!/bin/bash"]
     lines += [f"#SBATCH {line}" for line in _directives(gang, mark, folder)]
@@ -105,10 +116,18 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
         noted = "env -0 | grep -zv ^ALLRANKS_"
         lines += [f'{noted} >"$folder/before"', *_site(options), f'{noted} >"$folder/after"']
         lines += ['export ALLRANKS_AGENT_SITE="$folder"', f'rm -f "$folder/{PROLOGUE}"']
-    soon = _warning(options) + 60  # Slurm may be a minute early
+    soon = _warning(gang) + 60  # Slurm may be a minute early
     lines.append(_TOLD.replace("SOON1", str(soon + 1)).replace("SOON", str(soon)))
     lines += _start(gang, ship)
     return "\n".join(lines) + "\n"
+
+
+def placed(gang: Gang) -> Gang:
+    """A spot gang where those have a place of their own."""
+    own = {name: gang.options.get(f"spot_{name}") for name in ("partition", "qos")}
+    if not gang.spot or not any(own.values()):
+        return gang
+    return gang._replace(options={**gang.options, **{k: v for k, v in own.items() if v}})
 
 
 def has_site(options: Mapping[str, Any]) -> bool:
@@ -120,10 +139,10 @@ def cpus(gang: Gang) -> int:
     return math.ceil(gang.cpus or gang.processes)
 
 
-def _warning(options: Mapping[str, Any]) -> int:
-    """Seconds; never most of a short job's time."""
-    wanted: int = math.ceil(options.get("warning", 60))
-    limit = _seconds(str(options.get("time") or ""))
+def _warning(gang: Gang) -> int:
+    """Seconds, enough for the ranks' grace; never most of a short job's time."""
+    wanted: int = math.ceil(max(gang.options.get("warning", 60), (gang.grace or 0) + _TO_END))
+    limit = _seconds(str(gang.options.get("time") or ""))
     return wanted if limit is None else max(1, min(wanted, limit // 4))
 
 
@@ -154,7 +173,7 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     if options.get("exclusive"):
         yield "--exclusive"
     yield "--requeue"
-    yield f"--signal=B:TERM@{_warning(options)}"
+    yield f"--signal=B:TERM@{_warning(gang)}"
     # In a file's name Slurm takes `%` for a field.
     yield f"--output={_quoted(f'{folder}/{LOG}'.replace('%', '%%'))}"
     yield "--open-mode=append"

@@ -43,7 +43,8 @@ class Context(NamedTuple):
     job's environment means there, ``table`` what is taken in the place of other things;
     ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``;
     ``cache`` is the nodes' folder for data from elsewhere, where the options name none;
-    ``continues`` is the job that is run again, ``previous`` why that one ended."""
+    ``tier`` is the compute's for jobs that name none; ``continues`` is the job that is run again,
+    ``previous`` why that one ended."""
 
     name: str
     record: str
@@ -63,6 +64,7 @@ class Context(NamedTuple):
     uv: str = ""
     tools: Mapping[str, str] = {}
     cache: str = ""
+    tier: str = ""
     continues: str = ""
     previous: str = ""
 
@@ -86,6 +88,8 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         cpus=_number(options.pop("cpus", None), f"resources.properties.{context.engine}.cpus"),
         memory=_bytes(options.pop("memory", None), f"resources.properties.{context.engine}.memory"),
         options=options,
+        grace=spec.limits.grace,
+        spot=str(spec.queue_settings.job_tier or context.tier) == "spot",
     )
     task = _task(spec, context, around)
     _refuse_ranks_there_are_not(task)

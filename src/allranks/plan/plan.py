@@ -17,7 +17,8 @@ from allranks.settings import Clocks
 class Gang(NamedTuple):
     """N agents to start, all or none. ``gpus``, ``cpus``, ``memory`` (bytes) and ``processes`` (of
     the user's, at most) are per node; None means "not named". ``env`` holds secrets: it never goes
-    on a command line."""
+    on a command line. ``grace`` are the seconds its ranks may take to end, the
+    server's if None; ``spot``: others may take its place."""
 
     key: str
     nodes: int
@@ -28,6 +29,8 @@ class Gang(NamedTuple):
     memory: int | None = None
     options: Mapping[str, Any] = {}
     processes: int = 1
+    grace: float | None = None
+    spot: bool = False
 
 
 class InputTask(NamedTuple):

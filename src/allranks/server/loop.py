@@ -237,6 +237,9 @@ class Loop:
                 why = seen.why if seen.state is not GangState.UP else ""
                 data = {"why": why or "its agent is dead", **self._pulse.last(row, node)}
                 happened.append(_event(row, Kind.LOST, node=node, data=data))
+        if seen.taken and all(node.reason is None for node in job.nodes):
+            data = {"by": row.plan.engine, "message": seen.taken}
+            happened.append(_event(row, Kind.PREEMPT_ASKED, data=data))
         if seen.paused:
             self._pulse.excuse(row)
         if job.stopped_at is not None and seen.state is GangState.GONE:

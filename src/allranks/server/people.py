@@ -17,7 +17,7 @@ from allranks.server import shown
 from allranks.server.point_routes import measured
 from allranks.server.services import Services, services
 from allranks.server.streams import follow, until_ended
-from allranks.server.submit import Submission, again, submit
+from allranks.server.submit import Submission, again, notes, submit
 from allranks.states import TERMINAL, JobStatus
 
 With = Annotated[Services, Depends(services)]
@@ -48,7 +48,9 @@ def stop(with_: With, all: bool = False) -> dict[str, Any]:
 @router.post("/jobs", status_code=201)
 def create(data: Annotated[Any, Body()], with_: With) -> dict[str, Any]:
     """Submit a job. Refused ones (400, 409, 422) leave nothing behind."""
-    return shown.job(submit(Submission.load(data), with_), with_.home)
+    row = submit(Submission.load(data), with_)
+    noted = notes(row.plan, with_.clusters.kinds[row.plan.engine])
+    return {**shown.job(row, with_.home), "notes": noted}
 
 
 @router.get("/jobs")

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks.engines.base import Kind
 from allranks.errors import MissingCode, NotFound, Problem, SpecError
 from allranks.plan import recipe
 from allranks.plan.compile import Context, compile
@@ -100,6 +101,7 @@ def plan(
             uv=uv(),
             tools=submission.tools,
             cache=str(home.cache),
+            tier="spot" if compute.tier == "low_priority" else "",
             continues=submission.continues,
             previous=submission.previous,
         ),
@@ -141,6 +143,15 @@ def submit(submission: Submission, services: Services, known: Environments | Non
         kept.write_text(submission.diff, encoding="utf-8")
     services.loops.wake(row.name)
     return row
+
+
+def notes(made: Plan, kind: Kind) -> list[str]:
+    """What a job asked for that its compute has nothing for."""
+    has = kind.spot
+    if not made.gang.spot or has == () or any(made.gang.options.get(each) for each in has or ()):
+        return []
+    mend = f" without `{has[0]}`" if has else ""
+    return [f"{made.compute} treats a spot job{mend} as any other"]
 
 
 def again(row: JobRow, services: Services) -> JobRow:
