@@ -105,6 +105,20 @@ def test_a_bar_that_begins_anew_shows_old_values():
     assert points == [Found("l", 8, 1.5), Found("l", 9, 1.2)]
 
 
+@pytest.mark.parametrize("digits", ["9" * 20, "1" * 5000, "9" * 15])
+def test_a_step_that_nothing_holds_is_counted(digits):
+    told = {
+        "keras": (f"Epoch {digits}/2", "5/5 - loss: 0.5"),
+        "imagenet": (f"Epoch: [{digits}][1/{digits}]\tTime  0.1 ( 0.1)\tLoss 0.5 (0.2)",),
+        "lightning": (f"Epoch {digits}: 1/{digits} [0, loss=0.5]",),
+    }
+    for name, several in told.items():
+        reader = Reader(MetricTask(name, BUILTIN))
+        points = [each for line in several for each in reader.find(line)] + [*reader.rest()]
+        assert points[-1].value == 0.5
+        assert all(point.step is None or point.step < 2**53 for point in points)
+
+
 @pytest.mark.parametrize("name", KNOWN)
 @given(text=st.text())
 def test_what_is_known_takes_any_text(name, text):

@@ -84,6 +84,17 @@ def test_a_damaged_line_costs_only_itself(database, job):
     assert values(points, job) == {("l", 0): [5.0]}
 
 
+def test_a_point_that_the_database_has_no_room_for_costs_only_itself(database, job):
+    points, source = Points(database), Source(job, 1, 0, "metrics")
+    steps = (-(2**63) - 1, -(2**63), 2**63 - 1, 2**63, 10**400)
+    data = line(*(["l", 0, step, 1.0, 5] for step in steps)) + line(["l", 0, 7, 1.0, 10**400])
+    assert points.take(source, 0, data + line(["l", 0, 8, 1.0, 6])) > len(data)
+    (one,) = points.series(job, METRIC)
+    assert [point.step for point in points.read(one)] == [-(2**63), 2**63 - 1, 8]
+    points.note(job, 1, [("m", Point(2**63, 1.0, 5.0)), ("m", Point(9, 1.0, 5.0))])
+    assert values(points, job)["m", None] == [5.0]
+
+
 def test_resources_are_of_nodes_ranks_and_gpus(database, job):
     points = Points(database)
     rows = [["cpu", None, None, 50], ["cpu", None, 3, 99], ["gpu_load", 1, None, 7]]

@@ -16,6 +16,7 @@ from allranks.agent.inbox import Inbox
 from allranks.agent.outbox import Outbox
 from allranks.client import Client
 from allranks.errors import AllranksError, NotFound, Unauthorized, Unreachable
+from allranks.events import Kind
 
 if TYPE_CHECKING:
     from allranks.plan.stores import Account
@@ -72,6 +73,8 @@ class Feed(Tail):
     def __init__(self, attempt: int, name: str, path: Path) -> None:
         super().__init__(attempt, 0, path)
         self.name = name
+        # Why the server does not take what is there, as it said.
+        self.refused = ""
 
     def rest(self) -> bytes:
         try:
@@ -150,16 +153,18 @@ class Link:
 
     def flush(self, patience: float) -> bool:
         """Wait until the server has everything; False when it was away for ``patience`` seconds
-        from now on, or wants to hear no more."""
+        from now on, or wants to hear no more. Points that it refuses for so long are left out."""
         self._news.set()
         began = time.monotonic()
         with self._empty:
             while not self._is_empty():
                 self._feed_at = 0.0  # points, too, now
                 self._empty.wait(0.05)
-                waited = time.monotonic() - max(self._heard, began)
-                if self._refused or waited > patience:
+                now = time.monotonic()
+                if self._refused or now - max(self._heard, began) > patience:
                     return False
+                if now - began > patience:
+                    self._leave_out()
         return True
 
     def fetch_code(self, digest: str, goal: Path, patience: float) -> None:
@@ -218,6 +223,7 @@ class Link:
                 self.attempt = order["attempt"]
             self._inbox.put(order)
             if order["id"] == "refused":
+                client.close()
                 return
 
     def _ship(self) -> None:
@@ -234,6 +240,7 @@ class Link:
                     self._send_points(client)
             except (Unauthorized, NotFound):
                 self._refused = True
+                client.close()
                 return
             except (AllranksError, OSError, ValueError, KeyError):
                 # Away, or not our server any more: whatever it was, the next try may do.
@@ -264,11 +271,24 @@ class Link:
         return more
 
     def _send_points(self, client: Client) -> None:
-        for feed in self._feeds:
-            while piece := feed.rest():
-                path = f"{self._base}/points/{feed.attempt}/{feed.name}?offset={feed.sent}"
-                feed.sent = json.loads(client.call("PUT", path, piece).body)["size"]
-                self._heard = time.monotonic()
+        """Send what there is; a feed that is refused keeps no other one back."""
+        for feed in list(self._feeds):
+            try:
+                while piece := feed.rest():
+                    path = f"{self._base}/points/{feed.attempt}/{feed.name}?offset={feed.sent}"
+                    feed.sent = json.loads(client.call("PUT", path, piece).body)["size"]
+                    feed.refused, self._heard = "", time.monotonic()
+            except (Unauthorized, NotFound, Unreachable):
+                raise
+            except AllranksError as error:
+                feed.refused = error.message
+
+    def _leave_out(self) -> None:
+        """Send no more of what is refused: nothing waits for points for good."""
+        for feed in [feed for feed in self._feeds if feed.refused]:
+            self._feeds.remove(feed)
+            said = f"not all {feed.name} are in the record: {feed.refused}"
+            self._outbox.say(Kind.NOTE, feed.attempt, message=said, about="metrics")
 
     def _is_empty(self) -> bool:
         files = (*self._tails, *self._feeds)

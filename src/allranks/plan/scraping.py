@@ -88,11 +88,11 @@ class _Known:
 
     def find(self, line: str) -> Iterator[Found]:
         if self._head is not None and (head := self._head.search(line)):
-            self._memory["epoch"] = int(head["epoch"])
+            self._memory["epoch"] = _whole(head["epoch"])
         matched = self._line.search(line)
         if matched is None:
             return
-        groups = {name: int(text) for name, text in matched.groupdict().items() if text}
+        groups = {name: _whole(text) for name, text in matched.groupdict().items() if text}
         n, of = groups.get("n"), groups.get("of")
         if (self._known.last and n != of) or (self._known.redrawn and n == 0):
             return  # not the last; or begun anew, still with the values of before
@@ -100,7 +100,7 @@ class _Known:
         if self._known.last:
             step = epoch
         elif n is not None and of is not None and epoch is not None:
-            step = epoch * of + n
+            step = _bounded(epoch * of + n)
         for pair in self._pair.finditer(line, matched.end() - 1 if n is not None else 0):
             name = self._known.before + self._known.names.get(pair[1], pair[1])
             found = Found(name, step, number(pair[2]))
@@ -136,8 +136,12 @@ def _whole(text: str) -> int | None:
         found = number(text)
     except NotANumber:
         return None
-    whole = math.isfinite(found) and abs(found) < 2**53 and found == int(found)
-    return int(found) if whole else None
+    return _bounded(int(found)) if math.isfinite(found) and found == int(found) else None
+
+
+def _bounded(step: int) -> int | None:
+    """The step, if a double holds it, and with that a database."""
+    return step if abs(step) < 2**53 else None
 
 
 def of_rank(metrics: Sequence[MetricTask], rank: int) -> list[MetricTask]:

@@ -3,6 +3,7 @@ points it had found."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from allranks.agent import outbox
@@ -12,6 +13,8 @@ from allranks.settings import Home
 from allranks.store.logs import Logs
 from allranks.store.points import Points, Source
 from allranks.store.records import JobRow, Records
+
+log = logging.getLogger("allranks.salvage")
 
 
 def salvage(home: Home, records: Records, points: Points, row: JobRow, node: int) -> None:
@@ -24,7 +27,12 @@ def salvage(home: Home, records: Records, points: Points, row: JobRow, node: int
             _take_in(folder / f"attempt-{attempt}" / f"rank-{rank.rank}.log", logs, attempt, name)
         for name, file in FEEDS.items():
             source = Source(row.id, attempt, node, name)
-            _take_points(folder / f"attempt-{attempt}" / file, points, source)
+            try:
+                _take_points(folder / f"attempt-{attempt}" / file, points, source)
+            except Exception:
+                # No job waits for its end because of points. Where it is the disk or the database
+                # that fails, what follows does, too, and all of it is tried again.
+                log.exception("%s: not all %s of node %s were kept", row.name, name, node)
     said = outbox.read(folder)
     if said:
         records.hear(row.name, said)

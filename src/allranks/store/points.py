@@ -100,6 +100,8 @@ class Points:
             known: dict[str, set[tuple[int, float, float | None]]] = {}
             new = []
             for name, point in told:
+                if not _is_held(point.step):
+                    continue
                 if name not in known:
                     known[name] = _lately(connection, source, name)
                 if _stored(point) not in known[name]:
@@ -241,7 +243,7 @@ def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tupl
         offset += len(line) + 1
         try:
             yield offset, read(json.loads(line))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             yield offset, []
 
 
@@ -249,7 +251,13 @@ def _metrics(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
     return [
         ((str(name)[:255], int(rank), None), (int(step), float(at), float(value)))
         for name, rank, step, at, value in told["points"]
+        if _is_held(int(step))
     ]
+
+
+def _is_held(step: int) -> bool:
+    """Whether the database has room for it."""
+    return -(2**63) <= step < 2**63
 
 
 def _resources(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
