@@ -75,6 +75,27 @@ def test_the_same_is_kept_once_and_mended(trees, source):
     assert left(trees) == [digest]
 
 
+def test_a_tree_that_is_taken_away_while_it_is_mended_comes_back_whole(
+    trees, source, tmp_path, monkeypatch
+):
+    sources = below(source, source)
+    digest = kept(trees, sources)
+
+    def gone_meanwhile(path, entry):
+        found = is_whole(path, entry)
+        if (tmp_path / "models" / digest).exists():
+            (tmp_path / "models" / digest).rename(tmp_path / "going")
+        return found
+
+    monkeypatch.setattr("allranks.store.trees.is_whole", gone_meanwhile)
+    with trees.copied(sources) as copy:
+        trees.mend(copy)
+        trees.keep(copy)
+    files = trees.files(digest)
+    assert all(is_whole(files / each.path, each) for each in trees.manifest(digest))
+    assert sorted(each.name for each in files.parent.iterdir()) == ["files", "manifest.json"]
+
+
 def test_what_is_not_kept_leaves_nothing(trees, source):
     with trees.copied(below(source, source)) as copy:
         assert copy.folder.name.startswith(COMING)

@@ -94,17 +94,21 @@ class Trees:
             coming.folder.rename(goal)
 
     def mend(self, coming: Coming) -> None:
-        """Put what was damaged right, where that very tree is there already."""
+        """Put what was damaged right, where that very tree is there already. It may be taken away
+        meanwhile: then it is not made again, a part of it would be taken for all."""
         tree, spare = self.folder / coming.digest, coming.folder / "spare"
         if not tree.exists():
             return
         wrong = [] if self._knows(coming.digest) else [_MANIFEST]
         files = ((f"{_FILES}/{each.path}", each) for each in coming.entries)
         wrong += [path for path, each in files if not is_whole(tree / path, each)]
-        for path in wrong:
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            os.link(coming.folder / path, spare)
-            os.replace(spare, tree / path)
+        with contextlib.suppress(FileNotFoundError):
+            for path in wrong:
+                for folder in reversed(Path(path).parents[:-1]):
+                    (tree / folder).mkdir(exist_ok=True)
+                os.link(coming.folder / path, spare)
+                os.replace(spare, tree / path)
+        spare.unlink(missing_ok=True)
 
     def _knows(self, digest: str) -> bool:
         try:
