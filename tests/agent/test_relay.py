@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from allranks.agent import tracking
 from allranks.agent.where import Where
 from allranks.server.door import Door
 from allranks.settings import Home
-from tests.support import children
+from tests.support import children, until
 
 TOLD = {"MLFLOW_RUN_ID": "x"}
 
@@ -95,3 +96,13 @@ def test_on_the_servers_machine_there_is_none_and_without_a_network_nothing() ->
     assert here["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:7/mlflow"
     assert tracking.variables(where("mailbox:/x"), TOLD) == {}
     assert tracking.variables(where("http://127.0.0.1:7"), None) == {}
+
+
+@pytest.mark.filterwarnings("ignore:subprocess")
+def test_each_attempt_has_one_and_keeps_nothing_of_those_before(there: There) -> None:
+    tracking.variables(where(*there), TOLD)
+    before = psutil.Process().num_fds()
+    for _ in range(3):
+        tracking.variables(where(*there), TOLD)
+    assert psutil.Process().num_fds() == before
+    until(lambda: len(children("relay.py")) == 1)

@@ -139,3 +139,32 @@ for step, value in enumerate([math.nan, math.inf, -math.inf]):
     values = [each["value"] for each in tracked.shown("job", "metrics", "odd")["odd"]]
     assert values == ["NaN", "Infinity", "-Infinity"]
     assert "no such%name" not in json.dumps(tracked.shown("job", "metrics", "odd"))
+
+
+FOLDS = """
+import mlflow
+with mlflow.start_run():
+    for value in (1, 2):
+        with mlflow.start_run(run_name="fold", nested=True):
+            mlflow.log_metric("loss", value)
+"""
+
+
+def test_runs_of_one_name_stay_apart_and_a_users_tags_are_theirs(tracked: Tracked) -> None:
+    tag = (
+        "--tag",
+        "mlflow.runName=mine",
+        "--tag",
+        "mlflow.parentRunId=x",
+        "--tag",
+        "allranks.job=y",
+    )
+    tracked.job(FOLDS, "--name", "folds", *tag)
+    found = tracked.shown("job", "metrics", "folds")
+    assert {name.rpartition("/")[2] for name in found} == {"loss"}
+    assert sorted(point["value"] for points in found.values() for point in points) == [1, 2]
+    assert len(found) == 2
+    assert "fold/loss" in found
+    own = tracked.runs("folds")[0]
+    assert own["info"]["run_name"] == "folds"
+    assert tags(own)["tag.mlflow.runName"] == "mine"

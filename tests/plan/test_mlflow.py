@@ -45,6 +45,7 @@ def test_ids_are_of_mlflows_shape_and_of_one_job() -> None:
 def test_what_is_told_of_a_job() -> None:
     inputs = (
         InputTask("lr", text="0.1"),
+        InputTask("db", text="postgres://bob:hunter2@db/x"),
         InputTask("data", uri="s3://user:pass@b/x", asset=""),
         InputTask("digits", source="/x", asset="digits:3"),
     )
@@ -52,7 +53,8 @@ def test_what_is_told_of_a_job() -> None:
     spec = {"tags": {"team": "blue"}, "properties": {"azureml.git.commit": "abc"}}
     told = mlflow.told("j", "0" * 32, spec, task, "local")
     assert told.name == "j"
-    assert told.params == {"lr": "0.1"}
+    assert told.params["lr"] == "0.1"
+    assert "hunter2" not in told.params["db"]
     assert told.tags["team"] == "blue"
     assert told.tags["mlflow.source.git.commit"] == "abc"
     assert told.tags["allranks.environment"] == "torch:2"
@@ -70,3 +72,16 @@ def test_resources_are_in_mlflows_units_and_place() -> None:
         mlflow.resource("gpu_load", 2, 1, gpu=3)[0] == "system/node_1/gpu_3_utilization_percentage"
     )
     assert mlflow.resource("cpu", 1, 0, rank=2)[0] == "system/rank_2_cpu_utilization_percentage"
+
+
+def test_what_mlflow_and_we_say_by_tags_is_not_for_users_to_say() -> None:
+    names = ("mlflow.runName", "mlflow.parentRunId", "allranks.main", "allranks.job", "mlflowish")
+    told = mlflow.told("j", "0" * 32, {"tags": dict.fromkeys(names, "x")}, Task("j", "e", "t"), "c")
+    assert told.tags["allranks.job"] == "j"
+    assert {name for name, value in told.tags.items() if value == "x"} == {
+        "tag.mlflow.runName",
+        "tag.mlflow.parentRunId",
+        "tag.allranks.main",
+        "tag.allranks.job",
+        "mlflowish",
+    }

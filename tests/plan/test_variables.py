@@ -291,3 +291,14 @@ def test_the_users_own_value_wins_over_everything():
     paths = FOLDERS | {"name": "calm_fox"}
     found = whole_environment(of, ranks(of)[0], PLACES, paths, {"SM_NUM_CPUS": "8"})
     assert (found["MASTER_PORT"], found["SM_NUM_CPUS"]) == ("1", "x")
+
+
+def test_who_names_a_tracking_server_of_their_own_shows_it_nothing_of_ours():
+    ours = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1/mlflow", "MLFLOW_TRACKING_TOKEN": "secret"}
+    ours |= {"MLFLOW_RUN_ID": "r", "MLFLOW_EXPERIMENT_NAME": "e"}
+    one = task()
+    rank = ranks(one)[0]
+    assert ours.items() <= whole_environment(one, rank, PLACES, FOLDERS, ours).items()
+    theirs = {"MLFLOW_TRACKING_URI": "https://mlflow.example", "MLFLOW_RUN_ID": "theirs"}
+    found = whole_environment(one._replace(variables=theirs), rank, PLACES, FOLDERS, ours)
+    assert {k: v for k, v in found.items() if k.startswith("MLFLOW_")} == theirs

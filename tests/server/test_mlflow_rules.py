@@ -1,10 +1,11 @@
 """What a job may ask of MLflow, and what becomes of it; decided without any server."""
 
+import json
 from typing import Any
 
 import pytest
 
-from allranks.server.mlflow.rules import Job, Request, Verdict, judge, metrics, under
+from allranks.server.mlflow.rules import Job, Request, Verdict, judge, metrics, translated, under
 
 OURS, RUN, OTHER = "a" * 32, "b" * 32, "c" * 32
 JOB = Job("j", OURS, RUN, "7", "mine & yours")
@@ -12,7 +13,8 @@ API = "/api/2.0/mlflow/"
 
 
 def asked(call: str, body: Any = None, method: str = "POST", query: str = "") -> Verdict:
-    return judge(Request(method, API + call, query, body), JOB)
+    data = None if body is None else json.dumps(body).encode()
+    return judge(translated(Request(method, API + call, query), JOB, data), JOB)
 
 
 def test_the_id_that_ranks_know_becomes_mlflows() -> None:
@@ -20,9 +22,10 @@ def test_the_id_that_ranks_know_becomes_mlflows() -> None:
     found = asked("runs/log-metric", {"run_id": OURS, "key": "k"})
     assert found.request.body["run_id"] == RUN
     assert found.runs == {RUN}
-    assert judge(Request("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{OURS}/x"), JOB).runs == {
-        RUN
-    }
+    file = Request("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{OURS}/x")
+    assert judge(translated(file, JOB, None), JOB).runs == {RUN}
+    with pytest.raises(ValueError, match="Expecting"):
+        translated(file, JOB, b"{")
 
 
 @pytest.mark.parametrize("name", ["run_id", "run_uuid", "runId", "runUuid"])
@@ -74,6 +77,13 @@ def test_no_process_ends_the_jobs_run() -> None:
         ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{RUN}/%2e%2e/%2e%2e/8/x/f"),
         ("DELETE", "/api/2.0/mlflow-artifacts/artifacts/8"),
         ("POST", "/api/2.0/mlflow-artifacts/mpu/create/8/x/f"),
+        # MLflow reads what is written so, and sees another call or another's folder in it.
+        ("POST", API + "runs/%64elete"),
+        ("POST", API + "runs/log%2Dmetric"),
+        ("POST", API + "traces/%64elete-traces"),
+        ("PUT", "/api/2.0/mlflow%2Dartifacts/artifacts/8/x/artifacts/v1/traces"),
+        ("DELETE", "/api/2.0/mlflow-artifacts%2Fartifacts/8/x/artifacts/v1/traces"),
+        ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7%2F{OTHER}/../8/x"),
     ],
 )
 def test_what_a_job_may_not(method: str, path: str) -> None:
@@ -91,6 +101,8 @@ def test_what_a_job_may_not(method: str, path: str) -> None:
         ("POST", API + "model-versions/create"),
         ("GET", "/api/2.0/mlflow-artifacts/artifacts/8/x/artifacts/f"),
         ("PUT", "/api/2.0/mlflow-artifacts/artifacts/7/models/m-1/artifacts/f"),
+        ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{RUN}/artifacts/a%20b%25.txt"),
+        ("POST", "/v1/traces"),
         ("GET", "/server-info"),
     ],
 )

@@ -12,6 +12,9 @@ from pathlib import Path
 from allranks.agent.where import Where
 from allranks.client import host
 
+# The writing end of the input of the relay there is.
+_BEFORE: list[int] = []
+
 
 def variables(where: Where, told: Mapping[str, str] | None) -> dict[str, str]:
     """``told`` is what the server says of it. On its own machine ranks speak to it as agents do;
@@ -29,8 +32,11 @@ def variables(where: Where, told: Mapping[str, str] | None) -> dict[str, str]:
 def _relay(url: str, fingerprint: str) -> int:
     """The port of a relay that is started for it."""
     port = url.rstrip("/").rpartition(":")[2]
-    # Its other end stays open, in nobody's hands but the kernel's, for as long as the agent lives.
-    reader, _ = os.pipe()
+    # A relay ends once nobody has the other end of its input: the agent until the next attempt's.
+    while _BEFORE:
+        os.close(_BEFORE.pop())
+    reader, writer = os.pipe()
+    _BEFORE.append(writer)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         program = str(Path(__file__).absolute().with_name("relay.py"))
         words = [program, str(listening.fileno()), host(url), port, fingerprint]

@@ -54,7 +54,7 @@ def told(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: str) 
     """All that is known of the job: parameters are its literal inputs, the rest are tags."""
     git = spec.get("properties") or {}
     tags = {
-        **{str(key): str(value) for key, value in (spec.get("tags") or {}).items()},
+        **{_users(str(key)): str(value) for key, value in (spec.get("tags") or {}).items()},
         RUN_TAG: run,
         JOB_TAG: job,
         "mlflow.source.type": "JOB",
@@ -73,7 +73,7 @@ def told(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: str) 
     params = {}
     for each in task.inputs:
         if each.text is not None:
-            params[name(each.name)] = each.text[:_LONGEST_VALUE]
+            params[name(each.name)] = without_credentials(each.text)[:_LONGEST_VALUE]
         else:
             tags[f"allranks.input.{each.name}"] = each.asset or each.uri or each.source or ""
     shown = {
@@ -91,6 +91,11 @@ def environment(task: Task) -> str:
     if task.container is not None:
         return task.container.image or task.container.context
     return "current" if task.recipe is None else "\n".join(task.recipe.requirements)
+
+
+def _users(tag: str) -> str:
+    """What MLflow and we say by tags of these names is not for a user's to say."""
+    return f"tag.{tag}" if tag.startswith(("mlflow.", "allranks.")) else tag
 
 
 def name(given: str) -> str:

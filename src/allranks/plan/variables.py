@@ -162,10 +162,13 @@ def whole_environment(
     of_node: Mapping[str, str],
 ) -> dict[str, str]:
     """All that a rank finds: the clean base, what its node says (threads, GPUs, networks, attempt),
-    the platform's variables, and over them the user's own with their references filled in."""
-    found = dict(task.base) | environment(task, rank, places, paths) | dict(of_node)
+    the platform's variables, and over them the user's own with their references filled in. Who
+    names a tracking server of their own gets no token of ours to show there."""
+    theirs = "MLFLOW_TRACKING_URI" in task.variables
+    ours = {k: v for k, v in of_node.items() if not (theirs and k.startswith("MLFLOW_"))}
+    found = dict(task.base) | environment(task, rank, places, paths) | ours
     found |= {name: fill(value, paths) for name, value in task.variables.items()}
-    own = any(each.streamed for each in task.inputs) or "MLFLOW_TRACKING_URI" in of_node
+    own = any(each.streamed for each in task.inputs) or "MLFLOW_TRACKING_URI" in ours
     if own and any(_PROXY.fullmatch(each) for each in found):
         # No proxy leads to the node itself.
         past = found.get("no_proxy") or found.get("NO_PROXY") or ""

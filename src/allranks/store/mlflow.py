@@ -31,7 +31,7 @@ class MlflowRuns:
         columns = (_runs.c.run_id, _runs.c.experiment_id, _runs.c.positions, _runs.c.done)
         with self._reading.connect() as connection:
             row = connection.execute(select(*columns).where(_runs.c.job_id == job_id)).first()
-        if row is None:
+        if row is None or not row.run_id:
             return None
         positions = {int(key): int(value) for key, value in row.positions.items()}
         return Mirrored(row.run_id, row.experiment_id, positions, bool(row.done))
@@ -54,14 +54,24 @@ class MlflowRuns:
         with self._engine.begin() as connection:
             connection.execute(delete(_runs))
 
-    def waiting(self, most: int) -> list[str]:
-        """Names of jobs of which not all is there, the newest first."""
+    def give_up(self, job_id: int) -> None:
+        """It does not take the job: nothing more will come."""
+        with self._engine.begin() as connection:
+            known = select(_runs.c.job_id).where(_runs.c.job_id == job_id)
+            if connection.execute(known).first() is None:
+                values = {"job_id": job_id, "run_id": "", "experiment_id": ""}
+                connection.execute(_runs.insert().values(**values, positions={}, done=1))
+            else:
+                connection.execute(update(_runs).where(_runs.c.job_id == job_id).values(done=1))
+
+    def waiting(self) -> list[tuple[str, float, str]]:
+        """Name, time of creation and status of the jobs of which not all is there, the newest
+        first."""
         query = (
-            select(_jobs.c.name)
+            select(_jobs.c.name, _jobs.c.created_at, _jobs.c.status)
             .outerjoin(_runs, _runs.c.job_id == _jobs.c.id)
             .where(func.coalesce(_runs.c.done, 0) == 0)
             .order_by(_jobs.c.id.desc())
-            .limit(most)
         )
         with self._reading.connect() as connection:
-            return list(connection.execute(query).scalars())
+            return [(row.name, row.created_at, row.status) for row in connection.execute(query)]

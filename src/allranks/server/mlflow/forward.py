@@ -44,13 +44,22 @@ async def forward(path: str, call: Call, body: AsyncIterator[bytes], send: Send)
         await _answer(reader, call.method, send)
     finally:
         asking.cancel()
-        # What went wrong while asking has ended the answer, too.
+        # What went wrong while asking has broken off the answer, too.
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await asking
         writer.close()
 
 
 async def _ask(writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]) -> None:
+    try:
+        await _say(writer, call, body)
+    except BaseException:
+        # Half a question is never answered: who waits for that is told by the end of the line.
+        writer.transport.abort()
+        raise
+
+
+async def _say(writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]) -> None:
     lines = [f"{call.method} {call.target} HTTP/1.1".encode("latin-1")]
     lines += [b"%s: %s" % each for each in call.headers if each[0].lower() not in _HOP]
     size = b"transfer-encoding: chunked" if call.size is None else b"content-length: %d" % call.size

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from allranks.errors import AllranksError, NotFound
@@ -18,17 +18,18 @@ from allranks.plan import mlflow
 from allranks.plan.distributions import world
 from allranks.plan.plan import Task
 from allranks.server.mlflow.child import Child
-from allranks.server.mlflow.runs import METRICS, Denied, Runs
-from allranks.states import TERMINAL
+from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
+from allranks.states import TERMINAL, JobStatus
 from allranks.store.mlflow import MlflowRuns
-from allranks.store.points import METRIC, RESOURCE, Points, Series
+from allranks.store.points import METRIC, RESOURCE, Point, Points, Series
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.mlflow")
 
-# Seconds between two looks at what is new, and the most jobs of one look.
+# Seconds between two looks at what is new.
 _PACE = 1.0
-_JOBS = 200
+# Before they have nodes, jobs have nothing to tell of but that.
+_WAITS = (JobStatus.NOT_STARTED, JobStatus.QUEUED)
 
 
 class Mirror:
@@ -40,11 +41,11 @@ class Mirror:
         self._child, self._runs, self._kept = child, runs, kept
         self._records, self._points = records, points
         self._over = threading.Event()
-        self._status: dict[int, str] = {}
-        self._refused: set[str] = set()
+        # How it is told that each job fares, by our id of its run.
+        self._status: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="mlflow mirror", daemon=True)
-        # When the last look that came to its end began.
-        self.passed_at = -math.inf
+        # Whether one look came to its end: all that was there before is told.
+        self.passed = False
 
     def start(self) -> None:
         self._thread.start()
@@ -59,10 +60,9 @@ class Mirror:
         while not self._over.is_set():
             if not self._child.up.wait(_PACE):
                 continue
-            began = time.monotonic()
             try:
                 self.look()
-                self.passed_at = began
+                self.passed = True
             except OSError as error:
                 log.warning("MLflow's server did not answer: %s", error)
             except Exception:
@@ -71,10 +71,11 @@ class Mirror:
 
     def look(self) -> None:
         """Tell all that is new. Raises OSError when MLflow's server does not answer."""
-        for name in self._kept.waiting(_JOBS):
+        for name, created_at, status in self._kept.waiting():
             if self._over.is_set():
                 return
-            if name in self._refused:
+            told = self._status.get(mlflow.run_id(name, created_at))
+            if status in _WAITS and told == mlflow.STATUS[JobStatus(status)]:
                 continue
             try:
                 self._tell(self._records.get(name))
@@ -82,11 +83,8 @@ class Mirror:
                 continue  # cleared away meanwhile
             except Denied as error:
                 # It will not take the next one either: a run or an experiment that was deleted.
-                row = self._records.get(name)
                 log.warning("%s is not in MLflow: %s", name, error)
-                self._refused.add(name)
-                if (found := self._kept.get(row.id)) is not None:
-                    self._kept.moved(row.id, found.positions, done=True)
+                self._kept.give_up(self._records.get(name).id)
             except AllranksError as error:
                 log.warning("%s: again soon: %s", name, error)
 
@@ -100,15 +98,15 @@ class Mirror:
             positions |= after
             self._kept.moved(row.id, positions)
         status, ended = mlflow.STATUS[row.record.status], row.record.status in TERMINAL
-        if ended or self._status.get(row.id) != status:
+        if ended or self._status.get(ours(row)) != status:
             data: dict[str, Any] = {"run_id": found.run_id, "status": status}
             if ended and row.ended_at is not None:
                 data["end_time"] = round(row.ended_at * 1000)
             self._runs.call("/runs/update", data)
-            self._status[row.id] = status
+            self._status[ours(row)] = status
         if ended:
             self._kept.moved(row.id, positions, done=True)
-            self._status.pop(row.id, None)
+            self._status.pop(ours(row), None)
 
     def _batches(
         self, row: JobRow, positions: dict[int, int]
@@ -146,7 +144,7 @@ class Mirror:
                 )
         else:
             key, divisor = mlflow.resource(one.name, task.nodes, one.node, one.rank, one.gpu)
-        for number, point in enumerate(self._points.read(one, since), since):
+        for number, point in self._pages(one, since):
             value = point.value / divisor
             yield {
                 "key": key,
@@ -154,6 +152,13 @@ class Mirror:
                 "timestamp": round(point.at * 1000),
                 "step": point.step if kind == METRIC else number,
             }
+
+    def _pages(self, one: Series, since: int) -> Iterator[tuple[int, Point]]:
+        """Its points from number ``since`` on; none of our database's connections is held while
+        somebody does something with them."""
+        while page := list(islice(self._points.read(one, since), METRICS)):
+            yield from enumerate(page, since)
+            since += len(page)
 
 
 def _several(task: Task, name: str) -> bool:

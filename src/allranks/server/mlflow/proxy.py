@@ -36,7 +36,9 @@ log = logging.getLogger("allranks.mlflow")
 
 PREFIX = "/mlflow"
 # Bytes of JSON that are looked at; MLflow's clients send a megabyte at most.
-_MOST = 32 << 20
+_MOST = 8 << 20
+# So many runs that jobs made are remembered by name.
+_NAMES = 10_000
 # Seconds a person's question waits for what the record knows to be there.
 _CATCH_UP = 10.0
 _HERE = ("127.0.0.1", "localhost", "::1")
@@ -60,10 +62,8 @@ class Proxy:
         self._people = people
         self._auth, self._records = with_.auth, with_.records
         self._points, self._bell, self._tracking = with_.points, with_.bell, with_.tracking
-        # Jobs whose own run some process of theirs has; and of runs that jobs made the names, by
-        # job and run.
-        self._taken: set[int] = set()
-        self._names: dict[tuple[int, str], str] = {}
+        # What runs are called that jobs made, by the job's own run and theirs.
+        self._names: dict[tuple[str, str], str] = {}
 
     async def __call__(self, scope: Any, receive: Messages, send: Any) -> None:
         answer: Response
@@ -79,7 +79,8 @@ class Proxy:
             answer = JSONResponse(body, 503)
         except AllranksError as error:
             # Not one of those that clients try again for minutes.
-            body = {"error_code": "NOT_IMPLEMENTED", "message": f"{error} ({error.hint})"}
+            said = f"{error} ({error.hint})" if error.hint else str(error)
+            body = {"error_code": "NOT_IMPLEMENTED", "message": said}
             answer = JSONResponse(body, 501)
         await answer(scope, receive, send)
 
@@ -121,10 +122,8 @@ class Proxy:
     async def _caught_up(self) -> None:
         """Who looks right after the start sees what there is."""
         assert self._tracking is not None
-        asked = time.monotonic()
-        while self._tracking.mirror.passed_at < asked - 2.0:
-            if time.monotonic() > asked + _CATCH_UP:
-                return
+        until = time.monotonic() + _CATCH_UP
+        while not self._tracking.mirror.passed and time.monotonic() < until:
             await asyncio.sleep(0.05)
 
     async def _pass(
@@ -136,7 +135,9 @@ class Proxy:
         send: Any,
     ) -> None:
         assert self._tracking is not None
-        data = None if request.body is None else json.dumps(request.body).encode()
+        data = None
+        if request.body is not None:
+            data = (await run_in_threadpool(json.dumps, request.body)).encode()
         size = int(headers["content-length"]) if "content-length" in headers else None
         if size is None and "transfer-encoding" not in headers:
             size = 0
@@ -173,23 +174,27 @@ class Proxy:
         kept = await run_in_threadpool(self._tracking.runs.of, row)
         job = rules.Job(row.name, ours(row), kept.run_id, kept.experiment_id, row.experiment)
         looks = not rules.is_file(request.path) and request.method not in ("GET", "HEAD")
-        if looks:
-            request = request._replace(body=await _json(receive))
+        data = await _read(receive) if looks else None
+        try:
+            # Elsewhere: of megabytes it takes so long that others would notice.
+            request = await run_in_threadpool(rules.translated, request, job, data)
+        except ValueError:
+            raise Refusal(400, "BAD_REQUEST", "the request is not JSON") from None
         verdict = rules.judge(request, job)
         refused = verdict.refused
         for run in verdict.runs:
-            if not refused and not await self._is_its(run, row, job):
+            if not refused and await self._name(run, row, job) is None:
                 refused = f"the run {run} is not one of this job's"
         if refused:
             raise Refusal(403, "PERMISSION_DENIED", f"{refused} (it has its job's token)")
         answer = verdict.answer
         request = verdict.request
-        if verdict.makes_run and await self._take(row, job):
+        if verdict.makes_run and await run_in_threadpool(self._tracking.runs.take, job.run):
             answer = await run_in_threadpool(self._tracking.runs.get, "/runs/get", run_id=job.run)
         elif verdict.makes_run:
             request = rules.under(request, job)
         elif rules.uses_run(request, job):
-            await self._take(row, job)
+            await run_in_threadpool(self._tracking.runs.take, job.run)
         if answer is not None:
             await _said(answer, send)
             return
@@ -206,7 +211,8 @@ class Proxy:
         if messages[0]["status"] < 300:
             # Before who told it knows that it was taken: else it would not tell it again.
             (run,) = verdict.runs
-            points = _points(told, "" if run == job.run else f"{self._names[row.id, run]}/")
+            called = await self._name(run, row, job)
+            points = _points(told, f"{called}/" if called else "")
             await run_in_threadpool(self._points.note, row.id, row.record.attempt, points)
             self._bell.ring(row.name)
         for message in messages:
@@ -221,22 +227,19 @@ class Proxy:
             raise Refusal(403, "PERMISSION_DENIED", f"{who.job} is over, and its token with it")
         return row
 
-    async def _is_its(self, run: str, row: JobRow, job: rules.Job) -> bool:
-        if run != job.run and (row.id, run) not in self._names:
+    async def _name(self, run: str, row: JobRow, job: rules.Job) -> str | None:
+        """What a run of the job's is called, its own by nothing; None for one of others."""
+        if run == job.run:
+            return ""
+        if (job.ours, run) not in self._names:
             assert self._tracking is not None
             name = await run_in_threadpool(self._tracking.runs.name_of, run, row)
             if name is None:
-                return False
-            self._names[row.id, run] = name
-        return True
-
-    async def _take(self, row: JobRow, job: rules.Job) -> bool:
-        """The job's run is somebody's from now on; whether it was nobody's."""
-        assert self._tracking is not None
-        if row.id in self._taken:
-            return False
-        self._taken.add(row.id)
-        return await run_in_threadpool(self._tracking.runs.take, job.run)
+                return None
+            if len(self._names) >= _NAMES:
+                self._names.clear()
+            self._names[job.ours, run] = name
+        return self._names[job.ours, run]
 
 
 def _path(scope: Any) -> str:
@@ -285,16 +288,13 @@ async def _whole(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-async def _json(receive: Messages) -> Any:
+async def _read(receive: Messages) -> bytes:
     found = bytearray()
     async for piece in _body(receive):
         found += piece
         if len(found) > _MOST:
             raise Refusal(413, "INVALID_PARAMETER_VALUE", f"that is more than {_MOST} bytes")
-    try:
-        return json.loads(found or b"{}")
-    except ValueError:
-        raise Refusal(400, "BAD_REQUEST", "the request is not JSON") from None
+    return bytes(found)
 
 
 def _points(told: list[dict[str, Any]], prefix: str) -> list[tuple[str, Point]]:

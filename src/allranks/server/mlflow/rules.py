@@ -17,6 +17,7 @@ from allranks.plan.mlflow import JOB_TAG, PARENT_TAG, RUN_TAG
 
 _CALL = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow/(.*)")
 _FILES = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow-artifacts/(?:artifacts|mpu/[^/]+)/(.*)")
+_TRACES = "/v1/traces"
 # Of calls that change something, those about these.
 _OPEN = ("datasets", "logged-models", "metrics", "model-versions", "registered-models", "traces")
 # Of calls about experiments, those that only ask.
@@ -59,18 +60,22 @@ class Verdict(NamedTuple):
 
 def is_file(path: str) -> bool:
     """Whether it is about the content of an artifact, which may be large and is not looked at."""
-    return bool(_FILES.fullmatch(path)) or path.endswith("/v1/traces")
+    return bool(_FILES.fullmatch(path)) or path == _TRACES
 
 
 def judge(request: Request, job: Job) -> Verdict:
-    request = _translated(request, job)
+    """``request`` has MLflow's id of the job's run in the place of ours: `translated`."""
+    reads = request.method in ("GET", "HEAD")
     files = _FILES.fullmatch(request.path)
-    if files is not None and request.method not in ("GET", "HEAD"):
+    if files is not None and not reads:
         return _written(request, job, unquote(files[1]))
+    if "%" in request.path and not reads:
+        # MLflow reads what that stands for, and may find another call there than we have judged.
+        return Verdict(request, refused="the name of a call is written as it is, without %")
     call = _CALL.fullmatch(request.path)
     if call is None:
-        reads = request.method in ("GET", "HEAD") or request.path.endswith("/v1/traces")
-        return Verdict(request, refused="" if reads else "a job may not do that")
+        may = reads or request.path == _TRACES
+        return Verdict(request, refused="" if may else "a job may not do that")
     return _called(request, job, call[1].strip("/"))
 
 
@@ -95,12 +100,13 @@ def under(request: Request, job: Job) -> Request:
     return request._replace(body={**request.body, "tags": tags})
 
 
-def _translated(request: Request, job: Job) -> Request:
-    """With MLflow's id of the job's run in the place of ours."""
-    body = request.body
-    if body is not None:
-        body = json.loads(json.dumps(body).replace(job.ours, job.run))
+def translated(request: Request, job: Job, data: bytes | None) -> Request:
+    """With MLflow's id of the job's run in the place of ours, and with ``data`` as its body. Raises
+    ValueError when that is not JSON."""
     path, query = (text.replace(job.ours, job.run) for text in (request.path, request.query))
+    if data is None:
+        return Request(request.method, path, query)
+    body = json.loads(data.replace(job.ours.encode(), job.run.encode()) or b"{}")
     return Request(request.method, path, query, body)
 
 

@@ -40,6 +40,8 @@ class Runs:
     def __init__(self, child: Child, kept: MlflowRuns) -> None:
         self._child, self._kept = child, kept
         self._lock = threading.Lock()
+        # Those that some process of their job has.
+        self._taken: set[str] = set()
 
     def of(self, row: JobRow) -> Mirrored:
         """The job's run; made, with all that is known of the job, unless it is there."""
@@ -59,15 +61,37 @@ class Runs:
         except Gone:
             return None
         tags = {each["key"]: each["value"] for each in found["data"].get("tags", ())}
-        return str(found["info"]["run_name"]) if tags.get(mlflow.RUN_TAG) == ours(row) else None
+        if tags.get(mlflow.RUN_TAG) != ours(row):
+            return None
+        name = str(found["info"]["run_name"])
+        alone = run == self._first_named(name, found["info"]["experiment_id"], row)
+        return name if alone else f"{name}_{run[:6]}"
 
     def take(self, run: str) -> bool:
         """Note that a process of its job has the run; whether none had."""
-        tags = self.get("/runs/get", run_id=run)["run"]["data"].get("tags", ())
-        if any(each["key"] == _TAKEN for each in tags):
-            return False
-        self.call("/runs/set-tag", {"run_id": run, "key": _TAKEN, "value": "true"})
-        return True
+        with self._lock:
+            if run in self._taken:
+                return False
+            tags = self.get("/runs/get", run_id=run)["run"]["data"].get("tags", ())
+            had = any(each["key"] == _TAKEN for each in tags)
+            if not had:
+                self.call("/runs/set-tag", {"run_id": run, "key": _TAKEN, "value": "true"})
+            self._taken.add(run)
+            return not had
+
+    def _first_named(self, name: str, experiment: str, row: JobRow) -> str | None:
+        """Of the runs of that name that the job has made, the first: folds are all called so."""
+        if not name.isprintable() or set(name) & set("'\"\\`%_"):
+            return None  # what a filter cannot say
+        asked = {
+            "experiment_ids": [experiment],
+            "filter": f"tags.`{mlflow.RUN_TAG}` = '{ours(row)}' AND attributes.run_name = '{name}'",
+            "run_view_type": "ALL",
+            "order_by": ["attributes.start_time", "attributes.run_id"],
+            "max_results": 1,
+        }
+        runs = self.call("/runs/search", asked).get("runs") or [None]
+        return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
     def _make(self, row: JobRow) -> Mirrored:
         experiment = self._experiment(row.experiment)
