@@ -17,6 +17,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounds", type=int, default=12, help="so many rounds of chaos (12)")
+    parser.addoption("--first", type=int, default=0, help="the seed of the first of them (0)")
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An ALLRANKS_HOME that does not exist yet; afterwards nothing of it may be running."""

@@ -40,8 +40,13 @@ def run(chaos_home: Path, tmp_path: Path) -> Allranks:
 
 
 def of_job(home: Path, job: str) -> list[int]:
-    engine = LocalEngine(home / "engines" / "local", home / "nodes")
-    return marked(engine.mark(f"{job}.1"), home / "engines" / "local" / f"{job}.1")
+    return of_launch(home, job, 1)
+
+
+def of_launch(home: Path, job: str, launch: int) -> list[int]:
+    """What runs of it."""
+    engine, key = LocalEngine(home / "engines" / "local", home / "nodes"), f"{job}.{launch}"
+    return marked(engine.mark(key), home / "engines" / "local" / key)
 
 
 def is_agent(pid: int) -> bool:
