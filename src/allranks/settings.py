@@ -114,7 +114,7 @@ class Clocks(NamedTuple):
     SIGKILL on cancel, preemption and time limit; ``peer_grace`` when another rank has failed."""
 
     tick: float = 0.5
-    lease: float = 10.0
+    lease: float = 9.0
     patience: float = 120.0
     grace: float = 10.0
     peer_grace: float = 0.5

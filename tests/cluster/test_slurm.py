@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ STAYS = """
 import os, signal, socket, sys, time
 def told(*_):
     print("told", flush=True)
-    time.sleep(0.3)
+    time.sleep(1.0)  # longer than peers of a failure have
     print("saved", flush=True)
     sys.exit(0)
 signal.signal(signal.SIGTERM, told)
 print(os.environ.get("RANK", "0"), "on", socket.gethostname(), flush=True)
+print("until", os.environ.get("ALLRANKS_DEADLINE"), flush=True)
 end = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < end:
     time.sleep(0.1)
@@ -258,13 +260,18 @@ def test_the_clusters_time_limit_is_told_in_time(slurm: Allranks):
     job = ended(slurm, "late", seconds=100)
     assert (job["status"], job["error"]["reason"]) == ("Failed", "TIME_LIMIT")
     assert "compute" in job["error"]["message"]
+    began = datetime.fromisoformat(job["started_at"]).timestamp()
     for rank in (0, 1):
-        assert "saved" in slurm("job", "logs", "late", "--rank", rank).stdout
+        said = slurm("job", "logs", "late", "--rank", rank).stdout.split()
+        assert "saved" in said
+        assert 30 < float(said[said.index("until") + 1]) - began <= 60
 
 
 def test_a_preempted_job_waits_and_starts_again(slurm: Allranks, cluster: Cluster):
-    slurm("compute", "create", "low", "--type", "slurm", "--partition", "low", "--exclusive")
-    begin(slurm, "weak", "-c", "low", "-n", 3, "--max-attempts", 2, seconds=6)
+    make = ("compute", "create", "low", "--type", "slurm", "--partition", "main", "--exclusive")
+    slurm(*make, "--spot-partition", "low")
+    spot = ("--set", "queue_settings.job_tier=spot", "--max-attempts", 2)
+    begin(slurm, "weak", "-c", "low", "-n", 3, *spot, seconds=6)
     other = ("-p", "high", "-N", "3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3")
     cluster.slurm("sbatch", *other)
     job = ended(slurm, "weak", seconds=90)
@@ -273,6 +280,18 @@ def test_a_preempted_job_waits_and_starts_again(slurm: Allranks, cluster: Cluste
     assert first["data"]["reason"] == "PREEMPTED"
     waited = [e["data"]["why"] for e in events(slurm, "weak", "seen") if e["launch"] == 2]
     assert any(why.startswith("Slurm: ") for why in waited)
+
+
+def test_a_rehearsed_preemption_gives_the_hosts_back(slurm: Allranks):
+    begin(slurm, "rehearsed", "-n", 3, "--max-attempts", 2, seconds=6)
+    assert slurm("job", "preempt", "rehearsed", "--node", 2).returncode == 0
+    job = ended(slurm, "rehearsed")
+    assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 2, 2)
+    for rank in range(3):
+        said = slurm("job", "logs", "rehearsed", "--rank", rank, "--attempt", 1).stdout
+        assert said.endswith("told\nsaved\n")
+    first, second = (e["data"]["ref"] for e in events(slurm, "rehearsed", "submitted"))
+    assert first != second
 
 
 def test_a_requeued_job_is_a_new_gang_and_never_two(slurm: Allranks, cluster: Cluster, home: Path):

@@ -22,7 +22,7 @@ from allranks import (
     command,
     load_job,
 )
-from tests.support import environment
+from tests.support import environment, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -102,6 +102,15 @@ def test_cancel(client):
     made = client.jobs.create_or_update(command(command="sleep 60"))
     client.jobs.cancel(made.name)
     assert client.jobs.wait(made.name).status == "Canceled"
+
+
+def test_preempt(client):
+    made = client.jobs.create_or_update(command(command="sleep 60"))
+    until(lambda: made.refresh().status == "Running")
+    made.preempt(node=0)
+    assert client.jobs.wait(made.name).error["reason"] == "PREEMPTED"
+    with pytest.raises(allranks.AllranksError, match="nothing can be taken"):
+        made.preempt()
 
 
 def test_what_is_wrong_is_an_exception_with_its_key():

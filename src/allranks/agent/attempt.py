@@ -159,7 +159,7 @@ class Attempt:
         """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
         running, hosted = self._running, self._launch.hosted
         grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
-        if self._inbox.taken is not None:
+        if self._inbox.taken is why:
             # At once, so that the ranks of all nodes have their grace, and the same.
             at = since or time.time()
             self._say(Kind.TAKEN, reason=why, failed_at=at, message=self._told(why))

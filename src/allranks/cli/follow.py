@@ -93,10 +93,10 @@ class Viewer:
             self._line.clear()
             self._attempt = job["attempts"]
             show.talk(f"{self._name}: {_why_again(self._name, self._attempt)}")
-        if job["status"] not in _WAITING:
+        reason = f": {job['status_reason']}" if job.get("status_reason") else ""
+        if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
             self._line.clear()
             return
-        reason = f": {job['status_reason']}" if job.get("status_reason") else ""
         self._line.say(f"{self._name} {job['status']}{reason}")
         # Where no line can be overwritten, a reason to wait is said once.
         if reason and reason != self._reason and not sys.stderr.isatty():

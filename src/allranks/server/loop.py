@@ -237,7 +237,8 @@ class Loop:
                 why = seen.why if seen.state is not GangState.UP else ""
                 data = {"why": why or "its agent is dead", **self._pulse.last(row, node)}
                 happened.append(_event(row, Kind.LOST, node=node, data=data))
-        if seen.taken and all(node.reason is None for node in job.nodes):
+        at_work = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
+        if seen.taken and at_work and all(node.reason is None for node in job.nodes):
             data = {"by": row.plan.engine, "message": seen.taken}
             happened.append(_event(row, Kind.PREEMPT_ASKED, data=data))
         if seen.paused:
