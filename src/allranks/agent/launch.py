@@ -73,6 +73,8 @@ class Launch(NamedTuple):
 def start(stage: Stage, running: Running) -> Launch:
     """Start this node's part in ``running``. Raises AllranksError, OSError or ValueError; what was
     started by then is in ``running``."""
+    env = stage.env
+    stage = stage._replace(env=lambda rank: _told(env(rank), stage.room is not None))
     logs = {rank.rank: stage.rank(rank).log for rank in ranks_of(stage.task, stage.node)}
     if stage.task.distribution == "mpi":
         return _mpi(stage, running, logs)
@@ -90,6 +92,15 @@ def start(stage: Stage, running: Running) -> Launch:
         argv = [SHELL, "-c", stage.command]
         running.start(stage.rank(rank), argv, stage.cwd, stage.env(rank) | more)
     return Launch(running, logs)
+
+
+def _told(env: Mapping[str, str], inside: bool) -> dict[str, str]:
+    """The same, and every Python tells where it is when asked; that ``inside`` of a container is
+    told so there, where its image may have a PYTHONPATH of its own."""
+    if inside:
+        return dict(env)
+    paths = [_beside("inside"), env.get("PYTHONPATH", "")]
+    return {**env, "PYTHONPATH": ":".join(filter(None, paths))}
 
 
 def clean(stage: Stage) -> None:
@@ -199,8 +210,7 @@ def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
 
 def _guarded(env: Mapping[str, str]) -> dict[str, str]:
     """The same, and a Python that fails ends instead of waiting for the others in MPI_Finalize."""
-    paths = [str(Path(__file__).absolute().with_name("inside")), env.get("PYTHONPATH", "")]
-    return {**env, "PYTHONPATH": ":".join(filter(None, paths))}
+    return {**env, "ALLRANKS_LEAVING": _beside("leaving.py")}
 
 
 def _remote_program(stage: Stage, folder: Path, on: Sequence[mpi.Host]) -> Path:

@@ -6,9 +6,11 @@ it has not got. How long is too long is the main thread's to decide (``silent_fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,10 +91,11 @@ class Feed(Tail):
 
 
 class Link:
-    """The connection to the server. ``attempt`` is the one the agent is in or was last sent to."""
+    """The connection to the server. ``attempt`` is the one the agent is in or was last sent to;
+    ``stacks`` tells where the processes of its ranks are."""
 
     def __init__(self, door: Door, node: int, outbox: Outbox, inbox: Inbox) -> None:
-        self.attempt = 1
+        self.attempt, self.node = 1, node
         self._base = f"/agent/v1/{node}"
         self._door = door
         self._outbox, self._inbox = outbox, inbox
@@ -101,6 +104,9 @@ class Link:
         self._feed_at = 0.0
         self._heard = time.monotonic()
         self._refused = False
+        self.stacks: Callable[[], list[dict[str, Any]]] = list
+        # The last question for them that was heard.
+        self._asked = 0
         self._timeout = _TIMEOUT
         # Why nobody has been spoken to yet.
         self.trouble = ""
@@ -205,8 +211,8 @@ class Link:
         client, known = self._door.client(self._timeout), ""
         while True:
             try:
-                path = f"{self._base}/orders?attempt={self.attempt}&known={known}"
-                order = client.json("GET", path)
+                asked = f"attempt={self.attempt}&known={known}&stacks={self._asked}"
+                order = client.json("GET", f"{self._base}/orders?{asked}")
             except (Unauthorized, NotFound):
                 order = {"do": "leave", "id": "refused"}
             except (AllranksError, ValueError, KeyError):
@@ -215,6 +221,9 @@ class Link:
                 time.sleep(AGAIN)
                 continue
             self._heard = time.monotonic()
+            if (number := order.pop("stacks", 0)) > self._asked:
+                self._asked = number
+                threading.Thread(target=self._tell_stacks, args=(number,), daemon=True).start()
             if order["id"] == known:
                 continue
             known = order["id"]
@@ -225,6 +234,12 @@ class Link:
             if order["id"] == "refused":
                 client.close()
                 return
+
+    def _tell_stacks(self, number: int) -> None:
+        """Answer the question of that number; one that is not heard is asked anew by who asks."""
+        path, data = f"{self._base}/stacks/{number}", self.stacks()
+        with contextlib.suppress(AllranksError, OSError), self._door.client(_TIMEOUT) as client:
+            client.json("PUT", path, data)
 
     def _ship(self) -> None:
         client = self._door.client(_TIMEOUT)

@@ -75,7 +75,7 @@ class Family:
         """What each rank uses; ``roots`` are their first processes."""
         now = time.monotonic()
         if now >= self._again or roots != self._roots:
-            self._members = _families(roots.values())
+            self._members = families(roots.values())
             self._roots = dict(roots)
             self._again = now + (time.monotonic() - now) / _SHARE
         return {rank: _sum(self._members.get(root, [root])) for rank, root in self._roots.items()}
@@ -91,8 +91,8 @@ def _sum(pids: Iterable[int]) -> Rank:
     return Rank(busy, memory)
 
 
-def _families(roots: Iterable[int]) -> dict[int, list[int]]:
-    """Each root's descendants, and itself."""
+def families(roots: Iterable[int]) -> dict[int, list[int]]:
+    """Each root's descendants, and itself, which comes first."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -299,6 +299,10 @@ def _script(log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -
     odd = [f"{key}={value}" for key, value in env.items() if key not in plain]
     lines = [f"exec >>{shlex.quote(str(log))} 2>&1"]
     lines += [f"export {key}={shlex.quote(env[key])}" for key in env if key in plain]
+    # Every Python inside tells where it is when asked (inside/sitecustomize.py).
+    lines.append(
+        f"export PYTHONPATH={shlex.quote(str(_OURS / 'inside'))}${{PYTHONPATH:+:$PYTHONPATH}}"
+    )
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 126")
     lines.append(f"exec {shlex.join([*(['env', *odd] if odd else []), *argv])}")
     return "\n".join(lines) + "\n"

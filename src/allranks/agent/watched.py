@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allranks.agent.link import Feed, Link, Tail
 from allranks.agent.monitor import Monitor
@@ -32,6 +33,7 @@ class Watched:
             self._link.follow(Tail(self._attempt, rank, path))
         for name, file in FEEDS.items():
             self._link.feed(Feed(self._attempt, name, self._folder / file))
+        self._link.stacks = partial(_stacks, self._link.node, roots)
         self._monitor = Monitor(roots, self._folder / FEEDS["resources"])
         if self._task.metrics:
             from allranks.agent.points import Points  # lazy: many jobs ask for none
@@ -40,9 +42,16 @@ class Watched:
 
     def over(self) -> None:
         """The ranks have ended."""
+        self._link.stacks = list
         if self._monitor is not None:
             self._monitor.stop()
 
     def finish(self) -> list[str]:
         """Have everything ready that is to be sent; what a person is to be told of it."""
         return [] if self._points is None else self._points.finish()
+
+
+def _stacks(node: int, roots: Callable[[], Mapping[int, int]]) -> list[dict[str, Any]]:
+    from allranks.agent.stacks import take  # lazy: most jobs are never asked
+
+    return take(node, roots())

@@ -28,6 +28,7 @@ from allranks.plan.distributions import log_name, world
 from allranks.plan.plan import pack
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
+from allranks.server.stacks import MOST
 from allranks.states import TERMINAL, NodeState
 from allranks.store.logs import Logs
 from allranks.store.points import FEEDS, Source
@@ -50,6 +51,7 @@ def create_app() -> Starlette:
         Route(PREFIX + "/{node:int}/hello", hello, methods=["POST"]),
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
         Route(PREFIX + "/{node:int}/orders", orders),
+        Route(PREFIX + "/{node:int}/stacks/{number:int}", stacks, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/points/{attempt:int}/{feed}", points, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/code/{digest}", code),
@@ -94,10 +96,12 @@ async def events(request: Request) -> Response:
 
 
 async def orders(request: Request) -> Response:
-    """What to do now; held back while it is what the agent knows, a third of a lease at most."""
+    """What to do now; held back while it is what the agent knows, a third of a lease at most. With
+    ``stacks``: the number of a question that it has not answered yet."""
     with_, agent = _who(request)
     attempt = int(request.query_params["attempt"])
     known = request.query_params.get("known", "")
+    answered = int(request.query_params.get("stacks", 0))
     until = time.monotonic() + min(with_.clocks.lease / 3, 10.0)
     while True:
         count = with_.bell.count(agent.job)
@@ -111,10 +115,23 @@ async def orders(request: Request) -> Response:
             **policy.order(row.record, agent.node, agent.launch, attempt),
         }
         order["id"] = f"{order['do']}.{order['attempt']}.{order.get('why', '')}"
+        if (number := with_.stacks.number(row)) > answered and attempt == row.record.attempt:
+            return JSONResponse(pack({**order, "stacks": number}))
         left = until - time.monotonic()
         if order["id"] != known or left <= 0:
             return JSONResponse(pack(order))
         await with_.bell.wait(agent.job, count, left)
+
+
+async def stacks(request: Request) -> Response:
+    """Where the processes of its ranks are, as it was asked."""
+    with_, agent = _who(request)
+    body = await request.body()
+    if len(body) > MOST:
+        raise UsageError(f"{len(body)} bytes are more than the stacks of a node")
+    number = request.path_params["number"]
+    await run_in_threadpool(with_.stacks.take, agent.job, agent.node, number, json.loads(body))
+    return JSONResponse({})
 
 
 async def logs(request: Request) -> Response:

@@ -27,6 +27,7 @@ from allranks.server import (
     people,
     point_routes,
     record_files,
+    stack_routes,
 )
 from allranks.server import computes as computes_routes
 from allranks.server.auth import Auth
@@ -45,6 +46,7 @@ from allranks.server.models import Models
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
+from allranks.server.stacks import Stacks
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
@@ -61,6 +63,7 @@ App = Callable[..., Any]
 _ROUTES = (
     people,
     record_files,
+    stack_routes,
     point_routes,
     computes_routes,
     environment_routes,
@@ -169,6 +172,7 @@ def _services(
         auth=auth,
         bell=bell,
         pulse=pulse,
+        stacks=Stacks(home, bell),
         door=door,
         tracking=tracking.begin(home, database, records, points),
         loops=loops,

@@ -16,6 +16,7 @@ from allranks.server.environments import Environments
 from allranks.server.mlflow.tracking import Tracking
 from allranks.server.models import Models
 from allranks.server.pulse import Pulse
+from allranks.server.stacks import Stacks
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
@@ -47,6 +48,7 @@ class Services(NamedTuple):
     auth: Auth
     bell: Bell
     pulse: Pulse
+    stacks: Stacks
     door: Door
     tracking: Tracking | None
     loops: Loops

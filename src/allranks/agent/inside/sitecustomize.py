@@ -1,57 +1,116 @@
-"""Runs as every Python of an MPI job starts: a rank that fails does not wait for the others.
+"""Runs as every Python of a job starts: lets it tell where it is when the agent asks.
 
-mpi4py finalizes MPI as Python exits, and there waits for the other ranks, which wait for this one
-in some collective: for ever, under any mpirun, and the job never ends. Here a failed rank leaves
-without: mpirun sees it and ends the others. `python -m mpi4py` does as much, for those who know it.
+The agent asks by two signals whose default is to be ignored and that hardly anybody uses: a program
+that has taken the place of the Python which was looked at a moment ago takes no harm. What answers
+writes into a file without a name, which `agent/stacks.py` reads through /proc:
 
-Old Pythons run this, too. What the environment has as its own sitecustomize is run after it.
+SIGURG    faulthandler, at once and even from within C code: the stack of the thread that takes the
+          signal, the first one. Of that one alone: telling of others without the interpreter's lock
+          ends processes whose threads come and go by SIGSEGV (Python 3.11, within ten questions).
+SIGWINCH  `_answer`, as soon as the first thread runs Python again: all threads. So it is known,
+          too, whether it did.
+
+Neither breaks a system call off that can go on (SA_RESTART): C code that reads from a disk over the
+network would take that for an error. Hence two signals: a faulthandler that hands on does.
+
+Nothing here may print, raise, or do anything that a script could notice. Any Python runs it, those
+before 3.7 without effect: hence its syntax.
 """
 
-import atexit
-import contextlib
-import importlib.machinery
-import importlib.util
 import os
 import sys
-from typing import List, NoReturn  # noqa: UP035  # Python 3.8 has no list[…]
 
-_last_exit: List[SystemExit] = []  # noqa: UP006
-
-
-def _exit(status: object = None) -> NoReturn:
-    """In place of sys.exit: keeps what it raises, to know later whether that ended the program."""
-    _last_exit[:] = [SystemExit() if status is None else SystemExit(status)]
-    raise _last_exit[0]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Optional
 
 
-def _code() -> int:
-    """What this program is about to exit with, as far as that can be known: 0 for success."""
-    if getattr(sys, "last_value", None) is not None:  # an exception that nobody caught
-        return 1
-    if not _last_exit:
-        return 0
-    traceback, status = _last_exit[0].__traceback__, _last_exit[0].code
-    # Where it was caught and the program went on, its outermost frame is not where it left it.
-    # Before Python 3.12 one that nobody caught has no traceback at all.
-    if traceback is not None and traceback.tb_frame.f_lasti != traceback.tb_lasti:
-        return 0
-    return status & 0xFF if isinstance(status, int) else int(status is not None)
+def _begin():  # type: () -> None
+    """In every process anew: a forked one would write into its parent's file."""
+    global _file
+    try:
+        import _signal  # type: ignore[import-not-found] # lazy: `signal` itself imports `enum`
+        import faulthandler  # lazy: old Pythons have none
+        import fcntl  # lazy: as above
+
+        try:
+            file = os.memfd_create("allranks-stacks")
+        except (AttributeError, OSError):  # a Python built against an old C library
+            folder = os.environ.get("TMPDIR") or "/tmp"
+            path = os.path.join(folder, "allranks-stacks-%d" % os.getpid())
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.unlink(path)
+        try:
+            # Not among the first numbers, which scripts and libraries have plans for.
+            fd = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 200)
+            os.close(file)
+        except OSError:
+            fd = file
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+        faulthandler.register(_signal.SIGURG, fd, all_threads=False, chain=False)
+        if _file < 0:
+            _signal.signal(_signal.SIGWINCH, _answer)
+            _signal.siginterrupt(_signal.SIGWINCH, False)
+        if _file >= 0:
+            os.close(_file)
+        _file = fd
+    except Exception:
+        pass
 
 
-def _leave() -> None:
-    code = _code() if "mpi4py.MPI" in sys.modules else 0
-    if code:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # closed, none, or its reader is gone
-                stream.flush()
-        os._exit(code)
+def _answer(number, frame):  # type: (int, Optional[FrameType]) -> None
+    global _answering
+    if _answering:
+        return
+    _answering = True
+    try:
+        lines = ["answered\n"]
+        # The names without a lock: who holds it may be what everybody waits for.
+        active = getattr(sys.modules.get("threading"), "_active", {})
+        for ident, top in sys._current_frames().items():
+            if top.f_code is _answer.__code__:
+                continue
+            each = top  # type: Optional[FrameType]
+            name = getattr(active.get(ident), "name", "")
+            lines.append('Thread "%s" (most recent call first):\n' % str(name).replace('"', "'"))
+            told = 0
+            while each is not None and told < 100:
+                code = each.f_code
+                where = (code.co_filename, each.f_lineno or 0, code.co_name)
+                lines.append('  File "%s", line %d in %s\n' % where)
+                each, told = each.f_back, told + 1
+        lines.append("whole\n")
+        os.write(_file, "".join(lines).encode("utf-8", "backslashreplace"))
+    except Exception:
+        pass
+    finally:
+        _answering = False
 
 
-sys.exit = _exit
-# The first to be registered is the last to run: all that the script wants done at its end is.
-atexit.register(_leave)
+def _next():  # type: () -> None
+    """Run what this file stands in front of, as what it is called."""
+    try:
+        import _frozen_importlib  # lazy: not in Python 2; `importlib.util` takes milliseconds
+        import _frozen_importlib_external  # lazy: as above
+    except ImportError:
+        return
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths = [os.path.abspath(each) for each in sys.path]
+    rest = sys.path[paths.index(here) + 1 :] if here in paths else []
+    spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", rest)
+    if spec is not None and spec.loader is not None:
+        module = _frozen_importlib.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
 
-_others = [each for each in sys.path if os.path.abspath(each) != os.path.dirname(__file__)]
-_next = importlib.machinery.PathFinder.find_spec("sitecustomize", _others)
-if _next is not None and _next.loader is not None:
-    _next.loader.exec_module(importlib.util.module_from_spec(_next))
+
+_file, _answering = -1, False
+if hasattr(os, "register_at_fork"):
+    _begin()
+    os.register_at_fork(after_in_child=_begin)
+    _leaving = os.environ.get("ALLRANKS_LEAVING")
+    if _leaving:
+        with open(_leaving, "rb") as _text:
+            exec(compile(_text.read(), _leaving, "exec"), {"__name__": "leaving"})
+_next()
