@@ -69,6 +69,7 @@ class Reason(StrEnum):
     PORT_TAKEN = "PORT_TAKEN"
     NODE_LOST = "NODE_LOST"
     PREEMPTED = "PREEMPTED"
+    HANG = "HANG"
     GANG_REFUSED = "GANG_REFUSED"
     TIME_LIMIT = "TIME_LIMIT"
     CANCELED = "CANCELED"
@@ -157,6 +158,14 @@ VERDICTS: dict[Reason, Verdict] = {
         Cause.PREEMPTED,
         "the nodes were taken away for other work",
         "run it with --max-attempts 2 or more to start again by itself after a preemption",
+    ),
+    Reason.HANG: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        Cause.HANG,
+        "no rank made progress for as long as --hang-timeout says",
+        "where every rank was: allranks job stacks {job}; one that is slow and well needs to print "
+        "a line now and then, or a longer --hang-timeout",
     ),
     Reason.GANG_REFUSED: Verdict(
         JobStatus.FAILED,

@@ -65,7 +65,7 @@ def test_a_process_tells_all_its_threads_again_and_again(start: Start):
         assert [each.function for each in found.frames] == ["stuck", "<module>"]
         assert [each.name for each in found.threads] == ["writer"]
         assert (found.state, found.why) == ("S", "")
-    assert found.answered
+    assert found.silent == 0
     assert "python" in found.name
 
 
@@ -90,7 +90,7 @@ def test_one_in_c_code_tells_where_and_that_it_has_not_run_python_since(start: S
     for _ in range(3):
         (found,) = look(pid)
         assert found.frames[0].line == 4
-        assert not found.answered
+        assert found.silent > 0
         assert not found.threads
 
 

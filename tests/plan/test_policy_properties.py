@@ -13,7 +13,7 @@ from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan import retry
 from allranks.plan.fold import fold
 from allranks.plan.plan import Rules, pack
-from allranks.plan.policy import Clock, Job, decide, load, new, order, outcome
+from allranks.plan.policy import Clock, Failure, Job, decide, load, new, order, outcome
 from allranks.states import TERMINAL, VERDICTS, Cause, GangState, JobStatus, NodeState, Reason
 
 TIMES = st.sampled_from([0.0, 1.0, 5.0, 40.0, 200.0])
@@ -70,6 +70,7 @@ CLOCKS = st.builds(
     now=st.sampled_from([0.0, 10.0, 100.0, 1000.0]),
     silent=st.frozensets(st.sampled_from([0, 1])),
     since=st.sampled_from([0.0, 90.0]),
+    hung=st.sampled_from([None, None, None, Failure(Reason.HANG, 1, 1, message="stuck")]),
 )
 RULES = st.builds(
     Rules,

@@ -73,6 +73,19 @@ def test_one_that_waits_for_two_that_are_stuck_is_not_the_odd_one():
     assert odd([process(0, LOADS), process(1, REDUCE)]) is None
 
 
+def test_copies_of_the_code_and_of_libraries_are_one_place():
+    home = "/home/a/.allranks/nodes/job.1"
+    told = [
+        (
+            Frame(f"/env{node}/lib/python3.11/site-packages/x.py", 1, "wait"),
+            stacks.short(Frame(f"{home}/{node}/attempt-{node + 1}/work/sub/train.py", 5, "train")),
+        )
+        for node in range(2)
+    ]
+    assert told[0][1].file == "sub/train.py"
+    assert len(group([process(rank, frames) for rank, frames in enumerate(told)])) == 1
+
+
 def test_a_skipped_collective_leaves_one_in_another():
     barrier = (Frame(C10D, 5000, "barrier", "work.wait()"), Frame("/work/train.py", 50, "train"))
     found = odd([process(rank, barrier if rank == 1 else REDUCE) for rank in range(3)])

@@ -92,7 +92,8 @@ class Feed(Tail):
 
 class Link:
     """The connection to the server. ``attempt`` is the one the agent is in or was last sent to;
-    ``stacks`` tells where the processes of its ranks are."""
+    ``stacks`` tells where the processes of its ranks are; ``still`` is what is to be told next of
+    how long they have done nothing."""
 
     def __init__(self, door: Door, node: int, outbox: Outbox, inbox: Inbox) -> None:
         self.attempt, self.node = 1, node
@@ -105,7 +106,8 @@ class Link:
         self._heard = time.monotonic()
         self._refused = False
         self.stacks: Callable[[], list[dict[str, Any]]] = list
-        # The last question for them that was heard.
+        self.still: dict[str, Any] | None = None
+        # The last question for stacks that was heard.
         self._asked = 0
         self._timeout = _TIMEOUT
         # Why nobody has been spoken to yet.
@@ -253,6 +255,9 @@ class Link:
                 if time.monotonic() >= self._feed_at:
                     self._feed_at = time.monotonic() + FEED
                     self._send_points(client)
+                if (still := self.still) is not None:
+                    client.json("PUT", f"{self._base}/still/{self.attempt}", still)
+                    self.still = None if self.still is still else self.still
             except (Unauthorized, NotFound):
                 self._refused = True
                 client.close()

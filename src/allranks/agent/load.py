@@ -7,6 +7,7 @@ through psutil costs several times as much.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -69,16 +70,22 @@ class Family:
     def __init__(self) -> None:
         self._members: dict[int, list[int]] = {}
         self._roots: dict[int, int] = {}
-        self._again = 0.0
+        self._again = self._at = 0.0
 
     def look(self, roots: Mapping[int, int]) -> dict[int, Rank]:
         """What each rank uses; ``roots`` are their first processes."""
+        return {rank: _sum(members) for rank, members in self.members(roots).items()}
+
+    def members(self, roots: Mapping[int, int], age: float = math.inf) -> dict[int, list[int]]:
+        """The processes of each rank, its first one before the others, as they were ``age`` seconds
+        ago at the most."""
         now = time.monotonic()
-        if now >= self._again or roots != self._roots:
+        if now >= min(self._again, self._at + age) or roots != self._roots:
+            self._at = now
             self._members = families(roots.values())
             self._roots = dict(roots)
             self._again = now + (time.monotonic() - now) / _SHARE
-        return {rank: _sum(self._members.get(root, [root])) for rank, root in self._roots.items()}
+        return {rank: self._members.get(root, [root]) for rank, root in self._roots.items()}
 
 
 def _sum(pids: Iterable[int]) -> Rank:

@@ -35,10 +35,16 @@ Sample = dict[tuple[str, int | None, int | None], float]
 class Monitor:
     """Looks from its making until stopped; ``roots`` tells each rank's first process. Points go
     ``into`` a file, a line for each time: ``{"at": …, "points": [[name, gpu, rank, value], …]}``.
+    ``also`` is shown what each look has seen.
     """
 
-    def __init__(self, roots: Callable[[], Mapping[int, int]], into: Path) -> None:
-        self._roots, self.into = roots, into
+    def __init__(
+        self,
+        roots: Callable[[], Mapping[int, int]],
+        into: Path,
+        also: Callable[[Sample], None] = lambda sample: None,
+    ) -> None:
+        self._roots, self.into, self._also = roots, into, also
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -53,7 +59,9 @@ class Monitor:
         began, due = time.monotonic(), 0.0
         eyes, kept = _Eyes(self._roots), Kept()
         while not self._over.wait(LOOK):
-            kept.add(eyes.look())
+            seen = eyes.look()
+            self._also(seen)
+            kept.add(seen)
             if (age := time.monotonic() - began) >= due:
                 self._write(kept.take())
                 due = age + min(_MOST, age * _PART)

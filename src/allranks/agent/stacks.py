@@ -22,7 +22,7 @@ from typing import Any
 
 from allranks.agent.load import families
 from allranks.plan.plan import pack
-from allranks.plan.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read
+from allranks.plan.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
 
 # How long answers are waited for; how long a stack has to be as it is to be a whole one.
 PATIENCE, QUIET = 0.6, 0.03
@@ -37,6 +37,10 @@ _WHERE, _ALIVE = signal.SIGURG, signal.SIGWINCH
 
 # One that looks at a time: what a process writes is one look's.
 _LOCK = threading.Lock()
+
+
+# When processes (and when they were started) were first asked what they have not answered yet.
+_SINCE: dict[tuple[int, str], float] = {}
 
 
 def take(
@@ -77,7 +81,11 @@ class _Asked:
 
     def __init__(self, pid: int, fd: int, caught: int) -> None:
         self.fd, self.size, self.since = fd, 0, time.monotonic()
-        self.answered = f"{ANSWERED}\n".encode() in _content(fd)
+        # Since when it has not run Python, as far as that was asked.
+        key, answered = (pid, _started(pid)), f"{ANSWERED}\n".encode() in _content(fd)
+        if answered or key not in _SINCE:
+            _SINCE[key] = self.since
+        self.silent = self.since - _SINCE[key]
         os.ftruncate(fd, 0)
         _send(pid, _WHERE)
         if caught & 1 << (_ALIVE - 1):
@@ -146,9 +154,11 @@ def _process(rank: int, node: int, pid: int, asked: _Asked | None, busy: float) 
         frames, threads = _py_spy(pid)
     if not frames:
         why = _without(pid, now, asked is not None)
-    frames = tuple(_with_text(each) for each in frames[:1]) + frames[1:]
-    answered = asked is not None and asked.answered
-    return Process(rank, node, pid, name, now, frames, threads, None, answered, busy, why)
+    # The line of source of the innermost alone: it tells what C code is called.
+    frames = tuple(map(short, (*map(_with_text, frames[:1]), *frames[1:])))
+    threads = tuple(Thread(each.name, tuple(map(short, each.frames))) for each in threads)
+    silent = asked.silent if asked is not None else 0.0
+    return Process(rank, node, pid, name, now, frames, threads, None, silent, busy, why)
 
 
 def _with_text(frame: Frame) -> Frame:
@@ -224,6 +234,12 @@ def state(pid: int) -> str:
     """R, S, D, T … Raises OSError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[0].decode()
+
+
+def _started(pid: int) -> str:
+    """When the process of that number began. Raises OSError."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[19].decode()
 
 
 def _exists(pid: int) -> bool:

@@ -33,12 +33,24 @@ class Watched:
             self._link.follow(Tail(self._attempt, rank, path))
         for name, file in FEEDS.items():
             self._link.feed(Feed(self._attempt, name, self._folder / file))
-        self._link.stacks = partial(_stacks, self._link.node, roots)
-        self._monitor = Monitor(roots, self._folder / FEEDS["resources"])
+        self._link.stacks = partial(_stacks, self._link.node, roots, {})
+        into = self._folder / FEEDS["resources"]
+        if self._task.hang_timeout is None:
+            self._monitor = Monitor(roots, into)
+        else:
+            from allranks.agent.stillness import Stillness  # lazy: it is off unless asked for
+
+            node = self._link.node
+            eyes = Stillness(node, self._task.hang_timeout, logs, roots, self._tell)
+            self._link.stacks = partial(_stacks, node, roots, eyes.busy)
+            self._monitor = Monitor(roots, into, eyes.look)
         if self._task.metrics:
             from allranks.agent.points import Points  # lazy: many jobs ask for none
 
             self._points = Points(self._task, logs, self._folder / FEEDS["metrics"])
+
+    def _tell(self, still: dict[str, Any]) -> None:
+        self._link.still = still
 
     def over(self) -> None:
         """The ranks have ended."""
@@ -51,7 +63,9 @@ class Watched:
         return [] if self._points is None else self._points.finish()
 
 
-def _stacks(node: int, roots: Callable[[], Mapping[int, int]]) -> list[dict[str, Any]]:
+def _stacks(
+    node: int, roots: Callable[[], Mapping[int, int]], busy: Mapping[int, float]
+) -> list[dict[str, Any]]:
     from allranks.agent.stacks import take  # lazy: most jobs are never asked
 
-    return take(node, roots())
+    return take(node, roots(), busy)

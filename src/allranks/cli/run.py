@@ -54,8 +54,10 @@ def _what(add: Callable[..., Any]) -> None:
     again = "start again after a failure, A attempts in all (1)"
     add("--max-attempts", type=int, metavar="A", help=again)
     add("--timeout", type=float, metavar="SECONDS", help="end it after so long")
+    hang = "end it when no rank makes progress for so long, and say where each was (off)"
+    add("--hang-timeout", type=float, metavar="SECONDS", help=hang)
     # Of the contract, not built yet: refused by name by the plan, not as a word never heard of.
-    for flag in ("--warm", "--state", "--hang-timeout"):
+    for flag in ("--warm", "--state"):
         add(flag, help=argparse.SUPPRESS)
     sets = "set any key of the job's YAML"
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)

@@ -140,6 +140,7 @@ def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task
         outputs=tuple(_output(name, value, context) for name, value in spec.outputs.items()),
         record=context.record,
         timeout=spec.limits.timeout,
+        hang_timeout=spec.hang_timeout,
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         continues=context.continues,
         previous=context.previous,
@@ -182,9 +183,12 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
     for key in ("address", "include_dashboard", "dashboard_port"):
         if getattr(spec.distribution, key, None):
             problems.append(_unbuilt(f"distribution.{key}", f"`{key}` of a Ray cluster"))
-    for key in ("state", "warm", "hang_timeout"):
+    for key in ("state", "warm"):
         if getattr(spec, key):
             problems.append(_unbuilt(key, f"`{key}`"))
+    if spec.hang_timeout and kind == "ray":
+        # Its own processes are never idle, and what its ranks' tasks do is not seen.
+        problems.append(_unbuilt("hang_timeout", "`hang_timeout` of a Ray job"))
     if problems:
         raise SpecError(problems)
 

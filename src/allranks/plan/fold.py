@@ -7,7 +7,7 @@ from typing import Any
 
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.plan import Place
-from allranks.plan.policy import Job, Node, Then, back_off, spent
+from allranks.plan.policy import Job, Node, Then, back_off, load_failure, spent
 from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 
 
@@ -158,8 +158,10 @@ def _go(job: Job, event: Event) -> Job:
 
 def _closing(job: Job, event: Event) -> Job:
     then = Then(event.data["purpose"], Reason(event.data["reason"]))
+    told = event.data.get("hung")
+    hung = job.hung if told is None else load_failure(told)
     # A changed purpose starts the clock again: agents that were to wait are now to leave.
-    return job._replace(status=JobStatus.FINALIZING, then=then, closing_at=event.at)
+    return job._replace(status=JobStatus.FINALIZING, then=then, closing_at=event.at, hung=hung)
 
 
 def _stopping(job: Job, event: Event) -> Job:
@@ -178,6 +180,7 @@ def _counted(job: Job, at: float) -> dict[str, Any]:
         "then": None,
         "closing_at": None,
         "message": "",
+        "hung": None,
     }
 
 

@@ -156,6 +156,7 @@ class Task(NamedTuple):
     outputs: tuple[OutputTask, ...] = ()
     record: str = ""
     timeout: float | None = None
+    hang_timeout: float | None = None
     environment: str = ""
     container: Container | None = None
     recipe: Recipe | None = None

@@ -59,7 +59,8 @@ class Job(NamedTuple):
 
     ``ref`` is the engine's own id of the gang, ``gone`` why it has ended it, where it said so.
     ``given_up``: canceled by somebody who does not wait for a cluster that does not answer.
-    ``went_at`` is when this attempt's ranks were started, ``previous`` why the one before ended."""
+    ``went_at`` is when this attempt's ranks were started, ``previous`` why the one before ended,
+    ``hung`` how this one was found to hang."""
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -82,6 +83,7 @@ class Job(NamedTuple):
     stopped_at: float | None = None
     not_before: float = 0.0
     message: str = ""
+    hung: Failure | None = None
 
 
 class Failure(NamedTuple):
@@ -111,6 +113,7 @@ class Clock(NamedTuple):
     """What ``decide`` may know of time: now, who has not been heard of, and the limits in force.
 
     ``since`` is when this server began to listen: nobody is blamed for what it was not there for.
+    ``hung``: how the ranks hang, if they do.
     """
 
     now: float
@@ -118,6 +121,7 @@ class Clock(NamedTuple):
     hello: float = 120.0
     grace: float = 10.0
     since: float = 0.0
+    hung: Failure | None = None
 
 
 def new(nodes: int) -> Job:
@@ -133,9 +137,15 @@ def load(data: Mapping[str, Any]) -> Job:
     fields["gone"] = Reason(data["gone"]) if data.get("gone") else None
     fields["previous"] = Reason(data["previous"]) if data.get("previous") else None
     fields["spent"] = Spent(**data.get("spent", {}))
+    if (hung := data.get("hung")) is not None:
+        fields["hung"] = load_failure(hung)
     if data["then"] is not None:
         fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
     return Job(**fields)
+
+
+def load_failure(data: Mapping[str, Any]) -> Failure:
+    return Failure(**{**data, "reason": Reason(data["reason"])})
 
 
 def _load_node(data: Mapping[str, Any]) -> Node:
@@ -169,6 +179,10 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
     started = clock.now if job.started_at is None else job.started_at
     if rules.timeout is not None and clock.now >= started + rules.timeout:
         return _close("finish", Reason.TIME_LIMIT)
+    if clock.hung is not None and job.status is JobStatus.RUNNING:
+        closing = _after(job, rules, clock.hung, clock.now)
+        hung = clock.hung._replace(at=clock.now)._asdict()
+        return closing._replace(data={**closing.data, "hung": hung})
     if job.status is JobStatus.NOT_STARTED:
         return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
     if job.status is JobStatus.PREPARING and all(n.state is NodeState.READY for n in job.nodes):
@@ -304,6 +318,8 @@ def failure(job: Job) -> Failure | None:
     What happened to a node, told or noticed, beats the engine's word on the gang: it is also GONE
     after a crash. PEER_FAILED is a cause only where nothing else is known.
     """
+    if job.hung is not None:
+        return job.hung
     found = [
         (node.at, index, _cause(node))
         for index, node in enumerate(job.nodes)

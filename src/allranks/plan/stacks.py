@@ -27,9 +27,9 @@ class Thread(NamedTuple):
 class Process(NamedTuple):
     """A process of a rank when it was looked at. ``frames`` is its first thread's stack,
     ``threads`` are the others as far as they are known; ``parent`` the nearest process above it
-    that has a stack, None of the rank's own. ``answered``: between the last look and this one its
-    first thread ran Python. ``busy``: the share of a CPU it used of late. ``why`` there is no
-    stack, in words."""
+    that has a stack, None of the rank's own. ``silent``: for how many seconds, at least, its
+    first thread has not run Python. ``busy``: the share of a CPU it used of late. ``why`` there is
+    no stack, in words."""
 
     rank: int
     node: int
@@ -39,7 +39,7 @@ class Process(NamedTuple):
     frames: tuple[Frame, ...] = ()
     threads: tuple[Thread, ...] = ()
     parent: int | None = None
-    answered: bool = False
+    silent: float = 0.0
     busy: float = 0.0
     why: str = ""
 
@@ -98,9 +98,16 @@ def _plain(text: str) -> str:
     return unescape.sub(lambda m: chr(int(m[1] or m[2] or m[3], 16)), text)
 
 
+def short(frame: Frame) -> Frame:
+    """The same, of the job's code: every node has its own copy."""
+    return frame._replace(file=_WORK.sub("", frame.file))
+
+
 # ---------------------------------------------------------------- what it waits for
 
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|^<frozen ")
+_LIBRARY = re.compile(r"^.*/(site|dist)-packages/|^.*/lib/python\d|^<frozen ")
+# The working folder of a node and attempt.
+_WORK = re.compile(r"^.*/attempt-\d+/work/")
 # Functions of these files that are innermost wait for other ranks, whatever they are called.
 _MEETING = re.compile(
     r"torch/distributed/(distributed_c10d|_functional_collectives|rendezvous)\.py$"
@@ -108,6 +115,7 @@ _MEETING = re.compile(
     r"|tensorflow/python/ops/collective_ops\.py$"
     r"|jax/.*/(distributed|multihost_utils)\.py$"
 )
+_LAUNCHER = re.compile(r"torch/distributed/(run|launch)\.py$|accelerate/commands/launch\.py$")
 # What stands around them and says nothing.
 _WRAPPERS = ("wrapper", "inner", "_wrapper", "decorate_context", "wait", "_wait")
 # The same of C code, which has no frames: by the line that calls it.
@@ -163,7 +171,7 @@ def group(processes: Iterable[Process]) -> list[Group]:
     and of what waits for other ranks only for what."""
     found: dict[Any, list[Process]] = {}
     for each in processes:
-        found.setdefault(_key(each), []).append(each)
+        found.setdefault(place(each), []).append(each)
     several = [Group(tuple(sorted(each, key=_order))) for each in found.values()]
     return sorted(several, key=lambda each: (-len(each.processes), _order(each.processes[0])))
 
@@ -172,13 +180,16 @@ def _order(process: Process) -> tuple[int, int, int]:
     return process.rank, process.node, process.pid
 
 
-def _key(process: Process) -> Any:
+def place(process: Process) -> object:
+    """Equal for two that are at the same place."""
     if not process.frames:
         return process.parent is None, process.why
     own = tuple(each[:3] for each in process.frames if not _LIBRARY.search(each.file))
     for_whom = waits(process.frames) or (_IMPORTING if _imports(process.frames) else "")
     within = for_whom or tuple(
-        (each.file, each.function) for each in process.frames if _LIBRARY.search(each.file)
+        (_LIBRARY.sub("", each.file), each.function)
+        for each in process.frames
+        if _LIBRARY.search(each.file)
     )
     return process.parent is None, within, own
 
@@ -186,8 +197,7 @@ def _key(process: Process) -> Any:
 def odd(processes: Sequence[Process]) -> tuple[Process, Group] | None:
     """The one of the ranks' own processes that is elsewhere than most, and where most are. Who
     waits for others is less odd than who does not; None where no two are together."""
-    own = [each for each in processes if each.parent is None]
-    groups = group(own)
+    groups = group(own(processes))
     if len(groups) < 2 or len(groups[0].processes) < 2:
         return None
     rest = groups[1:]
@@ -196,6 +206,16 @@ def odd(processes: Sequence[Process]) -> tuple[Process, Group] | None:
         return groups[0].processes[0], meet[0]
     rest.sort(key=lambda each: (bool(waits(each.frames)), len(each.processes)))
     return rest[0].processes[0], groups[0]
+
+
+def own(processes: Sequence[Process]) -> list[Process]:
+    """The ranks' own: the first of each that has a stack; below a launcher what it has started."""
+    launchers = {
+        (p.node, p.pid) for p in processes if any(_LAUNCHER.search(f.file) for f in p.frames)
+    }
+    found = [p for p in processes if p.parent is None or (p.node, p.parent) in launchers]
+    trained = [each for each in found if (each.node, each.pid) not in launchers]
+    return trained or found
 
 
 def at(process: Process) -> str:

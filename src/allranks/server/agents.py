@@ -52,6 +52,7 @@ def create_app() -> Starlette:
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
         Route(PREFIX + "/{node:int}/orders", orders),
         Route(PREFIX + "/{node:int}/stacks/{number:int}", stacks, methods=["PUT"]),
+        Route(PREFIX + "/{node:int}/still/{attempt:int}", still, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/points/{attempt:int}/{feed}", points, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/code/{digest}", code),
@@ -131,6 +132,16 @@ async def stacks(request: Request) -> Response:
         raise UsageError(f"{len(body)} bytes are more than the stacks of a node")
     number = request.path_params["number"]
     await run_in_threadpool(with_.stacks.take, agent.job, agent.node, number, json.loads(body))
+    if with_.hangs.waits_for(agent.job):
+        with_.loops.wake(agent.job)
+    return JSONResponse({})
+
+
+async def still(request: Request) -> Response:
+    """For how long those of its ranks that have been quiet have done nothing."""
+    with_, agent = _who(request)
+    attempt = request.path_params["attempt"]
+    with_.hangs.told(agent.job, agent.launch, attempt, agent.node, json.loads(await request.body()))
     return JSONResponse({})
 
 

@@ -36,6 +36,7 @@ from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import KIND, Environments
+from allranks.server.hangs import Hangs
 from allranks.server.invitation import Invitation
 from allranks.server.loop import Loops, Shared
 from allranks.server.mlflow import tracking
@@ -155,7 +156,11 @@ def _services(
     door = Door(home, for_agents, pulse.begin_anew)
     invitation = Invitation(home, auth, door, clocks, url)
     points = Points(database)
-    loops = Loops(Shared(home, records, points, found, invitation, bell, pulse, clocks, data))
+    stacks = Stacks(home, bell)
+    hangs = Hangs(stacks)
+    loops = Loops(
+        Shared(home, records, points, found, invitation, bell, pulse, clocks, data, hangs)
+    )
     return Services(
         home=home,
         clocks=clocks,
@@ -172,7 +177,8 @@ def _services(
         auth=auth,
         bell=bell,
         pulse=pulse,
-        stacks=Stacks(home, bell),
+        stacks=stacks,
+        hangs=hangs,
         door=door,
         tracking=tracking.begin(home, database, records, points),
         loops=loops,

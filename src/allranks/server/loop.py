@@ -26,6 +26,7 @@ from allranks.plan.policy import Step
 from allranks.server.bell import Bell
 from allranks.server.clusters import Cluster, Clusters
 from allranks.server.endings import how_it_ended
+from allranks.server.hangs import Hangs
 from allranks.server.invitation import Invitation
 from allranks.server.pulse import Pulse
 from allranks.server.registering import register
@@ -61,6 +62,7 @@ class Shared(NamedTuple):
     pulse: Pulse
     clocks: Clocks
     data: Assets
+    hangs: Hangs
 
 
 class Loops:
@@ -122,7 +124,7 @@ class Loop:
         self._engine = shared.clusters.engine(cluster)
         self._home, self._records, self._invitation = shared.home, shared.records, shared.invitation
         self._bell, self._pulse, self._clocks = shared.bell, shared.pulse, shared.clocks
-        self._data, self._points = shared.data, shared.points
+        self._data, self._points, self._hangs = shared.data, shared.points, shared.hangs
         # The same for every server of this home, of which its lock allows one at a time: what one
         # that was killed had leased is its successor's at once.
         whose = f"{os.uname().nodename}:{shared.home.root}".encode()
@@ -341,6 +343,7 @@ class Loop:
         self._engine.stop(_handle(row))
         shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
         self._pulse.forget(row)
+        self._hangs.forget(row)
 
     def _tidy(self) -> None:
         """What a server that was killed had no time to clean up after."""
@@ -354,7 +357,8 @@ class Loop:
     def _clock(self, row: JobRow) -> policy.Clock:
         clocks, pulse = row.plan.rules.clocks(self._clocks), self._pulse
         silent = pulse.silent(row) if self._invitation.stands(row) else frozenset[int]()
-        return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, pulse.since())
+        hung = self._hangs.look(row)
+        return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, pulse.since(), hung)
 
 
 def _event(row: JobRow, kind: Kind, *, node: int | None = None, data: Any = None) -> Event:

@@ -13,6 +13,7 @@ from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import Environments
+from allranks.server.hangs import Hangs
 from allranks.server.mlflow.tracking import Tracking
 from allranks.server.models import Models
 from allranks.server.pulse import Pulse
@@ -49,6 +50,7 @@ class Services(NamedTuple):
     bell: Bell
     pulse: Pulse
     stacks: Stacks
+    hangs: Hangs
     door: Door
     tracking: Tracking | None
     loops: Loops
