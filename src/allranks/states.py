@@ -63,6 +63,7 @@ class Reason(StrEnum):
     DONE = "DONE"
     RANK_EXITED = "RANK_EXITED"
     RANK_KILLED = "RANK_KILLED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
     SETUP_FAILED = "SETUP_FAILED"
     OUTPUTS_LOST = "OUTPUTS_LOST"
     PEER_FAILED = "PEER_FAILED"
@@ -114,6 +115,13 @@ VERDICTS: dict[Reason, Verdict] = {
         Blame.USER,
         Cause.USER,
         "a rank was ended by a signal",
+        "its log: allranks job logs {job} --rank {rank}",
+    ),
+    Reason.OUT_OF_MEMORY: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        "user",
+        "the kernel killed a process of the job for want of memory",
         "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.SETUP_FAILED: Verdict(
@@ -189,10 +197,4 @@ VERDICTS: dict[Reason, Verdict] = {
         "allranks itself failed on a node",
         "this is a defect of allranks: please report it with `allranks job events {job} --json`",
     ),
-}
-
-# What an exit code of 128 + a signal most often means; said before the hint of RANK_KILLED.
-SIGNALS = {
-    137: "SIGKILL from nowhere is most often the kernel's out-of-memory killer (see dmesg); ",
-    139: "a segmentation fault is a defect in native code: `python -X faulthandler` shows where; ",
 }

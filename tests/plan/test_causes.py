@@ -3,6 +3,7 @@
 import pytest
 
 from allranks.plan import causes
+from allranks.states import Reason
 
 TORCH = (
     "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
@@ -45,13 +46,9 @@ def test_the_line_that_says_most(tail: list[str], said: str):
     assert causes.telling(tail) == said
 
 
-def test_hints():
-    missing = ["Traceback", "ModuleNotFoundError: No module named 'torch.nn'"]
-    assert "`torch.nn` is not installed" in causes.hint(missing)
-    said = ["RuntimeError: Distributed package doesn't have MPI built in. MPI is only included if"]
-    assert causes.hint(said).startswith("this PyTorch was built without MPI")
-    assert "not on the PATH" in causes.hint(["/bin/bash: line 1: nope: command not found"])
-    assert causes.hint(["python: can't open file '/x/train.py': [Errno 2]"]).startswith(
-        "`/x/train.py` is not in the job's code"
-    )
-    assert causes.hint(["ValueError: no"]) == causes.hint([]) == ""
+def test_who_is_killed_while_the_kernel_kills_for_memory_is_killed_for_that():
+    assert causes.reason("SIGKILL", {"oom_kills": 1}) is Reason.OUT_OF_MEMORY
+    assert causes.reason("SIGKILL", {"oom_kills": 0}) is Reason.RANK_KILLED
+    assert causes.reason("SIGKILL", {}) is Reason.RANK_KILLED
+    assert causes.reason("SIGSEGV", {"oom_kills": 1}) is Reason.RANK_KILLED
+    assert causes.reason(None, {"oom_kills": 1}) is Reason.RANK_EXITED

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.agent import launch
+from allranks.agent.circumstances import Circumstances
 from allranks.agent.hosted import Hosted, is_listening
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants, has_children, has_others
@@ -58,6 +59,8 @@ class Attempt:
         self._end = _End(Reason.DONE)
         self._cut_at: float | None = None
         self._started = 0.0
+        self._circumstances = Circumstances()
+        self._facts: Mapping[str, Any] = {}
 
     def run(self, begun: Callable[[Mapping[int, Path]], None]) -> None:
         """From the start to the last process's end; ``begun`` hears which rank prints where."""
@@ -118,6 +121,7 @@ class Attempt:
                 if worked:
                     self._say(Kind.WORKED)
             self._inbox.wait(running.pace if hosted is None else _LOOK, running.fds)
+            self._circumstances.look()
             if hosted is not None and (first := hosted.failure() or self._cut_short(hosted)):
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, first
@@ -158,6 +162,10 @@ class Attempt:
     def _stop(self, why: Reason, since: float | None = None) -> None:
         """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
         running, hosted = self._running, self._launch.hosted
+        if why is Reason.PEER_FAILED:
+            task = self._stage.task
+            path = task.variables.get("PATH") or task.base.get("PATH", "")
+            self._facts = self._circumstances.now(self._stage.cwd, path)
         grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
         if self._inbox.taken is why:
             # At once, so that the ranks of all nodes have their grace, and the same.
@@ -248,12 +256,12 @@ class Attempt:
         message = f"{who} {how}"
         if tail and not first.signal and process.rank is not None:
             message += f": {causes.telling(tail)}"
-        reason = Reason.RANK_KILLED if first.signal else Reason.RANK_EXITED
+        reason = causes.reason(first.signal, self._facts)
         if taken is not None:
             reason = Reason.PORT_TAKEN
             message = f"{who} could not listen on port {taken}, which was free when it was chosen"
-        data = {"code": first.code, "signal": first.signal, "failed_at": first.at, "tail": tail}
-        data["hint"] = causes.hint(tail)
+        data: dict[str, Any] = {"code": first.code, "signal": first.signal, "failed_at": first.at}
+        data |= {"tail": tail, "hint": "", "facts": dict(self._facts)}
         room = self._stage.room
         if room is not None and room.lost:
             message = f"the container of node {node} is gone, with all that ran inside"

@@ -62,7 +62,7 @@ class Running:
     """The processes of one node in one attempt. Start and watch them from one thread, and look
     every ``pace`` seconds even where ``fds`` tell nothing."""
 
-    pace = 60.0
+    pace = 5.0
 
     def __init__(self) -> None:
         self._procs: dict[str, tuple[Process, subprocess.Popen[bytes], int]] = {}

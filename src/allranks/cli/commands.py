@@ -40,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "job metrics": Command(
         "allranks.cli.metrics", "metrics", "the numbers that ranks have printed"
     ),
+    "job explain": Command("allranks.cli.explain", "explain", "why a job failed, at length"),
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job preempt": Command(_JOB, "preempt", "rehearse that its nodes are taken away"),
     "job stacks": Command("allranks.cli.stacks", "stacks", "where every process of a job is"),

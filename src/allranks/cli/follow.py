@@ -13,6 +13,9 @@ from allranks.sdk.addresses import job_path
 from allranks.sdk.following import Following
 
 SUCCESS = "Completed"
+# Of a line that is evidence, what is shown.
+_WIDE = 160
+_AGAIN = {True: " (trying again may well help)", False: "", None: ""}
 
 
 class Printer:
@@ -142,9 +145,27 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
                 show.talk(f"output {name}: {path}")
     if error and job["status"] != "Canceled":
         show.talk(f"error: {error['message']}")
+        if not quiet:
+            for line in why(error):
+                show.talk(line)
         if error["hint"] and not quiet:
             show.talk(f"\nhint: {error['hint']}")
     return int(exit_code(job) != 0)
+
+
+def why(error: dict[str, Any]) -> list[str]:
+    """Why it failed, in a line or two, as far as the error's own message does not say it."""
+    if error.get("cause") in (None, "UNKNOWN") or error["cause"] == error["reason"]:
+        return []
+    again = _AGAIN[error.get("retryable")]
+    told = [f"cause: {error['explanation']}{again}"]
+    found = error.get("evidence")
+    if found and found["rank"] is not None and found["line"] not in error["message"]:
+        where = f"rank {found['rank']} on node {found['node']}"
+        if found["number"]:
+            where += f", line {found['number']} of its log"
+        told.append(f"  {where}: {found['line'][:_WIDE]}")
+    return told
 
 
 def _of_metrics(job: dict[str, Any]) -> list[str]:

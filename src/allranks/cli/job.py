@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allranks.cli import load, show
-from allranks.cli.follow import exit_code, verdict
+from allranks.cli.follow import exit_code, verdict, why
 from allranks.cli.goodput import summary
 from allranks.errors import AllranksError
 from allranks.sdk import finding, preempting
@@ -102,6 +102,9 @@ def show_job(options: argparse.Namespace) -> int:
     if job["error"]:
         error = job["error"]
         print(f"{'error':<11} {error['reason']} (blame: {error['blame']}): {error['message']}")
+        for line in why(error):
+            name, _, value = line.partition(": ") if line[0] != " " else ("", "", line.strip())
+            print(f"{name:<11} {value}")
         if error["hint"]:
             print(f"{'hint':<11} {error['hint']}")
     return 0

@@ -60,7 +60,7 @@ STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
     "NODE_FAIL": (_G, Reason.NODE_LOST, "a node of it failed"),
     "BOOT_FAIL": (_G, Reason.NODE_LOST, "a node of it did not boot"),
     "RECONFIG_FAIL": (_G, Reason.NODE_LOST, "a node of it could not be set up"),
-    "OUT_OF_MEMORY": (_G, None, "a node had no memory left for it"),
+    "OUT_OF_MEMORY": (_G, Reason.OUT_OF_MEMORY, "a node had no memory left for it"),
     "REVOKED": (_G, None, "another cluster of the federation took it"),
 }
 

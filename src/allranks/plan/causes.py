@@ -1,42 +1,14 @@
-"""What the last lines of a failed rank say about why. Pure: lines in, a cause or a hint out."""
+"""What an agent makes of a rank's end and last lines; the whole story is `explain`'s. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allranks.states import Reason
 
 _TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
-
-# The first that matches is said; groups of the match stand for {0}, {1} … of the hint.
-_HINTS = (
-    (
-        re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'"),
-        "`{0}` is not installed in the job's environment: install it there, or name it among what "
-        "the environment asks for (-e FILE)",
-    ),
-    (
-        re.compile(r"Distributed package doesn't have (MPI|NCCL) built in"),
-        "this PyTorch was built without {0}: use the backend gloo, or nccl where there are GPUs",
-    ),
-    (
-        re.compile(r"Distributed package doesn't have (\w+) built in"),
-        "this PyTorch was built without {0}: use the backend gloo",
-    ),
-    (
-        re.compile(r"LOCAL_RANK \(\d+\) != OMPI_COMM_WORLD_LOCAL_RANK"),
-        "DeepSpeed takes nodes of one machine for one: under mpi give it one node with more "
-        "processes there (-p), or use the distribution deepspeed",
-    ),
-    (
-        re.compile(r"can't open file '([^']+)'"),
-        "`{0}` is not in the job's code: --code names the folder that is sent along",
-    ),
-    (
-        re.compile(r"bash: line \d+: ([^:]+): command not found"),
-        "`{0}` is not on the PATH of the job's environment",
-    ),
-)
-
 
 # What an exception that ended a program looks like: after it others may talk while they go down.
 _RAISED = re.compile(r"(\[rank\d+\]:\s+)?[\w.]*(Error|Exception|Interrupt|Exit)\b(:|$)")
@@ -66,11 +38,10 @@ def port_taken(tail: Sequence[str], ports: Sequence[int]) -> int | None:
     return None
 
 
-def hint(tail: Sequence[str]) -> str:
-    """How to mend what the lines say, the last of them first; empty when they say nothing known."""
-    for line in reversed(tail):
-        for pattern, text in _HINTS:
-            found = pattern.search(line)
-            if found:
-                return text.format(*found.groups())
-    return ""
+def reason(signal: str | None, facts: Mapping[str, Any]) -> Reason:
+    """Why a rank has failed, of what its end and its node's facts alone say: who is killed out of
+    nowhere while the kernel kills for want of memory, is killed for that."""
+    if signal is None:
+        return Reason.RANK_EXITED
+    starved = signal == "SIGKILL" and facts.get("oom_kills")
+    return Reason.OUT_OF_MEMORY if starved else Reason.RANK_KILLED

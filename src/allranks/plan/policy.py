@@ -360,7 +360,7 @@ def _cause(node: Node) -> Reason | None:
 # that no longer hears it. (Of a lost node a cancel may be our own, done and not recorded.)
 _FOR_THE_ENGINE_TO_SAY: Mapping[Reason, tuple[Reason, ...]] = {
     Reason.PREEMPTED: (Reason.CANCELED, Reason.TIME_LIMIT, Reason.NODE_LOST),
-    Reason.NODE_LOST: (Reason.PREEMPTED, Reason.TIME_LIMIT),
+    Reason.NODE_LOST: (Reason.PREEMPTED, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY),
 }
 
 

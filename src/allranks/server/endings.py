@@ -5,39 +5,51 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.plan import distributions, policy, standing
-from allranks.states import SIGNALS, VERDICTS, Blame, JobStatus, Reason, Verdict
-from allranks.store.records import JobRow
+from allranks.plan.explain import Explanation, as_json
+from allranks.plan.failures import TABLE, Cause
+from allranks.server.explaining import explained
+from allranks.settings import Home
+from allranks.states import VERDICTS, Blame, JobStatus, Reason, Verdict
+from allranks.store.records import JobRow, Records
+
+# Ranks themselves have failed, and not what is around them.
+_BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)
 
 
-def how_it_ended(row: JobRow) -> dict[str, Any]:
+def how_it_ended(row: JobRow, records: Records, home: Home) -> dict[str, Any]:
     """How the job ended, as the FINISHED event records it and ``job show`` prints it."""
     failure = policy.outcome(row.record)
     verdict = VERDICTS[failure.reason]
     code = 0 if failure.reason is Reason.DONE else failure.code
     if verdict.outcome is JobStatus.COMPLETED:
         return {"status": verdict.outcome, "exit_code": code, "error": None}
+    why = explained(row, records, home) if verdict.outcome is JobStatus.FAILED else None
     error = {
         "reason": failure.reason,
         "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,
         "message": _sentence(row, failure, verdict.sentence),
-        "hint": _hint(row, failure, verdict),
+        "hint": _hint(row, failure, verdict, why),
         "node": failure.node,
         "rank": failure.rank,
+        **(as_json(why) if why is not None else {}),
     }
     return {"status": verdict.outcome, "exit_code": code, "error": error}
 
 
-def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict) -> str:
-    """What the lines of the rank itself suggest comes before what follows from its end alone."""
+def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict, why: Explanation | None) -> str:
+    """What mends the cause comes before what follows from the end alone."""
     text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
     general = text.format(job=row.name, rank=failure.rank)
     if failure.reason is Reason.SETUP_FAILED and failure.hint:
         return failure.hint
     own = failure.hint
-    if not own and distributions.together(row.plan.task):
+    cause = why.cause if why is not None and failure.reason in _BY_RANKS else Cause.UNKNOWN
+    unclear = cause is Cause.UNKNOWN or TABLE[cause].echo
+    if not own and unclear and distributions.together(row.plan.task):
         own = standing.left_early(row.record, failure.at)
-    own = own and f"{own}; "
-    return own + SIGNALS.get(failure.code or 0, "") + general
+    if not own and cause is not Cause.UNKNOWN and why is not None:
+        own = why.fix
+    return f"{own}; {general}" if own else general
 
 
 def _sentence(row: JobRow, failure: policy.Failure, sentence: str) -> str:

@@ -313,7 +313,7 @@ class Loop:
             self._next_tick = self._next_poll = self._pace = 0.0  # gone by now, most likely
             return _event(row, step.event)
         if step.event is Kind.FINISHED:
-            ended = how_it_ended(row)
+            ended = how_it_ended(row, self._records, self._home)
             if ended["status"] is JobStatus.COMPLETED:
                 ended |= register(row, self._data)
             return _event(row, step.event, data=ended)

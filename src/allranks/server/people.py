@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from allranks import __version__
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
-from allranks.server import shown
+from allranks.server import explaining, shown
 from allranks.server.point_routes import measured
 from allranks.server.services import Services, services
 from allranks.server.streams import follow, until_ended
@@ -68,6 +68,12 @@ def list_jobs(
 def show(name: str, with_: With) -> dict[str, Any]:
     row = with_.records.get(name)
     return {**shown.job(row, with_.home), **measured(row, with_)}
+
+
+@router.get("/jobs/{name}/explanation")
+def explanation(name: str, with_: With) -> dict[str, Any]:
+    """Why a job failed, at length. Raises Conflict for one that has not."""
+    return explaining.story(with_.records.get(name), with_)
 
 
 @router.get("/jobs/{name}/events")

@@ -1,0 +1,379 @@
+"""What one rank's end and the end of its log say about why it failed. Pure.
+
+The end counts first: a signal is no exception's doing, and an exit code of a shell's own says what
+the shell could not do. Then the exception that nothing caught. What was printed and survived says
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from allranks.plan import tracebacks
+from allranks.plan.failures import TABLE, Cause
+from allranks.plan.symptoms import Sign, of_exception, sign
+from allranks.plan.tracebacks import Raised
+
+# How many lines before the end hold what a shell, a linker or a runtime has said last.
+_NEAR = 40
+
+
+class Ending(NamedTuple):
+    """How a process ended: ``code`` 128 + N after signal N. ``kills`` counts the processes that the
+    kernel killed for want of memory where this one ran, about the moment of its end."""
+
+    code: int | None
+    signal: str | None = None
+    kills: int = 0
+
+
+class Finding(NamedTuple):
+    """A cause, and the line that says so (its index, or None where no line does). ``where`` is the
+    user's own line of code, ``what`` the exception's name."""
+
+    cause: Cause
+    fix: str
+    at: int | None = None
+    where: str = ""
+    what: str = ""
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether it may be what somebody else's failure did here."""
+        return TABLE[self.cause].echo
+
+
+class _Last(NamedTuple):
+    """A line that a program, or what started it, prints last. ``codes``: the exit codes it goes
+    with, any where there are none."""
+
+    cause: Cause
+    line: re.Pattern[str]
+    codes: tuple[int, ...] = ()
+    fix: str = ""
+
+
+_SHELL = r"(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: "
+_LAST = (
+    _Last(
+        Cause.NOT_EXECUTABLE,
+        re.compile(r".*: (\S+): bad interpreter: No such file"),
+        (126, 127),
+        "its first line names the interpreter `{0}`, which is not there: mend that line, or start "
+        "it by its interpreter",
+    ),
+    _Last(
+        Cause.NOT_EXECUTABLE,
+        re.compile(_SHELL + r"(.+): cannot execute: required file not found"),
+        (126, 127),
+        "the interpreter that the first line of `{0}` names is not there, or the file has Windows "
+        "line ends (`sed -i 's/\\r$//'`)",
+    ),
+    _Last(
+        Cause.NOT_EXECUTABLE,
+        re.compile(
+            _SHELL + r"(.+): (?:Permission denied|cannot execute|Is a directory|Exec format)"
+        ),
+        (126,),
+    ),
+    _Last(
+        Cause.NOT_EXECUTABLE,
+        re.compile(r"/usr/bin/env: .*(?:No such file or directory)"),
+        (127,),
+        "the interpreter that its first line names is not on the PATH of the job's environment",
+    ),
+    _Last(
+        Cause.LIBRARY_MISSING,
+        re.compile(r".*error while loading shared libraries: ([^:]+): cannot open shared"),
+        (127,),
+        "`{0}` is not found on the node: install what it belongs to, load its module, or put its "
+        "folder on LD_LIBRARY_PATH",
+    ),
+    _Last(
+        Cause.LIBRARY_MISSING,
+        re.compile(r".*: version `(\w+_[\d.]+)' not found \(required by"),
+        (1, 127),
+        "the node has no {0}: what needs it was built on a newer system; install a build for this "
+        "one",
+    ),
+    _Last(
+        Cause.COMMAND_NOT_FOUND,
+        re.compile(_SHELL + r"(.+): (?:command not found|No such file or directory|not found)$"),
+        (127,),
+        "`{0}` is not on the PATH of the job's environment, nor in its code: install it there, or "
+        "give its whole path",
+    ),
+    _Last(
+        Cause.FILE_MISSING,
+        re.compile(r".*: can't open file '([^']+)': \[Errno 2\]"),
+        (2,),
+        "`{0}` is not in the job's code: --code names the folder that is sent along",
+    ),
+    _Last(
+        Cause.MODULE_MISSING,
+        re.compile(r"\S*python[\d.]*: No module named ([\w.]+)"),
+        (1,),
+        "`{0}` is not installed in the job's environment: install it there, or name it among what "
+        "the environment asks for (-e FILE)",
+    ),
+    _Last(
+        Cause.BAD_ARGUMENT,
+        re.compile(
+            r"[\w./-]+: error: (?:unrecognized arguments|the following arguments are required|"
+            r"argument .+: |ambiguous option|one of the arguments|no such option)"
+        ),
+        (2,),
+    ),
+    _Last(
+        Cause.BAD_ARGUMENT,
+        re.compile(
+            r"Error: (?:No such option|Missing (?:option|argument)|"
+            r"Invalid value for|Got unexpected)"
+        ),
+        (2,),
+    ),
+    _Last(
+        Cause.WRONG_PYTHON,
+        re.compile(r"ERROR: Package '[^']+' requires a different Python: (\S+) not in '([^']+)'"),
+        (1,),
+        "it ran on Python {0} and asks for {1}: name such a version in the environment (-e FILE)",
+    ),
+    _Last(
+        Cause.DISK_FULL,
+        re.compile(
+            r"\S+: (?:line \d+: )?.*(?:write error|error writing .*|cannot .*): No space left"
+        ),
+    ),
+)
+
+# What a runtime says as it aborts, and the exception in it where there is one.
+_WHAT = re.compile(r"\s*what\(\):\s+(.*)")
+_ABORTS = (
+    (Cause.COLLECTIVE_TIMEOUT, re.compile(r".*Watchdog caught collective operation timeout")),
+    (Cause.GPU_FAULT, re.compile(r".*CUDA error: uncorrectable (?:ECC|NVLink)")),
+    (Cause.CUDA_OUT_OF_MEMORY, re.compile(r".*CUDA (?:error: )?out of memory")),
+    (Cause.ILLEGAL_GPU_ACCESS, re.compile(r".*CUDA error: an illegal memory access")),
+    (Cause.DEVICE_ASSERT, re.compile(r".*CUDA error: device-side assert triggered")),
+    (
+        Cause.MEMORY_REFUSED,
+        re.compile(r"\s*what\(\):\s+std::bad_alloc|.*instance of 'std::bad_all"),
+    ),
+)
+_DEAD = re.compile(
+    r"Fatal Python error: |terminate called|\s*what\(\):|.*Assertion `.*failed|"
+    r"free\(\): |malloc\w*\(\): |munmap_chunk|double free|corrupted|\*\*\* stack smash"
+)
+
+_SIGNALS = {
+    "SIGSEGV": Cause.SEGMENTATION_FAULT,
+    "SIGILL": Cause.ILLEGAL_INSTRUCTION,
+    "SIGFPE": Cause.ARITHMETIC_FAULT,
+    "SIGBUS": Cause.BUS_ERROR,
+    "SIGABRT": Cause.ABORTED,
+    "SIGKILL": Cause.KILLED,
+    "SIGTERM": Cause.TERMINATED,
+    "SIGINT": Cause.TERMINATED,
+    "SIGHUP": Cause.TERMINATED,
+}
+_NUMBERS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"} | {
+    15: "SIGTERM",
+    2: "SIGINT",
+    1: "SIGHUP",
+}
+_OOM_OF_SLURM = re.compile(r"slurmstepd: error: Detected \d+ oom[_ -]kill event")
+
+# What stands for a child's failure: torchrun, multiprocessing, subprocess, loaders of data.
+_ROOT = re.compile(r"Root Cause.*?rank\s*: (\d+).*?exitcode\s*: (-?\d+)", re.DOTALL)
+_CHILD = re.compile(
+    r"(?:process \d+ terminated with signal|died with <Signals\.|is killed by signal:|"
+    r"terminated with exit code:? -|exitcode:? -) ?(\w+)"
+)
+_WORDS = {
+    "Killed": "SIGKILL",
+    "Segmentation": "SIGSEGV",
+    "Bus": "SIGBUS",
+    "Aborted": "SIGABRT",
+    "Terminated": "SIGTERM",
+    "Illegal": "SIGILL",
+    "Floating": "SIGFPE",
+}
+_ENVELOPES = (
+    "ChildFailedError",
+    "ProcessExitedException",
+    "CalledProcessError",
+    "BrokenProcessPool",
+)
+# A package's own code, and Python's.
+_NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array")
+
+
+def finding(lines: Sequence[str], ending: Ending) -> Finding | None:
+    """The cause that a rank's own end and lines give; None when it ended well or they say
+    nothing."""
+    if ending.code == 0:
+        return None
+    if ending.signal is not None:
+        return _of_signal(lines, ending.signal, ending)
+    return _said_last(lines, ending) or _uncaught(lines, ending)
+
+
+def standing(lines: Sequence[str]) -> Finding | None:
+    """What had already gone wrong in a rank that was then stopped for another's failure."""
+    found = _uncaught(lines, Ending(1))
+    stopped = found is not None and found.what in ("KeyboardInterrupt", "SystemExit")
+    return None if stopped else found
+
+
+# ---------------------------------------------------------------- signals
+
+
+def _of_signal(lines: Sequence[str], name: str, ending: Ending) -> Finding:
+    cause = _SIGNALS.get(name, Cause.UNKNOWN)
+    oom = _last_of(lines, _OOM_OF_SLURM)
+    if cause is Cause.KILLED and (ending.kills or oom is not None):
+        return _plain(Cause.OUT_OF_MEMORY, oom)
+    if cause is Cause.ABORTED:
+        return _aborted(lines)
+    fatal = _last_of(lines, re.compile(r"Fatal Python error: |Current thread 0x"))
+    if cause in (Cause.SEGMENTATION_FAULT, Cause.BUS_ERROR, Cause.ILLEGAL_INSTRUCTION):
+        return _plain(cause, fatal)._replace(where=_native_frame(lines))
+    return _plain(cause, None)
+
+
+def _native_frame(lines: Sequence[str]) -> str:
+    """The user's line in what faulthandler has printed: the first that is no package's."""
+    for line in lines[-200:]:
+        found = re.match(r'\s+File "([^"]+)", line (\d+)(?: in |$)', tracebacks.unmarked(line)[1])
+        if found and not _NOT_THE_USERS.search(found[1]):
+            return f"{found[1]}:{found[2]}"
+    return ""
+
+
+def _aborted(lines: Sequence[str]) -> Finding:
+    """What aborts takes the exception along that it aborts for; a cause beats what follows."""
+    raised = _uncaught(lines, Ending(1))
+    if raised is not None and raised.cause not in (Cause.SCRIPT_EXCEPTION, Cause.UNKNOWN):
+        return raised
+    for cause, pattern in _ABORTS:
+        at = _last_of(lines, pattern)
+        if at is not None:
+            return _plain(cause, at)
+    return _plain(Cause.ABORTED, _last_of(lines, _DEAD))
+
+
+# ---------------------------------------------------------------- last lines
+
+
+def _said_last(lines: Sequence[str], ending: Ending) -> Finding | None:
+    for index in range(len(lines) - 1, max(-1, len(lines) - 1 - _NEAR), -1):
+        line = tracebacks.unmarked(lines[index])[1]
+        for last in _LAST:
+            if last.codes and ending.code not in last.codes:
+                continue
+            found = last.line.match(line)
+            if found is not None and _nothing_after(lines, index):
+                return _found(sign(last.cause, last.fix, found), index)
+    return None
+
+
+def _nothing_after(lines: Sequence[str], index: int) -> bool:
+    """Whether the program was over then: a traceback later is one of its own."""
+    return not any("Traceback (most recent" in line for line in lines[index:])
+
+
+def _last_of(lines: Sequence[str], pattern: re.Pattern[str]) -> int | None:
+    for index in range(len(lines) - 1, max(-1, len(lines) - 1 - 400), -1):
+        if pattern.match(tracebacks.unmarked(lines[index])[1]):
+            return index
+    return None
+
+
+# ---------------------------------------------------------------- exceptions
+
+
+def _uncaught(lines: Sequence[str], ending: Ending) -> Finding | None:
+    found = tracebacks.raised(lines)
+    chain = tracebacks.last_chain(found)
+    # Only Python's own end has that code; with another one the program chose its end.
+    if not chain or not tracebacks.is_the_end(lines, chain[-1], strict=ending.code != 1):
+        return None
+    if chain[-1].name in _ENVELOPES:
+        return _of_child(lines, found, chain, ending)
+    return _of_chain(lines, chain, ending)
+
+
+def _of_chain(lines: Sequence[str], chain: Sequence[Raised], ending: Ending) -> Finding:
+    """The root says it where it is known; else the last, which was made for people to read."""
+    first, last = tracebacks.root(chain), chain[-1]
+    killed = _CHILD.search(last.text) or _CHILD.search(first.text)
+    if "DataLoader worker" in last.text + first.text and killed:
+        said = last if _CHILD.search(last.text) else first
+        name = _WORDS.get(killed[1], "")
+        if name != "SIGBUS" and name:
+            return _by_signal(name, said, ending)
+    steps = chain[chain.index(first) :]
+    for each in steps:
+        known = of_exception(each)
+        if known.cause is not Cause.SCRIPT_EXCEPTION:
+            return _named(known, each)
+    return _named(of_exception(last), last)
+
+
+def _of_child(
+    lines: Sequence[str], found: Sequence[Raised], chain: Sequence[Raised], ending: Ending
+) -> Finding | None:
+    """What a launcher says of the process that failed below it leads to what that one said."""
+    last = chain[-1]
+    start = chain[0].at
+    torchrun = _ROOT.search("\n".join(lines[last.at : last.at + 60]))
+    rank, name = "", ""
+    if torchrun is not None:
+        rank, code = torchrun[1], int(torchrun[2])
+        name = _NUMBERS.get(-code, "") if code < 0 else ""
+    elif killed := _CHILD.search(last.text):
+        name = killed[1] if killed[1].startswith("SIG") else _WORDS.get(killed[1], "")
+    elif last.name == "BrokenProcessPool":
+        name = "SIGKILL" if ending.kills else ""
+    if name:
+        return _by_signal(name, last, ending, lines[:start])
+    own = [each for each in found if each.at < start and not each.aside]
+    theirs = [each for each in own if rank and each.stream == rank] or own
+    if not theirs:
+        before = _said_last(lines[:start], Ending(_code(last, torchrun)))
+        return before or Finding(Cause.UNKNOWN, TABLE[Cause.UNKNOWN].fix, last.at)
+    below = tracebacks.last_chain(theirs)
+    return _of_chain(lines, below, ending)
+
+
+def _code(last: Raised, torchrun: re.Match[str] | None) -> int:
+    if torchrun is not None:
+        return int(torchrun[2])
+    found = re.search(r"(?:exit status|exit code) (\d+)", last.text)
+    return int(found[1]) if found else 1
+
+
+def _by_signal(name: str, said: Raised, ending: Ending, before: Sequence[str] = ()) -> Finding:
+    found = _of_signal(before, name, ending)
+    return found if found.at is not None else found._replace(at=said.at, what=said.name)
+
+
+def _named(known: Sign, raised: Raised) -> Finding:
+    return Finding(known.cause, known.fix, raised.at, _users_line(raised), raised.name)
+
+
+def _users_line(raised: Raised) -> str:
+    """The innermost frame in the user's own code."""
+    for frame in reversed(raised.frames):
+        if not _NOT_THE_USERS.search(frame.file):
+            return f"{frame.file}:{frame.line}"
+    return ""
+
+
+def _found(known: Sign, at: int | None) -> Finding:
+    return Finding(known.cause, known.fix, at)
+
+
+def _plain(cause: Cause, at: int | None) -> Finding:
+    return Finding(cause, TABLE[cause].fix, at)

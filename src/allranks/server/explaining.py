@@ -1,0 +1,130 @@
+"""Gathering what is known of a failed job, for ``plan.explain`` to say why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import Conflict
+from allranks.events import Event, Kind
+from allranks.masking import without_credentials
+from allranks.plan import explain, policy
+from allranks.plan.distributions import log_name, ranks, world
+from allranks.plan.explain import Explanation, Known, RankEnd
+from allranks.plan.failures import TABLE
+from allranks.server import comparing
+from allranks.server.services import Services
+from allranks.settings import Home
+from allranks.states import TERMINAL, JobStatus
+from allranks.store.logs import Logs
+from allranks.store.records import JobRow, Records
+
+log = logging.getLogger("allranks.explaining")
+
+# So much of the end of a log is read, of so many ranks; lines of larger logs have no number.
+_TAIL, _RANKS, _COUNTED = 1 << 17, 64, 32 << 20
+_LONGEST = 2000
+
+
+def explained(row: JobRow, records: Records, home: Home) -> Explanation | None:
+    """Why the job failed; None when that cannot even be looked for. Nothing that goes wrong here
+    may keep a job from ending."""
+    try:
+        return explain.explain(known(row, records, home))
+    except Exception:
+        log.exception("%s: its failure could not be explained", row.name)
+        return None
+
+
+def story(row: JobRow, with_: Services) -> dict[str, Any]:
+    """The longer story of a failed job: the cause, its line with some around it, what followed on
+    other ranks, what is different from the last job of its experiment that completed. Raises
+    Conflict for a job that has not failed."""
+    if row.record.status is not JobStatus.FAILED:
+        said = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
+        hint = f"allranks job show {row.name}"
+        raise Conflict(f"{row.name} {said}: there is no failure to explain", hint=hint)
+    told = known(row, with_.records, with_.home)
+    found = explain.explain(told)
+    others = explain.followed(told, found)
+    return {
+        "name": row.name,
+        "experiment_name": row.experiment,
+        "attempt": row.record.attempt,
+        "error": row.error,
+        **explain.as_json(found),
+        "fix": found.fix,
+        "blame": str(TABLE[found.cause].blame),
+        "lines": [without_credentials(line) for line in explain.around(told, found)],
+        "followed": [{**o._asdict(), "said": without_credentials(o.said)} for o in others],
+        **comparing.as_json(comparing.past(row, found.cause, with_.records, with_.blobs)),
+    }
+
+
+def known(row: JobRow, records: Records, home: Home) -> Known:
+    """All there is to know of its last attempt."""
+    failure = policy.outcome(row.record)
+    attempt = row.record.attempt
+    events = [each.event for each in records.events(row.name) if each.event.attempt == attempt]
+    ends = {e.rank: e for e in events if e.kind is Kind.RANK_ENDED and e.rank is not None}
+    task = row.plan.task
+    everyone = [(each.rank, each.node) for each in ranks(task)]
+    order = sorted(everyone, key=lambda each: _urgency(each[0], failure.rank, ends.get(each[0])))
+    logs = Logs(home.jobs / row.name)
+    found = []
+    for index, (rank, node) in enumerate(order):
+        name = log_name(rank, world(task))
+        lines, number = read(logs.path(attempt, name)) if index < _RANKS else ((), 1)
+        found.append(_rank_end(rank, node, ends.get(rank), lines, number))
+    return Known(
+        failure.reason,
+        failure.node,
+        failure.rank,
+        failure.message,
+        tuple(sorted(found)),
+        _facts(events),
+    )
+
+
+def _urgency(rank: int, first: int | None, end: Event | None) -> tuple[bool, bool, float, int]:
+    failed = end is not None and end.data.get("code") != 0
+    at = float(end.data.get("ended_at") or end.at) if end is not None else 0.0
+    return rank != first, not failed, at, rank
+
+
+def _rank_end(
+    rank: int, node: int, end: Event | None, lines: Sequence[str], number: int
+) -> RankEnd:
+    if end is None:
+        return RankEnd(rank, node, lines=tuple(lines), number=number)
+    data = end.data
+    at = float(data.get("ended_at") or end.at)
+    return RankEnd(rank, node, data.get("code"), data.get("signal"), at, tuple(lines), number)
+
+
+def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
+    ended = (e for e in events if e.kind is Kind.ENDED and e.node is not None)
+    return {e.node: e.data["facts"] for e in ended if e.node is not None and e.data.get("facts")}
+
+
+def read(path: Path) -> tuple[tuple[str, ...], int]:
+    """The last lines of a log, and the number of the first of them; 0 where it is not counted."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            start = max(0, size - _TAIL)
+            number = 1
+            if start > _COUNTED:
+                number = 0
+            elif start:
+                file.seek(0)
+                number = 1 + file.read(start).count(b"\n")
+            file.seek(start)
+            text = file.read(_TAIL).decode(errors="replace")
+    except OSError:
+        return (), 1
+    # What overwrites its own line, as progress bars do, ends with what was written last.
+    lines = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
+    return tuple(line[:_LONGEST] for line in lines), number

@@ -1,0 +1,3 @@
+import circle_b
+
+NAME = circle_b.VALUE

@@ -1,0 +1,3 @@
+from circle_a import NAME
+
+VALUE = NAME

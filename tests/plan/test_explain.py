@@ -1,0 +1,203 @@
+"""Why a job failed: which of several ranks, which of several lines, and when nothing is said."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allranks.plan import tracebacks
+from allranks.plan.explain import Known, RankEnd, around, as_json, explain, followed
+from allranks.plan.failures import TABLE, Cause
+from allranks.states import Reason
+
+NO_MODULE = """\
+Traceback (most recent call last):
+  File "/x/attempt-1/work/train.py", line 3, in <module>
+    import nosuch
+ModuleNotFoundError: No module named 'nosuch'
+"""
+PEER = """\
+Traceback (most recent call last):
+  File "/x/attempt-1/work/train.py", line 9, in <module>
+    dist.all_reduce(x)
+RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.1]:52143
+"""
+STOPPED = RankEnd(1, 1, 143, "SIGTERM", 11.0)
+
+
+def rank(index: int, text: str, at: float = 10.0, code: int = 1, start: int = 1) -> RankEnd:
+    return RankEnd(index, index, code, None, at, tuple(text.splitlines()), start)
+
+
+def known(*ranks: RankEnd, reason: Reason = Reason.RANK_EXITED, first: int = 0, **more) -> Known:
+    return Known(reason, first, first, ranks=ranks, **more)
+
+
+def cause(text: str, code: int = 1, **more) -> Cause:
+    return explain(known(rank(0, text, code=code), **more)).cause
+
+
+def test_every_cause_says_everything():
+    assert set(TABLE) == set(Cause)
+    for each in TABLE.values():
+        assert each.sentence
+        assert each.fix
+
+
+def test_a_cause_has_its_line_and_its_place():
+    found = explain(known(rank(0, "hello\n" + NO_MODULE, start=5)))
+    assert found.cause is Cause.MODULE_MISSING
+    evidence = found.evidence
+    assert evidence is not None
+    assert (evidence.rank, evidence.number, evidence.where) == (0, 9, "train.py:3")
+    assert evidence.line == "ModuleNotFoundError: No module named 'nosuch'"
+    assert "`nosuch` is not installed" in found.fix
+    assert (
+        "/opt/python"
+        in explain(known(rank(0, NO_MODULE), facts={0: {"python": "/opt/python"}})).fix
+    )
+
+
+def test_an_echo_is_explained_by_the_rank_behind_it():
+    echo, true = rank(0, PEER, 10.0), rank(1, NO_MODULE, 10.2)
+    found = explain(known(echo, true))
+    assert (found.cause, found.evidence.rank) == (Cause.MODULE_MISSING, 1)
+    # Also when that one was stopped on its way out.
+    stopped = STOPPED._replace(lines=tuple(NO_MODULE.splitlines()))
+    assert explain(known(echo, stopped)).cause is Cause.MODULE_MISSING
+    # Alone it is what it says.
+    assert explain(known(echo, STOPPED)).cause is Cause.PEER_LOST
+
+
+def test_the_first_failure_beats_later_ones():
+    head = 'Traceback (most recent call last):\n  File "a", line 1, in f\n    x\n'
+    first, later = rank(0, head + "KeyError: 'x'"), rank(1, NO_MODULE, 10.1)
+    assert explain(known(first, later)).cause is Cause.SCRIPT_EXCEPTION
+
+
+def test_what_a_program_survived_says_nothing():
+    went_on = "".join(f"step {n}\n" for n in range(40))
+    assert cause(NO_MODULE + went_on) is Cause.UNKNOWN
+    assert cause(NO_MODULE, code=3) is Cause.MODULE_MISSING
+    assert cause(NO_MODULE + "another word\n", code=3) is Cause.UNKNOWN
+    assert cause("Exception in thread Thread-1:\n" + NO_MODULE) is Cause.UNKNOWN
+    killed = RankEnd(0, 0, 137, "SIGKILL", 10.0, tuple(NO_MODULE.splitlines()))
+    assert explain(known(killed, reason=Reason.RANK_KILLED)).cause is Cause.KILLED
+
+
+def test_a_chain_is_as_old_as_it_is_one_failure():
+    head = 'Traceback (most recent call last):\n  File "/w/train.py", line {}, in {}\n    {}\n{}\n'
+    caught = head.format(2, "main", "open(p)", "FileNotFoundError: [Errno 2] No such file: 'p'")
+    during = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    again = head.format(4, "main", "raise ValueError('x')", "ValueError: x")
+    other = head.format(4, "main", "1 / 0", "ZeroDivisionError: division by zero")
+    assert cause(caught + during + again) is Cause.FILE_MISSING
+    assert cause(caught + during + other) is Cause.SCRIPT_EXCEPTION
+
+
+# Texts of the projects themselves, for want of a GPU where this was made.
+GPU = (
+    (
+        Cause.CUDA_OUT_OF_MEMORY,
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00",
+    ),
+    (Cause.CUDA_OUT_OF_MEMORY, "RuntimeError: CUDA error: out of memory"),
+    (Cause.DEVICE_ASSERT, "torch.AcceleratorError: CUDA error: device-side assert triggered"),
+    (Cause.NO_KERNEL_IMAGE, "RuntimeError: CUDA error: no kernel image is available for execution"),
+    (
+        Cause.ILLEGAL_GPU_ACCESS,
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+    ),
+    (Cause.GPU_FAULT, "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+    (Cause.NO_CUDA, "RuntimeError: CUDA error: invalid device ordinal"),
+    (Cause.DRIVER_TOO_OLD, "RuntimeError: The NVIDIA driver on your system is too old (found 1)."),
+    (Cause.NO_CUDA, "AssertionError: Torch not compiled with CUDA enabled"),
+    (
+        Cause.NCCL_ERROR,
+        "torch.distributed.DistBackendError: NCCL error in: ../csrc/distributed/c10d/NCCLUtils"
+        ".hpp:219, unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    ),
+    (
+        Cause.PEER_LOST,
+        "torch.distributed.DistBackendError: NCCL error in: ../x.cpp:1, remote process exited or "
+        "there was a network error, NCCL version 2.18.1",
+    ),
+)
+
+
+def test_texts_of_gpus():
+    for true, text in GPU:
+        head = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    x()\n'
+        assert cause(head + text) is true, text
+
+
+def test_an_abort_takes_its_exception_along():
+    oom = (
+        'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    x()\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "  what():  NCCL watchdog thread terminated\n"
+    )
+    aborted = RankEnd(0, 0, 134, "SIGABRT", 10.0, tuple(oom.splitlines()))
+    assert explain(known(aborted, reason=Reason.RANK_KILLED)).cause is Cause.CUDA_OUT_OF_MEMORY
+
+
+def test_the_kernels_word_is_the_evidence():
+    line = "Memory cgroup out of memory: Killed process 42 (python)"
+    end = RankEnd(0, 0, 137, "SIGKILL", 10.0)
+    facts = {0: {"oom_kills": 1, "oom_line": line}}
+    found = explain(known(end, reason=Reason.OUT_OF_MEMORY, facts=facts))
+    assert found.cause is Cause.OUT_OF_MEMORY
+    assert found.evidence.line == line
+
+
+def test_what_is_around_the_ranks_is_told_by_the_reason():
+    for reason in Reason:
+        if reason not in (Reason.DONE, Reason.CANCELED):
+            assert explain(Known(reason, message="why")).cause in Cause
+    full = Known(Reason.SETUP_FAILED, message="No space left on device: /x")
+    assert explain(full).cause is Cause.DISK_FULL
+
+
+def test_what_followed_and_what_stands_around():
+    made = known(rank(0, "one\n" + NO_MODULE), rank(1, PEER, 10.1), STOPPED._replace(rank=2))
+    found = explain(made)
+    said = [each.said for each in followed(made, found)]
+    assert said[0].startswith("exited with code 1: RuntimeError: [../gloo")
+    assert said[1] == "was stopped"
+    assert around(made, found)[-1].startswith("ModuleNotFoundError")
+    assert as_json(found)["evidence"]["number"] == 5
+    assert "at" not in as_json(found)["evidence"]
+
+
+WORDS = st.sampled_from(
+    [
+        "CUDA out of memory",
+        "Killed",
+        "No space left on device",
+        "Address already in use",
+        "Error:",
+        "Connection closed by peer",
+        "NaN loss",
+        "ModuleNotFoundError",
+        "Traceback",
+        "usage: x",
+        ":",
+        "ValueError: loss is nan",
+        "FileNotFoundError: [Errno 2]",
+        "Segmentation fault",
+        "\n",
+        " ",
+        "error: unrecognized arguments: --x",
+    ]
+)
+
+
+@given(st.lists(st.one_of(st.text(), WORDS)), st.sampled_from([1, 3, 7, 134, 255]))
+def test_random_text_has_no_cause(parts: list[str], code: int):
+    assert cause(" ".join(parts), code=code) in (Cause.UNKNOWN, Cause.SCRIPT_EXCEPTION)
+
+
+@given(
+    st.text(alphabet=st.sampled_from('Tr a\n  File "x", line 3:|+-[rank0]: Error'), max_size=400)
+)
+def test_any_text_is_read(text: str):
+    tracebacks.raised(text.splitlines())
