@@ -1,0 +1,45 @@
+"""`allranks job explain`, and what a failure says by itself."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks
+
+
+@pytest.mark.slow
+def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
+    script = code / "train.py"
+    script.write_text("print('fine')\n")
+    words = ("run", "--experiment", "explained", "-q", "--env")
+    assert shared(*words, "LR=1", "--", "python", "train.py").returncode == 0
+    script.write_text("print('begin')\nimport nosuchpackage\n")
+    for name in ("first", "second"):
+        told = shared(*words[:3], "--env", "LR=2", "--name", name, "--", "python", "train.py")
+        assert told.returncode == 1
+    assert "cause: a Python module is not installed" in told.stderr
+    assert "hint: `nosuchpackage` is not installed" in told.stderr
+
+    error = json.loads(shared("job", "show", "second", "--json").stdout)["error"]
+    assert (error["reason"], error["cause"], error["retryable"]) == (
+        "RANK_EXITED",
+        "MODULE_MISSING",
+        False,
+    )
+    assert (error["evidence"]["number"], error["evidence"]["where"]) == (5, "train.py:2")
+
+    said = shared("job", "explain", "second").stdout
+    assert " > ModuleNotFoundError: No module named 'nosuchpackage'" in said
+    assert "code: train.py: changed" in said
+    assert "variable LR: 1 -> 2" in said
+    assert "1 earlier job of explained failed so: first" in said
+    found = json.loads(shared("job", "explain", "second", "--json").stdout)
+    assert (found["cause"], found["seen_before"]) == ("MODULE_MISSING", 1)
+
+
+def test_what_has_not_failed_is_not_explained(shared: Allranks):
+    shared("run", "-q", "--name", "went-well", "--", "true")
+    told = shared("job", "explain", "went-well")
+    assert told.returncode != 0
+    assert "went-well is Completed: there is no failure to explain" in told.stderr
