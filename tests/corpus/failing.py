@@ -47,7 +47,7 @@ NATIVE = {
     "needs.c": "int nothing(void);\nint main(void) { return nothing(); }\n",
     "crash.c": "int main(void) { volatile int *p = 0; return *p; }\n",
     "ill.c": "int main(void) { __builtin_trap(); }\n",
-    "div.c": "int main(int n, char **v) { volatile int z = n - 1; return 1 / z; }\n",
+    "div.c": "int main(int n, char **v) { volatile int z = n - 1; return 7 / z; }\n",
     "check.c": "#include <assert.h>\nint main(int n, char **v) { assert(n > 3); return 0; }\n",
     "twice.c": "#include <stdlib.h>\nint main(void) { char *p = malloc(9); free(p); free(p); }\n",
     "stack.c": "int down(int n) { volatile char x[4096]; x[0] = n; return down(n + 1) + x[0]; }\n"

@@ -120,6 +120,23 @@ GPU = (
         "torch.distributed.DistBackendError: NCCL error in: ../x.cpp:1, remote process exited or "
         "there was a network error, NCCL version 2.18.1",
     ),
+    (
+        Cause.PEER_LOST,
+        "torch.distributed.DistBackendError: NCCL error in: ../x.cpp:1, internal error, NCCL "
+        "2.14\nncclInternalError: Internal check failed.\nLast error:\nNet : Connection closed by "
+        "remote peer host<50260>",
+    ),
+    (
+        Cause.NCCL_ERROR,
+        "torch.distributed.DistBackendError: NCCL error in: ../x.hpp:268, invalid usage\n"
+        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+        "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 10",
+    ),
+    (
+        Cause.ACCESS_DENIED,
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: R",
+    ),
+    (Cause.LIBRARY_MISSING, "ImportError: /lib/libstdc++.so.6: version `GLIBCXX_3.4.29' not found"),
 )
 
 

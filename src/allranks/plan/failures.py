@@ -277,8 +277,9 @@ TABLE: dict[Cause, Told] = {
         "--env TORCH_DISTRIBUTED_DEBUG=DETAIL names them",
     ),
     Cause.PEER_LOST: Told(
-        "another rank went away while this one talked to it",
-        "look at the logs of the other ranks: one of them ended first",
+        "the connection to another rank broke: that one ended, or the network between them failed",
+        "look at the logs of the other ranks, and whether their nodes are well; NCCL tells more "
+        "with --env NCCL_DEBUG=WARN",
         None,
         echo=True,
     ),

@@ -152,6 +152,8 @@ _LAST = (
 _WHAT = re.compile(r"\s*what\(\):\s+(.*)")
 _ABORTS = (
     (Cause.COLLECTIVE_TIMEOUT, re.compile(r".*Watchdog caught collective operation timeout")),
+    (Cause.COLLECTIVE_MISMATCH, re.compile(r".*op\.preamble\.length <= op\.nbytes")),
+    (Cause.PEER_LOST, re.compile(r".*NCCL error:? .*remote process exited")),
     (Cause.GPU_FAULT, re.compile(r".*CUDA error: uncorrectable (?:ECC|NVLink)")),
     (Cause.CUDA_OUT_OF_MEMORY, re.compile(r".*CUDA (?:error: )?out of memory")),
     (Cause.ILLEGAL_GPU_ACCESS, re.compile(r".*CUDA error: an illegal memory access")),

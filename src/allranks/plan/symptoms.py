@@ -265,8 +265,8 @@ EXCEPTIONS: tuple[Symptom, ...] = (
         Cause.COLLECTIVE_MISMATCH,
         r"(?:RuntimeError|DistBackendError): [^\n]*(?:Detected mismatch between collectives|"
         r"op\.preamble\.length <= op\.nbytes)|"
-        r"RuntimeError: (?:\[Rank \d+\]: )?(?:Params may be mismatched|params? \[\d+\] in this "
-        r"process|DDP expects same model across all ranks)|"
+        r"RuntimeError: (?:\[(?:Rank )?\d+\]: )?(?:Params may be mismatched|params?\[\d+\] in "
+        r"this process|DDP expects same model across all ranks)|"
         r"RuntimeError: [^\n]*verify params? (?:across|shape)",
     ),
     Symptom(
@@ -281,6 +281,7 @@ EXCEPTIONS: tuple[Symptom, ...] = (
         r"$|Broken pipe \[|Connection was likely closed|remote process exited|ncclRemoteError|"
         r"Failed to recv, got 0 bytes|failed to recv, got 0 bytes|closed the connection)|"
         r"DistNetworkError: [^\n]*(?:Broken pipe|Connection reset)|"
+        r"DistBackendError: NCCL error(?:[^\n]*\n){1,4}[^\n]*Connection closed by remote peer|"
         r"RuntimeError: [^\n]*gloo[^\n]*(?:Read error|Write error|Connect(?:ion)? (?:error|timeout|"
         r"refused)|writev)",
     ),
