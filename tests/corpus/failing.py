@@ -131,7 +131,7 @@ WAYS = (
     Way("half-checkpoint", _C.CHECKPOINT_DAMAGED, _TORCH + "half_checkpoint"),
     Way("half-old-checkpoint", _C.CHECKPOINT_DAMAGED, _TORCH + "half_old_checkpoint", held=True),
     Way("empty-checkpoint", _C.CHECKPOINT_DAMAGED, _TORCH + "empty_checkpoint"),
-    Way("html-checkpoint", _C.CHECKPOINT_DAMAGED, _TORCH + "text_as_checkpoint", held=True),
+    Way("html-checkpoint", _C.CHECKPOINT_REFUSED, _TORCH + "text_as_checkpoint", held=True),
     Way("half-pickle", _C.CHECKPOINT_DAMAGED, _PY + "truncated_pickle"),
     Way("empty-pickle", _C.CHECKPOINT_DAMAGED, _PY + "empty_pickle"),
     Way("half-archive", _C.CHECKPOINT_DAMAGED, _TORCH + "half_archive"),

@@ -78,6 +78,7 @@ def test_what_a_program_survived_says_nothing():
     assert cause(NO_MODULE + went_on) is Cause.UNKNOWN
     assert cause(NO_MODULE, code=3) is Cause.MODULE_MISSING
     assert cause(NO_MODULE + "another word\n", code=3) is Cause.UNKNOWN
+    assert cause(NO_MODULE + "\nERROR: the configuration is odd\n") is Cause.UNKNOWN
     assert cause("Exception in thread Thread-1:\n" + NO_MODULE) is Cause.UNKNOWN
     killed = RankEnd(0, 0, 137, "SIGKILL", 10.0, tuple(NO_MODULE.splitlines()))
     assert explain(known(killed, reason=Reason.RANK_KILLED)).cause is Cause.KILLED
@@ -157,6 +158,13 @@ def test_an_abort_takes_its_exception_along():
     assert explain(known(aborted, reason=Reason.RANK_KILLED)).cause is Cause.CUDA_OUT_OF_MEMORY
 
 
+def test_an_abort_for_another_reason_does_not():
+    lines = ("CUDA out of memory, trying a smaller batch", "free(): invalid pointer")
+    aborted = RankEnd(0, 0, 134, "SIGABRT", 10.0, lines)
+    found = explain(known(aborted, reason=Reason.RANK_KILLED))
+    assert (found.cause, found.evidence.line) == (Cause.ABORTED, lines[1])
+
+
 def test_the_kernels_word_is_the_evidence():
     line = "Memory cgroup out of memory: Killed process 42 (python)"
     end = RankEnd(0, 0, 137, "SIGKILL", 10.0)
@@ -164,6 +172,9 @@ def test_the_kernels_word_is_the_evidence():
     found = explain(known(end, reason=Reason.OUT_OF_MEMORY, facts=facts))
     assert found.cause is Cause.OUT_OF_MEMORY
     assert found.evidence.line == line
+    # Who may not read the kernel's log has its count.
+    blind = explain(known(end, reason=Reason.OUT_OF_MEMORY, facts={0: {"oom_kills": 2}}))
+    assert "counted 2 killed" in blind.evidence.line
 
 
 def test_what_is_around_the_ranks_is_told_by_the_reason():

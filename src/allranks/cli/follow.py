@@ -155,12 +155,12 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
 
 def why(error: dict[str, Any]) -> list[str]:
     """Why it failed, in a line or two, as far as the error's own message does not say it."""
-    if error.get("cause") in (None, "UNKNOWN") or error["cause"] == error["reason"]:
-        return []
-    again = _AGAIN[error.get("retryable")]
-    told = [f"cause: {error['explanation']}{again}"]
     found = error.get("evidence")
-    if found and found["rank"] is not None and found["line"] not in error["message"]:
+    said = found is None or found["line"] in error["message"]
+    if error.get("cause") in (None, "UNKNOWN") or (error["cause"] == error["reason"] and said):
+        return []
+    told = [f"cause: {error['explanation']}{_AGAIN[error['retryable']]}"]
+    if found and found["rank"] is not None and not said:
         where = f"rank {found['rank']} on node {found['node']}"
         if found["number"]:
             where += f", line {found['number']} of its log"

@@ -169,9 +169,11 @@ def _roomless(found: Finding | None, facts: Mapping[str, Any]) -> Finding | None
 def _out_of_memory(known: Known, first: RankEnd | None) -> Explanation:
     """The agent has seen the kernel do it, or the engine says so."""
     node = known.node if first is None else first.node
-    said = known.facts.get(node if node is not None else -1, {}).get("oom_line") or known.message
-    rank = first.rank if first is not None else None
-    evidence = Evidence(said, rank, node) if said else None
+    facts = known.facts.get(node, {}) if node is not None else {}
+    said = facts.get("oom_line") or known.message
+    if not facts.get("oom_line") and (kills := facts.get("oom_kills")):
+        said = f"the kernel counted {kills} killed for want of memory at that moment"
+    evidence = Evidence(said, first.rank if first is not None else None, node) if said else None
     return _told(Cause.OUT_OF_MEMORY, evidence=evidence)
 
 

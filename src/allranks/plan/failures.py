@@ -169,9 +169,9 @@ TABLE: dict[Cause, Told] = {
         "a model saved inside DDP",
     ),
     Cause.CHECKPOINT_REFUSED: Told(
-        "torch.load refuses to unpickle what is not just weights",
-        "torch.load(…, weights_only=False) if you trust the file, or allow its classes by "
-        "torch.serialization.add_safe_globals",
+        "torch.load refuses a file: it holds more than weights, or is no checkpoint at all",
+        "look at what it is (`file NAME`); torch.load(…, weights_only=False) if you trust it, or "
+        "allow its classes by torch.serialization.add_safe_globals",
     ),
     Cause.SYNTAX_ERROR: Told("Python cannot read the code", "mend the line that it names"),
     Cause.WRONG_PYTHON: Told(

@@ -17,7 +17,7 @@ from allranks.plan.symptoms import Sign, of_exception, sign
 from allranks.plan.tracebacks import Raised
 
 # How many lines before the end hold what a shell, a linker or a runtime has said last.
-_NEAR = 40
+_NEAR, _AFTER = 40, 3
 
 
 class Ending(NamedTuple):
@@ -149,15 +149,15 @@ _LAST = (
 )
 
 # What a runtime says as it aborts, and the exception in it where there is one.
-_WHAT = re.compile(r"\s*what\(\):\s+(.*)")
+_WHAT = r"\s*what\(\):"
 _ABORTS = (
     (Cause.COLLECTIVE_TIMEOUT, re.compile(r".*Watchdog caught collective operation timeout")),
-    (Cause.COLLECTIVE_MISMATCH, re.compile(r".*op\.preamble\.length <= op\.nbytes")),
-    (Cause.PEER_LOST, re.compile(r".*NCCL error:? .*remote process exited")),
-    (Cause.GPU_FAULT, re.compile(r".*CUDA error: uncorrectable (?:ECC|NVLink)")),
-    (Cause.CUDA_OUT_OF_MEMORY, re.compile(r".*CUDA (?:error: )?out of memory")),
-    (Cause.ILLEGAL_GPU_ACCESS, re.compile(r".*CUDA error: an illegal memory access")),
-    (Cause.DEVICE_ASSERT, re.compile(r".*CUDA error: device-side assert triggered")),
+    (Cause.COLLECTIVE_MISMATCH, re.compile(_WHAT + r".*op\.preamble\.length <= op\.nbytes")),
+    (Cause.PEER_LOST, re.compile(_WHAT + r".*NCCL error:? .*remote process exited")),
+    (Cause.GPU_FAULT, re.compile(_WHAT + r".*CUDA error: uncorrectable (?:ECC|NVLink)")),
+    (Cause.CUDA_OUT_OF_MEMORY, re.compile(_WHAT + r".*CUDA (?:error: )?out of memory")),
+    (Cause.ILLEGAL_GPU_ACCESS, re.compile(_WHAT + r".*CUDA error: an illegal memory access")),
+    (Cause.DEVICE_ASSERT, re.compile(_WHAT + r".*CUDA error: device-side assert triggered")),
     (
         Cause.MEMORY_REFUSED,
         re.compile(r"\s*what\(\):\s+std::bad_alloc|.*instance of 'std::bad_all"),
@@ -275,14 +275,18 @@ def _said_last(lines: Sequence[str], ending: Ending) -> Finding | None:
             if last.codes and ending.code not in last.codes:
                 continue
             found = last.line.match(line)
-            if found is not None and _nothing_after(lines, index):
+            if found is not None and _is_last(lines, index, ending):
                 return _found(sign(last.cause, last.fix, found), index)
     return None
 
 
-def _nothing_after(lines: Sequence[str], index: int) -> bool:
-    """Whether the program was over then: a traceback later is one of its own."""
-    return not any("Traceback (most recent" in line for line in lines[index:])
+def _is_last(lines: Sequence[str], index: int, ending: Ending) -> bool:
+    """Whether the program was over then: a traceback later is one of its own, and code 1 is
+    anybody's, who may have gone on."""
+    after = [line for line in lines[index + 1 :] if line.strip()]
+    if any("Traceback (most recent" in line for line in after):
+        return False
+    return ending.code in (2, 126, 127) or len(after) <= _AFTER
 
 
 def _last_of(lines: Sequence[str], pattern: re.Pattern[str]) -> int | None:

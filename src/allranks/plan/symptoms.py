@@ -71,7 +71,11 @@ EXCEPTIONS: tuple[Symptom, ...] = (
         r"ResourceExhaustedError: [^\n]*OOM when allocating [^\n]*CPU",
     ),
     # ---------------------------------------------------------------- files
-    Symptom(Cause.DISK_FULL, _OS + r"(?:\[Errno 28\]|No space left on device|errno = 28)"),
+    Symptom(
+        Cause.DISK_FULL,
+        _OS + r"(?:\[Errno 28\]|No space left on device|errno = 28|"
+        r"Not enough free space to write)",
+    ),
     Symptom(
         Cause.WRITE_FAILED,
         r"RuntimeError: (?:\[enforce fail at inline_container\.cc:\d+\] ?\. (?:unexpected pos|"

@@ -37,8 +37,9 @@ _NOISE = re.compile(
     r"\d{4}-\d\d-\d\d [\d:.]+: [IWEF] |\d{4}-\d\d-\d\d .*(destroy|shut|stopp|clos|clean)|"
     r"make: \*\*\*|Aborted|Killed|proc "
 )
-# Lines that are neither noise nor the end: the program went on, and its end is another matter.
-_MOST_AFTER = 12
+# With more lines that are no noise the program went on, and so it did with another complaint.
+_OWN_LINES, _MOST_AFTER = 8, 4
+_ANOTHER = re.compile(r"\b(error|fatal|critical|failed|fail|abort\w*|exiting)\b", re.IGNORECASE)
 
 
 class Frame(NamedTuple):
@@ -210,7 +211,18 @@ def is_the_end(lines: Sequence[str], last: Raised, strict: bool = False) -> bool
     nothing but what is known to be said by others."""
     after = [unmarked(line) for line in lines[last.at + 1 :]]
     own = [text for stream, text in after if stream == last.stream]
-    # Its message may have several lines; where those end is not marked.
-    told = set() if strict else set(last.text.splitlines())
-    left = [text for text in own if text.strip() and text not in told and not _NOISE.match(text)]
+    own = own[0 if strict else _message(last, own) :]
+    left = [text for text in own if text.strip() and not _NOISE.match(text)]
+    if any(_ANOTHER.search(text) for text in left):
+        return False
     return len(left) <= (0 if strict else _MOST_AFTER)
+
+
+def _message(last: Raised, after: Sequence[str]) -> int:
+    """How many of the lines after an exception may be its own message. Where that ends is not
+    marked, but by torchrun, which draws a line."""
+    if last.name == "ChildFailedError":
+        drawn = [n for n, text in enumerate(after[:200]) if text.startswith("=====")]
+        return drawn[-1] + 1 if drawn else 0
+    blank = next((n for n, text in enumerate(after) if not text.strip()), len(after))
+    return min(blank, _OWN_LINES)
