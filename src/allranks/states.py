@@ -120,7 +120,7 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.OUT_OF_MEMORY: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        "user",
+        Cause.USER,
         "the kernel killed a process of the job for want of memory",
         "its log: allranks job logs {job} --rank {rank}",
     ),
