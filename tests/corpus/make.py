@@ -55,7 +55,7 @@ class Lab:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=700,
             preexec_fn=self._starve if self._starved else None,
         )
         return done.stdout
@@ -76,7 +76,7 @@ class Lab:
         self.allranks("run", "--detach", "--name", way.name, *size, *own, *more, *command)
         if way.how.startswith("agent"):
             self._befall(way)
-        self.allranks("job", "wait", way.name, "--timeout", 90)
+        self.allranks("job", "wait", way.name, "--timeout", 600)
         records = Records(open_database(Home(self.home).database))
         return pack(known(records.get(way.name), records, Home(self.home)))
 
