@@ -24,9 +24,11 @@ def test_a_real_failure_is_explained_rightly_or_not_at_all(path: Path):
     assert found in (true, Cause.UNKNOWN)
 
 
-def test_the_corpus_is_large_and_most_of_it_is_explained():
-    told = [case(path) for path in CASES]
-    assert len(told) >= 60
-    assert len({true for true, _, _ in told}) >= 20
-    right = sum(true is found for true, found, _ in told)
+@pytest.mark.parametrize("held", [False, True])
+def test_the_corpus_is_large_and_most_of_it_is_explained(held: bool):
+    """Also the part that was collected after the patterns were written."""
+    told = [(true, found) for true, found, later in map(case, CASES) if later is held]
+    assert len(told) >= (50 if held else 60)
+    assert len({true for true, _ in told}) >= 20
+    right = sum(true is found for true, found in told)
     assert right >= 0.9 * len(told)
