@@ -30,3 +30,14 @@ def test_a_torn_line_was_never_said(tmp_path):
 
 def test_nothing_was_said(tmp_path):
     assert read(tmp_path) == []
+
+
+def test_a_server_with_an_older_record_is_told_again(tmp_path):
+    outbox = Outbox(tmp_path, 1, 0)
+    for kind in (Kind.HELLO, Kind.READY, Kind.STARTED):
+        outbox.say(kind, 1)
+    outbox.acknowledged(3)
+    assert outbox.kept() == []
+    outbox.acknowledged(1)
+    assert [event.kind for event in outbox.kept()] == [Kind.READY, Kind.STARTED]
+    outbox.close()

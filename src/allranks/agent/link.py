@@ -58,6 +58,8 @@ class Tail:
     def __init__(self, attempt: int, rank: int, path: Path) -> None:
         self.attempt, self.rank, self.path = attempt, rank, path
         self.sent = 0
+        # Whether that is what this server has: one that began anew may have a restored record.
+        self.sure = True
 
     def rest(self) -> bytes:
         """What the server has not got; nothing more of a file that the job itself took away."""
@@ -104,6 +106,7 @@ class Link:
         self._feeds: list[Feed] = []
         self._feed_at = 0.0
         self._heard = time.monotonic()
+        self._server = ""
         self._refused = False
         self.stacks: Callable[[], list[dict[str, Any]]] = list
         self.still: dict[str, Any] | None = None
@@ -226,6 +229,8 @@ class Link:
             if (number := order.pop("stacks", 0)) > self._asked:
                 self._asked = number
                 threading.Thread(target=self._tell_stacks, args=(number,), daemon=True).start()
+            if order.get("server", self._server) != self._server:
+                self._begin_anew(order)
             if order["id"] == known:
                 continue
             known = order["id"]
@@ -242,6 +247,14 @@ class Link:
         path, data = f"{self._base}/stacks/{number}", self.stacks()
         with contextlib.suppress(AllranksError, OSError), self._door.client(_TIMEOUT) as client:
             client.json("PUT", path, data)
+
+    def _begin_anew(self, order: dict[str, Any]) -> None:
+        """A server that was started anew may have an older record: it is sent what it lacks."""
+        self._server = order["server"]
+        self._outbox.acknowledged(order["heard"])
+        for file in (*self._tails, *self._feeds):
+            file.sure = False
+        self._news.set()
 
     def _ship(self) -> None:
         client = self._door.client(_TIMEOUT)
@@ -283,10 +296,9 @@ class Link:
         more = False
         for tail in self._tails:
             piece = tail.rest()
-            if piece:
+            if piece or not tail.sure:
                 path = f"{self._base}/logs/{tail.attempt}/{tail.rank}?offset={tail.sent}"
-                tail.sent = json.loads(client.call("PUT", path, piece).body)["size"]
-                self._heard = time.monotonic()
+                self._put(client, tail, path, piece)
                 more = more or len(piece) == PIECE
         return more
 
@@ -294,10 +306,10 @@ class Link:
         """Send what there is; a feed that is refused keeps no other one back."""
         for feed in list(self._feeds):
             try:
-                while piece := feed.rest():
+                while (piece := feed.rest()) or not feed.sure:
                     path = f"{self._base}/points/{feed.attempt}/{feed.name}?offset={feed.sent}"
-                    feed.sent = json.loads(client.call("PUT", path, piece).body)["size"]
-                    feed.refused, self._heard = "", time.monotonic()
+                    self._put(client, feed, path, piece)
+                    feed.refused = ""
             except (Unauthorized, NotFound, Unreachable):
                 raise
             except AllranksError as error:
@@ -310,6 +322,17 @@ class Link:
             said = f"not all {feed.name} are in the record: {feed.refused}"
             self._outbox.say(Kind.NOTE, feed.attempt, message=said, about="metrics")
 
+    def _put(self, client: Client, file: Tail, path: str, piece: bytes) -> None:
+        """Send a piece of a file, and learn how much of it the server has then."""
+        file.sure = True  # and no longer, when the server changes while it answers
+        try:
+            file.sent = json.loads(client.call("PUT", path, piece).body)["size"]
+        except BaseException:
+            file.sure = False
+            raise
+        self._heard = time.monotonic()
+
     def _is_empty(self) -> bool:
         files = (*self._tails, *self._feeds)
-        return not self._outbox.kept() and all(not file.rest() for file in files)
+        sent = all(file.sure and not file.rest() for file in files)
+        return sent and not self._outbox.kept()

@@ -1,7 +1,8 @@
-"""What the agent has to say, on disk until the server has it.
+"""What the agent has to say, on disk and in memory to its end.
 
 Numbered from 1 and appended to a file, so that nothing said is lost with the agent: a server that
-shares the disk reads the file of one that died. Sending twice is harmless, the number tells.
+shares the disk reads the file of one that died. Sending twice is harmless, the number tells. What
+the server has acknowledged is kept all the same: a database restored from a backup has not got it.
 """
 
 from __future__ import annotations
@@ -22,17 +23,15 @@ class Outbox:
     def __init__(self, folder: Path, launch: int, node: int) -> None:
         self._file = (folder / NAME).open("a")
         self._launch, self._node = launch, node
-        self._said = 0
-        self._kept: list[Event] = []
+        self._said: list[Event] = []
+        self._heard = 0
         self._lock = threading.Lock()
 
     def say(self, kind: Kind, attempt: int, *, rank: int | None = None, **data: Any) -> None:
         with self._lock:
-            self._said += 1
-            event = Event(
-                kind, time.time(), self._launch, attempt, self._node, rank, self._said, data
-            )
-            self._kept.append(event)
+            seq = len(self._said) + 1
+            event = Event(kind, time.time(), self._launch, attempt, self._node, rank, seq, data)
+            self._said.append(event)
             # On a full disk the server has to hear it from us: only the spare copy is lost. The
             # line break comes first, so that a torn line does not spoil the next.
             with contextlib.suppress(OSError):
@@ -46,11 +45,12 @@ class Outbox:
     def kept(self) -> list[Event]:
         """What the server has not acknowledged yet, in order."""
         with self._lock:
-            return list(self._kept)
+            return self._said[self._heard :]
 
     def acknowledged(self, seq: int) -> None:
+        """The server has what was said up to ``seq``, which may be less than it had before."""
         with self._lock:
-            self._kept = [event for event in self._kept if event.seq > seq]
+            self._heard = min(seq, len(self._said))
 
 
 def load(data: dict[str, Any]) -> Event:

@@ -1,4 +1,4 @@
-"""The job as a state machine: ``fold`` what happened, ``decide`` what next, ``order`` each agent.
+"""The job as a state machine: ``fold`` what happened, ``decide`` what next, `orders` for each agent.
 
 All pure: no clock, no I/O. ``decide`` is called again after each step was applied and yields the
 next, so that a server that dies anywhere between does the same step again, and twice equals once.
@@ -185,14 +185,18 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return closing._replace(data={**closing.data, "hung": hung})
     if job.status is JobStatus.NOT_STARTED:
         return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
-    if job.status is JobStatus.PREPARING and all(n.state is NodeState.READY for n in job.nodes):
+    # Ready, or further: a record restored from a backup may have forgotten that it opened the gate.
+    if job.status is JobStatus.PREPARING and not any(n.state in _NOT_READY for n in job.nodes):
         return Step(Kind.GO)
     return None
 
 
+_NOT_READY = (NodeState.ABSENT, NodeState.SETUP, NodeState.LOST)
+
+
 def _newly_lost(job: Job, clock: Clock) -> Step | None:
     for index, node in enumerate(job.nodes):
-        if _is_gone(node):
+        if is_gone(node):
             continue
         if node.state is NodeState.ABSENT:
             late = job.up_at is not None and clock.now >= max(job.up_at, clock.since) + clock.hello
@@ -286,12 +290,13 @@ def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
     return _close("relaunch", job.then.reason)
 
 
-def _is_gone(node: Node) -> bool:
+def is_gone(node: Node) -> bool:
+    """Whether its agent is no longer heard: it said bye, or was given up."""
     return node.left or node.state is NodeState.LOST
 
 
 def _is_out(node: Node) -> bool:
-    return _is_gone(node) or node.state is NodeState.ABSENT
+    return is_gone(node) or node.state is NodeState.ABSENT
 
 
 def _worth_waiting(node: Node, overdue: bool) -> bool:
@@ -352,7 +357,7 @@ def failure(job: Job) -> Failure | None:
 def _cause(node: Node) -> Reason | None:
     """What went wrong on a node; one that is gone without a word on how it ended is lost."""
     if node.reason is None:
-        return Reason.NODE_LOST if _is_gone(node) else None
+        return Reason.NODE_LOST if is_gone(node) else None
     return None if node.reason is Reason.DONE else node.reason
 
 
@@ -373,34 +378,3 @@ def outcome(job: Job) -> Failure:
         same = found is not None and found.reason is job.then.reason and not job.canceled
         return found if found and same else Failure(job.then.reason)
     return found or Failure(job.then.reason)
-
-
-# ---------------------------------------------------------------- order
-
-
-def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
-    """What the agent of ``node`` should do now, given which launch and attempt it is in."""
-    state = job.nodes[node].state
-    if launch != job.launch or job.status in TERMINAL or _is_gone(job.nodes[node]):
-        return {"do": "leave"}
-    if job.status is JobStatus.FINALIZING:
-        assert job.then is not None
-        again = job.then.purpose == "regroup"
-        if attempt < job.attempt:
-            return {"do": "prepare", "attempt": job.attempt} if again else {"do": "leave"}
-        if state is NodeState.EXITED:
-            return {"do": "wait"} if again else {"do": "leave"}
-        return {"do": "stop", "why": _told(job.then.reason)}
-    if attempt < job.attempt:
-        return {"do": "prepare", "attempt": job.attempt}
-    if job.status is JobStatus.RUNNING and state in (NodeState.READY, NodeState.RUNNING):
-        places = [n.place for n in job.nodes]
-        return {"do": "go", "places": places, "started": job.started_at, "previous": job.previous}
-    return {"do": "wait"}
-
-
-def _told(reason: Reason) -> Reason:
-    """What a node that did not fail itself is to give as its own reason."""
-    if reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED):
-        return reason
-    return Reason.PEER_FAILED

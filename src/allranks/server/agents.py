@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from allranks.agent.outbox import load
 from allranks.errors import NotFound, Unauthorized, UsageError
 from allranks.events import FROM_AGENTS
-from allranks.plan import policy
+from allranks.plan import orders as orders_of
 from allranks.plan.distributions import log_name, world
 from allranks.plan.plan import pack
 from allranks.server.replies import HANDLERS
@@ -87,13 +87,16 @@ async def events(request: Request) -> Response:
         mine = event.node == agent.node and event.launch == agent.launch and event.seq > 0
         if not mine or event.kind not in FROM_AGENTS:
             raise UsageError(f"a {event.kind} event that is not this agent's to tell")
-    row = with_.records.latest(agent.job)
-    if row is not None and agent.node >= len(row.record.nodes):
+    row = await run_in_threadpool(with_.records.get, agent.job)
+    if agent.node >= len(row.record.nodes):
         raise NotFound(f"the job has no node {agent.node}")
-    if said:
-        await run_in_threadpool(with_.records.hear, agent.job, said)
+    heeded = orders_of.heeded(row.record, agent.node, agent.launch, said)
+    if heeded:
+        row = await run_in_threadpool(with_.records.hear, agent.job, heeded)
         with_.loops.wake(agent.job)
-    return JSONResponse({"acknowledged": max((event.seq for event in said), default=0)})
+    if len(heeded) == len(said):
+        return JSONResponse({"acknowledged": max((event.seq for event in said), default=0)})
+    return JSONResponse({"acknowledged": row.record.nodes[agent.node].seq})
 
 
 async def orders(request: Request) -> Response:
@@ -113,9 +116,11 @@ async def orders(request: Request) -> Response:
             raise NotFound(f"the job has no node {agent.node}")
         order = {
             "attempt": attempt,
-            **policy.order(row.record, agent.node, agent.launch, attempt),
+            **orders_of.order(row.record, agent.node, agent.launch, attempt),
         }
-        order["id"] = f"{order['do']}.{order['attempt']}.{order.get('why', '')}"
+        # An agent that knew another server asks this one what it has.
+        order["server"], order["heard"] = with_.pulse.name, row.record.nodes[agent.node].seq
+        order["id"] = f"{order['do']}.{order['attempt']}.{order.get('why', '')}.{with_.pulse.name}"
         if (number := with_.stacks.number(row)) > answered and attempt == row.record.attempt:
             return JSONResponse(pack({**order, "stacks": number}))
         left = until - time.monotonic()

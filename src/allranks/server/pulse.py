@@ -7,6 +7,7 @@ so every lease starts afresh with it.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ class Pulse:
 
     def __init__(self, lease: float) -> None:
         self._lease = lease
+        # Another for each server that ever ran: who hears it knows whether that is still the one.
+        self.name = secrets.token_hex(4)
         self._last: dict[Heard, float] = {}
         self._born = self._awake = time.monotonic()
 
