@@ -95,6 +95,11 @@ class Home(NamedTuple):
         return self.root / "mlflow"
 
     @property
+    def restoring(self) -> Path:
+        """What a backup held, until all of it is in its place."""
+        return self.root / ".restoring"
+
+    @property
     def lock(self) -> Path:
         return self.root / "server.lock"
 

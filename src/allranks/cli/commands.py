@@ -15,6 +15,7 @@ class Command(NamedTuple):
 
 
 _JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.cli.compute"
+_BACKUP = "allranks.cli.backup"
 _ENVIRONMENT = "allranks.cli.environment"
 _MODEL = "allranks.cli.model"
 _DATA, _DATASTORE = "allranks.cli.data", "allranks.cli.datastore"
@@ -86,6 +87,8 @@ COMMANDS: dict[str, Command] = {
     "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
     "server status": Command(_SERVER, "status", "which server runs, where"),
     "server run": Command(_SERVER, "run", "serve in the foreground"),
+    "server backup": Command(_BACKUP, "backup", "write this home to a file, while it runs"),
+    "server restore": Command(_BACKUP, "restore", "make this home what a backup holds"),
 }
 
 

@@ -71,13 +71,7 @@ def stop_options(parser: argparse.ArgumentParser) -> None:
 
 def stop(options: argparse.Namespace) -> int:
     """End the server, after the jobs of this machine; no process of theirs stays."""
-    if os.environ.get("ALLRANKS_SERVER"):
-        raise UsageError(
-            "ALLRANKS_SERVER names a server, and this command ends the one of a home",
-            where="ALLRANKS_SERVER",
-            hint="unset it; who runs that server ends it where it runs",
-        )
-    home = settings.home()
+    home = own_home("ends the one of a home", "ends it")
     found = finding.look(home)
     if not found.alive:
         left = _end_the_rest(home)
@@ -108,6 +102,18 @@ def run(options: argparse.Namespace) -> int:
         show.talk(f"serving {home.root}; Ctrl-C ends it, running jobs go on")
     serve(home, options.port)
     return 0
+
+
+def own_home(what: str, does: str) -> Home:
+    """The home of this machine, for what is done to it and not to a server elsewhere. Raises
+    UsageError when ALLRANKS_SERVER names one."""
+    if os.environ.get("ALLRANKS_SERVER"):
+        raise UsageError(
+            f"ALLRANKS_SERVER names a server, and this command {what}",
+            where="ALLRANKS_SERVER",
+            hint=f"unset it; who runs that server {does} where it runs",
+        )
+    return settings.home()
 
 
 def _end_jobs(options: argparse.Namespace) -> list[str]:

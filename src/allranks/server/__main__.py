@@ -39,6 +39,10 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
     settings.make(home)
     lock = _lock(home)
     try:
+        if home.restoring.exists():
+            from allranks.server import restore  # lazy: seldom one was cut short
+
+            restore.finish(home)
         _serve(home, port, ready_fd)
     finally:  # before any word of a failure: who hears it may start another at once
         os.close(lock)

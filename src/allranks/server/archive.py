@@ -1,0 +1,145 @@
+"""A backup's file: a tar whose last member says what all others are, by size and SHA-256.
+
+A file that was cut short has no such member, so that half a backup is never taken for one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from allranks.errors import UsageError
+
+_MANIFEST, _FORMAT, _PIECE = "manifest.json", 1, 1 << 20
+
+# Hears what is being done, and how many more bytes of it are.
+Tell = Callable[[str, int], None]
+
+
+class _Piece:
+    """The first ``size`` bytes of a file, whatever happens to it meanwhile, and their hash."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._left = file, size
+        self.hash, self.torn = hashlib.sha256(), False
+
+    def read(self, most: int) -> bytes:
+        most = min(most, self._left)
+        found = self._file.read(most)
+        if len(found) < most:  # it was made shorter: what was promised has to be written
+            self.torn = True
+            found += bytes(most - len(found))
+        self._left -= len(found)
+        self.hash.update(found)
+        return found
+
+
+def pack(
+    file: BinaryIO, what: Iterable[tuple[str, Path]], facts: Mapping[str, Any], tell: Tell
+) -> dict[str, Any]:
+    """Write files, links and folders under the names given; the manifest, with ``facts`` in it.
+    What is gone when its turn comes, and what is no plain file, is left out. Raises OSError."""
+    files: dict[str, Any] = {}
+    torn = []
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, path in what:
+            try:
+                info = tar.gettarinfo(path, name)
+            except FileNotFoundError:
+                continue
+            info.type = tarfile.REGTYPE if info.islnk() else info.type
+            if info.isreg():
+                try:
+                    source = path.open("rb")
+                except FileNotFoundError:
+                    continue
+                with source:
+                    info.size = os.fstat(source.fileno()).st_size
+                    piece = _Piece(source, info.size)
+                    tar.addfile(info, piece)  # type: ignore[arg-type]
+                tell(f"writing {name}", info.size)
+                files[name] = [info.size, piece.hash.hexdigest()]
+                torn += [name] * piece.torn
+            elif info.isdir() or info.issym():
+                tar.addfile(info)
+        manifest = {**facts, "format": _FORMAT, "torn": torn, "files": files}
+        text = json.dumps(manifest).encode()
+        info = tarfile.TarInfo(_MANIFEST)
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text))
+    return manifest
+
+
+def unpack(path: Path, goal: Path | None, tell: Tell) -> dict[str, Any]:
+    """Write what a backup holds into the folder ``goal``, if any, and hold it against its manifest,
+    which is returned. Raises UsageError when it is no backup, or not whole; OSError."""
+    try:
+        with tarfile.open(path, mode="r|") as tar:
+            found, manifest = _unpack(tar, goal, tell)
+    except (tarfile.TarError, EOFError) as error:
+        raise _bad(path, f"is no backup, or was cut short: {error}") from error
+    if manifest is None:
+        raise _bad(path, "was cut short")
+    if manifest.get("format") != _FORMAT:
+        raise _bad(path, f"is a backup of format {manifest.get('format')}, which is not known here")
+    wrong = [name for name, told in manifest["files"].items() if found.get(name) != told]
+    if wrong or len(found) != len(manifest["files"]):
+        raise _bad(path, f"is damaged: {(wrong or ['its list'])[0]} is not what was written")
+    return manifest
+
+
+def _unpack(
+    tar: tarfile.TarFile, goal: Path | None, tell: Tell
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    found: dict[str, Any] = {}
+    for member in tar:
+        source = tar.extractfile(member) if member.isreg() else None
+        if member.name == _MANIFEST and source is not None:
+            return found, json.loads(source.read())
+        place = None if goal is None else _place(goal, member.name)
+        if source is not None:
+            tell(f"reading {member.name}", member.size)
+            found[member.name] = [member.size, _copy(source, place, member)]
+        elif place is not None and member.isdir():
+            place.mkdir(mode=stat.S_IMODE(member.mode) | 0o700, parents=True, exist_ok=True)
+        elif place is not None and member.issym():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(member.linkname)
+    return found, None
+
+
+def _place(goal: Path, name: str) -> Path:
+    """Where a member goes: never out of the folder, not by a link in it, either."""
+    place = goal / name
+    if ".." in place.parts or not place.parent.resolve().is_relative_to(goal.resolve()):
+        raise _bad(goal, f"names a place outside of the home: {name}")
+    return place
+
+
+def _copy(source: Any, place: Path | None, member: tarfile.TarInfo) -> str:
+    digest = hashlib.sha256()
+    with contextlib.ExitStack() as stack:
+        file: BinaryIO | None = None
+        if place is not None:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(place.open("xb"))
+            os.fchmod(file.fileno(), stat.S_IMODE(member.mode))
+        while piece := source.read(_PIECE):
+            digest.update(piece)
+            if file is not None:
+                file.write(piece)
+    if place is not None:
+        os.utime(place, (member.mtime, member.mtime))
+    return digest.hexdigest()
+
+
+def _bad(path: Path, what: str) -> UsageError:
+    return UsageError(f"it {what}", where=str(path), hint="take another backup")

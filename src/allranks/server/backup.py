@@ -1,0 +1,99 @@
+"""A home in one file: its database, what that refers to, and the keys.
+
+The database is copied first, at one moment, and then files: what it refers to was there before it.
+It holds the home's token and keys, so it is its owner's alone to read, as the home is.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks import __version__
+from allranks.errors import Conflict, NotFound, UsageError
+from allranks.server import archive
+from allranks.server.archive import Tell
+from allranks.server.holdings import GOING
+from allranks.settings import Home
+from allranks.store import copies
+from allranks.store.trees import COMING
+
+# MLflow's database, in its folder.
+_MLFLOW = "mlflow.db"
+
+
+class Report(NamedTuple):
+    """``torn``: files that changed while they were read; a restore leaves them out."""
+
+    file: str
+    bytes: int
+    files: int
+    jobs: int
+    with_files: bool
+    torn: list[str]
+
+
+def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
+    """Back up into the file ``goal``, or a new one in the folder ``goal``. It appears once it is
+    whole and was read back. ``tell`` hears what is being done, and how many more bytes are.
+
+    Raises AllranksError; OSError when there is no room.
+    """
+    if not home.database.exists():
+        hint = "ALLRANKS_HOME names another, or nothing was ever run in it"
+        raise NotFound("there is nothing to back up in this home", where=str(home.root), hint=hint)
+    if goal.is_dir():
+        goal = goal / time.strftime("allranks-%Y%m%d-%H%M%S.tar")
+    if goal.exists():
+        raise Conflict("there is such a file already", where=str(goal), hint="name another")
+    if not goal.parent.is_dir():
+        raise UsageError("there is no such folder", where=str(goal.parent), hint="make it first")
+    with tempfile.TemporaryDirectory(prefix=".allranks-backup-", dir=goal.parent) as folder:
+        beside = Path(folder, goal.name)
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            tell("copying the database", 0)
+            copies.take(home.database, Path(folder, home.database.name))
+            what = _what(home, Path(folder), with_files)
+            facts = {"allranks": __version__, "at": time.time(), "with_files": with_files}
+            manifest = archive.pack(file, what, facts, tell)
+            file.flush()
+            os.fsync(file.fileno())
+        archive.unpack(beside, None, tell)
+        jobs = len(copies.holds(Path(folder, home.database.name)).jobs)
+        beside.rename(goal)
+    torn = list(manifest["torn"])
+    size = goal.stat().st_size
+    return Report(str(goal), size, len(manifest["files"]), jobs, with_files, torn)
+
+
+def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Path]]:
+    """Of a home, by names in its backup: not what is made anew when it is missed, nor what is of
+    this machine: environments, caches, working folders, what engines know."""
+    yield home.database.name, folder / home.database.name
+    for path in (home.token, home.secrets, home.server, home.door, home.certificate):
+        yield path.name, path
+    for root in (home.blobs, home.models, *((home.jobs, home.data) if with_files else ())):
+        yield from _below(root, root.name)
+    if with_files and (home.mlflow / _MLFLOW).exists():
+        copies.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)
+        yield f"{home.mlflow.name}/{_MLFLOW}", folder / _MLFLOW
+        yield from _below(home.mlflow / "artifacts", f"{home.mlflow.name}/artifacts")
+
+
+def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
+    """All in a folder, but for what is coming or going."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda each: each.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    yield name, folder
+    for each in entries:
+        if each.is_dir(follow_symlinks=False):
+            if not each.name.startswith((COMING, GOING)):
+                yield from _below(Path(each.path), f"{name}/{each.name}")
+        else:
+            yield f"{name}/{each.name}", Path(each.path)
