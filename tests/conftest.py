@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,25 @@ def code(tmp_path: Path) -> Path:
 def allranks(home: Path, code: Path) -> Allranks:
     """The command line in a home of the test's own, run from ``code``."""
     return command_line(home, code)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A PostgreSQL that runs, for the tests that do not mind one another."""
+    from tests import postgres
+
+    if postgres.programs() is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with postgres.cluster() as found:
+        yield found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where a new database is to be, of each kind."""
+    if request.param == "sqlite":
+        return tmp_path / "a b.db"
+    return str(request.getfixturevalue("postgres").database())
 
 
 @pytest.fixture(scope="session")

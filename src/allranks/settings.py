@@ -7,6 +7,7 @@ The clocks are seconds; each can be set by ``ALLRANKS_<NAME>`` so that tests run
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,11 @@ class Home(NamedTuple):
     @property
     def database(self) -> Path:
         return self.root / "allranks.db"
+
+    @property
+    def database_url(self) -> Path:
+        """Where the record is, if not in ``database``: the URL of a PostgreSQL database."""
+        return self.root / "database.url"
 
     @property
     def blobs(self) -> Path:
@@ -142,6 +148,46 @@ def make(home: Home) -> None:
             raise PermissionError(13, "Permission denied")
     except OSError as error:
         raise unusable(home, error) from error
+
+
+def database(home: Home, environ: Mapping[str, str] = os.environ) -> Path | str:
+    """Where the home's record is: the file in it, or the URL that ALLRANKS_DATABASE gave when it
+    was new. A home keeps its database: raises ServerError when another is named."""
+    named = environ.get("ALLRANKS_DATABASE", "").strip()
+    try:
+        kept = home.database_url.read_text().strip()
+    except OSError:
+        kept = ""
+    if not named or _but_password(named) == _but_password(kept):
+        return named or kept or home.database
+    if kept or home.database.exists():
+        raise ServerError(
+            "this home's record is in another database than ALLRANKS_DATABASE names",
+            where=str(home.database_url if kept else home.database),
+            hint="unset it; or move: `allranks server backup`, then `allranks server restore` with "
+            "it set and a new ALLRANKS_HOME",
+        )
+    return named
+
+
+def has_record(home: Home) -> bool:
+    """Whether anything was ever recorded in it."""
+    return home.database.exists() or home.database_url.exists()
+
+
+def keep_database(home: Home) -> Path | str:
+    """The same, kept for good: by who holds the home's lock."""
+    where = database(home)
+    if isinstance(where, str):
+        beside = home.root / "database.url.new"
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(f"{where}\n")
+        beside.replace(home.database_url)
+    return where
+
+
+def _but_password(url: str) -> str:
+    return re.sub(r"(?<=//)([^:@/]*):[^@/]*@", r"\1@", url)
 
 
 def unusable(home: Home, error: OSError) -> ServerError:

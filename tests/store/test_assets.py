@@ -11,8 +11,10 @@ from allranks.store.settings import Settings
 
 
 @pytest.fixture
-def assets(tmp_path):
-    return Assets(open_database(tmp_path / "x.db"), "environment")
+def assets(where):
+    engine = open_database(where)
+    yield Assets(engine, "environment")
+    engine.dispose()
 
 
 def test_versions_count_up_unless_nothing_changed(assets):

@@ -15,8 +15,10 @@ from allranks.store.records import Records
 
 
 @pytest.fixture
-def database(tmp_path):
-    return open_database(tmp_path / "a'b.db")
+def database(where):
+    engine = open_database(where)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ def plan(name: str = "job", nodes: int = 2) -> Plan:
 
 
 @pytest.fixture
-def records(tmp_path):
-    engine = open_database(tmp_path / "a b.db")
+def records(where):
+    engine = open_database(where)
     yield Records(engine)
     engine.dispose()
 
@@ -103,9 +103,15 @@ def columns(engine):
     }
 
 
-def test_migrations_make_what_a_fresh_database_has(tmp_path):
-    fresh = open_database(tmp_path / "fresh.db")
-    migrated = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+def test_migrations_make_what_a_fresh_database_has(tmp_path, where):
+    fresh = open_database(where)
+    if isinstance(where, str):
+        name = f"{fresh.url.database}m"
+        with fresh.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        migrated = create_engine(fresh.url.set(database=name))
+    else:
+        migrated = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
     migrations.upgrade(migrated)
     assert columns(migrated) == columns(fresh)
     with migrated.connect() as connection:

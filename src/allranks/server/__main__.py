@@ -9,14 +9,18 @@ import logging
 import os
 import signal
 import socket
+import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks import __version__, locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.server.auth import Auth
 from allranks.settings import Home
+
+if TYPE_CHECKING:
+    from allranks.store.postgres import Hold
 
 
 def main() -> int:
@@ -34,21 +38,43 @@ def main() -> int:
     return error.exit_code
 
 
+class _Sentences(logging.Formatter):
+    """A stack trace only for what nobody has foreseen: a database or disk that is away is not."""
+
+    def formatException(self, ei: Any) -> str:
+        from sqlalchemy.exc import SQLAlchemyError  # lazy: it is there once anything went wrong
+
+        if isinstance(ei[1], AllranksError | OSError | SQLAlchemyError | sqlite3.Error):
+            return "    " + " ".join(str(getattr(ei[1], "orig", None) or ei[1]).split())
+        return super().formatException(ei)
+
+
 def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> None:
     """Serve the home until asked to end; raises AllranksError when it cannot begin."""
     settings.make(home)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Sentences("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     lock = _lock(home)
+    held = None
     try:
+        where = settings.keep_database(home)
         if home.restoring.exists():
             from allranks.server import restore  # lazy: seldom one was cut short
 
             restore.finish(home)
-        _serve(home, port, ready_fd)
+        if isinstance(where, str):
+            from allranks.store import db  # lazy: before the port is bound only where it has to be
+
+            held = db.hold(where)
+        _serve(home, port, ready_fd, held)
     finally:  # before any word of a failure: who hears it may start another at once
+        if held is not None:
+            held.release()
         os.close(lock)
 
 
-def _serve(home: Home, port: int | None, ready_fd: int | None) -> None:
+def _serve(home: Home, port: int | None, ready_fd: int | None, held: Hold | None) -> None:
     listening = _listen(home, port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     Auth(home)  # whoever finds the server from here on finds the token, too
@@ -65,6 +91,8 @@ def _serve(home: Home, port: int | None, ready_fd: int | None) -> None:
         app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
+    if held is not None:
+        held.keep(lost=lambda: setattr(server, "should_exit", True))
     _tell(ready_fd, {"url": url})
     server.run(sockets=[listening])
 
@@ -153,6 +181,5 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.exit(main())

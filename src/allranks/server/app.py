@@ -49,6 +49,7 @@ from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
 from allranks.server.stacks import Stacks
 from allranks.settings import Clocks, Home
+from allranks.settings import database as where_database
 from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
@@ -142,7 +143,7 @@ def create_app(
 def _services(
     home: Home, clocks: Clocks, url: str, kinds: Mapping[str, Kind], for_agents: App
 ) -> Services:
-    database = open_database(home.database)
+    database = open_database(where_database(home))
     records, computes = Records(database), Computes(database)
     assets = Assets(database, KIND)
     settings = Settings(database)

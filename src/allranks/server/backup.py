@@ -18,7 +18,7 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.server import archive
 from allranks.server.archive import Tell
 from allranks.server.holdings import GOING
-from allranks.settings import Home
+from allranks.settings import Home, database, has_record
 from allranks.store import copies
 from allranks.store.trees import COMING
 
@@ -43,7 +43,7 @@ def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
 
     Raises AllranksError; OSError when there is no room.
     """
-    if not home.database.exists():
+    if not has_record(home):
         hint = "ALLRANKS_HOME names another, or nothing was ever run in it"
         raise NotFound("there is nothing to back up in this home", where=str(home.root), hint=hint)
     if goal.is_dir():
@@ -56,7 +56,7 @@ def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
         beside = Path(folder, goal.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             tell("copying the database", 0)
-            copies.take(home.database, Path(folder, home.database.name))
+            copies.take(database(home), Path(folder, home.database.name))
             what = _what(home, Path(folder), with_files)
             facts = {"allranks": __version__, "at": time.time(), "with_files": with_files}
             manifest = archive.pack(file, what, facts, tell)

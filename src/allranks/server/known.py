@@ -9,7 +9,7 @@ from allranks.server.datastores import Datastores
 from allranks.server.environments import KIND, Environments
 from allranks.server.model_versions import KIND as MODEL
 from allranks.server.model_versions import ModelVersions
-from allranks.settings import Home
+from allranks.settings import Home, database, has_record
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
 from allranks.store.db import open_database
@@ -20,24 +20,23 @@ from allranks.store.trees import Trees
 
 def clusters(home: Home) -> Clusters:
     """Its computes."""
-    there = home.database.exists()
-    return Clusters(home, Computes(open_database(home.database)) if there else None)
+    return Clusters(home, Computes(open_database(database(home))) if has_record(home) else None)
 
 
 def environments(home: Home) -> Environments:
     """Its environments."""
-    if not home.database.exists():
+    if not has_record(home):
         return Environments(None, None)
-    database = open_database(home.database)
-    return Environments(Assets(database, KIND), Settings(database))
+    found = open_database(database(home))
+    return Environments(Assets(found, KIND), Settings(found))
 
 
 def datastores(home: Home) -> Datastores:
     """Its datastores, data assets and models."""
-    if not home.database.exists():
+    if not has_record(home):
         return Datastores(home.data)
-    database = open_database(home.database)
-    settings = Settings(database)
+    found = open_database(database(home))
+    settings = Settings(found)
     secrets = Secrets(settings, home.secrets)
-    models = ModelVersions(Assets(database, MODEL), Trees(home.models))
-    return Datastores(home.data, settings, Assets(database, stores.KIND), secrets, models)
+    models = ModelVersions(Assets(found, MODEL), Trees(home.models))
+    return Datastores(home.data, settings, Assets(found, stores.KIND), secrets, models)

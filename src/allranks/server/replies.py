@@ -9,11 +9,12 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from allranks import __version__
+from allranks import __version__, settings
 from allranks.client import VERSION_HEADER
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.store.db import database_error
@@ -44,7 +45,7 @@ async def _no_route(request: Request, error: Any) -> Response:
 
 
 async def _database(request: Request, error: Any) -> Response:
-    return _reply(database_error(error, request.app.state.services.home.database))
+    return _reply(database_error(error, settings.database(request.app.state.services.home)))
 
 
 async def _system(_: Request, error: Any) -> Response:
@@ -60,6 +61,7 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     RequestValidationError: _wrong_request,
     HTTPException: _no_route,
     DBAPIError: _database,
+    NoConnection: _database,
     sqlite3.Error: _database,
     OSError: _system,
     ValueError: _wrong_value,

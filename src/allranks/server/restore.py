@@ -22,7 +22,7 @@ from allranks.errors import Conflict, NotFound, ServerError
 from allranks.server import archive
 from allranks.server.archive import Tell
 from allranks.settings import Home
-from allranks.store import copies
+from allranks.store import copies, db
 
 _NEW, _NOTE = "new", "note.json"
 
@@ -45,6 +45,7 @@ def restore(home: Home, backup: Path, force: bool, tell: Tell) -> Report:
     if not backup.is_file():
         raise NotFound("there is no such file", where=str(backup), hint="`allranks server backup`")
     settings.make(home)
+    where = settings.database(home)
     lock = locks.take(home.lock)
     if lock is None:
         raise Conflict(
@@ -53,12 +54,17 @@ def restore(home: Home, backup: Path, force: bool, tell: Tell) -> Report:
             hint="`allranks server stop` ends it, and the jobs of this machine; or restore into "
             "another ALLRANKS_HOME",
         )
+    held = None
     try:
+        held = db.hold(where)
+        settings.keep_database(home)
         finish(home)
-        if home.database.exists() and not force:
-            _expect_no_jobs(home)
+        if (isinstance(where, str) or where.exists()) and not force:
+            _expect_no_jobs(home, where)
         return _restore(home, backup, tell)
     finally:
+        if held is not None:
+            held.release()
         os.close(lock)
 
 
@@ -74,6 +80,9 @@ def finish(home: Home) -> None:
     aside = home.root / note["aside"]
     for name in note["away"]:
         _rename(home.root / name, aside / name)
+    where = settings.database(home)
+    if isinstance(where, str):
+        _load(coming / _NEW / home.database.name, where, aside / home.database.name)
     for name in note["units"]:
         if not os.path.lexists(coming / _NEW / name):
             continue  # done before
@@ -84,9 +93,23 @@ def finish(home: Home) -> None:
     shutil.rmtree(coming, ignore_errors=True)
 
 
-def _expect_no_jobs(home: Home) -> None:
+def _load(copy: Path, where: str, aside: Path) -> None:
+    """Put a copy into a database that is not a file, and what it had aside."""
+    if not copy.exists():
+        return  # done before
+    if not aside.exists():
+        aside.parent.mkdir(exist_ok=True, mode=0o700)
+        beside = aside.with_name(f"{aside.name}.new")
+        beside.unlink(missing_ok=True)
+        copies.take(where, beside)
+        beside.rename(aside)
+    copies.load(copy, where)
+    copy.unlink()
+
+
+def _expect_no_jobs(home: Home, where: Path | str) -> None:
     try:
-        jobs = len(copies.holds(home.database).jobs)
+        jobs = copies.count(where)
     except ServerError as error:
         what = f"what this home has cannot be told: {error.message}"
     else:

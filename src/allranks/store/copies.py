@@ -7,8 +7,14 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DBAPIError
+
 from allranks.errors import ServerError
-from allranks.store.db import database_error, open_database
+from allranks.store.db import database_error, jobs, metadata, number_on, open_database, versions
+
+# Rows that are in memory at a time.
+_AT_ONCE = 5_000
 
 _DAMAGED = "take the backup of another day; of a live home: allranks doctor"
 
@@ -21,13 +27,46 @@ class Holds(NamedTuple):
     live: dict[str, tuple[int, bool]]
 
 
-def take(path: Path, goal: Path) -> None:
+def take(where: Path | str, goal: Path) -> None:
     """Copy a database, as it is at one moment, to a file; others may write to it meanwhile. Leases
     are left out. Raises ServerError, also when the copy is not sound."""
-    copy(path, goal)
-    with contextlib.closing(sqlite3.connect(goal)) as connection, connection:
+    if isinstance(where, Path):
+        copy(where, goal)
+    else:
+        try:
+            _pour(open_database(where).execution_options(read_only=True), open_database(goal))
+        except DBAPIError as error:
+            raise database_error(error, where) from error
+    with contextlib.closing(sqlite3.connect(goal)) as connection:
         connection.execute("UPDATE jobs SET lease_owner = NULL, lease_until = NULL")
+        connection.commit()
+        connection.execute("PRAGMA journal_mode=DELETE")
     check(goal)
+
+
+def load(path: Path, where: str) -> None:
+    """Make a database of another kind what a copy holds, all at once. Raises ServerError."""
+    try:
+        _pour(open_database(path), open_database(where))
+    except DBAPIError as error:
+        raise database_error(error, where) from error
+
+
+def _pour(source: Engine, goal: Engine) -> None:
+    """In the place of all that ``goal`` has; each is read, and written, in one transaction."""
+    try:
+        with source.connect() as reading, goal.begin() as writing:
+            tables = [table for table in metadata.sorted_tables if table is not versions]
+            for table in reversed(tables):
+                writing.execute(table.delete())
+            for table in tables:
+                rows = reading.execute(select(table), execution_options={"yield_per": _AT_ONCE})
+                for several in rows.mappings().partitions():
+                    writing.execute(table.insert(), [dict(row) for row in several])
+            number_on(writing, tables)
+    finally:
+        source.dispose()
+        goal.dispose()
 
 
 def copy(path: Path, goal: Path) -> None:
@@ -55,6 +94,18 @@ def check(path: Path) -> None:
     if found != ["ok"] or loose:
         what = found[0] if found != ["ok"] else f"{len(loose)} rows refer to others that are gone"
         raise ServerError(f"the database is damaged: {what}", where=str(path), hint=_DAMAGED)
+
+
+def count(where: Path | str) -> int:
+    """How many jobs a database has. Raises ServerError."""
+    engine = open_database(where)
+    try:
+        with engine.execution_options(read_only=True).connect() as connection:
+            return int(connection.execute(select(func.count()).select_from(jobs)).scalar_one())
+    except DBAPIError as error:
+        raise database_error(error, where) from error
+    finally:
+        engine.dispose()
 
 
 def holds(path: Path) -> Holds:

@@ -1,6 +1,7 @@
 """The database: tables, and everything that is only so for one kind of database.
 
-No other module knows that SQLite exists.
+No other module knows which kind it is; `postgres` has what is said to that one, `copies` makes an
+SQLite file of any.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from sqlalchemy import (
     create_engine,
     event,
     inspect,
-    text,
+    select,
 )
 from sqlalchemy.exc import DBAPIError
 
 from allranks.errors import ServerError
+from allranks.store import postgres
 
 # The newest migration. A fresh database is made from the tables below and stamped with it, because
 # importing Alembic takes longer than all the rest of making one; a test holds both ways equal.
@@ -159,11 +161,21 @@ mlflow_runs = Table(
 versions = Table("alembic_version", metadata, Column("version_num", Text, primary_key=True))
 
 
-def open_database(path: Path) -> Engine:
-    """The database in that file, made or brought up to date when it has to be.
+def open_database(where: Path | str) -> Engine:
+    """The database in that file, or at that URL; made or brought up to date when it has to be.
 
     Raises ServerError when it cannot be opened, is damaged, or belongs to a newer allranks.
     """
+    engine = postgres.connect(where) if isinstance(where, str) else _sqlite(where)
+    try:
+        _bring_up_to_date(engine)
+    except (DBAPIError, sqlite3.Error) as error:
+        engine.dispose()
+        raise database_error(error, where) from error
+    return engine
+
+
+def _sqlite(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": 30.0}, hide_parameters=True
     )
@@ -172,11 +184,20 @@ def open_database(path: Path) -> Engine:
     path.touch(mode=0o600)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
-    try:
-        _bring_up_to_date(engine)
-    except (DBAPIError, sqlite3.Error) as error:
-        raise database_error(error, path) from error
     return engine
+
+
+def hold(where: Path | str) -> postgres.Hold | None:
+    """See to it that this process alone serves the database. None: its home's lock does.
+
+    Raises ServerError when another does, or it cannot be asked."""
+    if isinstance(where, Path):
+        return None
+    open_database(where).dispose()  # says what is wrong with it, if anything is
+    try:
+        return postgres.Hold(where)
+    except DBAPIError as error:
+        raise database_error(error, where) from error
 
 
 def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -194,15 +215,27 @@ def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
         connection.exec_driver_sql(str(compiled), dicts)
 
 
-def database_error(error: Exception, path: Path) -> ServerError:
+def number_on(connection: Connection, filled: Sequence[Table]) -> None:
+    """Let the numbers of new rows go on after the highest that was put into these tables."""
+    if connection.dialect.name == "postgresql":
+        for table in filled:
+            if "id" in table.columns:
+                postgres.number_on(connection, table.name)
+
+
+def database_error(error: Exception, where: Path | str) -> ServerError:
     """The sentence for what a database driver said."""
+    if isinstance(where, str):
+        said, hint = postgres.said(error)
+        what = f"the database cannot be used: {said}"
+        return ServerError(what, where=postgres.shown(where), hint=hint)
     said = str(getattr(error, "orig", None) or error)
     hint = "look at the file's permissions, and whether another program holds it"
     if "full" in said:
         hint = "make room on that disk, then try again; what agents have to say waits for it"
     elif "malformed" in said or "not a database" in said:
-        hint = "restore it from a backup, or move it away to begin a new record"
-    return ServerError(f"the database cannot be used: {said}", where=str(path), hint=hint)
+        hint = "allranks server restore FILE --force brings a backup back"
+    return ServerError(f"the database cannot be used: {said}", where=str(where), hint=hint)
 
 
 def _on_connect(connection: Any, _: Any) -> None:
@@ -223,15 +256,23 @@ def _on_begin(connection: Any) -> None:
 
 
 def _bring_up_to_date(engine: Engine) -> None:
-    if not inspect(engine).has_table("alembic_version"):
+    with engine.execution_options(read_only=True).connect() as connection:
+        found = _version(connection)
+    if found is None:
         with engine.begin() as connection:
-            metadata.create_all(connection)
-            connection.execute(versions.insert().values(version_num=HEAD))
-        return
-    with engine.connect() as connection:
-        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+            found = _version(connection)  # of two who begin at once, one is first
+            if found is None:
+                metadata.create_all(connection)
+                connection.execute(versions.insert().values(version_num=HEAD))
+                return
     if found != HEAD:
         _migrate(engine, found)
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return str(connection.execute(select(versions.c.version_num)).scalar_one())
 
 
 def _migrate(engine: Engine, found: str) -> None:
@@ -244,6 +285,6 @@ def _migrate(engine: Engine, found: str) -> None:
     except CommandError as error:
         raise ServerError(
             f"the database is of version {found}, which this allranks does not know",
-            where=str(engine.url.database),
+            where=engine.url.render_as_string(hide_password=True),
             hint="use the newer allranks that wrote it, or another ALLRANKS_HOME",
         ) from error
