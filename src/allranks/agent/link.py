@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks import steady
 from allranks.agent.inbox import Inbox
 from allranks.agent.outbox import Outbox
 from allranks.client import Client
@@ -286,7 +287,9 @@ class Link:
         events = self._outbox.kept()
         if events:
             said = client.json(
-                "POST", f"{self._base}/events", [event._asdict() for event in events]
+                "POST",
+                f"{self._base}/events?now={steady.now()}",
+                [event._asdict() for event in events],
             )
             self._heard = time.monotonic()
             self._outbox.acknowledged(said["acknowledged"])

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
+from allranks import steady
 from allranks.events import Event, Kind
 
 NAME = "outbox.jsonl"
@@ -30,7 +30,7 @@ class Outbox:
     def say(self, kind: Kind, attempt: int, *, rank: int | None = None, **data: Any) -> None:
         with self._lock:
             seq = len(self._said) + 1
-            event = Event(kind, time.time(), self._launch, attempt, self._node, rank, seq, data)
+            event = Event(kind, steady.now(), self._launch, attempt, self._node, rank, seq, data)
             self._said.append(event)
             # On a full disk the server has to hear it from us: only the spare copy is lost. The
             # line break comes first, so that a torn line does not spoil the next.

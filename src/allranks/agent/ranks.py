@@ -10,10 +10,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from allranks import steady
 
 SHELL = "/bin/bash"
 
@@ -55,7 +56,7 @@ class Ended(NamedTuple):
         known = returncode < 0 or number in _FATAL
         name = signal.Signals(number).name if known else None
         code = returncode if returncode >= 0 else 128 - returncode
-        return Ended(process, code, at or time.time(), name)
+        return Ended(process, code, at or steady.now(), name)
 
 
 class Running:

@@ -20,9 +20,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from allranks import steady
 from allranks.agent.outbox import load
 from allranks.errors import NotFound, Unauthorized, UsageError
-from allranks.events import FROM_AGENTS
+from allranks.events import FROM_AGENTS, Event
 from allranks.plan import orders as orders_of
 from allranks.plan.distributions import log_name, world
 from allranks.plan.plan import pack
@@ -34,6 +35,11 @@ from allranks.store.logs import Logs
 from allranks.store.points import FEEDS, Source
 
 PREFIX = "/agent/v1"
+
+# Seconds that a clock may be off, or a question on its way, before the agent's times are shifted.
+_CLOCKS_AGREE = 2.0
+# Of what events tell beside their own time.
+_TIMES = ("failed_at", "ended_at")
 
 
 class Agent(NamedTuple):
@@ -82,7 +88,8 @@ async def hello(request: Request) -> Response:
 
 async def events(request: Request) -> Response:
     with_, agent = _who(request)
-    said = [load(each) for each in json.loads(await request.body())]
+    ahead = float(request.query_params.get("now", steady.now())) - steady.now()
+    said = [_by_our_clock(load(each), ahead) for each in json.loads(await request.body())]
     for event in said:
         mine = event.node == agent.node and event.launch == agent.launch and event.seq > 0
         if not mine or event.kind not in FROM_AGENTS:
@@ -212,6 +219,15 @@ def _who(request: Request) -> tuple[Services, Agent]:
     agent = Agent(said.job, said.launch, request.path_params["node"])
     with_.pulse.heard(*agent)
     return with_, agent
+
+
+def _by_our_clock(event: Event, ahead: float) -> Event:
+    """As it was when an agent whose clock is that far ahead of ours said it: what came first, and
+    what is late, is decided by the times of all."""
+    if abs(ahead) < _CLOCKS_AGREE:
+        return event
+    times = {key: event.data[key] - ahead for key in _TIMES if event.data.get(key)}
+    return event._replace(at=event.at - ahead, data={**event.data, **times})
 
 
 def _append(with_: Services, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:

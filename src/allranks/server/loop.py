@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, NamedTuple
 
+from allranks import steady
 from allranks.engines.base import Handle, Seen
 from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
@@ -226,7 +227,7 @@ class Loop:
 
     def _take_in(self, row: JobRow, seen: Seen) -> None:
         """Record what an engine says, after what the dead left on this disk: their word wins."""
-        job, now = row.record, time.time()
+        job, now = row.record, steady.now()
         happened = []
         if job.given_up and job.stopped_at is not None and seen.state is GangState.UNKNOWN:
             seen = Seen(GangState.GONE)  # its user does not wait for more
@@ -358,12 +359,12 @@ class Loop:
         clocks, pulse = row.plan.rules.clocks(self._clocks), self._pulse
         silent = pulse.silent(row) if self._invitation.stands(row) else frozenset[int]()
         hung = self._hangs.look(row)
-        return policy.Clock(time.time(), silent, clocks.hello, clocks.grace, pulse.since(), hung)
+        return policy.Clock(steady.now(), silent, clocks.hello, clocks.grace, pulse.since(), hung)
 
 
 def _event(row: JobRow, kind: Kind, *, node: int | None = None, data: Any = None) -> Event:
     record = row.record
-    return Event(kind, time.time(), record.launch, record.attempt, node, data=data or {})
+    return Event(kind, steady.now(), record.launch, record.attempt, node, data=data or {})
 
 
 def _key(row: JobRow) -> str:

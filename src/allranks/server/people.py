@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from allranks import __version__
+from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.server import explaining, shown
@@ -158,6 +157,6 @@ def _cancel(with_: Services, name: str, force: bool = False) -> None:
     if record.status in TERMINAL or (record.canceled and record.given_up >= force):
         return
     data = {"force": True} if force else {}
-    asked = Event(Kind.CANCEL_ASKED, time.time(), record.launch, record.attempt, data=data)
+    asked = Event(Kind.CANCEL_ASKED, steady.now(), record.launch, record.attempt, data=data)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)

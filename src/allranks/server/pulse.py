@@ -11,6 +11,7 @@ import secrets
 import time
 from typing import NamedTuple
 
+from allranks import steady
 from allranks.store.records import JobRow
 
 
@@ -58,12 +59,12 @@ class Pulse:
 
     def since(self) -> float:
         """When this server began to listen, in the time of events."""
-        return time.time() - (time.monotonic() - self._born)
+        return steady.now() - (time.monotonic() - self._born)
 
     def last(self, row: JobRow, node: int) -> dict[str, float]:
         """When the node was last heard of, in the time of events; empty if it never was."""
         last = self._last.get(Heard(row.name, row.record.launch, node))
-        return {} if last is None else {"heard": time.time() - (time.monotonic() - last)}
+        return {} if last is None else {"heard": steady.now() - (time.monotonic() - last)}
 
     def forget(self, row: JobRow) -> None:
         for node in range(len(row.record.nodes)):

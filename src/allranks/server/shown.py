@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from typing import Any
 
+from allranks import steady
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan import standing as plan_standing
 from allranks.plan.distributions import log_name, ranks, together, world
@@ -16,7 +16,7 @@ from allranks.store.records import JobRow, Told
 
 def standing(row: JobRow) -> str:
     """Why the job is where it is, in words; empty when there is nothing to say of it."""
-    return plan_standing.standing(row.record, time.time(), together(row.plan.task))
+    return plan_standing.standing(row.record, steady.now(), together(row.plan.task))
 
 
 def job(row: JobRow, home: Home) -> dict[str, Any]:
