@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import (
+    agents,
     burst,
     clusters,
     data,
@@ -48,6 +49,7 @@ BENCHES = {
     "data": Bench(data.options, data.run, "data from an S3, beside the AWS CLI"),
     "snapshot": Bench(snapshot.options, snapshot.run, "submitting code that did not change"),
     "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
+    "agents": Bench(agents.options, agents.run, "a thousand simulated agents and one server"),
     "lines": Bench(lines.options, lines.run, "long output while the server is killed"),
     "lease": Bench(lease.options, lease.run, "a silent node is noticed, a busy one is not missed"),
     "metrics": Bench(metrics.options, metrics.run, "what metrics and the monitor cost"),
