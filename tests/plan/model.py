@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from allranks.events import Event, Kind
 from allranks.plan import fold as fold_module
-from allranks.plan import policy, retry
+from allranks.plan import orders, policy, retry
 from allranks.plan.plan import Place, Rules
 from allranks.plan.policy import Clock, Job, Node, Step
 from allranks.plan.retry import Spent
@@ -112,7 +112,7 @@ class Model:
     backlog: int = 9
     decide: Callable[[Job, Rules, Clock], Step | None] = policy.decide
     folds: Callable[[Job, Event], Job] = fold_module.fold
-    order: Callable[[Job, int, int, int], dict[str, Any]] = policy.order
+    order: Callable[[Job, int, int, int], dict[str, Any]] = orders.order
     _steps: dict[Any, list[tuple[str, Step, bool]]] = field(default_factory=dict)
 
     def fold(self, job: Job, event: Event) -> Job:

@@ -10,8 +10,9 @@ import pytest
 from allranks.events import Event, Kind
 from allranks.plan import policy, retry
 from allranks.plan.fold import fold
+from allranks.plan.orders import order
 from allranks.plan.plan import Rules
-from allranks.plan.policy import Clock, Job, Step, decide, order
+from allranks.plan.policy import Clock, Job, Step, decide
 from allranks.states import TERMINAL, Cause, GangState, JobStatus, NodeState, Reason
 from tests.plan.model import Broken, Model, explore
 

@@ -9,8 +9,9 @@ import pytest
 from allranks.events import Event, Kind
 from allranks.plan import policy, retry, standing
 from allranks.plan.fold import fold
+from allranks.plan.orders import order
 from allranks.plan.plan import Rules, pack
-from allranks.plan.policy import Clock, Job, Step, decide, failure, load, new, order, outcome
+from allranks.plan.policy import Clock, Job, Step, decide, failure, load, new, outcome
 from allranks.states import VERDICTS, Cause, GangState, JobStatus, NodeState, Reason
 
 TWICE = Rules(nodes=2, max_attempts=2)

@@ -5,8 +5,9 @@ import pytest
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan import policy
 from allranks.plan.fold import fold
+from allranks.plan.orders import heeded, is_ahead, order
 from allranks.plan.plan import Rules
-from allranks.plan.policy import Clock, Job, decide, heeded, is_ahead, order
+from allranks.plan.policy import Clock, Job, decide
 from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, Reason
 
 NODES, RULES = 2, Rules(2, max_attempts=2)

@@ -17,6 +17,7 @@ from allranks.engines.base import Handle, Seen
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan import policy
 from allranks.plan.fold import fold
+from allranks.plan.orders import heeded, order
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.bell import Bell
 from allranks.server.loop import Loop
@@ -62,8 +63,8 @@ class Agent:
         self.said.append(told)
 
     def act(self, job: policy.Job) -> None:
-        order = policy.order(job, self.node, self.launch, self.attempt)
-        do = order["do"]
+        told = order(job, self.node, self.launch, self.attempt)
+        do = told["do"]
         if self.phase == "new":
             self.attempt = job.attempt  # as the answer to its hello says
             self.say(Kind.HELLO)
@@ -75,7 +76,7 @@ class Agent:
             self.say(Kind.STARTED)
             self.phase = "runs"
         elif self.phase in ("gate", "runs") and do == "stop":
-            self.ended(Reason(order["why"]))
+            self.ended(Reason(told["why"]))
         elif self.phase == "runs" and (self.launch, self.attempt, self.node) == (1, 1, 1):
             self.ended(Reason.RANK_EXITED)
         elif self.phase == "runs" and (self.launch, self.attempt, self.node) == (1, 2, 0):
@@ -83,7 +84,7 @@ class Agent:
         elif self.phase == "runs" and self.launch == 2:
             self.ended(Reason.DONE)
         elif self.phase == "over" and do == "prepare":
-            self.attempt = order["attempt"]
+            self.attempt = told["attempt"]
             self.ready()
 
     def ready(self) -> None:
@@ -175,10 +176,10 @@ class Server:
 
     def hear(self, agent: Agent) -> None:
         rest = agent.said[agent.heard :]
-        heeded = policy.heeded(self.records.get("j").record, agent.node, agent.launch, rest)
-        if heeded and agent.phase != "dead":
-            self.records.hear("j", heeded)
-            agent.heard = heeded[-1].seq
+        said = heeded(self.records.get("j").record, agent.node, agent.launch, rest)
+        if said and agent.phase != "dead":
+            self.records.hear("j", said)
+            agent.heard = said[-1].seq
 
 
 def live(home: Home, world: World, fuse: Fuse) -> bool:

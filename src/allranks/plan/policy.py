@@ -1,4 +1,5 @@
-"""The job as a state machine: ``fold`` what happened, ``decide`` what next, `orders` for each agent.
+"""The job as a state machine: ``fold`` what happened, ``decide`` what next; `orders` has
+what follows for each agent.
 
 All pure: no clock, no I/O. ``decide`` is called again after each step was applied and yields the
 next, so that a server that dies anywhere between does the same step again, and twice equals once.

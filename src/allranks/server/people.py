@@ -106,7 +106,7 @@ def preempt(
         raise NotFound(f"{name} has no node {node}", hint=hint)
     by = str(data.get("by") or "somebody")
     told = {"by": by, "message": f"{by} asked for it: allranks job preempt"}
-    asked = Event(Kind.PREEMPT_ASKED, time.time(), record.launch, record.attempt, node, data=told)
+    asked = Event(Kind.PREEMPT_ASKED, steady.now(), record.launch, record.attempt, node, data=told)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)
     return shown.job(with_.records.get(name), with_.home)
