@@ -9,6 +9,8 @@
     ├── Unsupported          in the contract, not built yet in this version       exit 2
     ├── Unauthorized         a token that does not match                          exit 2
     ├── Passing              a store, a network or a disk: it may go by itself       (tried again)
+    ├── Forbidden            a token that does not open this                      exit 2
+    ├── TooLarge             more than a server takes in at once                  exit 2
     ├── ServerError          the server is missing, another version, or broken    exit 2
     │   └── Unreachable      nothing answers at its address                       exit 2
     └── EngineError          an engine could not do what it was asked             exit 1
@@ -118,6 +120,14 @@ class Passing(AllranksError):
     kind, http, exit_code = "passing", 503, 1
 
 
+class Forbidden(AllranksError):
+    kind, http = "forbidden", 403
+
+
+class TooLarge(AllranksError):
+    kind, http = "too_large", 413
+
+
 class ServerError(AllranksError):
     kind, http = "server", 503
 
@@ -169,6 +179,8 @@ _KINDS: Mapping[str, type[AllranksError]] = {
         Unsupported,
         Unauthorized,
         Passing,
+        Forbidden,
+        TooLarge,
         ServerError,
         Unreachable,
         EngineError,

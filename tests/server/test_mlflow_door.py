@@ -11,6 +11,7 @@ import pytest
 
 from allranks.server.auth import Auth
 from allranks.server.mlflow.proxy import Proxy
+from allranks.server.names import Names
 from allranks.settings import Home
 
 # No MLflow: whoever is let through is told so.
@@ -18,7 +19,8 @@ PASSED = 501
 
 
 def asked(auth: Auth, token: str, *, people: bool, **headers: str) -> httpx.Response:
-    of: Any = SimpleNamespace(auth=auth, records=None, points=None, bell=None, tracking=None)
+    nothing = dict.fromkeys(("records", "points", "bell", "tracking"))
+    of: Any = SimpleNamespace(auth=auth, names=Names(), **nothing)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(Proxy(of, people=people))

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks import steady
+from allranks.errors import UsageError
 from allranks.events import Event, Kind
+from allranks.plan.heard import heard
 
 NAME = "outbox.jsonl"
 
@@ -53,21 +55,16 @@ class Outbox:
             self._heard = min(seq, len(self._said))
 
 
-def load(data: dict[str, Any]) -> Event:
-    """The event of one line of an outbox, or of a request."""
-    return Event(**{**data, "kind": Kind(data["kind"])})
-
-
 def read(folder: Path) -> list[Event]:
     """All that the agent of that folder said; a torn last line was never said."""
     try:
-        lines = (folder / NAME).read_text().split("\n")
+        lines = (folder / NAME).read_text(errors="replace").split("\n")
     except FileNotFoundError:
         return []
     found = []
     for line in lines:
         try:
-            found.append(load(json.loads(line)))
-        except (ValueError, TypeError, KeyError):
+            found.append(heard(json.loads(line)))
+        except (ValueError, RecursionError, UsageError):
             continue
     return found

@@ -57,16 +57,25 @@ def list_jobs(options: argparse.Namespace) -> int:
             "no jobs yet; `allranks run -- echo hello` makes one" if asked_all else "no such jobs"
         )
         return 0
-    rows = [
-        (job["name"], job["status"], job["experiment_name"], _size(job), _age(job), _took(job))
-        for job in jobs
-    ]
-    show.columns(("NAME", "STATUS", "EXPERIMENT", "RANKS", "AGE", "TOOK"), rows)
+    # Where one person uses a home, nothing is to be said of who submitted what.
+    several = len({job["created_by"] for job in jobs}) > 1
+    head = ["NAME", "STATUS", "EXPERIMENT", *["BY"] * several, "RANKS", "AGE", "TOOK"]
+    show.columns(head, [_row(job, several) for job in jobs])
     return 0
+
+
+def _row(job: Any, several: bool) -> list[str]:
+    by = [job["created_by"]] * several
+    found = [job["name"], job["status"], job["experiment_name"], *by]
+    return [*found, _size(job), _age(job), _took(job)]
 
 
 def show_job_options(parser: argparse.ArgumentParser) -> None:
     _name_option(parser)
+
+
+def _by(job: Any) -> str:
+    return "" if job["created_by"] == "owner" else f" by {job['created_by']}"
 
 
 def show_job(options: argparse.Namespace) -> int:
@@ -85,7 +94,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("command", job["command"]),
         ("size", f"{job['nodes']} nodes, {job['processes']} ranks, {job['distribution']}"),
         ("attempts", str(job["attempts"])),
-        ("created", job["created_at"]),
+        ("created", job["created_at"] + _by(job)),
         ("started", job["started_at"] or "-"),
         ("ended", job["ended_at"] or "-"),
         ("goodput", summary(spent(client, options.name).goodput) or "-"),

@@ -7,34 +7,39 @@ not; on plain Starlette, because a burst of jobs is a burst of these calls.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from allranks import steady
-from allranks.agent.outbox import load
 from allranks.errors import NotFound, Unauthorized, UsageError
-from allranks.events import FROM_AGENTS, Event
+from allranks.events import Event
 from allranks.plan import orders as orders_of
 from allranks.plan.distributions import log_name, world
+from allranks.plan.heard import heard
 from allranks.plan.plan import pack
+from allranks.server.limits import Limited
 from allranks.server.replies import HANDLERS
 from allranks.server.services import Services
 from allranks.server.stacks import MOST
 from allranks.states import TERMINAL, NodeState
 from allranks.store.logs import Logs
 from allranks.store.points import FEEDS, Source
+from allranks.store.records import JobRow
 
 PREFIX = "/agent/v1"
+_HINT = "agents of this version ask no such thing"
 
 # Seconds that a clock may be off, or a question on its way, before the agent's times are shifted.
 _CLOCKS_AGREE = 2.0
@@ -65,7 +70,8 @@ def create_app() -> Starlette:
         Route(PREFIX + "/{node:int}/accounts/{datastore}", account),
         Mount("/mlflow", app=to_mlflow),
     ]
-    return Starlette(routes=routes, exception_handlers=HANDLERS)
+    within = [Middleware(Limited)]
+    return Starlette(routes=routes, exception_handlers=HANDLERS, middleware=within)
 
 
 async def hello(request: Request) -> Response:
@@ -88,15 +94,16 @@ async def hello(request: Request) -> Response:
 
 async def events(request: Request) -> Response:
     with_, agent = _who(request)
-    ahead = float(request.query_params.get("now", steady.now())) - steady.now()
-    said = [_by_our_clock(load(each), ahead) for each in json.loads(await request.body())]
+    told = _json(await request.body())
+    if not isinstance(told, list):
+        raise UsageError("events come as a list", hint=_HINT)
+    ahead = _ahead(request)
+    said = [_by_our_clock(heard(each), ahead) for each in told]
     for event in said:
-        mine = event.node == agent.node and event.launch == agent.launch and event.seq > 0
-        if not mine or event.kind not in FROM_AGENTS:
-            raise UsageError(f"a {event.kind} event that is not this agent's to tell")
+        if event.node != agent.node or event.launch != agent.launch or not event.seq:
+            raise UsageError(f"a {event.kind} event that is not this agent's to tell", hint=_HINT)
     row = await run_in_threadpool(with_.records.get, agent.job)
-    if agent.node >= len(row.record.nodes):
-        raise NotFound(f"the job has no node {agent.node}")
+    _of_its(row, agent.node)
     heeded = orders_of.heeded(row.record, agent.node, agent.launch, said)
     if heeded:
         row = await run_in_threadpool(with_.records.hear, agent.job, heeded)
@@ -110,17 +117,16 @@ async def orders(request: Request) -> Response:
     """What to do now; held back while it is what the agent knows, a third of a lease at most. With
     ``stacks``: the number of a question that it has not answered yet."""
     with_, agent = _who(request)
-    attempt = int(request.query_params["attempt"])
+    attempt = _number(request, "attempt")
     known = request.query_params.get("known", "")
-    answered = int(request.query_params.get("stacks", 0))
+    answered = _number(request, "stacks") if "stacks" in request.query_params else 0
     until = time.monotonic() + min(with_.clocks.lease / 3, 10.0)
     while True:
         count = with_.bell.count(agent.job)
         row = with_.records.latest(agent.job)
         if row is None:
             row = await run_in_threadpool(with_.records.get, agent.job)
-        if agent.node >= len(row.record.nodes):
-            raise NotFound(f"the job has no node {agent.node}")
+        _of_its(row, agent.node)
         order = {
             "attempt": attempt,
             **orders_of.order(row.record, agent.node, agent.launch, attempt),
@@ -160,8 +166,7 @@ async def still(request: Request) -> Response:
 async def logs(request: Request) -> Response:
     with_, agent = _who(request)
     attempt, rank = request.path_params["attempt"], request.path_params["rank"]
-    offset = int(request.query_params["offset"])
-    data = await request.body()
+    offset, data = _number(request, "offset"), await request.body()
     size = await run_in_threadpool(_append, with_, agent.job, attempt, rank, offset, data)
     with_.bell.ring(agent.job)
     return JSONResponse({"size": size})
@@ -171,10 +176,11 @@ async def points(request: Request) -> Response:
     """Whole lines of one of the agent's files of points, from ``offset`` on."""
     with_, agent = _who(request)
     attempt, feed = request.path_params["attempt"], request.path_params["feed"]
-    if feed not in FEEDS or attempt < 1:
-        raise NotFound(f"agents have no points called {feed!r}")
-    data, offset = await request.body(), int(request.query_params["offset"])
     job = await run_in_threadpool(with_.records.get, agent.job)
+    if feed not in FEEDS or not 1 <= attempt <= job.record.attempt:
+        raise NotFound(f"agents have no points called {feed!r} of attempt {attempt}", hint=_HINT)
+    _of_its(job, agent.node)
+    data, offset = await request.body(), _number(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
     size = await run_in_threadpool(with_.points.take, source, offset, data)
     with_.bell.ring(agent.job)
@@ -183,8 +189,12 @@ async def points(request: Request) -> Response:
 
 async def code(request: Request) -> Response:
     """A snapshot's chunks, one after the other: the whole tar."""
-    with_, _ = _who(request)
-    files = await run_in_threadpool(with_.blobs.parts, request.path_params["digest"])
+    with_, agent = _who(request)
+    digest = request.path_params["digest"]
+    row = await run_in_threadpool(with_.records.get, agent.job)
+    if digest != row.plan.task.code:
+        raise NotFound("the job has no such code", hint=_HINT)
+    files = await run_in_threadpool(with_.blobs.parts, digest)
     size = sum(file.stat().st_size for file in files)
     return StreamingResponse(_pieces(files), headers={"content-length": str(size)})
 
@@ -197,12 +207,32 @@ async def account(request: Request) -> Response:
     task = row.plan.task
     mine = {each.datastore for each in task.inputs} | {each.datastore for each in task.outputs}
     if name not in mine:
-        raise NotFound(f"the job has nothing in a datastore {name!r}")
+        raise NotFound(f"the job has nothing in a datastore {name!r}", hint=_HINT)
     return JSONResponse(pack(await run_in_threadpool(with_.datastores.account, name)))
 
 
 async def to_mlflow(scope: Scope, receive: Receive, send: Send) -> None:
     await scope["app"].state.mlflow(scope, receive, send)
+
+
+def _of_its(row: JobRow, node: int) -> None:
+    if node >= len(row.record.nodes):
+        raise NotFound(f"the job has no node {node}", hint=_HINT)
+
+
+def _number(request: Request, name: str) -> int:
+    """A number of the address, which a file or a database can have."""
+    text = request.query_params.get(name, "")
+    if not text.isdecimal() or len(text) > 15:
+        raise UsageError(f"{text[:40]!r} is not a number", where=name, hint=_HINT)
+    return int(text)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise UsageError("the request nests too deeply", hint=_HINT) from None
 
 
 def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
@@ -221,6 +251,18 @@ def _who(request: Request) -> tuple[Services, Agent]:
     return with_, agent
 
 
+def _ahead(request: Request) -> float:
+    """How far the agent's clock is ahead of ours, where it tells what it shows; seconds."""
+    text = request.query_params.get("now", "")
+    try:
+        ahead = float(text) - steady.now() if text else 0.0
+    except ValueError:
+        ahead = math.nan
+    if not math.isfinite(ahead):
+        raise UsageError("`now` is seconds since the epoch", hint=_HINT)
+    return ahead
+
+
 def _by_our_clock(event: Event, ahead: float) -> Event:
     """As it was when an agent whose clock is that far ahead of ours said it: what came first, and
     what is late, is decided by the times of all."""
@@ -232,8 +274,9 @@ def _by_our_clock(event: Event, ahead: float) -> Event:
 
 def _append(with_: Services, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
     processes = _world(with_, job)
-    if rank >= processes or attempt < 1 or offset < 0:
-        raise NotFound(f"the job has no rank {rank} in attempt {attempt}")
+    newest = (with_.records.latest(job) or with_.records.get(job)).record.attempt
+    if rank >= processes or not 1 <= attempt <= newest:
+        raise NotFound(f"the job has no rank {rank} in attempt {attempt}", hint=_HINT)
     return Logs(with_.home.jobs / job).append(attempt, log_name(rank, processes), offset, data)
 
 

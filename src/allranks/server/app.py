@@ -8,14 +8,11 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from fastapi import Depends, FastAPI
 
 from allranks import __version__
 from allranks.engines.base import Kind
 from allranks.engines.kinds import KINDS
-from allranks.errors import Unauthorized
 from allranks.server import (
     agents,
     clearing_routes,
@@ -28,6 +25,7 @@ from allranks.server import (
     point_routes,
     record_files,
     stack_routes,
+    token_routes,
 )
 from allranks.server import computes as computes_routes
 from allranks.server.auth import Auth
@@ -36,18 +34,23 @@ from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import KIND, Environments
+from allranks.server.gate import Gate
 from allranks.server.hangs import Hangs
 from allranks.server.invitation import Invitation
+from allranks.server.limits import Limited
 from allranks.server.loop import Loops, Shared
 from allranks.server.mlflow import tracking
-from allranks.server.mlflow.proxy import PREFIX, Proxy
+from allranks.server.mlflow.proxy import Proxy
 from allranks.server.model_versions import KIND as MODEL
 from allranks.server.model_versions import ModelVersions
 from allranks.server.models import Models
+from allranks.server.names import Names
 from allranks.server.pulse import Pulse
 from allranks.server.replies import HANDLERS
+from allranks.server.roles import allowed
 from allranks.server.services import Services
 from allranks.server.stacks import Stacks
+from allranks.server.tokens import Tokens
 from allranks.settings import Clocks, Home
 from allranks.settings import database as where_database
 from allranks.store.assets import Assets
@@ -72,6 +75,7 @@ _ROUTES = (
     data_routes,
     model_routes,
     clearing_routes,
+    token_routes,
 )
 
 
@@ -118,26 +122,21 @@ def create_app(
             await asyncio.to_thread(with_.tracking.stop)
 
     for_people = FastAPI(
-        title="allranks", version=__version__, lifespan=lifespan, exception_handlers=HANDLERS
+        title="allranks",
+        version=__version__,
+        lifespan=lifespan,
+        exception_handlers=HANDLERS,
+        docs_url=None,  # these pages load their scripts from elsewhere
+        redoc_url=None,
     )
     for_people.state.services = with_
+    for_people.add_middleware(Limited)
     for each in _ROUTES:
-        for_people.include_router(each.router)
-    to_mlflow = Proxy(with_)
+        for_people.include_router(each.router, dependencies=[Depends(allowed)])
     for_agents.state.mlflow = Proxy(with_, people=False)
     mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and f"{scope['path']}/".startswith(f"{PREFIX}/"):
-            await to_mlflow(scope, receive, send)
-        elif scope["type"] != "http" or not scope["path"].startswith(agents.PREFIX):
-            # Before the body is read: who has no token does not fill our memory.
-            refused = scope["type"] == "http" and _refused(with_.auth, scope)
-            await (refused or for_people)(scope, receive, send)
-        else:
-            await for_agents(scope, receive, send)
-
-    return app
+    return Gate(with_, for_people, for_agents, Proxy(with_))
 
 
 def _services(
@@ -153,7 +152,7 @@ def _services(
     stores = Datastores(home.data, settings, data, Secrets(settings, home.secrets), versions)
     blobs, coming = Blobs(home.blobs), threading.Lock()
     found = Clusters(home, computes, kinds)
-    auth, bell, pulse = Auth(home), Bell(), Pulse(clocks.lease)
+    auth, bell, pulse = Auth(home, Tokens(settings)), Bell(), Pulse(clocks.lease)
     door = Door(home, for_agents, pulse.begin_anew)
     invitation = Invitation(home, auth, door, clocks, url)
     points = Points(database)
@@ -181,17 +180,9 @@ def _services(
         stacks=stacks,
         hangs=hangs,
         door=door,
+        names=Names(),
         tracking=tracking.begin(home, database, records, points),
         loops=loops,
         coming=coming,
         clearing=threading.Lock(),
     )
-
-
-def _refused(auth: Auth, scope: Any) -> Any:
-    """The answer to a person without the token, None for one who has it."""
-    try:
-        auth.person(Headers(scope=scope).get("authorization"))
-    except Unauthorized as error:
-        return JSONResponse(error.body(), error.http)
-    return None

@@ -1,5 +1,5 @@
-"""Who may speak: people by the home's token, agents and ranks by one each that is good for their
-job's launch only."""
+"""Who may speak: people by the home's token or one of their own, agents and ranks by one each that
+is good for their job's launch only."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import secrets
 from typing import NamedTuple
 
 from allranks.errors import Unauthorized
+from allranks.server.roles import OWNER, Person
+from allranks.server.tokens import Tokens
 from allranks.settings import Home
 
 
@@ -21,18 +23,30 @@ class Speaker(NamedTuple):
 
 
 class Auth:
-    """The home's one secret: people show it, agents' tokens are signed with it."""
+    """The home's one secret, its owner's token, which signs those of agents; and ``tokens``, those
+    of other people."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, tokens: Tokens | None = None) -> None:
         self._secret = _read_or_make(home)
+        self._tokens = tokens
 
-    def person(self, header: str | None) -> None:
-        """Raises Unauthorized unless the header carries the home's token."""
-        if not hmac.compare_digest(_bearer(header).encode(), self._secret.encode()):
-            raise Unauthorized(
-                "the token does not match this server's",
-                hint="set ALLRANKS_TOKEN to the token in the server's ALLRANKS_HOME/token",
-            )
+    @property
+    def tokens(self) -> Tokens:
+        assert self._tokens is not None
+        return self._tokens
+
+    def person(self, header: str | None) -> Person:
+        """Who it is; raises Unauthorized."""
+        shown = _bearer(header)
+        if hmac.compare_digest(shown.encode(errors="replace"), self._secret.encode()):
+            return OWNER
+        if self._tokens is not None and (found := self._tokens.find(shown)) is not None:
+            return found
+        raise Unauthorized(
+            "the token does not match this server's",
+            hint="set ALLRANKS_TOKEN to yours (`allranks server token create` makes one, and they "
+            "expire), or to that in the server's ALLRANKS_HOME/token",
+        )
 
     def agent_token(self, job: str, launch: int) -> str:
         return f"{launch}:{job}:{self._sign('agent', job, launch)}"
@@ -52,13 +66,14 @@ class Auth:
     def _speaker(self, who: str, header: str | None) -> Speaker:
         launch, _, rest = _bearer(header).partition(":")
         job, _, signed = rest.partition(":")
-        number = int(launch) if launch.isdigit() and len(launch) < 9 else 0
-        if not hmac.compare_digest(signed.encode(), self._sign(who, job, number).encode()):
+        number = int(launch) if launch.isdecimal() and len(launch) < 9 else 0
+        ours = self._sign(who, job, number)
+        if not hmac.compare_digest(signed.encode(errors="replace"), ours.encode()):
             raise Unauthorized("this token was not made by this server", hint="leave")
         return Speaker(job, number)
 
     def _sign(self, who: str, job: str, launch: int) -> str:
-        text = f"{who}\0{job}\0{launch}".encode()
+        text = f"{who}\0{job}\0{launch}".encode(errors="replace")
         return hmac.new(self._secret.encode(), text, hashlib.sha256).hexdigest()
 
 

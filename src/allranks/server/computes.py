@@ -77,12 +77,12 @@ def delete(name: str, with_: With) -> dict[str, Any]:
 
 
 @router.put("/default", status_code=204)
-def set_default(data: Data, with_: With) -> None:
-    with_.computes.send({}, default=with_.clusters.find(str(data["name"])).name)
+def set_default(name: Annotated[str, Body(embed=True)], with_: With) -> None:
+    with_.computes.send({}, default=with_.clusters.find(name).name)
 
 
 @router.put("/map", status_code=204)
-def stand_for(data: Data, with_: With) -> None:
+def stand_for(data: Annotated[dict[str, str | None], Body()], with_: With) -> None:
     """Let names mean other computes; null: no longer."""
     known = with_.clusters.known()
     if taken := sorted(name for name, to in data.items() if to is not None and name in known.there):

@@ -8,14 +8,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
 from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.server import explaining, shown
+from allranks.server.limits import Count
 from allranks.server.point_routes import measured
+from allranks.server.roles import Who, hold_to_own
 from allranks.server.services import Services, services
-from allranks.server.streams import follow, until_ended
+from allranks.server.shown import submitter
+from allranks.server.streams import Wanted, follow, until_ended
 from allranks.server.submit import Submission, again, notes, submit
 from allranks.states import TERMINAL, JobStatus
 
@@ -24,13 +28,15 @@ router = APIRouter(prefix="/api/v1")
 
 
 @router.get("/server")
-def server(with_: With) -> dict[str, Any]:
-    """Which server this is."""
+def server(with_: With, who: Who) -> dict[str, Any]:
+    """Which server this is, and who asks."""
     return {
         "pid": os.getpid(),
         "version": __version__,
         "home": str(with_.home.root),
         "live_jobs": len(with_.records.live()),
+        "user": who.name,
+        "role": str(who.role),
     }
 
 
@@ -45,16 +51,16 @@ def stop(with_: With, all: bool = False) -> dict[str, Any]:
 
 
 @router.post("/jobs", status_code=201)
-def create(data: Annotated[Any, Body()], with_: With) -> dict[str, Any]:
+def create(data: Annotated[Any, Body()], with_: With, who: Who) -> dict[str, Any]:
     """Submit a job. Refused ones (400, 409, 422) leave nothing behind."""
-    row = submit(Submission.load(data), with_)
+    row = submit(Submission.load(data), with_, who.name)
     noted = notes(row.plan, with_.clusters.kinds[row.plan.engine])
     return {**shown.job(row, with_.home), "notes": noted}
 
 
 @router.get("/jobs")
 def list_jobs(
-    with_: With, status: str | None = None, experiment: str | None = None, limit: int = 50
+    with_: With, status: str | None = None, experiment: str | None = None, limit: Count = 50
 ) -> list[dict[str, Any]]:
     """The newest first."""
     return [
@@ -76,32 +82,39 @@ def explanation(name: str, with_: With) -> dict[str, Any]:
 
 
 @router.get("/jobs/{name}/events")
-def events(name: str, with_: With, after: int = 0) -> list[dict[str, Any]]:
+def events(name: str, with_: With, after: Count = 0) -> list[dict[str, Any]]:
     with_.records.get(name)
     return [shown.event(told) for told in with_.records.events(name, after)]
 
 
 @router.post("/jobs/{name}/cancel")
-def cancel(name: str, with_: With, force: bool = False) -> dict[str, Any]:
+def cancel(name: str, with_: With, who: Who, force: bool = False) -> dict[str, Any]:
     """Ask for the end of a job; it is Canceled once nothing of it runs. Twice is once. With
     ``force`` a cluster that does not answer is not waited for: when it does again, what is left
     there is ended."""
+    hold_to_own(who, name, submitter(with_.records.get(name).spec))
     _cancel(with_, name, force)
     return shown.job(with_.records.get(name), with_.home)
 
 
 @router.post("/jobs/{name}/preempt")
 def preempt(
-    name: str, with_: With, data: Annotated[dict[str, Any], Body()], node: int | None = None
+    name: str,
+    with_: With,
+    who: Who,
+    data: Annotated[dict[str, Any], Body()],
+    node: Count | None = None,
 ) -> dict[str, Any]:
     """Take the job its nodes away, or one of them, as its cluster might: a rehearsal. ``data`` may
     say ``by`` whom."""
-    record = with_.records.get(name).record
+    row = with_.records.get(name)
+    hold_to_own(who, name, submitter(row.spec))
+    record = row.record
     if record.status not in (JobStatus.PREPARING, JobStatus.RUNNING):
         ended = f"it has ended: run it again with allranks job restart {name}"
         hint = ended if record.status in TERMINAL else "wait until it runs"
         raise Conflict(f"{name} is {record.status}: nothing can be taken from it", hint=hint)
-    if node is not None and not 0 <= node < len(record.nodes):
+    if node is not None and node >= len(record.nodes):
         hint = f"its nodes are 0 to {len(record.nodes) - 1}"
         raise NotFound(f"{name} has no node {node}", hint=hint)
     by = str(data.get("by") or "somebody")
@@ -113,28 +126,31 @@ def preempt(
 
 
 @router.post("/jobs/{name}/restart", status_code=201)
-def restart(name: str, with_: With) -> dict[str, Any]:
+def restart(name: str, with_: With, who: Who) -> dict[str, Any]:
     """Run an ended job again, as a new one."""
     row = with_.records.get(name)
+    hold_to_own(who, name, submitter(row.spec))
     if row.record.status not in TERMINAL:
         raise Conflict(
             f"{name} is {row.record.status} and has not ended",
             hint=f"cancel it first: allranks job cancel {name}",
         )
-    return shown.job(again(row, with_), with_.home)
+    return shown.job(again(row, with_, who.name), with_.home)
 
 
 @router.get("/jobs/{name}/wait")
-async def wait(name: str, with_: With, timeout: float = 20.0) -> dict[str, Any]:
+async def wait(
+    name: str, with_: With, timeout: Annotated[float, Field(ge=0)] = 20.0
+) -> dict[str, Any]:
     """The job, once it has ended or ``timeout`` seconds (at most 60) have passed."""
     return shown.job(await until_ended(with_, name, min(timeout, 60.0)), with_.home)
 
 
 @router.post("/jobs/{name}/stream")
-def stream(name: str, with_: With, data: Annotated[dict[str, Any], Body()]) -> Response:
+def stream(name: str, with_: With, wanted: Wanted) -> Response:
     """Lines of JSON: what ranks print and how the job fares, from ``positions`` on, to its end."""
     with_.records.get(name)
-    lines: AsyncIterator[bytes] = follow(with_, name, data)
+    lines: AsyncIterator[bytes] = follow(with_, name, wanted)
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 

@@ -12,16 +12,19 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Response
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from allranks.server import shown
+from allranks.server.limits import Count
 from allranks.server.services import Services, services
 from allranks.states import TERMINAL
 from allranks.store.points import METRIC, RESOURCE, Point, Series
 from allranks.store.records import JobRow
 
 With = Annotated[Services, Depends(services)]
+Most = Annotated[int | None, Field(ge=1, lt=2**53)]
 router = APIRouter(prefix="/api/v1")
 
 # Seconds that who follows is kept waiting for something new.
@@ -32,13 +35,19 @@ _SHAPE = 32
 _OLD = 60.0
 
 
+class Known(BaseModel):
+    """How many points a viewer has, by the series' id."""
+
+    positions: dict[int, Count] | None = None
+
+
 @router.get("/jobs/{name}/metrics")
 def metrics(
     name: str,
     with_: With,
     metric: str | None = None,
-    attempt: int | None = None,
-    most: int | None = None,
+    attempt: Count | None = None,
+    most: Most = None,
 ) -> Response:
     """Every series with its points, [step, seconds since the epoch, value]; ``most``: only about so
     many of each, evenly spread."""
@@ -70,10 +79,10 @@ def summary(name: str, with_: With) -> Response:
 
 
 @router.post("/jobs/{name}/metrics/follow")
-async def follow(name: str, with_: With, data: Annotated[dict[str, Any], Body()]) -> Response:
+async def follow(name: str, with_: With, known: Known) -> Response:
     """What is new since ``positions`` (points by the series' id), once something is, or the job has
     ended, or some seconds have passed."""
-    positions = {int(key): int(value) for key, value in (data.get("positions") or {}).items()}
+    positions = known.positions or {}
     until = asyncio.get_running_loop().time() + _BEAT
     while True:
         count = with_.bell.count(name)
@@ -87,9 +96,7 @@ async def follow(name: str, with_: With, data: Annotated[dict[str, Any], Body()]
 
 
 @router.get("/jobs/{name}/resources")
-def resources(
-    name: str, with_: With, attempt: int | None = None, most: int | None = None
-) -> Response:
+def resources(name: str, with_: With, attempt: Count | None = None, most: Most = None) -> Response:
     """Every series of what nodes, GPUs and ranks used, with its points: [seconds since the epoch,
     value]. Percent, bytes, bytes a second, watts, degrees Celsius."""
     row = with_.records.get(name)

@@ -13,14 +13,16 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 
 from allranks.errors import NotFound, UsageError
+from allranks.server.limits import Count
 from allranks.server.services import Services, services
 from allranks.spec.references import asset_of
 
@@ -70,6 +72,11 @@ _BUNDLE = 8 << 20
 _BEAT = 256 << 20
 
 
+class Piece(BaseModel):
+    path: str
+    size: Count
+
+
 @router.get(_JOB + "/files")
 def files(folder: Folder) -> Response:
     """Everything in the job's record that can be downloaded, by path; ``mtime_ns`` as `stat`."""
@@ -91,18 +98,18 @@ def file(folder: Folder, path: Named) -> Response:
 
 @router.post(_JOB + "/bundle")
 @router.post(_MODEL + "/bundle")
-def bundle(folder: Folder, wanted: Annotated[list[dict[str, Any]], Body()]) -> Response:
+def bundle(folder: Folder, wanted: Annotated[list[Piece], Body()]) -> Response:
     """Many small files ({"path", "size"}), each up to that size: per file a line of JSON
     {"size", "mtime_ns", "crc32"} and as many bytes; {"size": null} for one that is gone."""
-    if sum(int(each["size"]) for each in wanted) > _BUNDLE:
+    if sum(each.size for each in wanted) > _BUNDLE:
         raise UsageError(f"a bundle holds {_BUNDLE} bytes at most", hint="ask for fewer at once")
-    pieces = [p for each in wanted for p in _framed(folder, each["path"], int(each["size"]))]
+    pieces = [p for each in wanted for p in _framed(folder, each.path, each.size)]
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
 @router.get(_JOB + "/checksums/{_:rest}")
 @router.get(_MODEL + "/checksums/{_:rest}")
-def checksum(folder: Folder, path: Named, size: int) -> Response:
+def checksum(folder: Folder, path: Named, size: Count) -> Response:
     """Of the first ``size`` bytes, or as many as there are, as the last line, in JSON: {"crc32",
     "bytes"}, and the file's "size" and "mtime_ns". Empty lines before it are signs of life."""
     file = _found(folder, path).open("rb")
@@ -110,10 +117,20 @@ def checksum(folder: Folder, path: Named, size: int) -> Response:
 
 
 def _found(root: Path, path: str) -> Path:
-    found = Path(root, path).resolve()
-    if not found.is_relative_to(root) or not found.is_file():
-        raise NotFound(f"there is no file {path!r}", where=root.name, hint="it may be gone by now")
+    found = _within(root, path)
+    if found is None:
+        hint = "it may be gone by now"
+        raise NotFound(f"there is no file {path[:255]!r}", where=root.name, hint=hint)
     return found
+
+
+def _within(root: Path, path: str) -> Path | None:
+    """The file, unless it lies elsewhere: jobs may leave links to anywhere."""
+    try:
+        found = Path(root, path).resolve()
+        return found if found.is_relative_to(root) and found.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None  # no name that a file can have, or links in a ring
 
 
 def _below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -128,8 +145,8 @@ def _below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _framed(root: Path, path: str, size: int) -> tuple[bytes, bytes]:
-    found = Path(root, path).resolve()
-    if not found.is_relative_to(root) or not found.is_file():
+    found = _within(root, path)
+    if found is None:
         return b'{"size": null}\n', b""
     with found.open("rb", buffering=0) as file:
         # The time first: what is written from here on makes the file newer than was told.

@@ -19,33 +19,35 @@ from allranks.client import VERSION_HEADER
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.store.db import database_error
 
+_SEE = "the server's /openapi.json tells what it takes"
 
-def _reply(error: AllranksError, status: int | None = None) -> Response:
+
+def reply(error: AllranksError, status: int | None = None) -> Response:
     headers = {VERSION_HEADER: __version__}
     return JSONResponse(error.body(), status or error.http, headers=headers)
 
 
 async def _ours(_: Request, error: Any) -> Response:
-    return _reply(error)
+    return reply(error)
 
 
 async def _wrong_request(_: Request, error: Any) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return _reply(UsageError(first["msg"], where=where, hint="see /docs of this server"))
+    return reply(UsageError(first["msg"], where=where, hint=_SEE))
 
 
 async def _wrong_value(_: Request, error: Any) -> Response:
-    return _reply(UsageError(f"the request cannot be read: {error}", hint="see /docs"))
+    return reply(UsageError(f"the request cannot be read: {error}", hint=_SEE))
 
 
 async def _no_route(request: Request, error: Any) -> Response:
-    said = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint="see /docs")
-    return _reply(said, error.status_code)
+    said = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint=_SEE)
+    return reply(said, error.status_code)
 
 
 async def _database(request: Request, error: Any) -> Response:
-    return _reply(database_error(error, settings.database(request.app.state.services.home)))
+    return reply(database_error(error, settings.database(request.app.state.services.home)))
 
 
 async def _system(_: Request, error: Any) -> Response:
@@ -53,7 +55,13 @@ async def _system(_: Request, error: Any) -> Response:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "make room on the disk of the server's home: what waits is sent again"
     said = f"the server could not do it: {error.strerror or error}"
-    return _reply(ServerError(said, where=error.filename, hint=hint), 507)
+    return reply(ServerError(said, where=error.filename, hint=hint), 507)
+
+
+async def _unforeseen(_: Request, error: Any) -> Response:
+    # The server's log gets its trace: Starlette raises it again once this is sent.
+    said = f"the server could not do it: {type(error).__name__}"
+    return reply(ServerError(said, hint="what it was is in server.log, in the server's home"), 500)
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
@@ -66,4 +74,5 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, An
     OSError: _system,
     ValueError: _wrong_value,
     KeyError: _wrong_value,
+    Exception: _unforeseen,
 }

@@ -16,6 +16,7 @@ from allranks.server.environments import Environments
 from allranks.server.hangs import Hangs
 from allranks.server.mlflow.tracking import Tracking
 from allranks.server.models import Models
+from allranks.server.names import Names
 from allranks.server.pulse import Pulse
 from allranks.server.stacks import Stacks
 from allranks.settings import Clocks, Home
@@ -52,6 +53,7 @@ class Services(NamedTuple):
     stacks: Stacks
     hangs: Hangs
     door: Door
+    names: Names
     tracking: Tracking | None
     loops: Loops
     coming: threading.Lock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,13 +11,33 @@ from allranks.masking import all_without_credentials, masked, without_credential
 from allranks.plan import standing as plan_standing
 from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import Task, pack
+from allranks.server.roles import OWNER
 from allranks.settings import Home
 from allranks.store.records import JobRow, Told
+
+# The property of a job that names who submitted it; a job of the home's owner has none.
+_CREATED_BY = "allranks.created_by"
 
 
 def standing(row: JobRow) -> str:
     """Why the job is where it is, in words; empty when there is nothing to say of it."""
     return plan_standing.standing(row.record, steady.now(), together(row.plan.task))
+
+
+def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
+    """The spec with who submitted it, whatever it said of that itself."""
+    found, kept = dict(spec), dict(spec.get("properties") or {})
+    told = kept.pop(_CREATED_BY, None)
+    if by != OWNER.name:
+        kept[_CREATED_BY] = by
+    if told is not None or by != OWNER.name:
+        found["properties"] = kept
+    return found
+
+
+def submitter(spec: Mapping[str, Any]) -> str:
+    """Who submitted the job; the home's owner where nothing else is said."""
+    return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
 
 
 def job(row: JobRow, home: Home) -> dict[str, Any]:
@@ -43,6 +64,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "launches": record.launch,
         "exit_code": row.exit_code,
         "error": row.error,
+        "created_by": submitter(spec),
         "created_at": when(row.created_at),
         "started_at": when(row.started_at),
         "ranks_ended_at": when(_ranks_ended_at(row)),
@@ -97,6 +119,7 @@ def brief(row: JobRow) -> dict[str, Any]:
         "attempts": row.record.attempt,
         "exit_code": row.exit_code,
         "error": row.error,
+        "created_by": submitter(row.spec),
         "created_at": when(row.created_at),
         "started_at": when(row.started_at),
         "ended_at": when(row.ended_at),

@@ -7,9 +7,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from allranks.server import shown
+from allranks.server.limits import Count, Number
 from allranks.server.services import Services
 from allranks.states import TERMINAL
 from allranks.store.logs import Logs
@@ -19,16 +21,23 @@ from allranks.store.records import JobRow
 BEAT = 5.0
 
 
-async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIterator[bytes]:
+class Wanted(BaseModel):
+    """``positions`` ({"1/0": 4096}: attempt/rank, bytes) says where the viewer left off, ``ranks``
+    which to show, ``attempts`` likewise (-1: the newest). With ``follow`` false it ends with what
+    there is."""
+
+    positions: dict[str, Count] | None = None
+    ranks: list[Number] | None = None
+    attempts: list[Number] | None = None
+    follow: bool = True
+
+
+async def follow(with_: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
     """Lines of JSON. ``{"log": text, "attempt", "rank", "node", "offset"}`` carries output, bytes
     that are not UTF-8 as lone surrogates; ``{"job": …, "last": …}`` comes at each change and last.
-
-    ``positions`` ({"1/0": 4096}: attempt/rank, bytes) says where the viewer left off, ``ranks``
-    which to show, ``attempts`` likewise (-1: the newest). With ``follow`` false it ends with what
-    there is.
     """
-    positions = {str(key): int(value) for key, value in (wanted.get("positions") or {}).items()}
-    ranks, attempts = wanted.get("ranks"), wanted.get("attempts")
+    positions = dict(wanted.positions or {})
+    ranks, attempts = wanted.ranks, wanted.attempts
     told = ""
     while True:
         count = with_.bell.count(name)
@@ -43,7 +52,7 @@ async def follow(with_: Services, name: str, wanted: dict[str, Any]) -> AsyncIte
         while pieces := await run_in_threadpool(_read, with_, row, positions, ranks, attempts):
             for piece in pieces:
                 yield _line(piece)
-        if ended or not wanted.get("follow", True):
+        if ended or not wanted.follow:
             yield _line({"job": shown.job(row, with_.home), "last": True})
             return
         await with_.bell.wait(name, count, BEAT)

@@ -20,6 +20,7 @@ from allranks.server.environments import Environments
 from allranks.server.places import places, referred
 from allranks.server.registering import refuse_taken
 from allranks.server.services import Services
+from allranks.server.shown import signed
 from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
@@ -28,6 +29,12 @@ from allranks.store.records import JobRow
 
 # -P: the folder an agent works in is the user's, and no place to import from.
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
+
+
+_NO_SUBMISSION = Problem(
+    "a submission is {spec, code, in_place, base, tools, diff}",
+    hint="the command line and the SDK of this version make one",
+)
 
 
 class Submission(NamedTuple):
@@ -48,9 +55,20 @@ class Submission(NamedTuple):
     @staticmethod
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
-            raise SpecError(Problem("a submission is {spec, code, in_place, base, tools, diff}"))
+            raise SpecError(_NO_SUBMISSION)
         known = {name: data[name] for name in Submission._fields if name in data}
-        return Submission(**known)
+        made = Submission(**known)
+        texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
+        plain = all(isinstance(each, str) for each in texts)
+        if not plain or not all(map(_is_words, (made.base, made.tools))):
+            raise SpecError(_NO_SUBMISSION)
+        return made
+
+
+def _is_words(data: Any) -> bool:
+    """Whether it is a mapping of texts to texts."""
+    words = (*data.keys(), *data.values()) if isinstance(data, Mapping) else (None,)
+    return all(isinstance(each, str) for each in words)
 
 
 def plan(
@@ -111,7 +129,9 @@ def plan(
     return made
 
 
-def submit(submission: Submission, services: Services, known: Environments | None = None) -> JobRow:
+def submit(
+    submission: Submission, services: Services, by: str, known: Environments | None = None
+) -> JobRow:
     """Record the job and set it going. Nothing is left behind when it is refused."""
     known = known or services.environments
     made = plan(
@@ -122,7 +142,7 @@ def submit(submission: Submission, services: Services, known: Environments | Non
         services.datastores,
         services.records.get,
     )
-    spec, models = dict(submission.spec), services.models.versions
+    spec, models = signed(submission.spec, by), services.models.versions
     if made.task.environment:
         # Run again, it gets what it got; `@latest` may be another by then.
         spec["environment"] = f"azureml:{made.task.environment}"
@@ -154,7 +174,7 @@ def notes(made: Plan, kind: Kind) -> list[str]:
     return [f"{made.compute} treats a spot job{mend} as any other"]
 
 
-def again(row: JobRow, services: Services) -> JobRow:
+def again(row: JobRow, services: Services, by: str) -> JobRow:
     """The same job once more, under the next free name: an ended job itself is never changed."""
     task = row.plan.task
     base = re.sub(r"-r\d+$", "", row.name)
@@ -168,7 +188,7 @@ def again(row: JobRow, services: Services) -> JobRow:
     ended = row.error["reason"] if row.error else ended
     of_code = task.code, task.in_place, task.base, task.tools, diff
     submission = Submission(spec, *of_code, row.name, str(ended))
-    return submit(submission, services, services.environments.with_deleted())
+    return submit(submission, services, by, services.environments.with_deleted())
 
 
 def _pinned(given: Any, asset: str, is_model: bool) -> Any:

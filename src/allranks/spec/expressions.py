@@ -6,7 +6,7 @@ The agent imports this module where start-up counts in milliseconds: standard li
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from allranks.errors import Problem, SpecError
@@ -98,7 +98,7 @@ def _given(text: str, values: Mapping[str, str]) -> Iterator[str | _Reference]:
 
 
 def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
-    at = 0
+    at, closing, naming = 0, _finder(text, "]]"), _finder(text, "${{")
     while opened := _OPEN.search(text, at):
         start, inner = opened.span()
         if text[at:start]:
@@ -107,10 +107,10 @@ def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
             name, at = _reference(text, start)
             yield _Reference(name)
             continue
-        end = text.find("]]", inner)
-        if end < 0 and "${{" in text[inner:]:
+        end, named = closing(inner), naming(inner)
+        if end < 0 <= named:
             raise _broken("$[[", text[start:], "close it with `]]`")
-        if end < 0 or "${{" not in text[inner:end]:
+        if not 0 <= named < end:
             # A regular expression's `$[[:space:]]` is the command's own text.
             yield "$[["
             at = inner
@@ -119,6 +119,19 @@ def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
         at = end + 2
     if text[at:]:
         yield text[at:]
+
+
+def _finder(text: str, what: str) -> Callable[[int], int]:
+    """``text.find(what, at)`` for an ``at`` that only grows: all calls together read it once."""
+    found = text.find(what)
+
+    def find(at: int) -> int:
+        nonlocal found
+        if 0 <= found < at:
+            found = text.find(what, at)
+        return found
+
+    return find
 
 
 def _plain_pieces(text: str) -> Iterator[str | _Reference]:

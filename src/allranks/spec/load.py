@@ -150,6 +150,9 @@ def _given(value: str) -> Any:
             return _Reader().value(yaml.compose(value, Loader=_Loader), "")
         except yaml.YAMLError:
             return value
+        except RecursionError:
+            hint = "a job needs four levels or five"
+            raise UsageError("the value nests too deeply", where="--set", hint=hint) from None
     tag = next((tag for tag, (regex, _) in PLAIN.items() if regex.match(value)), "str")
     return _scalar(TAG + tag, value)
 
@@ -224,10 +227,12 @@ class _Reader:
             if not isinstance(one, yaml.MappingNode):
                 hint = "write `<<: *name`, where `&name` marks a mapping"
                 raise SpecError(Problem("`<<` takes in a mapping", path, _line(one), hint))
-            kept = dict(self.lines)
+            before, self.lines = self.lines, {}
             self.count(one)
             result = {**self.mapping(one, path), **result}
-            self.lines = {**self.lines, **kept}
+            for key, line in self.lines.items():
+                before.setdefault(key, line)
+            self.lines = before
         return result
 
     def key(self, node: yaml.Node, path: str) -> str:

@@ -243,13 +243,13 @@ def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tupl
         offset += len(line) + 1
         try:
             yield offset, read(json.loads(line))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
             yield offset, []
 
 
 def _metrics(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
     return [
-        ((str(name)[:255], int(rank), None), (int(step), float(at), float(value)))
+        ((_name(name), _of(rank), None), (int(step), float(at), float(value)))
         for name, rank, step, at, value in told["points"]
         if _is_held(int(step))
     ]
@@ -260,10 +260,22 @@ def _is_held(step: int) -> bool:
     return -(2**63) <= step < 2**63
 
 
+def _name(told: Any) -> str:
+    # A lone surrogate, which no database takes, is as good as unreadable.
+    return str(told).encode(errors="replace").decode()[:255]
+
+
+def _of(number: Any) -> int | None:
+    """Of which rank or GPU, if of any."""
+    if number is not None and not -(2**31) <= int(number) < 2**31:
+        raise OverflowError(number)
+    return None if number is None else int(number)
+
+
 def _resources(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
     at = float(told["at"])
     return [
-        ((str(name)[:255], rank, gpu), (0, at, float(value)))
+        ((_name(name), _of(rank), _of(gpu)), (0, at, float(value)))
         for name, gpu, rank, value in told["points"]
     ]
 

@@ -121,9 +121,7 @@ class Records:
         with self._reading.connect() as connection:
             row = connection.execute(select(_jobs).where(_jobs.c.name == name)).first()
         if row is None:
-            raise NotFound(
-                f"there is no job named {name!r}", hint="`allranks job list` shows those there are"
-            )
+            raise _no_job(name)
         return self._keep(_job_row(row))
 
     def find(
@@ -221,7 +219,9 @@ class Records:
         with self._engine.begin() as connection:
             found = connection.execute(
                 select(_jobs).where(_jobs.c.name == name).with_for_update()
-            ).one()
+            ).first()
+            if found is None:
+                raise _no_job(name)
             row = _job_row(found)
             job, news = row.record, []
             for event in happened:
@@ -256,6 +256,11 @@ class Records:
         ours = and_(_jobs.c.id == job_id, _jobs.c.lease_owner == owner)
         with self._engine.begin() as connection:
             connection.execute(update(_jobs).where(ours).values(lease_owner=None, lease_until=None))
+
+
+def _no_job(name: str) -> NotFound:
+    hint = "`allranks job list` shows those there are"
+    return NotFound(f"there is no job named {name!r}", hint=hint)
 
 
 def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobRow:

@@ -16,17 +16,18 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from allranks.errors import AllranksError, NotFound, Unauthorized
+from allranks.errors import AllranksError, Forbidden, NotFound, Unauthorized
 from allranks.server.auth import Speaker
 from allranks.server.mlflow import rules
 from allranks.server.mlflow.forward import Call, forward
 from allranks.server.mlflow.runs import ours
+from allranks.server.roles import Person, Role
 from allranks.server.services import Services
 from allranks.states import TERMINAL
 from allranks.store.points import Point
@@ -41,7 +42,6 @@ _MOST = 8 << 20
 _NAMES = 10_000
 # Seconds a person's question waits for what the record knows to be there.
 _CATCH_UP = 10.0
-_HERE = ("127.0.0.1", "localhost", "::1")
 
 Messages = Callable[[], Awaitable[Any]]
 
@@ -60,7 +60,7 @@ class Proxy:
 
     def __init__(self, with_: Services, *, people: bool = True) -> None:
         self._people = people
-        self._auth, self._records = with_.auth, with_.records
+        self._auth, self._called, self._records = with_.auth, with_.names, with_.records
         self._points, self._bell, self._tracking = with_.points, with_.bell, with_.tracking
         # What runs are called that jobs made, by the job's own run and theirs.
         self._names: dict[tuple[str, str], str] = {}
@@ -86,7 +86,10 @@ class Proxy:
 
     async def _serve(self, scope: Any, receive: Messages, send: Any) -> None:
         headers = Headers(scope=scope)
-        _from_here(headers)
+        try:
+            self._called.hold_to(headers)
+        except Forbidden as error:
+            raise Refusal(403, "PERMISSION_DENIED", error.message) from None
         who = self._who(headers.get("authorization"))
         if self._tracking is None:
             hint = "pip install 'allranks[mlflow]' where its server runs, and start that again"
@@ -98,19 +101,20 @@ class Proxy:
         socket = await self._tracking.child.come()
         query = scope["query_string"].decode("latin-1")
         request = rules.Request(scope["method"], path, query)
-        if who is None:
+        if isinstance(who, Person):
+            if who.role < Role.MEMBER and not rules.only_asks(request):
+                raise Refusal(403, "PERMISSION_DENIED", f"{who.name} may read, and change nothing")
             await self._caught_up()
             await self._pass(socket, request, headers, _body(receive), send)
         else:
             await self._for_job(who, socket, request, headers, receive, send)
 
-    def _who(self, header: str | None) -> Speaker | None:
-        """Whose rank it is, None for a person. Raises Refusal."""
+    def _who(self, header: str | None) -> Speaker | Person:
+        """Who asks. Raises Refusal."""
         token = _token(header)
         with contextlib.suppress(Unauthorized):
             if self._people:
-                self._auth.person(token)
-                return None
+                return self._auth.person(token)
         try:
             return self._auth.rank(token)
         except Unauthorized:
@@ -247,20 +251,6 @@ def _path(scope: Any) -> str:
     raw = scope.get("raw_path") or scope["path"].encode()
     path = str(raw.decode("latin-1").partition("?")[0])
     return path.removeprefix(PREFIX) if unquote(path).startswith(PREFIX) else "/"
-
-
-def _from_here(headers: Headers) -> None:
-    """A name that a stranger's page gave this machine, or a request of such a page, is refused."""
-    host, origin = headers.get("host", ""), headers.get("origin")
-    try:
-        name = urlsplit(f"//{host}").hostname
-        page = host if origin is None else urlsplit(origin).netloc
-    except ValueError:
-        name = page = None
-    if name not in _HERE:
-        raise Refusal(403, "PERMISSION_DENIED", f"this server is not called {host!r}")
-    if page != host:
-        raise Refusal(403, "PERMISSION_DENIED", f"pages of {origin} may not speak to this server")
 
 
 def _token(header: str | None) -> str | None:

@@ -63,6 +63,14 @@ def is_file(path: str) -> bool:
     return bool(_FILES.fullmatch(path)) or path == _TRACES
 
 
+def only_asks(request: Request) -> bool:
+    """Whether nothing is changed by it."""
+    call = _CALL.fullmatch(request.path)
+    last = call[1].strip("/").rpartition("/")[2] if call else ""
+    asks = last == "search" or last.startswith("get-") or request.path.endswith("/graphql")
+    return request.method in ("GET", "HEAD") or (request.method == "POST" and asks)
+
+
 def judge(request: Request, job: Job) -> Verdict:
     """``request`` has MLflow's id of the job's run in the place of ours: `translated`."""
     reads = request.method in ("GET", "HEAD")
