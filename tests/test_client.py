@@ -129,7 +129,7 @@ def test_nobody_there():
         Client("http://127.0.0.1:1").json("GET", "/")
 
 
-@pytest.mark.parametrize("url", ["", "x", "http://", "https://h:1", "http://h", "http://h:x"])
+@pytest.mark.parametrize("url", ["", "x", "http://", "https://u@h:1", "http://h", "http://h:x"])
 def test_what_is_no_url(url):
     with pytest.raises(UsageError):
         Client(url)

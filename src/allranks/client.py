@@ -39,13 +39,14 @@ class Client:
         self, url: str, token: str = "", *, timeout: float = 30.0, fingerprint: str = ""
     ) -> None:
         scheme, name, port = _parts(url)
-        # Over TLS the server is known by its certificate alone: no name, no authority.
-        if scheme != ("https" if fingerprint else "http"):
+        if fingerprint and scheme != "https":
             raise _not_a_url(url)
         self.url = url
         self._address = (name.strip("[]"), port)
         self._host = f"{name}:{port}"
-        self._fingerprint = fingerprint
+        # Over TLS the server is known by its certificate alone where its fingerprint is known, else
+        # by its name, for which somebody that this machine trusts vouches.
+        self._secured, self._fingerprint = scheme == "https", fingerprint
         self._token = token
         self._timeout = timeout
         self._socket: socket.socket | None = None
@@ -147,7 +148,10 @@ class Client:
                 if fresh or isinstance(error, TimeoutError):
                     raise Unreachable(
                         f"no server answers at {self.url}: {_said(error)}",
-                        hint="`allranks server status` tells more",
+                        hint="`allranks server status` tells more; a server's own certificate is "
+                        "known by ALLRANKS_FINGERPRINT"
+                        if self._secured
+                        else "`allranks server status` tells more",
                     ) from None
 
     def _exchange(
@@ -173,7 +177,9 @@ class Client:
     def _connected(self, timeout: float) -> socket.socket:
         found = socket.create_connection(self._address, timeout)
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return _pinned(found, self._fingerprint) if self._fingerprint else found
+        if self._fingerprint:
+            return _pinned(found, self._fingerprint)
+        return _vouched(found, self._address[0]) if self._secured else found
 
 
 def host(url: str) -> str:
@@ -184,7 +190,7 @@ def host(url: str) -> str:
 def _parts(url: str) -> tuple[str, str, int]:
     scheme, _, rest = url.partition("://")
     name, _, port = rest.rstrip("/").rpartition(":")
-    if scheme not in ("http", "https") or not name or not port.isdigit():
+    if scheme not in ("http", "https") or not name or not port.isdigit() or {*name} & {*"/@ #?"}:
         raise _not_a_url(url)
     return scheme, name, int(port)
 
@@ -212,6 +218,20 @@ def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
         secured.close()
         raise ConnectionError("another server answers there: its certificate is not the known one")
     return secured
+
+
+def _vouched(plain: socket.socket, name: str) -> socket.socket:
+    """The connection under TLS, to whom an authority says is of that name."""
+    import ssl  # lazy: as above
+
+    try:
+        return ssl.create_default_context().wrap_socket(plain, server_hostname=name)
+    except ssl.SSLCertVerificationError as error:
+        plain.close()
+        raise ConnectionError(f"nobody vouches for it: {error.verify_message.lower()}") from None
+    except OSError:
+        plain.close()
+        raise
 
 
 def _size(body: Body) -> int:

@@ -96,6 +96,11 @@ class Home(NamedTuple):
         return self.root / "door.pem"
 
     @property
+    def front(self) -> Path:
+        """On which address others may call the server, if somebody asked for that."""
+        return self.root / "front.json"
+
+    @property
     def mlflow(self) -> Path:
         """MLflow's server: its database and its artifacts, if it was ever used."""
         return self.root / "mlflow"
@@ -142,6 +147,7 @@ def make(home: Home) -> None:
     """The home's folders, for its owner only; raises ServerError when they cannot be used."""
     try:
         home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _narrow(home.root)
         for each in (home.jobs, home.nodes, home.blobs, home.engines):
             each.mkdir(exist_ok=True, mode=0o700)
         if not os.access(home.root, os.R_OK | os.W_OK | os.X_OK):
@@ -188,6 +194,13 @@ def keep_database(home: Home) -> Path | str:
 
 def _but_password(url: str) -> str:
     return re.sub(r"(?<=//)([^:@/]*):[^@/]*@", r"\1@", url)
+
+
+def _narrow(folder: Path) -> None:
+    """For its owner only, whoever made it and with what umask: below it nothing else has to be."""
+    there = folder.stat()
+    if there.st_uid == os.getuid() and there.st_mode & 0o077:
+        folder.chmod(0o700)
 
 
 def unusable(home: Home, error: OSError) -> ServerError:

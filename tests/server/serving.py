@@ -17,6 +17,7 @@ from allranks.engines.base import Kind
 from allranks.engines.fake import FakeEngine
 from allranks.server.app import create_app
 from allranks.server.auth import Auth
+from allranks.server.patience import Patient
 from allranks.settings import Clocks, Home
 from tests.support import until
 
@@ -68,7 +69,9 @@ def served(folder: Path, **clocks: float) -> Iterator[Served]:
     app = create_app(
         home, Clocks(**{"lease": 600.0, "hello": 600.0, **clocks}), url, {"fake": FAKE}
     )
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, http=Patient, log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

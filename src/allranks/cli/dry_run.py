@@ -10,7 +10,7 @@ from typing import Any
 
 from allranks import settings
 from allranks.cli import show
-from allranks.masking import all_without_credentials, masked
+from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan import container, distributions, mpi, variables
 from allranks.plan.activation import activated
 from allranks.plan.plan import InputTask, Place, Plan, Task, pack
@@ -59,7 +59,7 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
     paths |= {f"outputs.{o.name}": o.path or f"<the node's {o.name}>" for o in task.outputs}
     files = {name for name in paths if name.startswith("outputs.")}
     files |= {f"inputs.{each.name}" for each in task.inputs if each.text is None}
-    command = fill_shell(task.command, paths, files)
+    command = without_credentials(fill_shell(task.command, paths, files))
     return {
         "name": task.job,
         "digest": made.digest,

@@ -31,19 +31,63 @@ def start_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=_port, metavar="N", help="its port (the home's own, kept for good)"
     )
+    _front_options(parser)
+
+
+def _front_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("for others, until it is started with --host 127.0.0.1")
+    add = group.add_argument
+    add("--host", metavar="ADDRESS", help="stand open there, too, under TLS; 0.0.0.0: everywhere")
+    add("--host-port", type=_port, metavar="N", help="on that port (7443)")
+    add("--certificate", metavar="FILE", help="key and certificates, as PEM (the home's own)")
+    add("--no-tls", action="store_true", help="without TLS: behind a proxy that has it")
 
 
 def start(options: argparse.Namespace) -> int:
     home = settings.home()
     was = finding.look(home).alive
     found = finding.start_server(home, options.port)
+    asked = _front(options)
+    front = None if asked is None else finding.ask("PUT", "/api/v1/server/front", asked)
     if options.json:
-        show.as_json(_status(home, found))
+        show.as_json({**_status(home, found), **({"front": front} if front else {})})
     elif not options.quiet:
         show.talk(
             f"the server {'already runs' if was else 'runs'} at {found.url} (pid {found.pid})"
         )
+        if front is not None:
+            _tell_front(front)
     return 0
+
+
+def _front(options: argparse.Namespace) -> dict[str, Any] | None:
+    """What was asked for of an address that others can call; None: nothing."""
+    rest = {"port": options.host_port, "certificate": options.certificate}
+    rest = {key: value for key, value in rest.items() if value is not None}
+    if options.host is None:
+        if rest or options.no_tls:
+            hint = "--host ADDRESS says where, 0.0.0.0 on all addresses of this machine"
+            raise UsageError("--host-port, --certificate and --no-tls are of --host", hint=hint)
+        return None
+    if options.host in ("127.0.0.1", "localhost", "::1"):
+        return {"host": None}
+    if "certificate" in rest:
+        rest["certificate"] = os.path.abspath(rest["certificate"])
+    return {"host": options.host, "tls": not options.no_tls, **rest}
+
+
+def _tell_front(front: dict[str, Any]) -> None:
+    if front["url"] is None:
+        show.talk("nobody can call it from elsewhere")
+        return
+    show.talk(
+        f"others find it with these, and a token (allranks server token create NAME):\n"
+        f"  export ALLRANKS_SERVER={front['url']}"
+    )
+    if front["fingerprint"]:
+        show.talk(f"  export ALLRANKS_FINGERPRINT={front['fingerprint']}")
+    if front["url"].startswith("http:"):
+        show.talk("without TLS whoever is on the way reads everything, tokens too")
 
 
 def status_options(parser: argparse.ArgumentParser) -> None:
@@ -58,11 +102,21 @@ def status(options: argparse.Namespace) -> int:
     elif found.alive:
         print(
             f"running   pid {found.pid}, {found.url}, allranks {found.version}\n"
-            f"home      {home.root}"
+            f"home      {home.root}{_for_others(home)}"
         )
     else:
         print(f"stopped   the next command that needs it starts it\nhome      {home.root}")
     return 0 if found.alive else 1
+
+
+def _for_others(home: Home) -> str:
+    """Where it stands open for them, if it does."""
+    try:
+        kept = json.loads(home.front.read_text())
+    except (OSError, ValueError):
+        return ""
+    how = "TLS" if kept.get("tls") else "no TLS"
+    return f"\nothers    {kept.get('host')}, port {kept.get('port')}, {how}"
 
 
 def stop_options(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +145,7 @@ def stop(options: argparse.Namespace) -> int:
 
 def run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=_port, metavar="N", help="its port (the home's own)")
+    _front_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -98,6 +153,7 @@ def run(options: argparse.Namespace) -> int:
     from allranks.server.__main__ import serve  # lazy: the whole server
 
     home = settings.home()
+    _keep_front(home, _front(options))
     if not options.quiet:
         show.talk(f"serving {home.root}; Ctrl-C ends it, running jobs go on")
     serve(home, options.port)
@@ -114,6 +170,19 @@ def own_home(what: str, does: str) -> Home:
             hint=f"unset it; who runs that server {does} where it runs",
         )
     return settings.home()
+
+
+def _keep_front(home: Home, asked: dict[str, Any] | None) -> None:
+    """The server that starts next will find it."""
+    from allranks.server import front  # lazy: the whole server
+
+    if asked is None:
+        return
+    settings.make(home)
+    if asked["host"] is None:
+        home.front.unlink(missing_ok=True)
+    else:
+        front.keep(home, front.Where(**asked))
 
 
 def _end_jobs(options: argparse.Namespace) -> list[str]:

@@ -41,7 +41,8 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
     named = os.environ.get("ALLRANKS_SERVER", "").strip()
     if named:
         token = os.environ.get("ALLRANKS_TOKEN", "").strip()
-        return Client(named, token or _token_if_it_is_ours(named))
+        known = os.environ.get("ALLRANKS_FINGERPRINT", "").strip().lower().replace(":", "")
+        return Client(named, token or _token_if_it_is_ours(named), fingerprint=known)
     home = settings.home()
     found = look(home)
     if found.alive and found.url is not None and _answers(found.url):
@@ -142,6 +143,7 @@ def _spawn(home: Home, port: int | None) -> None:
 def _open_log(home: Home) -> BinaryIO:
     settings.make(home)
     try:
+        home.log.touch(mode=0o600)
         return open(home.log, "ab")
     except OSError as error:
         raise settings.unusable(home, error) from error

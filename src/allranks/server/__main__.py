@@ -85,10 +85,16 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: Hold | None
     import uvicorn  # lazy: see above
 
     from allranks.server.app import create_app  # lazy: see above
+    from allranks.server.patience import Patient  # lazy: imports uvicorn
 
     app = create_app(home, settings.clocks(), url)
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1
+        app,
+        http=Patient,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     if held is not None:
@@ -162,6 +168,7 @@ def _write(home: Home, listening: socket.socket) -> None:
         }
     )
     beside = Path(f"{home.server}.new")
+    beside.touch(mode=0o600)
     beside.write_text(text)
     beside.replace(home.server)
 

@@ -6,6 +6,7 @@ not; on plain Starlette, because a burst of jobs is a burst of these calls.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -147,9 +148,10 @@ async def stacks(request: Request) -> Response:
     with_, agent = _who(request)
     body = await request.body()
     if len(body) > MOST:
-        raise UsageError(f"{len(body)} bytes are more than the stacks of a node")
-    number = request.path_params["number"]
-    await run_in_threadpool(with_.stacks.take, agent.job, agent.node, number, json.loads(body))
+        raise UsageError(f"{len(body)} bytes are more than the stacks of a node", hint=_HINT)
+    number, told = request.path_params["number"], _json(body)
+    with _readable():
+        await run_in_threadpool(with_.stacks.take, agent.job, agent.node, number, told)
     if with_.hangs.waits_for(agent.job):
         with_.loops.wake(agent.job)
     return JSONResponse({})
@@ -159,7 +161,9 @@ async def still(request: Request) -> Response:
     """For how long those of its ranks that have been quiet have done nothing."""
     with_, agent = _who(request)
     attempt = request.path_params["attempt"]
-    with_.hangs.told(agent.job, agent.launch, attempt, agent.node, json.loads(await request.body()))
+    told = _json(await request.body())
+    with _readable():
+        with_.hangs.told(agent.job, agent.launch, attempt, agent.node, told)
     return JSONResponse({})
 
 
@@ -204,6 +208,8 @@ async def account(request: Request) -> Response:
     with_, agent = _who(request)
     name = request.path_params["datastore"]
     row = await run_in_threadpool(with_.records.get, agent.job)
+    if row.record.status in TERMINAL or agent.launch != row.record.launch:
+        raise Unauthorized("this launch is over", hint="leave")
     task = row.plan.task
     mine = {each.datastore for each in task.inputs} | {each.datastore for each in task.outputs}
     if name not in mine:
@@ -226,6 +232,16 @@ def _number(request: Request, name: str) -> int:
     if not text.isdecimal() or len(text) > 15:
         raise UsageError(f"{text[:40]!r} is not a number", where=name, hint=_HINT)
     return int(text)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Raises UsageError where what was sent is of another shape."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError) as error:
+        said = f"that cannot be taken in: {type(error).__name__}"
+        raise UsageError(said, hint=_HINT) from None
 
 
 def _json(body: bytes) -> Any:

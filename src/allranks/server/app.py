@@ -34,6 +34,7 @@ from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import KIND, Environments
+from allranks.server.front import Front
 from allranks.server.gate import Gate
 from allranks.server.hangs import Hangs
 from allranks.server.invitation import Invitation
@@ -110,13 +111,14 @@ def create_app(
             asyncio.create_task(each)
             for each in (with_.pulse.watch(), door.keep_open(addresses), mailboxes.serve())
         ]
+        await with_.front.open_again()
         with_.loops.start()
         if with_.tracking is not None:
             with_.tracking.mirror.start()
         yield
         for task in tasks:
             task.cancel()
-        await door.close()
+        await asyncio.gather(door.close(), with_.front.close())
         await asyncio.to_thread(with_.loops.stop)
         if with_.tracking is not None:
             await asyncio.to_thread(with_.tracking.stop)
@@ -136,7 +138,8 @@ def create_app(
     for_agents.state.mlflow = Proxy(with_, people=False)
     mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
 
-    return Gate(with_, for_people, for_agents, Proxy(with_))
+    with_.front.app = Gate(with_, for_people, for_agents, Proxy(with_))
+    return with_.front.app
 
 
 def _services(
@@ -153,7 +156,7 @@ def _services(
     blobs, coming = Blobs(home.blobs), threading.Lock()
     found = Clusters(home, computes, kinds)
     auth, bell, pulse = Auth(home, Tokens(settings)), Bell(), Pulse(clocks.lease)
-    door = Door(home, for_agents, pulse.begin_anew)
+    door, names = Door(home, for_agents, pulse.begin_anew), Names()
     invitation = Invitation(home, auth, door, clocks, url)
     points = Points(database)
     stacks = Stacks(home, bell)
@@ -180,7 +183,8 @@ def _services(
         stacks=stacks,
         hangs=hangs,
         door=door,
-        names=Names(),
+        front=Front(home, door, names),
+        names=names,
         tracking=tracking.begin(home, database, records, points),
         loops=loops,
         coming=coming,

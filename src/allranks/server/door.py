@@ -25,6 +25,7 @@ import uvicorn
 
 from allranks.agent import ports
 from allranks.errors import AllranksError, ServerError
+from allranks.server.patience import Patient
 from allranks.settings import Home
 
 log = logging.getLogger("allranks.door")
@@ -43,7 +44,7 @@ class Door:
 
     def __init__(self, home: Home, app: App, opened: Callable[[], None]) -> None:
         self._home, self._app, self._opened = home, app, opened
-        self._open: dict[str, tuple[_Server, asyncio.Task[None]]] = {}
+        self._open: dict[str, tuple[Server, asyncio.Task[None]]] = {}
         self._making = threading.Lock()
         # Addresses where it should stand open and does not, and why.
         self.trouble: dict[str, str] = {}
@@ -51,7 +52,7 @@ class Door:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the home's certificate, made when it is first asked for."""
-        text = self._certificate().read_text()
+        text = self.certificate().read_text()
         pem = text[text.index(ssl.PEM_HEADER) :]
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
 
@@ -69,7 +70,7 @@ class Door:
         except AllranksError as error:
             self.trouble[address] = error.message
             raise
-        server = _Server(config)
+        server = Server(config)
         self._open[address] = (server, asyncio.create_task(server.serve(sockets=[listening])))
         if self.trouble.pop(address, None):
             self._opened()
@@ -95,7 +96,8 @@ class Door:
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
             self._app,
-            ssl_certfile=str(self._certificate()),
+            http=Patient,
+            ssl_certfile=str(self.certificate()),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -138,25 +140,28 @@ class Door:
                 held = ports.hold(1)
                 (number,) = ports.numbers(held)
                 ports.release(held)
-                _write(self._home.door, json.dumps({"port": number}).encode())
+                write(self._home.door, json.dumps({"port": number}).encode())
         return int(json.loads(self._home.door.read_text())["port"])
 
-    def _certificate(self) -> Path:
+    def certificate(self) -> Path:
         """The file with the home's key and certificate; made, for its owner only, when missing."""
         with self._making:
             if not self._home.certificate.exists():
-                _write(self._home.certificate, _made())
+                write(self._home.certificate, _made())
         return self._home.certificate
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
+    """One of several of a process."""
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """None: the home's own server ends this one with it."""
         yield
 
 
-def _write(file: Path, content: bytes) -> None:
+def write(file: Path, content: bytes) -> None:
+    """Put it there whole, for its owner only."""
     beside = Path(f"{file}.new")
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         out.write(content)

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.server import explaining, shown
+from allranks.server.front import PORT, Where
 from allranks.server.limits import Count
 from allranks.server.point_routes import measured
 from allranks.server.roles import Who, hold_to_own
@@ -25,6 +26,15 @@ from allranks.states import TERMINAL, JobStatus
 
 With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1")
+
+
+class Wide(BaseModel):
+    """As ``front.Where``."""
+
+    host: str | None
+    port: Annotated[int, Field(gt=0, lt=65536)] = PORT
+    certificate: str = ""
+    tls: bool = True
 
 
 @router.get("/server")
@@ -48,6 +58,15 @@ def stop(with_: With, all: bool = False) -> dict[str, Any]:
     for name in names:
         _cancel(with_, name)
     return {"canceled": names, "left": len(live) - len(names)}
+
+
+@router.put("/server/front")
+async def front(wanted: Wide, with_: With) -> dict[str, Any]:
+    """Stand open on an address that others can call, too, from now on; null: on none."""
+    if wanted.host is None:
+        await with_.front.close(for_good=True)
+        return {"url": None, "fingerprint": ""}
+    return await with_.front.open(Where(wanted.host, wanted.port, wanted.certificate, wanted.tls))
 
 
 @router.post("/jobs", status_code=201)

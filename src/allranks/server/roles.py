@@ -41,6 +41,7 @@ _R, _M, _A = Role.READER, Role.MEMBER, Role.ADMIN
 ROLES: Mapping[str, Role] = {
     "GET /api/v1/server": _R,
     "POST /api/v1/server/stop": _A,
+    "PUT /api/v1/server/front": _A,
     "GET /api/v1/tokens": _A,
     "POST /api/v1/tokens": _A,
     "DELETE /api/v1/tokens/{name}": _A,

@@ -13,6 +13,7 @@ from allranks.server.clusters import Clusters
 from allranks.server.datastores import Datastores
 from allranks.server.door import Door
 from allranks.server.environments import Environments
+from allranks.server.front import Front
 from allranks.server.hangs import Hangs
 from allranks.server.mlflow.tracking import Tracking
 from allranks.server.models import Models
@@ -53,6 +54,7 @@ class Services(NamedTuple):
     stacks: Stacks
     hangs: Hangs
     door: Door
+    front: Front
     names: Names
     tracking: Tracking | None
     loops: Loops

@@ -54,7 +54,7 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "tags": spec.get("tags") or {},
         "compute": row.plan.compute,
         "environment": environment(task),
-        "command": task.command,
+        "command": without_credentials(task.command),
         "distribution": task.distribution,
         "nodes": task.nodes,
         "processes": world(task),
@@ -99,7 +99,7 @@ def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
     found = {**spec}
     if variables := spec.get("environment_variables"):
         found["environment_variables"] = masked(variables, spec.get("properties"))
-    for key in ("environment", "inputs", "outputs"):
+    for key in ("command", "environment", "inputs", "outputs"):
         if written := spec.get(key):
             found[key] = all_without_credentials(written)
     return found

@@ -1,0 +1,156 @@
+"""The server on an address that others can call: all of its routes, under TLS, for those with a
+token.
+
+On loopback the owner and local agents find it always; this stands open beside that when somebody
+asked for it, and again whenever the home's server starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import uvicorn
+
+from allranks.errors import AllranksError, ServerError, UsageError
+from allranks.server.door import Door, Server, write
+from allranks.server.names import Names
+from allranks.server.patience import Patient
+from allranks.settings import Home
+
+log = logging.getLogger("allranks.front")
+
+App = Callable[..., Any]
+
+PORT = 7443
+# The most that are spoken to at once.
+_MOST = 1024
+
+
+class Where(NamedTuple):
+    """``host`` is a name or an address of this machine, 0.0.0.0 all of them. ``certificate`` is a
+    file of a key and its certificates; empty: the home's own. Without ``tls`` whoever listens on
+    the way reads everything, tokens too."""
+
+    host: str
+    port: int = PORT
+    certificate: str = ""
+    tls: bool = True
+
+
+class Front:
+    """All of it is for the server's event loop, but for ``kept``."""
+
+    def __init__(self, home: Home, door: Door, names: Names) -> None:
+        self._home, self._door, self._names = home, door, names
+        self._serving: tuple[uvicorn.Server, asyncio.Task[None]] | None = None
+        self.app: App | None = None
+
+    def kept(self) -> Where | None:
+        return kept(self._home)
+
+    async def open_again(self) -> None:
+        """Where it was when the last server ended; what hinders it is in the log."""
+        where = self.kept()
+        if where is not None:
+            try:
+                await self.open(where)
+            except AllranksError as error:
+                log.error("%s (%s)", error, error.hint)
+
+    async def open(self, where: Where) -> dict[str, Any]:
+        """Stand open there and nowhere else, from now on; what others need to find it."""
+        config = self._config(where)
+        await self.close()
+        listening = _listen(where)
+        self._names.more.add(where.host.lower())
+        server = Server(config)
+        self._serving = (server, asyncio.create_task(server.serve(sockets=[listening])))
+        keep(self._home, where)
+        return told(where, self.fingerprint(where))
+
+    async def close(self, *, for_good: bool = False) -> None:
+        if self._serving is not None:
+            self._serving[0].should_exit = True
+            await asyncio.gather(self._serving[1], return_exceptions=True)
+            self._serving = None
+        if for_good:
+            self._home.front.unlink(missing_ok=True)
+
+    def fingerprint(self, where: Where) -> str:
+        """Of the home's certificate, which nobody else vouches for; empty where another counts."""
+        return self._door.fingerprint if where.tls and not where.certificate else ""
+
+    def _config(self, where: Where) -> uvicorn.Config:
+        assert self.app is not None
+        certificate = where.certificate or str(self._door.certificate())
+        config = uvicorn.Config(
+            self.app,
+            http=Patient,
+            ssl_certfile=certificate if where.tls else None,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            limit_concurrency=_MOST,
+            timeout_graceful_shutdown=1,
+        )
+        try:
+            config.load()
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"the certificate cannot be used: {error}",
+                where=certificate,
+                hint="a PEM file with the key, the server's certificate and those that sign it",
+            ) from error
+        return config
+
+
+def kept(home: Home) -> Where | None:
+    """Where it stands open, or stood last."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Where(**json.loads(home.front.read_text()))
+    return None
+
+
+def keep(home: Home, where: Where) -> None:
+    write(home.front, json.dumps(where._asdict()).encode())
+
+
+def told(where: Where, fingerprint: str) -> dict[str, Any]:
+    """What others need to find it."""
+    host = socket.gethostname() if where.host in ("0.0.0.0", "::") else where.host
+    host = f"[{host}]" if ":" in host else host
+    url = f"{'https' if where.tls else 'http'}://{host}:{where.port}"
+    return {"url": url, "fingerprint": fingerprint}
+
+
+def _listen(where: Where) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = found[0]
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except (OSError, UnicodeError) as error:
+        raise _not_there(where, error) from error
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+        listening.listen(512)
+    except OSError as error:
+        listening.close()
+        raise _not_there(where, error) from error
+    return listening
+
+
+def _not_there(where: Where, error: Exception) -> ServerError:
+    said = (getattr(error, "strerror", None) or str(error)).lower()
+    return ServerError(
+        f"it cannot be listened on: {said}",
+        where=f"{where.host}:{where.port}",
+        hint="an address of this machine (`ip address`), or 0.0.0.0 for all; another port: "
+        "--host-port N",
+    )
