@@ -1,5 +1,5 @@
-"""Secrets, planted wherever a user can, and then looked for: in all that commands show, and in every
-file of the home. The table says where each may be, and why."""
+"""Secrets, planted wherever a user can, and then looked for: in all that commands show, and in
+every file of the home. The table says where each may be, and why."""
 
 import json
 import os
