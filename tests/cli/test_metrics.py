@@ -73,19 +73,34 @@ def test_what_a_person_sees(shared, train):
 
 def test_every_rank_may_tell(shared, train):
     words = ("-p", 3, "-d", "pytorch", "-m", r"acc=acc (\S+)", "--metric-rank")
-    every = metrics(shared, ran(shared, *words, "all", *train))
+    name = ran(shared, *words, "all", *train)
+    every = metrics(shared, name)
     assert {name: len(points) for name, points in every.items()} == {
         f"acc/rank_{rank}": 5 for rank in range(3)
     }
     assert list(metrics(shared, ran(shared, *words, "2", *train))) == ["acc"]
+    one = shared("job", "metrics", name, "--follow", "--json", "--name", "acc/rank_1").stdout
+    assert [json.loads(line)["metric"] for line in one.splitlines()] == ["acc/rank_1"] * 5
+    every = shared("job", "metrics", name, "--follow", "--json", "--name", "acc").stdout
+    assert len(every.splitlines()) == 15
 
 
 def test_attempts_follow_one_another(shared, train):
     name = ran(shared, "--max-attempts", 2, "-m", r"acc=acc (\S+)", *train, "fail")
     found = metrics(shared, name)["acc"]
     assert [point["value"] for point in found] == [0, 1, 2, 3, 4] * 2
+    assert [point["attempt"] for point in found] == [1] * 5 + [2] * 5
     second = metrics(shared, name, "--attempt", "2")["acc"]
     assert second == found[5:]
+    words = ("job", "metrics", name, "--follow", "--json")
+    followed = shared(*words, "--attempt", 2).stdout.splitlines()
+    assert [json.loads(line) for line in followed] == [{"metric": "acc", **p} for p in second]
+    none = shared("job", "metrics", name, "--follow", "--attempt", 9)
+    assert (none.stdout, none.returncode) == ("", 0)
+    assert "has no attempt 9, but 2 in all" in none.stderr
+    none = shared("job", "metrics", name, "--follow", "--name", "nope")
+    assert (none.stdout, none.returncode) == ("", 2)
+    assert "has no metric 'nope'" in none.stderr
     assert "acc (attempt 2)" in shared("job", "metrics", name).stdout
 
 

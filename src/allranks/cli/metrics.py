@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -33,9 +32,8 @@ def metrics(options: argparse.Namespace) -> int:
     query = urlencode({key: value for key, value in asked.items() if value is not None})
     with finding.connect() as client:
         found = client.json("GET", job_path(options.name, f"/metrics?{query}"))["series"]
-        if not found and options.metric is not None:
-            has = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
-            raise _unknown(options, [each["key"] for each in has])
+    if not found and options.metric is not None:
+        raise _unknown(options)
     points = by_name(found)
     if options.json:
         show.as_json(points)
@@ -84,13 +82,13 @@ def _table(options: argparse.Namespace) -> int:
 
 def _follow(options: argparse.Namespace) -> int:
     """A line for each point; of all of them, unless one is named."""
-    for found in news(finding.connect, options.name):
+    found = False
+    for several in news(finding.connect, options.name):
+        wanted = (each for each in several if _is_wanted(each, options))
         rows = [
-            {"metric": name, **each}
-            for name, points in by_name(found).items()
-            for each in points
-            if options.metric in (None, name)
+            {"metric": name, **each} for name, points in by_name(wanted).items() for each in points
         ]
+        found = found or bool(rows)
         for each in sorted(rows, key=lambda row: row["timestamp"]):
             if options.json:
                 show.as_line(each)
@@ -99,7 +97,17 @@ def _follow(options: argparse.Namespace) -> int:
                     f"{_time(each['timestamp'])}  step {each['step']}  "
                     f"{each['metric']} {show.number(each['value'])}"
                 )
+    if not found and options.metric is not None:
+        raise _unknown(options)
+    if not found and not options.json:
+        with finding.connect() as client:
+            show.talk(_none(client.json("GET", job_path(options.name)), options))
     return 0
+
+
+def _is_wanted(series: dict[str, Any], options: argparse.Namespace) -> bool:
+    named = options.metric in (None, series["name"], series["key"])
+    return named and options.attempt in (None, series["attempt"])
 
 
 def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
@@ -114,8 +122,10 @@ def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
     return f"nothing that {name} printed gave a number; why: allranks job events {name}"
 
 
-def _unknown(options: argparse.Namespace, has: Iterable[str]) -> NotFound:
-    words = ", ".join(dict.fromkeys(has))
+def _unknown(options: argparse.Namespace) -> NotFound:
+    with finding.connect() as client:
+        has = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
+    words = ", ".join(dict.fromkeys(each["key"] for each in has))
     hint = f"it has {words}" if words else f"it has none{_how(options)}"
     return NotFound(f"{options.name} has no metric {options.metric!r}", hint=hint)
 

@@ -52,7 +52,7 @@ class Job:
 
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """The numbers its ranks have printed so far: ``{name: [{"step", "timestamp" (ms since the
-        epoch), "value"}, …]}``; a value may be NaN or infinite."""
+        epoch), "value", "attempt"}, …]}``; a value may be NaN or infinite."""
         found = by_name(finding.ask("GET", job_path(self.name, "/metrics"))["series"])
         for points in found.values():
             for point in points:

@@ -11,12 +11,17 @@ from allranks.sdk.following import answered
 
 
 def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """``{metric: [{"step", "timestamp" (ms since the epoch), "value"}, …]}`` of the series that a
-    server tells, those of several attempts one after the other."""
+    """``{metric: [{"step", "timestamp" (ms since the epoch), "value", "attempt"}, …]}`` of the
+    series that a server tells, those of several attempts one after the other."""
     found: dict[str, list[dict[str, Any]]] = {}
     for each in several:
         found.setdefault(each["key"], []).extend(
-            {"step": step, "timestamp": round(at * 1000), "value": value}
+            {
+                "step": step,
+                "timestamp": round(at * 1000),
+                "value": value,
+                "attempt": each["attempt"],
+            }
             for step, at, value in each["points"]
         )
     return found

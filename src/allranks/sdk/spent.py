@@ -45,7 +45,7 @@ def _series(client: Client, job: Told) -> list[Told]:
     points by the hundred thousand."""
     if job["metrics"] and job["attempts"] > 1:
         return list(client.json("GET", job_path(job["name"], "/metrics"))["series"])
-    told = (each for each in COSTS if each in job["metrics"])
+    told = {key.partition("/rank_")[0] for key in job["metrics"]} & {*COSTS}
     asked = (job_path(job["name"], f"/metrics?metric={each}") for each in told)
     return [series for path in asked for series in client.json("GET", path)["series"]]
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from allranks.plan import naming
 from allranks.server import shown
 from allranks.server.limits import Count
 from allranks.server.services import Services, services
@@ -29,14 +31,16 @@ router = APIRouter(prefix="/api/v1")
 
 # Seconds that who follows is kept waiting for something new.
 _BEAT = 5.0
+# The most points that who follows gets at once, and those of one piece of a longer answer.
+_AT_ONCE, _PIECE = 50_000, 1000
 # Points that draw a line of characters.
 _SHAPE = 32
 # Seconds after which a load is no longer what is going on: a point may stand for thirty.
 _OLD = 60.0
 
 
-class Known(BaseModel):
-    """How many points a viewer has, by the series' id."""
+class Follow(BaseModel):
+    """How much of each series, by its id, is known."""
 
     positions: dict[int, Count] | None = None
 
@@ -53,12 +57,11 @@ def metrics(
     many of each, evenly spread."""
     row = with_.records.get(name)
     several = with_.points.series(row.id, METRIC)
-    found = [
-        {**told, "points": [_point(point) for point in with_.points.read(each, most=most)]}
-        for each, told in zip(several, _named(several), strict=True)
+    return _streamed(
+        (told, map(_point, with_.points.read(each, most=most)))
+        for each, told in zip(several, _named(several, row), strict=True)
         if metric in (None, each.name, told["key"]) and attempt in (None, each.attempt)
-    ]
-    return _json({"series": found})
+    )
 
 
 @router.get("/jobs/{name}/metrics/summary")
@@ -69,26 +72,25 @@ def summary(name: str, with_: With) -> Response:
     several = with_.points.newest(row.id, METRIC)
     extremes = with_.points.extremes(each for each, _ in several)
     found = []
-    named = _named([each for each, _ in several])
+    named = _named([each for each, _ in several], row)
     for (each, last), which in zip(several, named, strict=True):
         least, greatest = extremes.get(each.id, (None, None))
-        shape = [_number(point.value) for point in with_.points.read(each, most=_SHAPE)]
+        shape = [point.number for point in with_.points.read(each, most=_SHAPE)]
         told = {"last": _point(last), "min": least, "max": greatest, "shape": shape}
         found.append({**which, **told})
     return _json({"series": found})
 
 
 @router.post("/jobs/{name}/metrics/follow")
-async def follow(name: str, with_: With, known: Known) -> Response:
-    """What is new since ``positions`` (points by the series' id), once something is, or the job has
-    ended, or some seconds have passed."""
-    positions = known.positions or {}
+async def follow(name: str, with_: With, known: Follow) -> Response:
+    """What is new since ``positions``, once something is, or the job has ended, or some seconds
+    have passed. No more than so many points at once: the rest comes when it is asked again."""
     until = asyncio.get_running_loop().time() + _BEAT
     while True:
         count = with_.bell.count(name)
         row = await run_in_threadpool(with_.records.get, name)
         ended = row.record.status in TERMINAL
-        found = await run_in_threadpool(_news, with_, row, positions)
+        found = await run_in_threadpool(_news, with_, row, known.positions or {})
         left = until - asyncio.get_running_loop().time()
         if found or ended or left <= 0:
             return _json({"series": found, "ended": ended})
@@ -100,14 +102,10 @@ def resources(name: str, with_: With, attempt: Count | None = None, most: Most =
     """Every series of what nodes, GPUs and ranks used, with its points: [seconds since the epoch,
     value]. Percent, bytes, bytes a second, watts, degrees Celsius."""
     row = with_.records.get(name)
-    found = [
-        {
-            **each._asdict(),
-            "points": [[at, _number(value)] for _, at, value in with_.points.read(each, most=most)],
-        }
+    return _streamed(
+        (each._asdict(), ([p.at, p.number] for p in with_.points.read(each, most=most)))
         for each in with_.points.series(row.id, RESOURCE, attempt)
-    ]
-    return _json({"series": found})
+    )
 
 
 @router.get("/top")
@@ -121,11 +119,10 @@ def measured(row: JobRow, with_: Services) -> dict[str, Any]:
     """Of a job: the last value of each metric, and of each node what it used last, with its GPUs
     and ranks."""
     several = with_.points.newest(row.id, METRIC)
-    named = _named([each for each, _ in several])
+    named = _named([each for each, _ in several], row)
     return {
         "metrics": {
-            which["key"]: _number(last.value)
-            for which, (_, last) in zip(named, several, strict=True)
+            which["key"]: last.number for which, (_, last) in zip(named, several, strict=True)
         },
         "load": _load(with_.points.newest(row.id, RESOURCE, row.record.attempt), row),
     }
@@ -141,7 +138,7 @@ def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[dict[str, An
             place = node["gpus"].setdefault(each.gpu, {"gpu": each.gpu})
         elif each.rank is not None:
             place = node["ranks"].setdefault(each.rank, {"rank": each.rank})
-        place[each.name] = _number(point.value)
+        place[each.name] = point.number
     found = []
     for node in nodes.values():
         now = row.record.status not in TERMINAL and time.time() - node["at"] < _OLD
@@ -150,40 +147,47 @@ def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[dict[str, An
     return sorted(found, key=lambda each: int(each["node"]))
 
 
-def _named(several: Sequence[Series]) -> list[dict[str, Any]]:
-    """Each with a ``key``, what it is called where a name is all there is: with its rank, where
-    several ranks tell the metric. What a script told by itself has no rank."""
-    ranks: dict[str, set[int | None]] = {}
-    for each in several:
-        ranks.setdefault(each.name, set()).add(each.rank)
-    return [{**each._asdict(), "key": _key(each, ranks[each.name])} for each in several]
+def _named(several: Sequence[Series], row: JobRow) -> list[dict[str, Any]]:
+    """Each with a ``key``, what it is called where a name is all there is."""
+    printed = {each.name for each in several if each.rank is not None}
+    return [
+        {**each._asdict(), "key": naming.key(row.plan.task, each.name, each.rank, printed)}
+        for each in several
+    ]
 
 
-def _key(one: Series, ranks: set[int | None]) -> str:
-    if one.rank is None:
-        return f"{one.name}/mlflow" if len(ranks) > 1 else one.name
-    return f"{one.name}/rank_{one.rank}" if len(ranks - {None}) > 1 else one.name
-
-
-def _news(with_: Services, row: JobRow, positions: dict[int, int]) -> list[dict[str, Any]]:
-    found = []
+def _news(with_: Services, row: JobRow, positions: Mapping[int, int]) -> list[dict[str, Any]]:
+    found, left = [], _AT_ONCE
     several = with_.points.series(row.id, METRIC)
-    for each, which in zip(several, _named(several), strict=True):
+    for each, which in zip(several, _named(several, row), strict=True):
         since = positions.get(each.id, 0)
-        if each.length > since:
-            points = [_point(point) for point in with_.points.read(each, since)]
+        points = [_point(point) for point in islice(with_.points.read(each, since), left)]
+        left -= len(points)
+        if points:
             found.append({**which, "points": points})
     return found
 
 
 def _point(point: Point) -> list[Any]:
-    return [point.step, point.at, _number(point.value)]
+    return [point.step, point.at, point.number]
 
 
-def _number(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+def _streamed(several: Iterable[tuple[dict[str, Any], Iterable[list[Any]]]]) -> Response:
+    """Series with their points, in pieces: there may be millions, and others are served, too."""
+
+    def pieces() -> Iterator[str]:
+        yield '{"series": ['
+        for number, (told, points) in enumerate(several):
+            start = json.dumps({**told, "points": []}).removesuffix("]}")
+            yield f", {start}" if number else start
+            rest, comma = iter(points), ""
+            while piece := list(islice(rest, _PIECE)):
+                yield comma + json.dumps(piece)[1:-1]
+                comma = ", "
+            yield "]}"
+        yield "]}"
+
+    return StreamingResponse(pieces(), media_type="application/json")
 
 
 def _json(data: Any) -> Response:

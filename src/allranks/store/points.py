@@ -19,8 +19,8 @@ METRIC, RESOURCE = "metric", "resource"
 # What an agent's files of points are called, and what is in them.
 FEEDS = {"metrics": METRIC, "resources": RESOURCE}
 
-# Points that are read at once: what a database takes in one question is not without bounds.
-_PAGE = 50_000
+# Points that are read at once: whoever reads more gives way to others in between.
+_PAGE = 10_000
 # Among how many of the last points one that is told again is looked for.
 _LATELY = 2_000
 
@@ -46,6 +46,13 @@ class Point(NamedTuple):
     step: int
     at: float
     value: float
+
+    @property
+    def number(self) -> float | str:
+        """The value as JSON has it, which has words for what is no finite number."""
+        if math.isfinite(self.value):
+            return self.value
+        return "NaN" if math.isnan(self.value) else "Infinity" if self.value > 0 else "-Infinity"
 
 
 class Series(NamedTuple):
@@ -128,14 +135,13 @@ class Points:
         )
         if stride > 1:
             query = query.where((one.length - 1 - _points.c.number) % stride == 0)
-        with self._reading.connect() as connection:
-            while since < one.length:
-                page = query.where(
-                    _points.c.number >= since, _points.c.number < since + _PAGE * stride
-                )
-                for step, at, value in connection.execute(page):
-                    yield _point(step, at, value)
-                since += _PAGE * stride
+        while since < one.length:
+            page = query.where(_points.c.number >= since, _points.c.number < since + _PAGE * stride)
+            # No connection is held while the reader is busy with what it got.
+            with self._reading.connect() as connection:
+                rows = connection.execute(page).all()
+            yield from (_point(*row) for row in rows)
+            since += _PAGE * stride
 
     def newest(
         self, job_id: int, kind: str, attempt: int | None = None

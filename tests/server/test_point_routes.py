@@ -1,0 +1,92 @@
+"""Answers with points: whole, in pieces, and what is no question."""
+
+import asyncio
+import json
+import math
+from collections import defaultdict
+from types import SimpleNamespace
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
+from allranks.server import point_routes
+from allranks.server.bell import Bell
+from allranks.server.replies import HANDLERS
+from allranks.server.services import services
+from allranks.states import JobStatus
+from allranks.store.db import open_database
+from allranks.store.points import Points, Source
+from allranks.store.records import Records
+
+COUNT = 2 * point_routes._PIECE + 7
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Ask about a job that has ended, two ranks of which have told a metric."""
+    database = open_database(tmp_path / "db")
+    records, points = Records(database), Points(database)
+    task = Task("j", "e", "c", nodes=2, metrics=(MetricTask("speed", "(x)", None),))
+    row = records.create({}, Plan(Gang("j.1", 2, ()), task, Rules(), "x"))
+    for node in range(2):
+        rows = [["speed", node, n, float(n), n if n else math.nan] for n in range(COUNT)]
+        line = json.dumps({"points": rows}).encode() + b"\n"
+        points.take(Source(row.id, 1, node, "metrics"), 0, line)
+    line = json.dumps({"at": 9.5, "points": [["cpu", None, None, 7]]}).encode() + b"\n"
+    points.take(Source(row.id, 1, 0, "resources"), 0, line)
+    job = row.record._replace(status=JobStatus.COMPLETED)
+    seen = SimpleNamespace(get=lambda name: row._replace(record=job))
+    app = FastAPI(exception_handlers=HANDLERS)
+    app.include_router(point_routes.router)
+    app.dependency_overrides[services] = lambda: SimpleNamespace(
+        records=seen, points=points, bell=Bell()
+    )
+
+    async def ask(path, data):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            method = "GET" if data is None else "POST"
+            return await client.request(method, f"/api/v1/jobs/j/{path}", json=data)
+
+    yield lambda path, data=None: asyncio.run(ask(path, data))
+    database.dispose()
+
+
+def test_long_answers_are_whole(told):
+    found = told("metrics").json()["series"]
+    assert [each["key"] for each in found] == ["speed/rank_0", "speed/rank_1"]
+    for each in found:
+        assert each["length"] == len(each["points"]) == COUNT
+        assert each["points"][:2] == [[0, 0.0, "NaN"], [1, 1.0, 1.0]]
+        assert [point[0] for point in each["points"]] == list(range(COUNT))
+    few = told("metrics?most=3&metric=speed/rank_1").json()["series"]
+    assert [len(each["points"]) for each in few] == [3]
+    assert told("metrics?metric=x").json() == {"series": []}
+    (cpu,) = told("resources").json()["series"]
+    assert (cpu["name"], cpu["points"]) == ("cpu", [[9.5, 7.0]])
+
+
+def test_who_follows_gets_a_part_at_a_time_and_each_point_once(told, monkeypatch):
+    monkeypatch.setattr(point_routes, "_AT_ONCE", 1500)
+    positions, steps, largest = defaultdict(int), defaultdict(list), 0
+    while True:
+        said = told("metrics/follow", {"positions": positions}).json()
+        if not said["series"]:
+            break
+        largest = max(largest, sum(len(each["points"]) for each in said["series"]))
+        for each in said["series"]:
+            positions[str(each["id"])] += len(each["points"])
+            steps[each["key"]] += [point[0] for point in each["points"]]
+    assert said["ended"]
+    assert largest == 1500
+    assert steps == {f"speed/rank_{rank}": list(range(COUNT)) for rank in range(2)}
+
+
+def test_what_is_no_question_is_told(told):
+    for path in ("metrics", "resources"):
+        assert told(f"{path}?most=0").status_code == 400
+    for positions in ([1], {"a": 1}, {"1": -1}, 3):
+        data = {"positions": positions}
+        assert told("metrics/follow", data).status_code == 400
