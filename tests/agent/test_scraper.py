@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.points import Points
+from allranks.agent.metrics import Metrics
+from allranks.agent.scraper import NAMES
 from allranks.plan.plan import MetricTask, Task
+from allranks.spec.patterns import BUILTIN
 from tests.support import until
 
 
@@ -25,9 +27,15 @@ def scrape(folder: Path, logs: dict[int, bytes], *metrics: MetricTask, name: str
     paths = {rank: folder / f"rank {rank}.log" for rank in logs}
     for rank, text in logs.items():
         paths[rank].write_bytes(text)
-    points = Points(Task("j", "e", "c", metrics=metrics), paths, folder / name)
-    told = points.finish()
+    metrics = Metrics(Task("j", "e", "c", metrics=metrics), paths, folder / name)
+    told = metrics.finish()
     return points_of(folder / name), told
+
+
+def end(metrics: Metrics) -> None:
+    """Kill its scraper, however far it is."""
+    if metrics._child is not None:
+        metrics._end(metrics._child)
 
 
 def test_points_have_their_rank_step_and_time(tmp_path):
@@ -92,13 +100,34 @@ def test_one_slow_line_is_left_out(tmp_path):
     assert "a line was left out for the metric 'n'" in told[0]
 
 
+def test_slow_metrics_have_a_time_of_their_own(tmp_path):
+    """Each takes a part of what one may take, all of them several times as much."""
+    text = (b"x" * 1500 + b"\n") * 40 + b"loss acc: 1\n"
+    wanted = [MetricTask(f"m{n}", r".*loss.*acc: (\S+)") for n in range(12)]
+    found, told = scrape(tmp_path, {0: text}, *wanted)
+    assert sorted(point[0] for point in found) == sorted(each.name for each in wanted)
+    assert told == []
+
+
+def test_names_that_never_end_are_bounded_and_told(tmp_path):
+    text = b"".join(b"{'a_%d': 0.5, 'loss': 0.1}\n" % n for n in range(2 * NAMES))
+    wanted = [MetricTask("transformers", BUILTIN), MetricTask("acc", r"a_(\d+)")]
+    found, told = scrape(tmp_path, {0: text}, *wanted)
+    assert len({point[0] for point in found}) in (NAMES, NAMES + 1)
+    assert sum(point[0] == "loss" for point in found) == 2 * NAMES
+    assert sum(point[0] == "acc" for point in found) == 2 * NAMES
+    assert told == [
+        "the metric 'transformers' found more than 500 names: the first so many are kept"
+    ]
+
+
 def test_ranks_of_other_nodes_need_no_scraper(tmp_path):
-    points = Points(
+    metrics = Metrics(
         Task("j", "e", "c", metrics=(MetricTask("m", "(x)", 5),)),
         {0: tmp_path / "log"},
         tmp_path / "m",
     )
-    assert points.finish() == []
+    assert metrics.finish() == []
     assert not (tmp_path / "m").exists()
 
 
@@ -112,15 +141,15 @@ def test_killed_at_any_moment_it_finds_every_point_once(tmp_path, seed):
     total, written = 30_000, 0
     with log.open("ab", buffering=0) as file:
         while written < total:
-            points = Points(task, {0: log}, into)
+            metrics = Metrics(task, {0: log}, into)
             more = min(total - written, dice.randrange(5000))
             file.write(b"".join(b"n %d\n" % n for n in range(written, written + more)))
             written += more
             size = into.stat().st_size if into.exists() else 0
             if more and dice.random() < 0.5:  # in the middle of its work, not before it
                 until(lambda size=size: into.exists() and into.stat().st_size > size)
-            points.close()
-    Points(task, {0: log}, into).finish()
+            end(metrics)
+    Metrics(task, {0: log}, into).finish()
     found = points_of(into)
     assert [point[4] for point in found] == [float(n) for n in range(total)]
     assert [point[2] for point in found] == list(range(total))
@@ -130,12 +159,12 @@ def test_what_was_torn_off_is_written_again(tmp_path):
     log, into = tmp_path / "log", tmp_path / "m.jsonl"
     log.write_text("n 1\nn 2\n")
     task = Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),))
-    Points(task, {0: log}, into).finish()
+    Metrics(task, {0: log}, into).finish()
     with into.open("ab") as file:
         file.write(b'{"points": [["n", 0, 2, 1.0')
     with log.open("a") as file:
         file.write("n 3\n")
-    Points(task, {0: log}, into).finish()
+    Metrics(task, {0: log}, into).finish()
     assert [point[4] for point in points_of(into)] == [1.0, 2.0, 3.0]
 
 
@@ -148,15 +177,15 @@ def test_a_scraper_imports_little():
 def test_its_parent_gone_it_ends(tmp_path):
     log = tmp_path / "log"
     log.write_text("n 1\n")
-    points = Points(
+    metrics = Metrics(
         Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),)), {0: log}, tmp_path / "m"
     )
-    assert points._child is not None
-    pid = points._child.pid
-    assert points._child.stdin is not None
-    points._child.stdin.close()
-    points._child.wait(timeout=20)
-    points.close()
+    assert metrics._child is not None
+    pid = metrics._child.pid
+    assert metrics._child.stdin is not None
+    metrics._child.stdin.close()
+    metrics._child.wait(timeout=20)
+    end(metrics)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert points_of(tmp_path / "m")[0][4] == 1.0

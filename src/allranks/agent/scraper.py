@@ -2,6 +2,7 @@
 
 Of its own because Python's regular expressions let nothing else run while they search, and one that
 nests its quantifiers may search for years: here an alarm ends it, and then the metric is dropped.
+The alarm rings all the time; what a metric takes is how often it was just being searched for.
 
 What it found it appends to a file, a line for each look: ``{"points": [[metric, rank, step, at,
 value], …], "read": {rank: bytes}, …}``. The last whole line says where it was: killed at any
@@ -18,16 +19,20 @@ import select
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from allranks.plan.plan import MetricTask
 from allranks.plan.scraping import LONGEST, Found, NotANumber, Reader, lines, of_rank
 
-# Seconds of the processor's time for one piece of one log, after which a search is broken off, and
-# how often that may happen to a metric.
+# Seconds of the processor's time that a metric has for one piece of one log, after which its search
+# is broken off, and how often that may happen to it. Seconds from one alarm to the next.
 PATIENCE = 0.5
 STRIKES = 3
+_TICK = 0.05
+# The most names that known formats may find in what a rank prints: each look writes all of them.
+NAMES = 500
 # Seconds between two looks, and the most bytes of a piece.
 LOOK = 0.1
 PIECE = 1 << 15
@@ -48,6 +53,9 @@ class Scraper:
         self._hit: dict[str, bool] = state.get("hit", {})
         self._strikes: dict[str, int] = state.get("strikes", {})
         self._odd: dict[str, str] = state.get("odd", {})
+        # Which metrics found more names than are taken, and how many each rank has.
+        self._many: dict[str, bool] = state.get("many", {})
+        self._names = Counter(key.rpartition("/")[2] for key in self._count)
         # What readers keep of lines before, by metric and rank.
         self._memory: dict[str, dict[str, Any]] = state.get("memory", {})
         self._readers = {
@@ -57,7 +65,10 @@ class Scraper:
             ]
             for rank in self._logs
         }
-        self._searching, self._changed = False, False
+        # The metric that is searched for just now, and the seconds that each took of this piece.
+        self._searching = ""
+        self._took: dict[str, float] = {}
+        self._changed = False
         self._found: list[tuple[str, int, int, float, float]] = []
 
     def look(self, to_the_end: bool = False) -> int:
@@ -67,7 +78,8 @@ class Scraper:
         for rank, readers in self._readers.items():
             piece, at = self._piece(rank, to_the_end)
             largest = max(largest, len(piece))
-            signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+            self._took = {}
+            signal.setitimer(signal.ITIMER_PROF, _TICK, _TICK)
             for line in lines(piece.decode(errors="replace")):
                 if line:
                     self._line(rank, readers, line[:LONGEST], at)
@@ -88,13 +100,15 @@ class Scraper:
         missed = sorted(names - set(self._hit) - set(self._strikes) - set(self._odd))
         slow = {name: count for name, count in self._strikes.items() if name not in off}
         told = {"off": off, "slow": slow, "missed": missed, "odd": self._odd}
+        told |= {"many": sorted(self._many)}
         self._write(end={**told, "steps": self._odd_steps()})
 
     def alarm(self, *_: object) -> None:
-        """The processor's time for a piece is over: break the search off, or wait for the next."""
-        if self._searching:
-            raise _Slow
-        signal.setitimer(signal.ITIMER_PROF, 0.01)
+        """Count the time for who is searched for; break it off when that was too much."""
+        if name := self._searching:
+            self._took[name] = self._took.get(name, 0.0) + _TICK
+            if self._took[name] >= PATIENCE:
+                raise _Slow
 
     def _piece(self, rank: int, to_the_end: bool) -> tuple[bytes, float]:
         """Whole lines that were not read yet, and when they were written."""
@@ -116,17 +130,17 @@ class Scraper:
             if self._strikes and self._is_off(name):
                 continue
             try:
-                self._searching = True
+                self._searching = name
                 found = reader.find(line)
-                self._searching = False
+                self._searching = ""
             except NotANumber as error:
-                self._searching = False
+                self._searching = ""
                 self._odd.setdefault(name, error.text[:80])
             except _Slow:
-                self._searching = False
+                self._searching = ""
                 self._strikes[name] = self._strikes.get(name, 0) + 1
+                self._took[name] = 0.0
                 self._changed = True
-                signal.setitimer(signal.ITIMER_PROF, PATIENCE)
             else:
                 for each in found:
                     self._keep(name, rank, each, at)
@@ -135,6 +149,11 @@ class Scraper:
         self._hit[metric] = True
         key = f"{found.name}/{rank}"
         count = self._count.get(key, 0)
+        if not count:
+            if found.name != metric and self._names[str(rank)] >= NAMES:
+                self._many[metric] = True
+                return
+            self._names[str(rank)] += 1
         self._count[key] = count + 1
         step = count if found.step is None else found.step
         self._found.append((found.name, rank, step, at, found.value))
@@ -152,6 +171,7 @@ class Scraper:
         state = {"read": self._read, "count": self._count, "hit": self._hit, "odd": self._odd}
         state |= {
             "strikes": self._strikes,
+            "many": self._many,
             "memory": {key: kept for key, kept in self._memory.items() if kept},
             "points": self._found,
         }

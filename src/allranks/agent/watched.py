@@ -12,7 +12,7 @@ from allranks.agent.monitor import Monitor
 from allranks.plan.plan import Task
 
 if TYPE_CHECKING:
-    from allranks.agent.points import Points
+    from allranks.agent.metrics import Metrics
 
 # The files of an attempt's folder that points are shipped from, by what they are called to the
 # server.
@@ -25,7 +25,7 @@ class Watched:
     def __init__(self, task: Task, attempt: int, folder: Path, link: Link) -> None:
         self._task, self._attempt, self._folder, self._link = task, attempt, folder, link
         self._monitor: Monitor | None = None
-        self._points: Points | None = None
+        self._metrics: Metrics | None = None
 
     def begin(self, logs: Mapping[int, Path], roots: Callable[[], Mapping[int, int]]) -> None:
         """The ranks run: they print to ``logs``, their first processes are ``roots``."""
@@ -45,9 +45,9 @@ class Watched:
             self._link.stacks = partial(_stacks, node, roots, eyes.busy)
             self._monitor = Monitor(roots, into, eyes.look)
         if self._task.metrics:
-            from allranks.agent.points import Points  # lazy: many jobs ask for none
+            from allranks.agent.metrics import Metrics  # lazy: many jobs ask for none
 
-            self._points = Points(self._task, logs, self._folder / FEEDS["metrics"])
+            self._metrics = Metrics(self._task, logs, self._folder / FEEDS["metrics"])
 
     def _tell(self, still: dict[str, Any]) -> None:
         self._link.still = still
@@ -60,7 +60,7 @@ class Watched:
 
     def finish(self) -> list[str]:
         """Have everything ready that is to be sent; what a person is to be told of it."""
-        return [] if self._points is None else self._points.finish()
+        return [] if self._metrics is None else self._metrics.finish()
 
 
 def _stacks(

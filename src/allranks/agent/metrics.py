@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.agent.scraper import NAMES
 from allranks.plan.plan import MetricTask, Task, pack
 from allranks.plan.scraping import of_rank
 
@@ -27,7 +28,7 @@ _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
 _LONG = 300.0
 
 
-class Points:
+class Metrics:
     """``logs`` are the files of this node's ranks; points are written ``into`` a file."""
 
     def __init__(self, task: Task, logs: Mapping[int, Path], into: Path) -> None:
@@ -54,11 +55,6 @@ class Points:
             why = errors[-1] if errors else f"exit code {rest.returncode}"
             return [f"not all metrics could be read from the output: {why}"]
         return sentences(said, self._wanted)
-
-    def close(self) -> None:
-        """Let go of it, however far it is."""
-        if self._child is not None:
-            self._end(self._child)
 
     def _start(self) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
@@ -121,6 +117,8 @@ def sentences(said: Mapping[str, Any], wanted: list[MetricTask]) -> list[str]:
             told.append(f"{lines} left out for {name}: its pattern took too long there")
         elif metric.name in said["missed"]:
             told.append(f"{name} matched no line that {whose} printed")
+        if metric.name in said["many"]:
+            told.append(f"{name} found more than {NAMES} names: the first so many are kept")
         if text := said["odd"].get(metric.name):
             told.append(f"{name} found {text!r} where a number should be")
         if text := said["steps"].get(metric.name):
