@@ -178,5 +178,19 @@ def test_what_a_script_tells_again_is_there_once(database, job):
     found = values(points, job)["loss", None]
     assert [found[0], *found[2:]] == [0.5, math.inf, 0.25]
     assert math.isnan(found[1])
+    later = [("loss", Point(n, n / 10, 1.0)) for n in range(3, 1300)]
+    points.note(job, 1, later + later[:1])
+    points.note(job, 1, later[:1] + later[-1:])
+    assert len(values(points, job)["loss", None]) == 4 + len(later)
     points.note(job, 2, told[:1])
     assert [each.attempt for each in points.series(job, METRIC)] == [1, 2]
+
+
+def test_long_names_stay_two(database, job):
+    points, long = Points(database), "r" * 254
+    points.note(job, 1, [(f"{long}/{each}", Point(1, 1.0, 0.5)) for each in "ab"])
+    points.take(Source(job, 1, 0, "metrics"), 0, line([f"{long}/a", 0, 1, 1.0, 5]))
+    found = points.series(job, METRIC)
+    assert [each.length for each in found] == [1] * 3
+    assert all(len(each.name) <= 255 for each in found)
+    assert len({each.name for each in found}) == 2

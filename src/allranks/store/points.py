@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +22,10 @@ FEEDS = {"metrics": METRIC, "resources": RESOURCE}
 
 # Points that are read at once: whoever reads more gives way to others in between.
 _PAGE = 10_000
-# Among how many of the last points one that is told again is looked for.
-_LATELY = 2_000
+# Among how many of the last points one that is told again is looked for, and how many at once.
+_LATELY, _AT_ONCE = 2_000, 1_000
+# The longest name that there is room for.
+_NAME = 255
 
 
 class Source(NamedTuple):
@@ -103,19 +106,17 @@ class Points:
         """Take in metrics that a script itself told, whichever rank that was; those that were taken
         in a short while ago are left out: whoever got no answer tells them again."""
         source = Source(job_id, attempt, 0, "metrics")
+        held = [(_fitting(name), point) for name, point in told if _is_held(point.step)]
         with self._engine.begin() as connection:
-            known: dict[str, set[tuple[int, float, float | None]]] = {}
-            new = []
-            for name, point in told:
-                if not _is_held(point.step):
-                    continue
-                if name not in known:
-                    known[name] = _lately(connection, source, name)
-                if _stored(point) not in known[name]:
-                    known[name].add(_stored(point))
-                    new.append(((name[:255], None, None), point))
-            if new:
-                _add(connection, source, new)
+            for start in range(0, len(held), _AT_ONCE):
+                several = held[start : start + _AT_ONCE]
+                known, new = _lately(connection, source, several), []
+                for name, point in several:
+                    if (mark := (name, *_stored(point))) not in known:
+                        known.add(mark)
+                        new.append(((name, None, None), point))
+                if new:
+                    _add(connection, source, new)
 
     def series(self, job_id: int, kind: str, attempt: int | None = None) -> list[Series]:
         """A job's series: by name, attempt, node, rank and GPU."""
@@ -222,17 +223,19 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
 
 
 def _lately(
-    connection: Connection, source: Source, name: str
-) -> set[tuple[int, float, float | None]]:
-    """The last points of what a script told under that name."""
+    connection: Connection, source: Source, several: Sequence[tuple[str, Point]]
+) -> set[tuple[str, int, float, float | None]]:
+    """Those of the last points that may be among ``several``: who tells points of a script waits,
+    and so does everyone else who writes."""
     mine = and_(_of_job(source.job_id, METRIC, source.attempt), _series.c.node == source.node)
-    told = and_(mine, _series.c.name == name[:255], _series.c.rank.is_(None))
+    told = and_(mine, _series.c.name.in_({name for name, _ in several}), _series.c.rank.is_(None))
     query = (
-        select(_points.c.step, _points.c.at, _points.c.value)
+        select(_series.c.name, _points.c.step, _points.c.at, _points.c.value)
         .join(_series, _points.c.series_id == _series.c.id)
         .where(told, _points.c.number >= _series.c.length - _LATELY)
+        .where(_points.c.step.in_({point.step for _, point in several}))
     )
-    return {(step, at, value) for step, at, value in connection.execute(query)}
+    return {(name, step, at, value) for name, step, at, value in connection.execute(query)}
 
 
 def _make(connection: Connection, source: Source, key: Key, kind: str) -> int:
@@ -255,20 +258,25 @@ def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tupl
 
 def _metrics(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
     return [
-        ((_name(name), _of(rank), None), (int(step), float(at), float(value)))
+        ((_fitting(name), _of(rank), None), (int(step), float(at), float(value)))
         for name, rank, step, at, value in told["points"]
         if _is_held(int(step))
     ]
 
 
+def _fitting(told: Any) -> str:
+    """That name; one that there is no room for is shortened, so that no other becomes the same."""
+    # A lone surrogate, which no database takes, is as good as unreadable.
+    name = str(told).encode(errors="replace").decode()
+    if len(name) <= _NAME:
+        return name
+    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _NAME - 9]}_{mark}"
+
+
 def _is_held(step: int) -> bool:
     """Whether the database has room for it."""
     return -(2**63) <= step < 2**63
-
-
-def _name(told: Any) -> str:
-    # A lone surrogate, which no database takes, is as good as unreadable.
-    return str(told).encode(errors="replace").decode()[:255]
 
 
 def _of(number: Any) -> int | None:
@@ -281,7 +289,7 @@ def _of(number: Any) -> int | None:
 def _resources(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
     at = float(told["at"])
     return [
-        ((_name(name), _of(rank), _of(gpu)), (0, at, float(value)))
+        ((_fitting(name), _of(rank), _of(gpu)), (0, at, float(value)))
         for name, gpu, rank, value in told["points"]
     ]
 
