@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 # What the driver brings along.
@@ -54,6 +55,9 @@ class Gpus:
 
 
 def _given(visible: str | None) -> set[int] | None:
-    """The numbers in CUDA_VISIBLE_DEVICES; None where it says none, or names them otherwise."""
-    words = [word.strip() for word in (visible or "").split(",") if word.strip()]
-    return {int(word) for word in words} if words and all(map(str.isdigit, words)) else None
+    """The numbers in CUDA_VISIBLE_DEVICES, up to what is none, as CUDA reads it: empty text is no
+    GPU. None where it is not set, or has their names."""
+    if visible is None or "GPU-" in visible or "MIG-" in visible:
+        return None
+    words = (word.strip() for word in visible.split(","))
+    return {int(word) for word in takewhile(str.isdigit, words)}

@@ -23,8 +23,9 @@ _SHARE = 0.003
 
 
 class Node(NamedTuple):
-    """Of the node. ``busy`` and ``total`` in seconds of all its CPUs; memory in bytes, what the
-    processes here may have of it; the rest in bytes since boot."""
+    """Of the node. ``at`` is of a clock that is never set; ``busy`` and ``total`` in seconds of all
+    its CPUs; memory in bytes, what the processes here may have of it; the rest in bytes since
+    boot."""
 
     at: float
     busy: float
@@ -47,7 +48,7 @@ class Rank(NamedTuple):
 
 def node() -> Node:
     memory, memory_total = _memory()
-    return Node(time.time(), *_cpu(), memory, memory_total, *_disks(), *_network())
+    return Node(time.monotonic(), *_cpu(), memory, memory_total, *_disks(), *_network())
 
 
 def between(before: Node, now: Node) -> dict[str, float]:
@@ -145,7 +146,8 @@ def _limited(total: int) -> tuple[int, int] | None:
         with contextlib.suppress(OSError, ValueError):
             most = int((folder / limit).read_text())
             if most < total:
-                stat = dict(line.split() for line in (folder / "memory.stat").open())
+                lines = (folder / "memory.stat").read_text().splitlines()
+                stat = dict(line.split() for line in lines)
                 return int((folder / usage).read_text()) - int(stat.get(cached, 0)), most
     return None
 
