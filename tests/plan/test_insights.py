@@ -215,7 +215,7 @@ START = 1000.0
 )
 def test_no_record_is_too_odd(series, status, gpus, logged):
     job = Facts("x", status, nodes=2, ranks=4, gpus=gpus, distribution="pytorch", logged=logged)
-    job = job._replace(started_at=START, ended_at=START + 99, cpus=(4, None), hosts=("a", "b"))
+    job = job._replace(started_at=START, ended_at=START + 99, cpus=(4, None), hosts=("a", None))
     found = report(job._replace(metrics=tuple(series), resources=tuple(series)))
     for insight in found.insights:
         assert insight.sentence

@@ -190,6 +190,8 @@ def test_what_did_not_complete_is_left_out_and_said():
 def test_nodes_of_one_machine_are_said():
     found = scaling([run("a", 1, 9, hosts=("h",)), run("b", 3, 5, hosts=("h", "h", "h"))])
     assert "several nodes were on one machine and shared its processors: b" in found.warnings
+    found = scaling([run("a", 1, 9), run("b", 3, 5, hosts=(None, "h", None))])
+    assert "several nodes were on one machine" not in " ".join(found.warnings)
 
 
 def test_faster_than_ideal_is_doubted():

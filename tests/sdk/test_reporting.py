@@ -37,7 +37,7 @@ def test_what_the_server_tells_of_a_job() -> None:
     ]
     found = facts(JOB, {}, {}, files)
     assert (found.nodes, found.ranks, found.gpus, found.attempts) == (2, 3, 4, 2)
-    assert (found.reason, found.hosts, found.cpus) == ("RANK_KILLED", ("a",), (8, None))
+    assert (found.reason, found.hosts, found.cpus) == ("RANK_KILLED", ("a", None), (8, None))
     assert found.started_at - found.created_at == 5
     assert found.ranks_ended_at - found.started_at == 60
     assert found.ended_at is None

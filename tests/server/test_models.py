@@ -6,14 +6,16 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
-from allranks.errors import AllranksError, Conflict, MissingCode, SpecError, UsageError
+from allranks.errors import AllranksError, Conflict, MissingCode, NotFound, SpecError, UsageError
 from allranks.events import Event
 from allranks.events import Kind as EventKind
 from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task
 from allranks.plan.retention import Kind
+from allranks.server import record_files
 from allranks.server.clearing import Asked, Clearing
 from allranks.server.datastores import Datastores
 from allranks.server.model_versions import ModelVersions
@@ -107,6 +109,17 @@ def test_a_model_outlives_its_job_and_knows_where_it_comes_from(house):
     }
     shutil.rmtree(house.home.jobs / "j")
     assert house.content("1") == b"weights" * 100
+
+
+def test_a_file_that_a_model_has_not_got_is_told_with_its_model(house):
+    house.job("j", MODEL)
+    house.register("j")
+    request = SimpleNamespace(path_params={"reference": "birds:1"})
+    place = record_files._place(request, SimpleNamespace(models=house.models))
+    assert record_files.file(place, "model.pt").path == place.root / "model.pt"
+    with pytest.raises(NotFound) as caught:
+        record_files.file(place, "other.pt")
+    assert caught.value.where == "the model birds:1"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ def report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="JOB")
     parser.epilog = (
         "`allranks report scaling JOB JOB …` compares runs of several sizes, "
-        "`allranks report goodput JOB …` tells where the time went."
+        "`allranks report goodput JOB …` tells where the time went. A job that is called so: "
+        "`allranks report -- scaling`."
     )
 
 

@@ -19,8 +19,9 @@ from allranks.sdk import finding
 from allranks.sdk.following import answered
 
 _HEAD = ("JOB", "STATUS", "NODE", "AGE", "CPU", "MEMORY", "GPU", "GPU MEMORY", "NETWORK", "METRICS")
-# Metrics that a line has room for.
+# Metrics that a line has room for, and the columns that go first where the screen is narrow.
 _METRICS = 3
+_LESS = ("NETWORK", "GPU MEMORY", "AGE", "MEMORY", "NODE")
 
 
 def top_options(parser: argparse.ArgumentParser) -> None:
@@ -68,12 +69,25 @@ def _print(jobs: list[dict[str, Any]], size: os.terminal_size | None = None) -> 
         return
     now = datetime.now().astimezone().strftime("%H:%M:%S")
     many = "no job runs" if not jobs else f"{len(jobs)} job{'s' * (len(jobs) > 1)}"
-    lines = [f"allranks, {now}: {many}; q ends this", *show.table(_HEAD, rows)]
+    lines = [f"allranks, {now}: {many}; q ends this", *_fitting(rows, size.columns)]
     hidden = len(lines) - (size.lines - 1)
     if hidden > 0:
         lines = [*lines[: size.lines - 2], f"… and {hidden + 1} lines more"]
     for line in lines:
         sys.stdout.write(f"{line[: size.columns]}\033[K\r\n")
+
+
+def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
+    """The lines of the table, with as many columns as fit beside the metrics; those in which
+    nothing stands are left out."""
+    empty = [name for i, name in enumerate(_HEAD) if rows and all(row[i] == "-" for row in rows)]
+    for dropped in range(len(_LESS) + 1):
+        gone = {*empty, *_LESS[:dropped]}
+        kept = [i for i, name in enumerate(_HEAD) if name not in gone]
+        lines = show.table([_HEAD[i] for i in kept], [[row[i] for i in kept] for row in rows])
+        if max(map(len, lines)) <= width:
+            break
+    return lines
 
 
 def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:

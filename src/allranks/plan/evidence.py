@@ -201,7 +201,7 @@ def own_share(job: Facts, span: Span | None) -> float | None:
     hosts = dict(enumerate(job.hosts))
     # Nodes of one machine see the same processors: they count once.
     machines: Mapping[object, float] = {
-        hosts.get(node, node): each.mean * (cpus[node] or 0)
+        hosts.get(node) or node: each.mean * (cpus[node] or 0)
         for each in nodes
         if (node := each.series.node) is not None and node in cpus
     }

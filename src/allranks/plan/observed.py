@@ -50,7 +50,7 @@ class Facts(NamedTuple):
     ranks: int = 1
     gpus: int = 0
     cpus: tuple[int | None, ...] = ()
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[str | None, ...] = ()
     distribution: str = "none"
     compute: str = ""
     attempts: int = 1

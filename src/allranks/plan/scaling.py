@@ -151,12 +151,18 @@ def _doubts(jobs: Sequence[Facts]) -> Iterable[str]:
     for job in jobs:
         if job.attempts > 1:
             yield f"{job.name} took {job.attempts} attempts: its time is that of all of them"
-    shared = [job.name for job in jobs if job.hosts and len(set(job.hosts)) < job.nodes]
+    shared = [job.name for job in jobs if _doubled(job)]
     if shared:
         yield f"several nodes were on one machine and shared its processors: {', '.join(shared)}"
     if len({job.compute for job in jobs}) > 1:
         places = dict.fromkeys(f"{job.compute} ({job.name})" for job in jobs)
         yield f"the runs were on several computes: {', '.join(places)}"
+
+
+def _doubled(job: Facts) -> bool:
+    """Whether nodes of it are known to have been on one machine."""
+    known = [host for host in job.hosts if host]
+    return len(set(known)) < len(known)
 
 
 def _misfits(rows: Sequence[Row], fit: Fit | None, unit: str) -> Iterable[str]:

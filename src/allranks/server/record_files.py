@@ -13,7 +13,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Body, Depends, Request, Response
@@ -53,18 +53,24 @@ router = APIRouter(prefix="/api/v1")
 _JOB, _MODEL = "/jobs/{name}", "/models/{reference}"
 
 
-def _folder(request: Request, with_: With) -> Path:
-    """The folder that is asked for: of a job, or of a version of a model."""
+class _Place(NamedTuple):
+    """The folder of a job, or of a version of a model, and what a person calls that."""
+
+    root: Path
+    name: str
+
+
+def _place(request: Request, with_: With) -> _Place:
     named = request.path_params
     if "reference" in named:
-        versions = with_.models.versions
-        return versions.files(versions.row(asset_of(named["reference"], "model"))).resolve()
+        versions, asset = with_.models.versions, asset_of(named["reference"], "model")
+        return _Place(versions.files(versions.row(asset)).resolve(), f"the model {asset}")
     name = str(named["name"])
     with_.records.get(name)
-    return (with_.home.jobs / name).resolve()
+    return _Place((with_.home.jobs / name).resolve(), name)
 
 
-Folder = Annotated[Path, Depends(_folder)]
+Place = Annotated[_Place, Depends(_place)]
 
 # The most that one bundle may hold: it is put together in memory.
 _BUNDLE = 8 << 20
@@ -78,9 +84,9 @@ class Piece(BaseModel):
 
 
 @router.get(_JOB + "/files")
-def files(folder: Folder) -> Response:
+def files(place: Place) -> Response:
     """Everything in the job's record that can be downloaded, by path; ``mtime_ns`` as `stat`."""
-    root = str(folder)
+    root = str(place.root)
     found = [
         {"path": path[len(root) + 1 :], "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         for path, status in _below(root)
@@ -91,36 +97,36 @@ def files(folder: Folder) -> Response:
 
 @router.get(_JOB + "/files/{_:rest}")
 @router.get(_MODEL + "/files/{_:rest}")
-def file(folder: Folder, path: Named) -> Response:
+def file(place: Place, path: Named) -> Response:
     """One file, or the ranges of it that were asked for."""
-    return FileResponse(_found(folder, path))
+    return FileResponse(_found(place, path))
 
 
 @router.post(_JOB + "/bundle")
 @router.post(_MODEL + "/bundle")
-def bundle(folder: Folder, wanted: Annotated[list[Piece], Body()]) -> Response:
+def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
     """Many small files ({"path", "size"}), each up to that size: per file a line of JSON
     {"size", "mtime_ns", "crc32"} and as many bytes; {"size": null} for one that is gone."""
     if sum(each.size for each in wanted) > _BUNDLE:
         raise UsageError(f"a bundle holds {_BUNDLE} bytes at most", hint="ask for fewer at once")
-    pieces = [p for each in wanted for p in _framed(folder, each.path, each.size)]
+    pieces = [p for each in wanted for p in _framed(place.root, each.path, each.size)]
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
 @router.get(_JOB + "/checksums/{_:rest}")
 @router.get(_MODEL + "/checksums/{_:rest}")
-def checksum(folder: Folder, path: Named, size: Count) -> Response:
+def checksum(place: Place, path: Named, size: Count) -> Response:
     """Of the first ``size`` bytes, or as many as there are, as the last line, in JSON: {"crc32",
     "bytes"}, and the file's "size" and "mtime_ns". Empty lines before it are signs of life."""
-    file = _found(folder, path).open("rb")
+    file = _found(place, path).open("rb")
     return StreamingResponse(_summed(file, size), media_type="application/x-ndjson")
 
 
-def _found(root: Path, path: str) -> Path:
-    found = _within(root, path)
+def _found(place: _Place, path: str) -> Path:
+    found = _within(place.root, path)
     if found is None:
         hint = "it may be gone by now"
-        raise NotFound(f"there is no file {path[:255]!r}", where=root.name, hint=hint)
+        raise NotFound(f"there is no file {path[:255]!r}", where=place.name, hint=hint)
     return found
 
 

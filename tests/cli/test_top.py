@@ -1,0 +1,28 @@
+"""What `allranks top` shows where there is little room."""
+
+import pytest
+
+from allranks.cli.top import _fitting
+
+ROW = ("bright_lantern_294gkjsk", "Running", "0", "3 min", "97%", "31.2/64.0 GiB")
+LOSS = "loss 0.123, acc 0.98"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "width", "expected"),
+    [
+        (("-", "-"), 200, ["NODE", "AGE", "CPU", "MEMORY", "NETWORK"]),
+        (("-", "-"), 100, ["NODE", "AGE", "CPU", "MEMORY"]),
+        (("99%", "70/80 GiB"), 80, ["NODE", "CPU", "GPU"]),
+        (("99%", "70/80 GiB"), 20, ["CPU", "GPU"]),
+    ],
+)
+def test_columns_give_way_to_the_metrics(gpus, width, expected):
+    lines = _fitting([(*ROW, *gpus, "1.2/3.4 MiB/s", LOSS)], width)
+    assert lines[0].split() == ["JOB", "STATUS", *expected, "METRICS"]
+    assert lines[1].endswith(LOSS)
+    assert width == 20 or max(map(len, lines)) <= width
+
+
+def test_no_job_has_all_columns():
+    assert _fitting([], 200)[0].split("  ")[0] == "JOB"
