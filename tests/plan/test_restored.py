@@ -57,7 +57,7 @@ def catch_up(job: Job, gang: Gang, most: int) -> list[Job]:
             for event in heeded(job, node, 1, rest)[:1]:
                 job = fold(job, event)
                 past.append(job)
-        step = decide(job, RULES, Clock(now=0.0))
+        step = decide(job, RULES, Clock(now=99.0))
         if step is not None:
             data = dict(step.data)
             if step.event is Kind.FINISHED:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import steady
 from allranks.agent import launch
 from allranks.agent.circumstances import Circumstances
 from allranks.agent.hosted import Hosted, is_listening
@@ -169,7 +170,7 @@ class Attempt:
         grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
         if self._inbox.taken is why:
             # At once, so that the ranks of all nodes have their grace, and the same.
-            at = since or time.time()
+            at = since or steady.now()
             self._say(Kind.TAKEN, reason=why, failed_at=at, message=self._told(why))
         self._write_deadline(grace, why)
         until = time.monotonic() + grace
