@@ -207,6 +207,19 @@ def test_what_agents_tell_leaves_a_record_that_can_be_read(server: Served, body:
         database.dispose()
 
 
+STACKS = [{"rank": 0, "pid": 1, "frames": [], "threads": []}]
+STILL = {"0": [1.0, 2.0, 3.0, None]}
+
+
+@examples(25)
+@given(st.sampled_from([("stacks", STACKS), ("still", STILL)]), st.data())
+def test_where_ranks_are(server: Served, about: tuple[str, Any], data: st.DataObject) -> None:
+    what, right = about
+    shown = server.as_(server.auth.agent_token("j", 1))
+    body = data.draw(nearly(right))
+    held_to(server.people.put(f"/agent/v1/0/{what}/1", content=body, headers=shown))
+
+
 POINTS = {"points": [["loss", 0, 1, 1.0, 2.0]]}
 USED = {"at": 1.0, "points": [["cpu", None, 0, 2.0]]}
 

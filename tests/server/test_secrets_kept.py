@@ -21,7 +21,10 @@ CANARIES: dict[str, dict[str, str]] = {
     "canary-variable": {"allranks.db": RECORD},
     "canary-passed": {"allranks.db": RECORD},
     "canary-input": {"allranks.db": "the record: the node that fetches the data needs it"},
-    "canary-index": {"allranks.db": "the record: uv needs it where the environment is made"},
+    "canary-index": {
+        "allranks.db": "the record: uv needs it where the environment is made",
+        "blobs/": "the requirements lie in the folder of the code, which is sent as it is",
+    },
     "canary-proxy": {"allranks.db": "the record: the ranks' own way out"},
     "canary-command": {"allranks.db": "the record: the command as it was written"},
     "canary-asset": {"allranks.db": "the record: who fetches it needs it"},
@@ -29,6 +32,7 @@ CANARIES: dict[str, dict[str, str]] = {
 }
 
 
+@pytest.mark.timeout(400)
 def test_secrets_are_where_they_must_be_and_nowhere_else(home: Path, code: Path) -> None:
     allranks = command_line(home, code)
     said: list[str] = []
@@ -50,23 +54,15 @@ def test_secrets_are_where_they_must_be_and_nowhere_else(home: Path, code: Path)
     env = {"PASSED": "canary-passed", "http_proxy": "http://me:canary-proxy@proxy.invalid"}
     for more in (["--dry-run"], ["--dry-run", "--json"], ["--name", "one"]):
         told("run", *words, *more, "--", "bash", "-c", shell, env=env)
-    told("run", "-e", "e.txt", "--dry-run", "--", "true", env=env)
     told("run", "-e", "e.txt", "--name", "two", "--", "true", env=env)
-    told("run", "--env", "MY_API_TOKEN=canary-variable", "--name", "three", "--", "false", env=env)
-    for name in ("one", "two", "three"):
-        for what in ("show", "events", "logs", "metrics"):
+    for name in ("one", "two"):
+        for what in ("show", "events", "logs"):
             told("job", what, name)
-            told("job", what, name, "--json")
-    for group in ("job", "datastore", "data", "environment", "compute"):
-        told("job" if group == "job" else group, "list", "--json")
-    for words_ in (
-        ["datastore", "show", "s"],
-        ["data", "show", "d"],
-        ["top", "--once"],
-        ["doctor"],
-    ):
-        told(*words_)
-        told(*words_, "--json")
+        told("job", "show", name, "--json")
+        told("job", "events", name, "--json")
+    told("job", "list", "--json")
+    for look in (["datastore", "show", "s"], ["data", "show", "d"]):
+        told(*look, "--json")
     told("server", "token", "list", "--json")
 
     shown = "\n".join(said)
