@@ -7,21 +7,18 @@ the two we tell it again, and MLflow, to which a point is its name, time, step a
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 from allranks.errors import AllranksError, NotFound
-from allranks.plan import mlflow
-from allranks.plan.distributions import world
+from allranks.plan import mlflow, naming
 from allranks.plan.plan import Task
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
 from allranks.states import TERMINAL, JobStatus
 from allranks.store.mlflow import MlflowRuns
-from allranks.store.points import METRIC, RESOURCE, Point, Points, Series
+from allranks.store.points import METRIC, RESOURCE, Points, Series
 from allranks.store.records import JobRow, Records
 
 log = logging.getLogger("allranks.mlflow")
@@ -137,36 +134,17 @@ class Mirror:
     def _told(self, one: Series, kind: str, task: Task, since: int) -> Iterator[dict[str, Any]]:
         divisor = 1.0
         if kind == METRIC:
-            key = mlflow.metric(one.name, one.rank, _several(task, one.name))
+            key = mlflow.metric(one.name, one.rank, naming.of_several(task, one.name))
             if since == 0 and mlflow.renamed([one.name]):
                 log.warning(
                     "%s: MLflow takes no metric %r: it is %r there", task.job, one.name, key
                 )
         else:
             key, divisor = mlflow.resource(one.name, task.nodes, one.node, one.rank, one.gpu)
-        for number, point in self._pages(one, since):
-            value = point.value / divisor
+        for number, point in enumerate(self._points.read(one, since), since):
             yield {
                 "key": key,
-                "value": value if math.isfinite(value) else _word(value),
+                "value": point._replace(value=point.value / divisor).number,
                 "timestamp": round(point.at * 1000),
                 "step": point.step if kind == METRIC else number,
             }
-
-    def _pages(self, one: Series, since: int) -> Iterator[tuple[int, Point]]:
-        """Its points from number ``since`` on; none of our database's connections is held while
-        somebody does something with them."""
-        while page := list(islice(self._points.read(one, since), METRICS)):
-            yield from enumerate(page, since)
-            since += len(page)
-
-
-def _several(task: Task, name: str) -> bool:
-    """Whether more than one rank may tell it: known from the job, not from who was first."""
-    asked = {each.rank for each in task.metrics if each.name == name}
-    asked = asked or {each.rank for each in task.metrics}
-    return world(task) > 1 and (None in asked or len(asked) > 1)
-
-
-def _word(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
