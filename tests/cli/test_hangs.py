@@ -64,7 +64,6 @@ def serve():
     while True: threading.Thread(target=trickle, args=server.accept()[:1], daemon=True).start()
 threading.Thread(target=serve, daemon=True).start()
 """
-WAIT = "import time; time.sleep(7)"
 HEALTHY = {
     # One validates, the other waits for it.
     "validates": "import os, time\nend = time.monotonic() + 7\n"
@@ -75,6 +74,10 @@ HEALTHY = {
     "while time.monotonic() < end:\n"
     "    subprocess.run(['bash', '-c', 'for i in {1..99999}; do :; done'])",
     "prints": "import time\nfor _ in range(7): print('.', flush=True); time.sleep(1)",
+    # One ends, and the other needs a while to notice.
+    "ends": "import os, time\n"
+    "for _ in range(5 * (os.environ['RANK'] == '0')): print('.', flush=True); time.sleep(1)\n"
+    "time.sleep(6.5 * (os.environ['RANK'] == '1'))",
     "writes": "import time, os\nfile = open('outputs.bin', 'wb', 0)\n"
     "for _ in range(70): file.write(b'x' * 16384); time.sleep(0.1)",
 }

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from allranks.events import Event, Kind
 from allranks.plan import fold as fold_module
 from allranks.plan import orders, policy, retry
+from allranks.plan.failure import Failure
 from allranks.plan.plan import Place, Rules
 from allranks.plan.policy import Clock, Job, Node, Step
 from allranks.plan.retry import Spent
@@ -42,6 +43,7 @@ TOLD = {"address": PLACE.address, "host": PLACE.host, "ports": PLACE.ports}
 SETTLED = (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT)
 TWICE = Rules(nodes=2, max_attempts=2)
 RUNS = ("run", "serve", "going")
+HUNG = Failure(Reason.HANG, 0, 0)
 ALIVE = ("setup", "gate", *RUNS, "drain", "exited")
 
 
@@ -109,6 +111,7 @@ class Model:
     crashes: bool = True
     salvage: bool = True
     timeout: bool = True
+    hangs: bool = False
     backlog: int = 9
     decide: Callable[[Job, Rules, Clock], Step | None] = policy.decide
     folds: Callable[[Job, Event], Job] = fold_module.fold
@@ -130,6 +133,7 @@ class Model:
         order: tuple[float, ...] = ()
         if not settled:
             told = {n.at for n in job.nodes} | {s.at for a in world.agents for s in a.outbox}
+            told |= {job.hung.at} if job.hung else set()
             order = tuple(sorted(told - {0}))
         pairs = [_tidy(n, a, order, settled) for n, a in zip(job.nodes, world.agents, strict=True)]
         if self.nodes > 1:
@@ -142,8 +146,10 @@ class Model:
             # Counts and a cancel say nothing any more.
             job = job._replace(canceled=True, spent=Spent())
         hello = closing or all(n.state is not NodeState.ABSENT for n in job.nodes)
+        at = float((0, *order).index(job.hung.at)) if job.hung and order else 0.0
         job = job._replace(
             nodes=tuple(node for node, _ in pairs),
+            hung=job.hung and HUNG._replace(at=at),
             why="",
             launch=1,
             attempt=1,
@@ -190,6 +196,7 @@ class Model:
         can.append("again") if job.stopped_at is not None else None
         can.append("waited") if job.then is not None and job.then.purpose == "regroup" else None
         can.append("timeout") if job.started_at is not None and self.timeout else None
+        can.append("hung") if job.status is JobStatus.RUNNING and self.hangs else None
         for due in chain.from_iterable(combinations(can, n) for n in range(len(can) + 1)):
             silent = frozenset(i for i in range(self.nodes) if f"silent {i}" in due)
             clock = Clock(
@@ -197,9 +204,12 @@ class Model:
                 silent=silent,
                 hello=-FOREVER if "hello" in due else FOREVER,
                 grace=-FOREVER if "grace" in due else FOREVER,
+                hung=HUNG if "hung" in due else None,
             )
             rules = self.rules._replace(timeout=-1.0 if "timeout" in due else FOREVER)
-            fair = "timeout" not in due and all(_silent(world.agents[i]) for i in silent)
+            fair = not {"timeout", "hung"} & {*due} and all(
+                _silent(world.agents[i]) for i in silent
+            )
             if "hello" in due:
                 absent = [i for i, n in enumerate(job.nodes) if n.state is NodeState.ABSENT]
                 fair = fair and any(_silent(world.agents[i]) for i in absent)
@@ -220,7 +230,7 @@ class Model:
             step = self.decide(job, rules, clock)
             if step is None:
                 continue
-            same = (step.event, step.effect, step.node, tuple(step.data.items()))
+            same = (step.event, step.effect, step.node, str(step.data))
             if same not in found or (fair and not found[same][2]):
                 found[same] = (f"decide: {step.event} {dict(step.data)} [{due}]", step, fair)
         yield from found.values()
@@ -475,7 +485,7 @@ class Model:
         return world._replace(gang="none" if world.gang == "none" else "gone", agents=agents)
 
     def _now(self, job: Job, world: World | None) -> int:
-        told = [int(n.at) for n in job.nodes]
+        told = [int(n.at) for n in job.nodes] + [int(job.hung.at) if job.hung else 0]
         told += [s.at for a in (world.agents if world else ()) for s in a.outbox]
         return max(told) + 1
 
@@ -537,7 +547,9 @@ class Model:
         check(more[0] in possible, "what befell the job does not eat another budget", state)
         of_user = [n for n in job.nodes if n.reason and VERDICTS[n.reason].blame is Blame.USER]
         eaten = more[0] in (Cause.USER, Cause.HANG)
-        check(not eaten or bool(of_user), "a loss does not eat the user's attempts", state)
+        check(
+            not eaten or bool(of_user or job.hung), "a loss does not eat the user's attempts", state
+        )
 
     def _finished(self, job: Job, world: World) -> JobStatus:
         state, cause = (job, world), policy.outcome(job)
@@ -583,6 +595,8 @@ def earliest(job: Job) -> Reason | None:
             found.append((node.at, node.reason))
         elif node.reason is None and (node.left or node.state is NodeState.LOST):
             found.append((node.at, Reason.NODE_LOST))
+    if job.hung is not None:
+        found.append((job.hung.at, Reason.HANG))
     assert len({at for at, _ in found}) == len(set(found)), found
     return min(found)[1] if found else None
 

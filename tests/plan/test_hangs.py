@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.events import Event, Kind
+from allranks.plan.failure import Failure
 from allranks.plan.fold import fold
 from allranks.plan.hangs import Rank, Suspicion, hung, suspicion
 from allranks.plan.plan import Rules, pack
-from allranks.plan.policy import Clock, Failure, Job, decide, load, new, outcome
+from allranks.plan.policy import Clock, Job, decide, load, new, outcome
 from allranks.plan.stacks import Frame, Process
 from allranks.states import JobStatus, NodeState, Reason
 
@@ -175,7 +176,7 @@ def test_a_hang_ends_the_job_with_what_was_found():
         (Rules(2, max_attempts=2, on=("user", "node_lost")), "finish"),
     ],
 )
-def test_the_retry_rule_counts_it_as_a_hang(rules: Rules, purpose: str):
+def test_the_retry_rule_counts_it_as_the_users(rules: Rules, purpose: str):
     job = closed(rules)
     assert job.then is not None
     assert job.then.purpose == purpose

@@ -248,6 +248,34 @@ def test_the_rank_that_others_wait_for_is_named():
     assert "times as long for a step as most ranks" in insight.sentence
 
 
+def test_a_rank_that_computes_while_the_others_wait_is_named():
+    """Steps are as long for all of them; only the processors tell."""
+
+    def job(*loads: float) -> Facts:
+        series = tuple(
+            Series(
+                "cpu",
+                tuple(Point(at, load) for at in range(120)),
+                rank=rank,
+                node=0,
+            )
+            for rank, load in enumerate(loads)
+        )
+        times = {"started_at": 0.0, "ranks_ended_at": 120.0}
+        return Facts("j", ranks=len(loads), distribution="pytorch", resources=series, **times)
+
+    insight = only(job(52.0, 50.0, 51.0, 95.0), Kind.IMBALANCE)
+    assert insight.evidence == {"rank": 3, "times_as_much": 1.863}
+    assert insight.verdict is None
+    assert only(job(99.0, 98.0, 97.0, 99.0), Kind.IMBALANCE) is None
+    assert only(job(60.0, 50.0, 50.0), Kind.IMBALANCE) is None
+    turns = job(95.0, 50.0, 50.0)
+    other = job(50.0, 95.0, 50.0)
+    halves = zip(turns.resources, other.resources, strict=True)
+    swapped = [one._replace(points=one.points[:60] + two.points[60:]) for one, two in halves]
+    assert only(turns._replace(resources=tuple(swapped)), Kind.IMBALANCE) is None
+
+
 def test_a_node_without_memory_is_told_also_where_it_costs_nothing():
     insight = only(simulated("gpu with full memory beside it"), Kind.MEMORY)
     assert "96% of the memory of node 0" in insight.sentence

@@ -55,6 +55,12 @@ def test_one_node_and_a_fault(fault: str):
 
 
 @pytest.mark.slow
+def test_one_node_that_hangs():
+    few = {**NONE, "hang": 1, "node_lost": 1}
+    assert explore(one(rules=rules(1, 3, few), hangs=True)).endings == 3
+
+
+@pytest.mark.slow
 def test_one_node_and_preemptions_that_are_asked_for():
     few = {**NONE, "preempted": 2}
     assert explore(one(rules=rules(1, 3, few), preempts=True)).endings == 3

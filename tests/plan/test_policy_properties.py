@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan import retry
+from allranks.plan.failure import Failure
 from allranks.plan.fold import fold
 from allranks.plan.orders import order
 from allranks.plan.plan import Rules, pack
-from allranks.plan.policy import Clock, Failure, Job, decide, load, new, outcome
+from allranks.plan.policy import Clock, Job, decide, load, new, outcome
 from allranks.states import TERMINAL, VERDICTS, Cause, GangState, JobStatus, NodeState, Reason
 
 TIMES = st.sampled_from([0.0, 1.0, 5.0, 40.0, 200.0])

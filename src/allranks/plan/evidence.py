@@ -186,6 +186,16 @@ def gpus(job: Facts, name: str, span: Span | None) -> list[Seen]:
     return found if job.gpus and len(found) == job.gpus * job.nodes else []
 
 
+def computing(job: Facts) -> dict[int, Halves]:
+    """How much of processors each rank used while they trained, in percent of one."""
+    span = training(job)
+    return {
+        each.series.rank: _halves(span.of(each.series.sound))
+        for each in seen(job, "cpu", "rank", span)
+        if span is not None and each.series.rank in job.trainers
+    }
+
+
 def cpu_load(job: Facts, span: Span | None) -> float | None:
     """How busy the least busy node was, in percent; None where a node was not watched."""
     found = seen(job, "cpu", "node", span)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.plan.failure import Failure
 from allranks.plan.plan import Place
-from allranks.plan.policy import Job, Node, Then, back_off, load_failure, spent
+from allranks.plan.policy import Job, Node, Then, back_off, spent
 from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 
 
@@ -159,7 +160,7 @@ def _go(job: Job, event: Event) -> Job:
 def _closing(job: Job, event: Event) -> Job:
     then = Then(event.data["purpose"], Reason(event.data["reason"]))
     told = event.data.get("hung")
-    hung = job.hung if told is None else load_failure(told)
+    hung = job.hung if told is None else Failure.load(told)._replace(at=event.at)
     # A changed purpose starts the clock again: agents that were to wait are now to leave.
     return job._replace(status=JobStatus.FINALIZING, then=then, closing_at=event.at, hung=hung)
 

@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from allranks.plan import stacks
-from allranks.plan.policy import Failure
+from allranks.plan.failure import Failure
 from allranks.plan.stacks import Process
 from allranks.states import Reason
 

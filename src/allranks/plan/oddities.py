@@ -13,12 +13,17 @@ from allranks.plan.observed import Facts, epochs, samples
 from allranks.plan.work import ALIKE
 
 HALF_IDLE = 50.0
+# How much more than the others a rank computes that these wait for. Rank 0 writes and prints more
+# than the rest, but not half as much again for the whole of a run.
+AWAITED = 1.5
 
 
 def imbalance(job: Facts) -> Iterator[Insight]:
     if len(job.trainers) < 2 or job.distribution == "none":
         return
     told = [*_slow_rank(job), *_larger_share(job)]
+    if not told:
+        yield from _awaited(job)
     for rank, said, shown, hint in told:
         yield Insight(
             Kind.IMBALANCE,
@@ -56,6 +61,26 @@ def _larger_share(job: Facts) -> Iterator[_Odd]:
         said = f"went through {counts[rank]:.0f} samples, most ranks through {usual:.0f}"
         shown = {"samples": counts[rank], "usual": usual}
         yield rank, said, {**shown}, "give every rank as many: a sampler that pads or drops"
+
+
+def _awaited(job: Facts) -> Iterator[Insight]:
+    """Whose slowness no time of a step tells, because each is as long as the slowest's: it computes
+    while the others wait for it. How much it holds the job back is not known from that."""
+    used = evidence.computing(job)
+    if len(used) != len(job.trainers) or min(each.least for each in used.values()) <= 0:
+        return
+    rank = max(used, key=lambda each: (used[each].mean, -each))
+    usual = [median_low(each[half] for each in used.values()) for half in (0, 1)]
+    if min(used[rank][half] / usual[half] for half in (0, 1)) < AWAITED:
+        return
+    ratio = used[rank].mean / median_low(each.mean for each in used.values())
+    yield Insight(
+        Kind.IMBALANCE,
+        f"rank {rank} computed {ratio:.2f} times as much as most ranks, which may have waited "
+        "for it",
+        {"rank": rank, "times_as_much": round(ratio, 3)},
+        f"{_LOOK}; while it runs: allranks job stacks {job.name}",
+    )
 
 
 # ---------------------------------------------------------------- GPUs, logs, data

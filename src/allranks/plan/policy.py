@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from allranks.events import Kind
 from allranks.plan import retry
+from allranks.plan.failure import Failure
 from allranks.plan.plan import Place, Rules
 from allranks.plan.retry import Spent
 from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
@@ -87,19 +88,6 @@ class Job(NamedTuple):
     hung: Failure | None = None
 
 
-class Failure(NamedTuple):
-    """The first cause: the earliest failure by time (``at``), on whichever node."""
-
-    reason: Reason
-    node: int | None = None
-    rank: int | None = None
-    code: int | None = None
-    message: str = ""
-    hint: str = ""
-    at: float = 0.0
-    passing: bool = False
-
-
 class Step(NamedTuple):
     """One thing to do: the ``effect`` on the engine (``submit``, ``stop`` or none), then record
     ``event`` with ``data``."""
@@ -138,15 +126,10 @@ def load(data: Mapping[str, Any]) -> Job:
     fields["gone"] = Reason(data["gone"]) if data.get("gone") else None
     fields["previous"] = Reason(data["previous"]) if data.get("previous") else None
     fields["spent"] = Spent(**data.get("spent", {}))
-    if (hung := data.get("hung")) is not None:
-        fields["hung"] = load_failure(hung)
+    fields["hung"] = Failure.load(data["hung"]) if data.get("hung") else None
     if data["then"] is not None:
         fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
     return Job(**fields)
-
-
-def load_failure(data: Mapping[str, Any]) -> Failure:
-    return Failure(**{**data, "reason": Reason(data["reason"])})
 
 
 def _load_node(data: Mapping[str, Any]) -> Node:
@@ -181,9 +164,8 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if rules.timeout is not None and clock.now >= started + rules.timeout:
         return _close("finish", Reason.TIME_LIMIT)
     if clock.hung is not None and job.status is JobStatus.RUNNING:
-        closing = _after(job, rules, clock.hung, clock.now)
-        hung = clock.hung._replace(at=clock.now)._asdict()
-        return closing._replace(data={**closing.data, "hung": hung})
+        step = _after(job, rules, clock.hung, clock.now)
+        return step._replace(data={**step.data, "hung": clock.hung._asdict()})
     if job.status is JobStatus.NOT_STARTED:
         return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
     # Ready, or further: a record restored from a backup may have forgotten that it opened the gate.
@@ -324,13 +306,13 @@ def failure(job: Job) -> Failure | None:
     What happened to a node, told or noticed, beats the engine's word on the gang: it is also GONE
     after a crash. PEER_FAILED is a cause only where nothing else is known.
     """
-    if job.hung is not None:
-        return job.hung
     found = [
         (node.at, index, _cause(node))
         for index, node in enumerate(job.nodes)
         if _cause(node) not in (None, Reason.PEER_FAILED)
     ]
+    if job.hung is not None and all(job.hung.at <= at for at, *_ in found):
+        return job.hung
     if found:
         _, index, reason = min(found)
         node = job.nodes[index]

@@ -6,6 +6,7 @@ from typing import Any
 
 from allranks.plan import distributions, policy, standing
 from allranks.plan.explain import Explanation, as_json
+from allranks.plan.failure import Failure
 from allranks.plan.failures import TABLE, Cause
 from allranks.server.explaining import explained
 from allranks.settings import Home
@@ -36,7 +37,7 @@ def how_it_ended(row: JobRow, records: Records, home: Home) -> dict[str, Any]:
     return {"status": verdict.outcome, "exit_code": code, "error": error}
 
 
-def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict, why: Explanation | None) -> str:
+def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
     """What mends the cause comes before what follows from the end alone."""
     text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
     general = text.format(job=row.name, rank=failure.rank)
@@ -52,7 +53,7 @@ def _hint(row: JobRow, failure: policy.Failure, verdict: Verdict, why: Explanati
     return f"{own}; {general}" if own else general
 
 
-def _sentence(row: JobRow, failure: policy.Failure, sentence: str) -> str:
+def _sentence(row: JobRow, failure: Failure, sentence: str) -> str:
     if failure.reason is Reason.NODE_LOST and failure.node is not None:
         place = row.record.nodes[failure.node].place
         host = f" ({place.host})" if place is not None and row.plan.server_address else ""

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, NamedTuple
 
-from allranks.plan import hangs
-from allranks.plan.distributions import ranks
+from allranks.plan import distributions, hangs
+from allranks.plan.failure import Failure
 from allranks.plan.hangs import Rank, Suspicion
-from allranks.plan.policy import Failure
 from allranks.server.stacks import Answers, Stacks, running
 from allranks.states import JobStatus
 from allranks.store.records import JobRow
@@ -35,12 +34,16 @@ class _Told(NamedTuple):
 
 
 class _Watch:
-    """What is known of one attempt of a job. ``before`` are stacks to hold later ones against,
-    ``asked`` those that are asked for now, ``again`` when they may be next."""
+    """What is known of one attempt of a job. ``ranks`` are those that ran when it was last looked
+    at, and did so since ``same``: where one has ended the others have yet to notice. ``before`` are
+    stacks to hold later ones against, ``asked`` those that are asked for now, ``again`` when they
+    may be next."""
 
     def __init__(self, launch: int, attempt: int) -> None:
         self.which = (launch, attempt)
         self.nodes: dict[int, _Told] = {}
+        self.ranks: set[int] = set()
+        self.same = -inf
         self.before: Answers | None = None
         self.asked: Answers | None = None
         self.again = 0.0
@@ -87,8 +90,11 @@ class Hangs:
         if watch.which != (row.record.launch, row.record.attempt):
             return None
         with self._lock:
-            told, everyone = _of(watch), _working(row)
-            suspicion = hangs.suspicion(told, everyone, timeout)
+            ranks = _working(row)
+            if watch.ranks - ranks:
+                watch.same = time.monotonic()
+            watch.ranks = ranks
+            suspicion = hangs.suspicion(_of(watch), ranks, timeout)
             if suspicion is Suspicion.NONE:
                 watch.before = watch.asked = None
                 watch.again = 0.0
@@ -111,7 +117,7 @@ class Hangs:
             return None
         found = None
         if suspicion is Suspicion.NOW:
-            told = {rank: each for rank, each in _of(watch).items() if rank in _working(row)}
+            told = {rank: each for rank, each in _of(watch).items() if rank in watch.ranks}
             before = watch.before.processes if watch.before is not None else []
             found = hangs.hung(told, before, answers.processes, timeout)
         if found is not None:
@@ -123,10 +129,10 @@ class Hangs:
 
 
 def _of(watch: _Watch) -> dict[int, Rank]:
-    """The quiet ranks of nodes that were heard of it lately."""
+    """The quiet ranks of nodes that were heard of it lately. That one ends is progress of all."""
     now = time.monotonic()
     return {
-        rank: Rank(*(now - each for each in since))
+        rank: Rank(*(now - max(each, watch.same) for each in since))
         for node in watch.nodes.values()
         if now - node.at < STALE
         for rank, since in node.since.items()
@@ -139,6 +145,6 @@ def _working(row: JobRow) -> set[int]:
     done = {rank for node in row.record.nodes for rank in node.finished}
     return {
         each.rank
-        for each in ranks(row.plan.task)
+        for each in distributions.ranks(row.plan.task)
         if each.node in nodes and not each.service and each.rank not in done
     }
