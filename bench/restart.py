@@ -67,8 +67,8 @@ def run(given: argparse.Namespace) -> Result:
                 ),
                 "torchrun": [
                     *torch.torchrun,
-                    *(f"--nproc-per-node={RANKS}", "--max-restarts=1", "--master-addr=127.0.0.1"),
-                    *(f"--master-port={procs.free_port()}", str(script)),
+                    *("--standalone", f"--nproc-per-node={RANKS}", "--max-restarts=1"),
+                    str(script),
                 ],
             }
             for name in sorted(ways, reverse=bool(number % 2)):
@@ -112,7 +112,9 @@ def _columns(found: list[Restart]) -> dict[str, list[float]]:
 def _once(argv: list[str], home: Home, log: Path) -> Restart:
     """One run with its crash; RuntimeError unless it trains to its end afterwards."""
     log.touch()
-    env = {**home.env, "OMP_NUM_THREADS": "1"}
+    # torchrun's second attempt would meet the first one's addresses in the store that its ranks
+    # share with it, and give up (torch 2.13).
+    env = {**home.env, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     said = log.with_suffix(".said")
     with said.open("wb") as output:
         child = subprocess.Popen(
