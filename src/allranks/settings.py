@@ -67,6 +67,11 @@ class Home(NamedTuple):
         return self.root / "models"
 
     @property
+    def states(self) -> Path:
+        """State folders: with a name, and of jobs."""
+        return self.root / "states"
+
+    @property
     def secrets(self) -> Path:
         """The key of the credentials in the database."""
         return self.root / "secrets.key"
@@ -127,7 +132,8 @@ class Home(NamedTuple):
 class Clocks(NamedTuple):
     """Seconds. ``lease``: an agent unheard of for so long is lost. ``patience``: how long an agent
     that has nothing left to run waits for a server before it leaves. ``grace``: between SIGTERM and
-    SIGKILL on cancel, preemption and time limit; ``peer_grace`` when another rank has failed."""
+    SIGKILL on cancel, preemption and time limit; ``peer_grace`` when another rank has failed;
+    ``look``: between two looks at a state folder."""
 
     tick: float = 0.5
     lease: float = 9.0
@@ -135,6 +141,7 @@ class Clocks(NamedTuple):
     grace: float = 10.0
     peer_grace: float = 0.5
     hello: float = 120.0
+    look: float = 2.0
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:

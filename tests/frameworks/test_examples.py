@@ -70,6 +70,16 @@ def learnt(result: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- PyTorch
 
 
+def test_killed_in_the_middle_it_ends_with_the_weights_of_one_that_was_not(run: Run):
+    """Bit for bit, and from the checkpoint before: not from the beginning."""
+    whole = run("resume", "torch")
+    killed = run("resume", "torch", "--set", "environment_variables.KILL_AT=3")
+    assert whole["result.json"]["began_after"] == 0
+    assert killed["result.json"]["began_after"] == 2
+    assert killed["result.json"]["sha256"] == whole["result.json"]["sha256"]
+    assert "rank 1 begins after epoch 2" in killed["stdout"]
+
+
 def test_fsdp_learns_on_four_ranks_what_one_learns(run: Run):
     four = run("fsdp", "torch")["result.json"]
     one = run("fsdp", "torch", *nodes(1), *procs(1))["result.json"]

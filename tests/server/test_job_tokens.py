@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from allranks.server import agents
+from allranks.server import agents, state_routes
 from allranks.server.roles import ROLES
 from tests.server.serving import JOB, Served, held_to, served
 
@@ -26,6 +26,17 @@ ASKED = {
     "/agent/v1/{node:int}/still/{attempt:int}": ("PUT", "/agent/v1/0/still/1"),
     "/agent/v1/{node:int}/code/{digest}": ("GET", f"/agent/v1/0/code/{DIGEST}"),
     "/agent/v1/{node:int}/accounts/{datastore}": ("GET", "/agent/v1/0/accounts/workspaceblobstore"),
+    "/agent/v1/{node:int}/state/sync": ("POST", "/agent/v1/0/state/sync"),
+    "/agent/v1/{node:int}/state/missing": ("POST", "/agent/v1/0/state/missing"),
+    "/agent/v1/{node:int}/state/contents": ("PUT", "/agent/v1/0/state/contents"),
+    "/agent/v1/{node:int}/state/contents/{sha256}": (
+        "GET",
+        f"/agent/v1/0/state/contents/{DIGEST}?offset=0&size=1",
+    ),
+    "/agent/v1/{node:int}/state/contents/{sha256}/damaged": (
+        "POST",
+        f"/agent/v1/0/state/contents/{DIGEST}/damaged",
+    ),
 }
 
 
@@ -38,7 +49,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_the_table_is_whole() -> None:
-    routes = {route.path for route in agents.create_app().routes}  # type: ignore[attr-defined]
+    app = agents.create_app(state_routes.routes())
+    routes = {route.path for route in app.routes}  # type: ignore[attr-defined]
     assert routes - {"/mlflow"} == ASKED.keys()
 
 

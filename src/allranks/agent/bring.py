@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import time
@@ -22,6 +20,7 @@ from typing import Any, NamedTuple
 import obstore
 
 from allranks.agent import objects
+from allranks.agent.whole import Look, is_written, look_of
 from allranks.errors import AllranksError
 from allranks.plan import stores
 from allranks.plan.stores import Account, Address
@@ -44,15 +43,6 @@ class Output(NamedTuple):
     folder: str
     only: str
     live: bool
-
-
-class Look(NamedTuple):
-    """How a file looked: what differs once it was written to."""
-
-    size: int
-    mtime: int
-    ctime: int
-    inode: int
 
 
 class Brought(NamedTuple):
@@ -145,7 +135,7 @@ class Bringer:
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.isfile(path):
-                        found[name] = _look(os.stat(path))
+                        found[name] = look_of(os.stat(path))
         return found
 
     async def _bring(
@@ -212,8 +202,8 @@ class Bringer:
     async def _one(self, name: str) -> Brought:
         path, key = os.path.join(self.output.folder, name), self._key(name)
         with open(path, "rb") as file:
-            before = _look(os.fstat(file.fileno()))
-            if _is_written(file.fileno()):
+            before = look_of(os.fstat(file.fileno()))
+            if is_written(file.fileno()):
                 raise Torn
             if before.size <= _PART:
                 data = file.read()
@@ -280,26 +270,11 @@ def _kept(manifest: Path) -> dict[str, Brought]:
     }
 
 
-def _look(seen: os.stat_result) -> Look:
-    return Look(seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
-
-
 def _raise(error: OSError) -> None:
     raise error
 
 
 def _hold_to(before: Look, file: int) -> None:
     """Raise Torn when it is not what it was."""
-    if _look(os.fstat(file)) != before or _is_written(file):
+    if look_of(os.fstat(file)) != before or is_written(file):
         raise Torn
-
-
-def _is_written(file: int) -> bool:
-    """Whether anybody has it open for writing: the kernel gives no lease on it then."""
-    try:
-        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-    except OSError as error:
-        # Some disks give none at all; then only what is unchanged for a while is whole.
-        return error.errno == errno.EAGAIN
-    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    return False

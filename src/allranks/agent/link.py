@@ -101,7 +101,7 @@ class Link:
     def __init__(self, door: Door, node: int, outbox: Outbox, inbox: Inbox) -> None:
         self.attempt, self.node = 1, node
         self._base = f"/agent/v1/{node}"
-        self._door = door
+        self.door = door
         self._outbox, self._inbox = outbox, inbox
         self._tails: list[Tail] = []
         self._feeds: list[Feed] = []
@@ -122,7 +122,7 @@ class Link:
     def hello(self, patience: float) -> dict[str, Any] | None:
         """The task and the clocks; None when the server wants this agent to leave, or nobody has
         answered for ``patience`` seconds."""
-        client = self._door.client(_TIMEOUT)
+        client = self.door.client(_TIMEOUT)
         while self.silent_for() < patience:
             try:
                 found: dict[str, Any] = client.json("POST", f"{self._base}/hello", {})
@@ -186,7 +186,7 @@ class Link:
         """
         while True:
             try:
-                with self._door.client(_TIMEOUT) as client, goal.open("wb") as file:
+                with self.door.client(_TIMEOUT) as client, goal.open("wb") as file:
                     for piece in client.download(f"{self._base}/code/{digest}"):
                         file.write(piece)
                 return
@@ -206,7 +206,7 @@ class Link:
 
         while True:
             try:
-                with self._door.client(_TIMEOUT) as client:
+                with self.door.client(_TIMEOUT) as client:
                     return Account.load(client.json("GET", f"{self._base}/accounts/{datastore}"))
             except Unreachable:
                 if self.silent_for() > patience:
@@ -214,7 +214,7 @@ class Link:
                 time.sleep(AGAIN)
 
     def _listen(self) -> None:
-        client, known = self._door.client(self._timeout), ""
+        client, known = self.door.client(self._timeout), ""
         while True:
             try:
                 asked = f"attempt={self.attempt}&known={known}&stacks={self._asked}"
@@ -246,7 +246,7 @@ class Link:
     def _tell_stacks(self, number: int) -> None:
         """Answer the question of that number; one that is not heard is asked anew by who asks."""
         path, data = f"{self._base}/stacks/{number}", self.stacks()
-        with contextlib.suppress(AllranksError, OSError), self._door.client(_TIMEOUT) as client:
+        with contextlib.suppress(AllranksError, OSError), self.door.client(_TIMEOUT) as client:
             client.json("PUT", path, data)
 
     def _begin_anew(self, order: dict[str, Any]) -> None:
@@ -258,7 +258,7 @@ class Link:
         self._news.set()
 
     def _ship(self) -> None:
-        client = self._door.client(_TIMEOUT)
+        client = self.door.client(_TIMEOUT)
         while True:
             self._news.wait(LOOK)
             self._news.clear()

@@ -23,12 +23,13 @@ from allranks.agent.launch import Stage
 from allranks.agent.link import Door, Link
 from allranks.agent.outbox import Outbox
 from allranks.agent.setup import Work, collect, prepare
+from allranks.agent.state import State
 from allranks.agent.stopped import Leave, Stopped
 from allranks.agent.watched import Watched
-from allranks.agent.where import Where
+from allranks.agent.where import Where, networks, with_site
 from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
-from allranks.plan import distributions, site, variables
+from allranks.plan import distributions, variables
 from allranks.plan.distributions import Rank
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
@@ -61,6 +62,8 @@ class Agent:
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
+        # Comes when a rank opens a file that is looked at. Ignored, it would be by ranks, too.
+        signal.signal(signal.SIGIO, lambda *_: None)
         signal.signal(signal.SIGXCPU, lambda *_: self._inbox.take(Reason.TIME_LIMIT))
         told = self._link.hello(self._patience)
         if told is None:
@@ -69,12 +72,15 @@ class Agent:
             return 1 if self._link.trouble else 0
         task = Task.load(told["task"])
         # What the cluster's own lines changed are paths of the node's, which an image has not got.
-        self._task = task if task.container else task._replace(base=_with_site(task.base))
+        self._task = task if task.container else task._replace(base=with_site(task.base))
         self._told = self._task
         self._clocks = Clocks(**told["clocks"])
         self._mlflow = told.get("mlflow")
         self._patience = self._clocks.patience
         self._link.expect_answers_within(self._clocks.lease)
+        known, note = told.get("state", True), partial(self._note, facts={"about": "state"})
+        pace, door = self._clocks.look, self._link.door
+        self._state = State(self._where, door, task.nodes, pace, known, note)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -101,8 +107,10 @@ class Agent:
         try:
             code = self._fetch_code(folder)
             data = self._data(folder)
-            elsewhere = {} if data is None else self._have(data)
-            work = prepare(self._task, self._where.node, folder, code, time.time(), elsewhere)
+            elsewhere = self._state.paths | ({} if data is None else self._have(data))
+            wait = partial(self._or_stop, None)
+            self._state.begin(self._attempt, wait, self._doing)
+            work = prepare(self._task, folder, code, time.time(), elsewhere)
             self._environment(folder)
             room = self._room(folder)
             held = self._hold()
@@ -232,8 +240,8 @@ class Agent:
                 return int(order["attempt"])
             self._wait_a_while()
 
-    def _wait_a_while(self) -> None:
-        self._inbox.wait(1.0)
+    def _wait_a_while(self, seconds: float = 1.0) -> None:
+        self._inbox.wait(seconds)
         if self._link.silent_for() > self._patience:
             raise Leave
 
@@ -256,7 +264,7 @@ class Agent:
         data: Data | None,
     ) -> None:
         places = tuple(Place.load(each) for each in go["places"])
-        self._network = _network(self._where.address, places)
+        self._network = networks(self._where.address, places)
         self._network |= tracking.variables(self._where, self._mlflow)
         (folder / variables.HOSTFILE).write_text(variables.hostfile(self._task, places))
         attempt = Attempt(
@@ -278,18 +286,19 @@ class Agent:
             self._say,
         )
         watched = Watched(self._task, self._attempt, folder, self._link)
+        self._state.start()
         attempt.run(partial(watched.begin, roots=attempt.pids))
         watched.over()
         if self._where.node == 0:
             self._collect(work)
-        if data is None:
+        done = attempt.reason is Reason.DONE
+        if not done:  # others wait for the word that it has failed, and not for what it leaves
             attempt.tell()
-        elif attempt.reason is Reason.DONE:
+        self._state.finish(done, self._clocks.grace, self._order, self._wait_a_while)
+        if data is not None:
             self._bring(data, attempt)
+        if done:
             attempt.tell()
-        else:  # that it has failed others wait for, and not for what it leaves
-            attempt.tell()
-            self._bring(data, attempt)
         for told in watched.finish():
             self._say(Kind.NOTE, message=told, about="metrics")
 
@@ -367,24 +376,6 @@ class Agent:
 
     def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
         self._say(Kind.ENDED, rank, reason=reason, message=message, **data)
-
-
-def _with_site(base: Mapping[str, str]) -> Mapping[str, str]:
-    """With what the cluster's own lines changed here, where an engine has noted how it was."""
-    noted = os.environ.get("ALLRANKS_AGENT_SITE")
-    if noted is None:
-        return base
-    before, after = (site.read(Path(noted, name).read_bytes()) for name in ("before", "after"))
-    return site.laid_over(base, before, after)
-
-
-def _network(address: str, places: Sequence[Place]) -> dict[str, str]:
-    """Which interface and adapters the ranks' libraries are to use."""
-    interface = network.interface(address, [place.address for place in places])
-    # A variable, so that a test can show an agent adapters that the machine does not have.
-    fabric = network.fabric(Path(os.environ.get("ALLRANKS_SYS_CLASS", network.SYS_CLASS)))
-    same_names = len({place.interface for place in places}) == 1
-    return network.variables(interface, fabric, same_names)
 
 
 def run() -> int:

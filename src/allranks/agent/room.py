@@ -23,7 +23,7 @@ from allranks.agent.keeper import has_watchers
 from allranks.agent.ranks import Ended, Process, Running, last_lines
 from allranks.agent.uv import Wait
 from allranks.errors import AllranksError
-from allranks.plan.container import LABEL, mounts, words
+from allranks.plan.container import LABEL, Mount, mounts, words
 from allranks.plan.plan import Container, Task
 
 _OURS = Path(__file__).absolute().parent
@@ -249,7 +249,7 @@ def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[st
     argv = words(
         container,
         re.sub(r"[^A-Za-z0-9_.-]", "-", name),
-        mounts(task, str(folder), str(_OURS)),
+        [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)],
         [str(_PROGRAM), str(own)],
         user="0:0" if root else f"{os.geteuid()}:{os.getegid()}",
         env={} if root else _who(own),

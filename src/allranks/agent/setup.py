@@ -26,14 +26,14 @@ class Work(NamedTuple):
 
 def prepare(
     task: Task,
-    node: int,
     folder: Path,
     code: Path | None,
     began: float,
     elsewhere: Mapping[str, str],
 ) -> Work:
     """Make the attempt's ``folder`` ready; ``code`` is the snapshot's tar, ``elsewhere`` where
-    inputs and outputs of other places are here, as `inputs.NAME` and `outputs.NAME`.
+    inputs and outputs of other places are here, as `inputs.NAME` and `outputs.NAME`, and the state,
+    as `state_dir` and `instance_state_dir`.
 
     Raises AllranksError or OSError with what is missing.
     """
@@ -44,7 +44,7 @@ def prepare(
     if code is not None:
         _unpack(code, work)
     _collected(task, work)
-    paths = {"name": task.job, **_folders(task, node)}
+    paths = {"name": task.job, **_folders(task), **elsewhere}
     for each in task.inputs:
         key = f"inputs.{each.name}"
         paths[key] = elsewhere.get(key) or _input(each, folder)
@@ -122,14 +122,12 @@ def _collected(task: Task, work: Path) -> None:
             here.symlink_to(kept)
 
 
-def _folders(task: Task, node: int) -> dict[str, str]:
-    """Places that scripts know by SageMaker's variables, and the state kept across attempts."""
+def _folders(task: Task) -> dict[str, str]:
+    """Places that scripts know by SageMaker's variables."""
     record = Path(task.record)
     found = {
         "model_dir": record / "artifacts" / "model",
         "data_dir": record / "artifacts" / "data",
-        "state_dir": record / "state" / "shared",
-        "instance_state_dir": record / "state" / f"node-{node}",
     }
     for path in found.values():
         path.mkdir(parents=True, exist_ok=True)

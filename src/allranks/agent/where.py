@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from allranks.agent import network
 from allranks.agent.link import MAILBOX
 from allranks.client import host
+from allranks.plan import site
+from allranks.plan.plan import Place
 
 
 class Where(NamedTuple):
@@ -53,3 +56,21 @@ def _own_address(url: str) -> str:
         return network.source(host(url))
     named = socket.gethostbyname(os.uname().nodename)
     return named if not named.startswith("127.") else network.any_address()
+
+
+def with_site(base: Mapping[str, str]) -> Mapping[str, str]:
+    """With what the cluster's own lines changed here, where an engine has noted how it was."""
+    noted = os.environ.get("ALLRANKS_AGENT_SITE")
+    if noted is None:
+        return base
+    before, after = (site.read(Path(noted, name).read_bytes()) for name in ("before", "after"))
+    return site.laid_over(base, before, after)
+
+
+def networks(address: str, places: Sequence[Place]) -> dict[str, str]:
+    """Which interface and adapters the ranks' libraries are to use."""
+    interface = network.interface(address, [place.address for place in places])
+    # A variable, so that a test can show an agent adapters that the machine does not have.
+    fabric = network.fabric(Path(os.environ.get("ALLRANKS_SYS_CLASS", network.SYS_CLASS)))
+    same_names = len({place.interface for place in places}) == 1
+    return network.variables(interface, fabric, same_names)

@@ -18,6 +18,7 @@ _JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.c
 _BACKUP = "allranks.cli.backup"
 _ENVIRONMENT = "allranks.cli.environment"
 _MODEL = "allranks.cli.model"
+_STATE = "allranks.cli.state"
 _DATA, _DATASTORE = "allranks.cli.data", "allranks.cli.datastore"
 
 COMMANDS: dict[str, Command] = {
@@ -79,6 +80,11 @@ COMMANDS: dict[str, Command] = {
     "model label": Command(_MODEL, "label", "let NAME@LABEL mean that version"),
     "model download": Command("allranks.cli.fetch", "fetch_model", "fetch the files of a model"),
     "model delete": Command(_MODEL, "delete", "forget a version"),
+    "state list": Command(_STATE, "list_states", "the state folders there are"),
+    "state show": Command(_STATE, "show_state", "its versions, and what is in one"),
+    "state restore": Command(_STATE, "restore", "step back to a version"),
+    "state download": Command("allranks.cli.fetch", "fetch_state", "fetch the files of a state"),
+    "state delete": Command(_STATE, "delete", "remove a state with all its versions"),
     "datastore create": Command(_DATASTORE, "create", "name a place for data, and what opens it"),
     "datastore list": Command(_DATASTORE, "list_datastores", "the datastores there are"),
     "datastore show": Command(_DATASTORE, "show_datastore", "where it is, and what opens it"),

@@ -1,5 +1,5 @@
-"""`allranks job download` and `model download`: what is fetched, how far it is, and how to go on
-when it breaks off."""
+"""`allranks job download`, `model download` and `state download`: what is fetched, how far it is,
+and how to go on when it breaks off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allranks.cli.versions import which_option
 from allranks.errors import UsageError
 from allranks.plan.amounts import size_text
 from allranks.sdk import finding
-from allranks.sdk.download import Fetched, Progress, download, download_model
+from allranks.sdk.download import Fetched, Progress, download, download_model, download_state
 
 # The speed is that of so many seconds. Where no line can be overwritten, one is written as often.
 _WINDOW, _EVERY = 5.0, 10.0
@@ -48,6 +48,19 @@ def fetch_model_options(parser: argparse.ArgumentParser) -> None:
 def fetch_model(options: argparse.Namespace) -> int:
     """Fetch a version of a model, held against what was registered; prints its files."""
     return _fetch(options, download_model)
+
+
+def fetch_state_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a state, or a job for its own")
+    version = "as it was then (as it is now)"
+    parser.add_argument("--version", type=int, metavar="N", help=version)
+    where = "where to (.): into a folder of its name there"
+    parser.add_argument("-p", "--download-path", default=".", metavar="DIR", help=where)
+
+
+def fetch_state(options: argparse.Namespace) -> int:
+    """Fetch the files of a state, held against their checksums; prints them."""
+    return _fetch(options, partial(download_state, version=options.version))
 
 
 def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int:

@@ -100,6 +100,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("goodput", summary(spent(client, options.name).goodput) or "-"),
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
+        *_state(job["state"]),
         *((f"output {name}", path) for name, path in job["outputs"].items()),
         *_network(job["node_states"]),
         *_metrics(job),
@@ -117,6 +118,14 @@ def show_job(options: argparse.Namespace) -> int:
         if error["hint"]:
             print(f"{'hint':<11} {error['hint']}")
     return 0
+
+
+def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """The name of its state folder and its newest version, where there is anything in it."""
+    if told["own"] and told["version"] is None:
+        return []
+    newest = f"version {told['version']}" if told["version"] else "no version yet"
+    return [("state", f"{told['name']}, {newest}")]
 
 
 def _environment(told: dict[str, Any]) -> str:
@@ -280,10 +289,13 @@ def _waited(name: str, seconds: float) -> dict[str, Any]:
 
 def restart_options(parser: argparse.ArgumentParser) -> None:
     _name_option(parser)
+    fresh = "begin with an empty state, and not with what the job has left"
+    parser.add_argument("--fresh", action="store_true", help=fresh)
 
 
 def restart(options: argparse.Namespace) -> int:
-    job = finding.connect().json("POST", job_path(options.name, "/restart"))
+    where = job_path(options.name, "/restart" + ("?fresh=true" if options.fresh else ""))
+    job = finding.connect().json("POST", where)
     show.as_json(job) if options.json else print(job["name"])
     if not options.json and not options.quiet:
         show.talk(f"follow it: allranks job stream {job['name']}")

@@ -56,9 +56,10 @@ def _what(add: Callable[..., Any]) -> None:
     add("--timeout", type=float, metavar="SECONDS", help="end it after so long")
     hang = "end it when no rank makes progress for so long, and say where each was (off)"
     add("--hang-timeout", type=float, metavar="SECONDS", help=hang)
+    state = "find again what jobs before it kept in the state folder of that name"
+    add("--state", metavar="NAME", help=state)
     # Of the contract, not built yet: refused by name by the plan, not as a word never heard of.
-    for flag in ("--warm", "--state"):
-        add(flag, help=argparse.SUPPRESS)
+    add("--warm", help=argparse.SUPPRESS)
     sets = "set any key of the job's YAML"
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
 

@@ -142,6 +142,7 @@ def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task
         timeout=spec.limits.timeout,
         hang_timeout=spec.hang_timeout,
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
+        state=spec.state or "",
         continues=context.continues,
         previous=context.previous,
         **around,
@@ -183,9 +184,8 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
     for key in ("address", "include_dashboard", "dashboard_port"):
         if getattr(spec.distribution, key, None):
             problems.append(_unbuilt(f"distribution.{key}", f"`{key}` of a Ray cluster"))
-    for key in ("state", "warm"):
-        if getattr(spec, key):
-            problems.append(_unbuilt(key, f"`{key}`"))
+    if spec.warm:
+        problems.append(_unbuilt("warm", "`warm`"))
     if spec.hang_timeout and kind == "ray":
         # Its own processes are never idle, and what its ranks' tasks do is not seen.
         problems.append(_unbuilt("hang_timeout", "`hang_timeout` of a Ray job"))

@@ -168,6 +168,7 @@ class Task(NamedTuple):
     metrics: tuple[MetricTask, ...] = ()
     continues: str = ""
     previous: str = ""
+    state: str = ""
 
     @property
     def moves_data(self) -> bool:

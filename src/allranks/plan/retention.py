@@ -26,6 +26,8 @@ class Kind(StrEnum):
     DATA = "cached data"
     MODEL = "models"
     UNREGISTERED = "unfinished models"
+    STATE = "states"
+    PIECE = "unfinished states"
     TRASH = "half removed"
 
 
@@ -53,6 +55,9 @@ RULES: Mapping[Kind, Rule] = {
     Kind.DATA: Rule(HOUR, True, "not used for {idle}"),
     Kind.MODEL: Rule(0.0, False, "no version has it"),
     Kind.UNREGISTERED: Rule(HOUR, False, "its registering was broken off {idle} ago"),
+    # That of a job that begins as another's is there before the job is.
+    Kind.STATE: Rule(HOUR, False, "its job is gone"),
+    Kind.PIECE: Rule(HOUR, False, "nobody sent the rest for {idle}"),
     Kind.TRASH: Rule(0.0, False, "left by a removal that was broken off"),
 }
 
@@ -128,6 +133,7 @@ def needs(
         Kind.ENVIRONMENT: recipes | ({""} if recipes else set()),
         Kind.CHECKOUT: {job.in_place for job in jobs if job.in_place is not None},
         Kind.NODE: {job.name for job in live},
+        Kind.STATE: {job.name for job in jobs},
         Kind.MODEL: {*models, *(model for job in live for model in job.models)},
     }
 

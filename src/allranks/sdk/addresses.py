@@ -26,6 +26,13 @@ def asset_path(kind: str, reference: str, rest: str = "") -> str:
     return f"/api/v1/{kind}/{quote(reference, safe='')}{rest}"
 
 
+def state_path(name: str, rest: str = "") -> str:
+    """The address of a state, with ``rest`` behind it; raises NotFound for what cannot be one."""
+    if not _NAME.fullmatch(name):
+        raise NotFound(f"there is no state named {name!r}", hint="allranks state list --own")
+    return f"/api/v1/states/{name}{rest}"
+
+
 def versions_path(kind: str, name: str | None) -> str:
     """The address of all versions of the one of that name, or of the newest of each."""
     return f"/api/v1/{kind}" + (f"?{urlencode({'name': name})}" if name else "")

@@ -16,6 +16,7 @@ from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
 from allranks.sdk.metrics import by_name
 from allranks.sdk.models import Models
+from allranks.sdk.states import States
 from allranks.sdk.submission import prepare, send
 from allranks.spec.data import Data
 from allranks.spec.job import CommandJob, Outputs
@@ -139,6 +140,7 @@ class Client:
         self.data = DataAssets()
         self.datastores = Datastores()
         self.models = Models()
+        self.states = States()
 
     @overload
     def create_or_update(self, thing: CommandJob) -> Job: ...

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from allranks.client import Client
 from allranks.errors import NotFound, ServerError
-from allranks.sdk.addresses import asset_path, job_path
+from allranks.sdk.addresses import asset_path, job_path, state_path
 from allranks.sdk.fetching import Fetcher, Tally, Wanted
 from allranks.sdk.landing import Stopped, beside, checked, is_there
 
@@ -106,6 +106,36 @@ def download_model(
         hint = "register it again from where it is whole: that mends it"
         message = f"a file of {name}:{version} is gone from the server"
         raise ServerError(message, where=fetched.gone[0], hint=hint)
+    return fetched
+
+
+def download_state(
+    connect: Callable[[], Client],
+    name: str,
+    folder: Path,
+    version: int | None = None,
+    *,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Fetched:
+    """Fetch the files of a state, as it is now or was in a ``version``, into a folder of its name
+    in ``folder``, as ``download_model`` does. Links and empty folders are left out.
+
+    Raises ServerError for a file that is damaged, NotFound when there is no such state or version.
+    """
+    query = "" if version is None else f"?version={version}"
+    with connect() as client:
+        listing = client.json("GET", state_path(name, f"/manifest{query}"))
+    files = [each for each in listing if each["what"] == "file"]
+    taken = {checked(f"{name}/{each['path']}") for each in files}
+    wanted = [
+        Wanted(e["sha256"], e["size"], e["mtime_ns"], goal, beside(goal, taken), e["sha256"])
+        for e in files
+        for goal in [f"{name}/{e['path']}"]
+    ]
+    fetched = _fetched(connect, state_path(name), folder, wanted, progress)
+    if fetched.gone:
+        hint = f"another version may be whole: allranks state show {name}"
+        raise ServerError("a file of the state is gone from the server", where=name, hint=hint)
     return fetched
 
 

@@ -56,9 +56,9 @@ class Agent(NamedTuple):
     node: int
 
 
-def create_app() -> Starlette:
+def create_app(more: Sequence[Route] = ()) -> Starlette:
     """Its ``state.services`` are to be set before it is asked, and ``state.mlflow``: what ranks of
-    other hosts speak to."""
+    other hosts speak to. ``more``: routes that are written down elsewhere."""
     routes = [
         Route(PREFIX + "/{node:int}/hello", hello, methods=["POST"]),
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
@@ -70,13 +70,14 @@ def create_app() -> Starlette:
         Route(PREFIX + "/{node:int}/code/{digest}", code),
         Route(PREFIX + "/{node:int}/accounts/{datastore}", account),
         Mount("/mlflow", app=to_mlflow),
+        *more,
     ]
     within = [Middleware(Limited)]
     return Starlette(routes=routes, exception_handlers=HANDLERS, middleware=within)
 
 
 async def hello(request: Request) -> Response:
-    with_, agent = _who(request)
+    with_, agent = who(request)
     row = await run_in_threadpool(with_.records.get, agent.job)
     job = row.record
     over = job.status in TERMINAL or agent.launch != job.launch or agent.node >= len(job.nodes)
@@ -87,6 +88,7 @@ async def hello(request: Request) -> Response:
     told = {
         "attempt": job.attempt,
         "task": pack(row.plan.task),
+        "state": with_.states.is_known(row),
         "clocks": row.plan.rules.clocks(with_.clocks)._asdict(),
         "mlflow": with_.tracking.invitation(row, with_.auth) if with_.tracking else None,
     }
@@ -94,8 +96,8 @@ async def hello(request: Request) -> Response:
 
 
 async def events(request: Request) -> Response:
-    with_, agent = _who(request)
-    told = _json(await request.body())
+    with_, agent = who(request)
+    told = json_of(await request.body())
     if not isinstance(told, list):
         raise UsageError("events come as a list", hint=_HINT)
     ahead = _ahead(request)
@@ -117,10 +119,10 @@ async def events(request: Request) -> Response:
 async def orders(request: Request) -> Response:
     """What to do now; held back while it is what the agent knows, a third of a lease at most. With
     ``stacks``: the number of a question that it has not answered yet."""
-    with_, agent = _who(request)
-    attempt = _number(request, "attempt")
+    with_, agent = who(request)
+    attempt = number_of(request, "attempt")
     known = request.query_params.get("known", "")
-    answered = _number(request, "stacks") if "stacks" in request.query_params else 0
+    answered = number_of(request, "stacks") if "stacks" in request.query_params else 0
     until = time.monotonic() + min(with_.clocks.lease / 3, 10.0)
     while True:
         count = with_.bell.count(agent.job)
@@ -145,12 +147,12 @@ async def orders(request: Request) -> Response:
 
 async def stacks(request: Request) -> Response:
     """Where the processes of its ranks are, as it was asked."""
-    with_, agent = _who(request)
+    with_, agent = who(request)
     body = await request.body()
     if len(body) > MOST:
         raise UsageError(f"{len(body)} bytes are more than the stacks of a node", hint=_HINT)
-    number, told = request.path_params["number"], _json(body)
-    with _readable():
+    number, told = request.path_params["number"], json_of(body)
+    with readable():
         await run_in_threadpool(with_.stacks.take, agent.job, agent.node, number, told)
     if with_.hangs.waits_for(agent.job):
         with_.loops.wake(agent.job)
@@ -159,18 +161,18 @@ async def stacks(request: Request) -> Response:
 
 async def still(request: Request) -> Response:
     """For how long those of its ranks that have been quiet have done nothing."""
-    with_, agent = _who(request)
+    with_, agent = who(request)
     attempt = request.path_params["attempt"]
-    told = _json(await request.body())
-    with _readable():
+    told = json_of(await request.body())
+    with readable():
         with_.hangs.told(agent.job, agent.launch, attempt, agent.node, told)
     return JSONResponse({})
 
 
 async def logs(request: Request) -> Response:
-    with_, agent = _who(request)
+    with_, agent = who(request)
     attempt, rank = request.path_params["attempt"], request.path_params["rank"]
-    offset, data = _number(request, "offset"), await request.body()
+    offset, data = number_of(request, "offset"), await request.body()
     size = await run_in_threadpool(_append, with_, agent.job, attempt, rank, offset, data)
     with_.bell.ring(agent.job)
     return JSONResponse({"size": size})
@@ -178,13 +180,13 @@ async def logs(request: Request) -> Response:
 
 async def points(request: Request) -> Response:
     """Whole lines of one of the agent's files of points, from ``offset`` on."""
-    with_, agent = _who(request)
+    with_, agent = who(request)
     attempt, feed = request.path_params["attempt"], request.path_params["feed"]
     job = await run_in_threadpool(with_.records.get, agent.job)
     if feed not in FEEDS or not 1 <= attempt <= job.record.attempt:
         raise NotFound(f"agents have no points called {feed!r} of attempt {attempt}", hint=_HINT)
     _of_its(job, agent.node)
-    data, offset = await request.body(), _number(request, "offset")
+    data, offset = await request.body(), number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
     size = await run_in_threadpool(with_.points.take, source, offset, data)
     with_.bell.ring(agent.job)
@@ -193,7 +195,7 @@ async def points(request: Request) -> Response:
 
 async def code(request: Request) -> Response:
     """A snapshot's chunks, one after the other: the whole tar."""
-    with_, agent = _who(request)
+    with_, agent = who(request)
     digest = request.path_params["digest"]
     row = await run_in_threadpool(with_.records.get, agent.job)
     if digest != row.plan.task.code:
@@ -205,7 +207,7 @@ async def code(request: Request) -> Response:
 
 async def account(request: Request) -> Response:
     """What opens a datastore that the agent's own job moves data from or to, and no other."""
-    with_, agent = _who(request)
+    with_, agent = who(request)
     name = request.path_params["datastore"]
     row = await run_in_threadpool(with_.records.get, agent.job)
     if row.record.status in TERMINAL or agent.launch != row.record.launch:
@@ -226,7 +228,7 @@ def _of_its(row: JobRow, node: int) -> None:
         raise NotFound(f"the job has no node {node}", hint=_HINT)
 
 
-def _number(request: Request, name: str) -> int:
+def number_of(request: Request, name: str) -> int:
     """A number of the address, which a file or a database can have."""
     text = request.query_params.get(name, "")
     if not text.isdecimal() or len(text) > 15:
@@ -235,7 +237,7 @@ def _number(request: Request, name: str) -> int:
 
 
 @contextlib.contextmanager
-def _readable() -> Iterator[None]:
+def readable() -> Iterator[None]:
     """Raises UsageError where what was sent is of another shape."""
     try:
         yield
@@ -244,7 +246,7 @@ def _readable() -> Iterator[None]:
         raise UsageError(said, hint=_HINT) from None
 
 
-def _json(body: bytes) -> Any:
+def json_of(body: bytes) -> Any:
     try:
         return json.loads(body)
     except RecursionError:
@@ -258,7 +260,7 @@ def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
                 yield piece
 
 
-def _who(request: Request) -> tuple[Services, Agent]:
+def who(request: Request) -> tuple[Services, Agent]:
     """The agent, by its token; marked as heard of. Raises Unauthorized."""
     with_: Services = request.app.state.services
     said = with_.auth.agent(request.headers.get("authorization"))

@@ -25,6 +25,8 @@ from allranks.server import (
     point_routes,
     record_files,
     stack_routes,
+    state_routes,
+    states_for_people,
     token_routes,
 )
 from allranks.server import computes as computes_routes
@@ -51,6 +53,7 @@ from allranks.server.replies import HANDLERS
 from allranks.server.roles import allowed
 from allranks.server.services import Services
 from allranks.server.stacks import Stacks
+from allranks.server.states import States
 from allranks.server.tokens import Tokens
 from allranks.settings import Clocks, Home
 from allranks.settings import database as where_database
@@ -75,6 +78,7 @@ _ROUTES = (
     environment_routes,
     data_routes,
     model_routes,
+    states_for_people,
     clearing_routes,
     token_routes,
 )
@@ -94,7 +98,7 @@ def create_app(
     kinds: Mapping[str, Kind] = KINDS,
 ) -> App:
     """The server's application: people's routes and the agents' door. Its loops run with it."""
-    for_agents = agents.create_app()
+    for_agents = agents.create_app(state_routes.routes())
     with_ = _services(home, clocks, url, kinds, for_agents)
     for_agents.state.services = with_
 
@@ -161,9 +165,9 @@ def _services(
     points = Points(database)
     stacks = Stacks(home, bell)
     hangs = Hangs(stacks)
-    loops = Loops(
-        Shared(home, records, points, found, invitation, bell, pulse, clocks, data, hangs)
-    )
+    states = States(home, records)
+    shared = home, records, points, found, invitation, bell, pulse, clocks, data, hangs, states
+    loops = Loops(Shared(*shared))
     return Services(
         home=home,
         clocks=clocks,
@@ -180,6 +184,7 @@ def _services(
         auth=auth,
         bell=bell,
         pulse=pulse,
+        states=states,
         stacks=stacks,
         hangs=hangs,
         door=door,

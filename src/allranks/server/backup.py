@@ -76,7 +76,11 @@ def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Pat
     yield home.database.name, folder / home.database.name
     for path in (home.token, home.secrets, home.server, home.door, home.certificate):
         yield path.name, path
-    for root in (home.blobs, home.models, *((home.jobs, home.data) if with_files else ())):
+    for root in (
+        home.blobs,
+        home.models,
+        *((home.jobs, home.data, home.states) if with_files else ()),
+    ):
         yield from _below(root, root.name)
     if with_files and (home.mlflow / _MLFLOW).exists():
         copies.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)

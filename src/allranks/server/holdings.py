@@ -23,6 +23,8 @@ from allranks.plan.retention import HOUR, Found, Job, Kind
 from allranks.server.places import referred
 from allranks.settings import Home
 from allranks.store.records import Uses
+from allranks.store.states import COMING as PIECES
+from allranks.store.states import NAMED, OF_JOBS
 from allranks.store.trees import COMING
 
 # What is on its way out is called so, beside the place that it had.
@@ -166,10 +168,24 @@ def models(home: Home, _: Sequence[Job]) -> Iterator[Found]:
             yield Found(Kind.MODEL, path.name, str(path), _changed(path), path.name, str(path))
 
 
+def states(home: Home, _: Sequence[Job]) -> Iterator[Found]:
+    """Own states of jobs, and what has come of contents of any. Those with a name stay."""
+    for path in _within(home.states / OF_JOBS):
+        if not path.name.startswith("."):
+            yield Found(Kind.STATE, path.name, str(path), _changed(path), path.name, str(path))
+        elif path.name.startswith(COMING):
+            yield Found(Kind.PIECE, path.name, str(path), _changed(path), looked=str(path))
+    for folder in (each for kind in (NAMED, OF_JOBS) for each in _within(home.states / kind)):
+        for path in _within(folder / PIECES):
+            name = f"{folder.name}/{path.name[:12]}"
+            yield Found(Kind.PIECE, name, str(path), _changed(path), looked=str(path))
+
+
 def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """What one who was clearing up had put away, and was killed before it was gone."""
     repositories = (each for root in [home.code] for each in (root, *_within(root)))
-    roots = (home.environments, home.nodes, home.jobs, home.cache, home.models)
+    kept = (home.environments, home.nodes, home.jobs, home.cache, home.models)
+    roots = (*kept, home.states / NAMED, home.states / OF_JOBS)
     for root in itertools.chain(roots, repositories):
         for path in _within(root):
             in_cache = root == home.cache and path.suffix == ".gone"
@@ -178,7 +194,7 @@ def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 
 
 # In the order in which things go; records of jobs before all of them, see `clearing`.
-LOOKS: tuple[Look, ...] = (going, environments, code, checkouts, nodes, data, models)
+LOOKS: tuple[Look, ...] = (going, environments, code, checkouts, nodes, data, models, states)
 
 
 def size(path: Path) -> int:

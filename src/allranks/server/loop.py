@@ -14,7 +14,7 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 from allranks import steady
@@ -31,9 +31,10 @@ from allranks.server.hangs import Hangs
 from allranks.server.invitation import Invitation
 from allranks.server.pulse import Pulse
 from allranks.server.registering import register
-from allranks.server.salvage import salvage
+from allranks.server.salvage import dead, salvage
+from allranks.server.states import States
 from allranks.settings import Clocks, Home
-from allranks.states import TERMINAL, GangState, JobStatus, NodeState
+from allranks.states import TERMINAL, GangState, JobStatus
 from allranks.store.assets import Assets
 from allranks.store.points import Points
 from allranks.store.records import JobRow, Records
@@ -64,6 +65,7 @@ class Shared(NamedTuple):
     clocks: Clocks
     data: Assets
     hangs: Hangs
+    states: States
 
 
 class Loops:
@@ -126,6 +128,7 @@ class Loop:
         self._home, self._records, self._invitation = shared.home, shared.records, shared.invitation
         self._bell, self._pulse, self._clocks = shared.bell, shared.pulse, shared.clocks
         self._data, self._points, self._hangs = shared.data, shared.points, shared.hangs
+        self._states = shared.states
         # The same for every server of this home, of which its lock allows one at a time: what one
         # that was killed had leased is its successor's at once.
         whose = f"{os.uname().nodename}:{shared.home.root}".encode()
@@ -234,7 +237,7 @@ class Loop:
         never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
         if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
             return
-        for node in _dead(job, seen):
+        for node in dead(job, seen):
             salvage(self._home, self._records, self._points, row, node)
             if seen.state is not GangState.GONE:
                 why = seen.why if seen.state is not GangState.UP else ""
@@ -262,6 +265,9 @@ class Loop:
         while row.record.status not in TERMINAL:
             step = policy.decide(row.record, row.plan.rules, self._clock(row))
             if step is None:
+                return
+            if step.effect == "submit" and (why := self._states.waits(row)):
+                self._take_in(row, Seen(GangState.UNKNOWN, why))
                 return
             # Only an effect needs a lease around it; what is only recorded is held by its version.
             if step.effect and self._records.claim(row.id, self._owner, LEASE) is None:
@@ -345,6 +351,7 @@ class Loop:
         shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
         self._pulse.forget(row)
         self._hangs.forget(row)
+        self._states.forget(row)
 
     def _tidy(self) -> None:
         """What a server that was killed had no time to clean up after."""
@@ -377,22 +384,3 @@ def _handle(row: JobRow) -> Handle:
 
 def _is_out_there(row: JobRow) -> bool:
     return row.record.status is not JobStatus.NOT_STARTED and row.record.gang is not GangState.GONE
-
-
-def _dead(job: policy.Job, seen: Seen) -> Iterable[int]:
-    """The nodes whose agents an engine's word makes dead. A gang that is in a queue again has none
-    any more; those that have not come up yet may still, from there."""
-    nodes = range(len(job.nodes))
-    if seen.state is GangState.UP:
-        found: Iterable[int] = seen.lost
-    elif seen.state is GangState.GONE:
-        found = nodes
-    elif job.gang is GangState.UP and seen.state is not GangState.UNKNOWN:
-        found = [n for n in nodes if job.nodes[n].state is not NodeState.ABSENT]
-    else:
-        found = ()
-    return [node for node in found if _is_alive(job.nodes[node])]
-
-
-def _is_alive(node: policy.Node) -> bool:
-    return not node.left and node.state is not NodeState.LOST

@@ -91,7 +91,7 @@ def list_jobs(
 @router.get("/jobs/{name}")
 def show(name: str, with_: With) -> dict[str, Any]:
     row = with_.records.get(name)
-    return {**shown.job(row, with_.home), **measured(row, with_)}
+    return {**shown.job(row, with_.home), **measured(row, with_), "state": with_.states.brief(row)}
 
 
 @router.get("/jobs/{name}/explanation")
@@ -145,8 +145,9 @@ def preempt(
 
 
 @router.post("/jobs/{name}/restart", status_code=201)
-def restart(name: str, with_: With, who: Who) -> dict[str, Any]:
-    """Run an ended job again, as a new one."""
+def restart(name: str, with_: With, who: Who, fresh: bool = False) -> dict[str, Any]:
+    """Run an ended job again, as a new one; it goes on from the state that this has left, unless it
+    is to be ``fresh``."""
     row = with_.records.get(name)
     hold_to_own(who, name, submitter(row.spec))
     if row.record.status not in TERMINAL:
@@ -154,7 +155,7 @@ def restart(name: str, with_: With, who: Who) -> dict[str, Any]:
             f"{name} is {row.record.status} and has not ended",
             hint=f"cancel it first: allranks job cancel {name}",
         )
-    return shown.job(again(row, with_, who.name), with_.home)
+    return shown.job(again(row, with_, who.name, fresh), with_.home)
 
 
 @router.get("/jobs/{name}/wait")

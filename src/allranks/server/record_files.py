@@ -25,6 +25,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.server.limits import Count
 from allranks.server.services import Services, services
 from allranks.spec.references import asset_of
+from allranks.store.states import CONTENT
 
 
 class _Rest(Convertor[str]):
@@ -50,11 +51,12 @@ register_url_convertor("rest", _Rest())
 With = Annotated[Services, Depends(services)]
 Named = Annotated[str, Depends(_path)]
 router = APIRouter(prefix="/api/v1")
-_JOB, _MODEL = "/jobs/{name}", "/models/{reference}"
+_JOB, _MODEL, _STATE = "/jobs/{name}", "/models/{reference}", "/states/{state}"
 
 
 class _Place(NamedTuple):
-    """The folder of a job, or of a version of a model, and what a person calls that."""
+    """The folder of a job, of a version of a model, or of a state's contents, each under its
+    SHA-256; and what a person calls that."""
 
     root: Path
     name: str
@@ -65,6 +67,9 @@ def _place(request: Request, with_: With) -> _Place:
     if "reference" in named:
         versions, asset = with_.models.versions, asset_of(named["reference"], "model")
         return _Place(versions.files(versions.row(asset)).resolve(), f"the model {asset}")
+    if "state" in named:
+        folder = with_.states.find(named["state"]).folder
+        return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
     name = str(named["name"])
     with_.records.get(name)
     return _Place((with_.home.jobs / name).resolve(), name)
@@ -97,6 +102,7 @@ def files(place: Place) -> Response:
 
 @router.get(_JOB + "/files/{_:rest}")
 @router.get(_MODEL + "/files/{_:rest}")
+@router.get(_STATE + "/files/{_:rest}")
 def file(place: Place, path: Named) -> Response:
     """One file, or the ranges of it that were asked for."""
     return FileResponse(_found(place, path))
@@ -104,6 +110,7 @@ def file(place: Place, path: Named) -> Response:
 
 @router.post(_JOB + "/bundle")
 @router.post(_MODEL + "/bundle")
+@router.post(_STATE + "/bundle")
 def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
     """Many small files ({"path", "size"}), each up to that size: per file a line of JSON
     {"size", "mtime_ns", "crc32"} and as many bytes; {"size": null} for one that is gone."""
@@ -115,6 +122,7 @@ def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
 
 @router.get(_JOB + "/checksums/{_:rest}")
 @router.get(_MODEL + "/checksums/{_:rest}")
+@router.get(_STATE + "/checksums/{_:rest}")
 def checksum(place: Place, path: Named, size: Count) -> Response:
     """Of the first ``size`` bytes, or as many as there are, as the last line, in JSON: {"crc32",
     "bytes"}, and the file's "size" and "mtime_ns". Empty lines before it are signs of life."""

@@ -103,6 +103,14 @@ ROLES: Mapping[str, Role] = {
     "POST /api/v1/models": _M,
     "PUT /api/v1/models/{reference}/labels": _M,
     "DELETE /api/v1/models/{reference}": _A,
+    "GET /api/v1/states": _R,
+    "GET /api/v1/states/{state}": _R,
+    "GET /api/v1/states/{state}/manifest": _R,
+    "GET /api/v1/states/{state}/files/{_:rest}": _R,
+    "POST /api/v1/states/{state}/bundle": _R,
+    "GET /api/v1/states/{state}/checksums/{_:rest}": _R,
+    "POST /api/v1/states/{state}/restore": _M,
+    "DELETE /api/v1/states/{state}": _A,
 }
 
 # Where the gate leaves who it let in.

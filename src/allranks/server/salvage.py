@@ -4,12 +4,16 @@ points it had found."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from allranks.agent import outbox
 from allranks.agent.watched import FEEDS
+from allranks.engines.base import Seen
 from allranks.plan.distributions import log_name, ranks_of, world
+from allranks.plan.policy import Job, Node
 from allranks.settings import Home
+from allranks.states import GangState, NodeState
 from allranks.store.logs import Logs
 from allranks.store.points import Points, Source
 from allranks.store.records import JobRow, Records
@@ -60,3 +64,22 @@ def _take_in(source: Path, logs: Logs, attempt: int, name: str) -> None:
         file.seek(size)
         while piece := file.read(1 << 20):
             size = logs.append(attempt, name, size, piece)
+
+
+def dead(job: Job, seen: Seen) -> Iterable[int]:
+    """The nodes whose agents an engine's word makes dead. A gang that is in a queue again has none
+    any more; those that have not come up yet may still, from there."""
+    nodes = range(len(job.nodes))
+    if seen.state is GangState.UP:
+        found: Iterable[int] = seen.lost
+    elif seen.state is GangState.GONE:
+        found = nodes
+    elif job.gang is GangState.UP and seen.state is not GangState.UNKNOWN:
+        found = [n for n in nodes if job.nodes[n].state is not NodeState.ABSENT]
+    else:
+        found = ()
+    return [node for node in found if _is_alive(job.nodes[node])]
+
+
+def _is_alive(node: Node) -> bool:
+    return not node.left and node.state is not NodeState.LOST

@@ -20,6 +20,7 @@ from allranks.server.models import Models
 from allranks.server.names import Names
 from allranks.server.pulse import Pulse
 from allranks.server.stacks import Stacks
+from allranks.server.states import States
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
@@ -51,6 +52,7 @@ class Services(NamedTuple):
     auth: Auth
     bell: Bell
     pulse: Pulse
+    states: States
     stacks: Stacks
     hangs: Hangs
     door: Door

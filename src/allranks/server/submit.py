@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.engines.base import Kind
-from allranks.errors import MissingCode, NotFound, Problem, SpecError
+from allranks.errors import MissingCode, NotFound, Problem, SpecError, UsageError
 from allranks.plan import recipe
 from allranks.plan.compile import Context, compile
 from allranks.plan.plan import Plan
@@ -174,8 +174,9 @@ def notes(made: Plan, kind: Kind) -> list[str]:
     return [f"{made.compute} treats a spot job{mend} as any other"]
 
 
-def again(row: JobRow, services: Services, by: str) -> JobRow:
-    """The same job once more, under the next free name: an ended job itself is never changed."""
+def again(row: JobRow, services: Services, by: str, fresh: bool = False) -> JobRow:
+    """The same job once more, under the next free name: an ended job itself is never changed. Its
+    own state begins as that of the one before is, unless it is to be ``fresh``."""
     task = row.plan.task
     base = re.sub(r"-r\d+$", "", row.name)
     number = 2
@@ -188,6 +189,13 @@ def again(row: JobRow, services: Services, by: str) -> JobRow:
     ended = row.error["reason"] if row.error else ended
     of_code = task.code, task.in_place, task.base, task.tools, diff
     submission = Submission(spec, *of_code, row.name, str(ended))
+    if fresh and task.state:
+        hint = f"allranks state delete {task.state}, or restore a version of it"
+        raise UsageError(
+            f"{row.name} has the state {task.state}, which others have, too", hint=hint
+        )
+    if not fresh:
+        services.states.carry_on(row, spec["name"])
     return submit(submission, services, by, services.environments.with_deleted())
 
 

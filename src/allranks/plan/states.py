@@ -1,0 +1,171 @@
+"""State folders, by their manifests: what to send, fetch and remove, and when a version is whole.
+
+Pure: agents and server decide by the same functions. A state is a folder that the nodes of a job
+and the server each have a copy of; what all agreed upon last is told from what changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+# The part of all nodes; each node has one of its own beside it, see `own`.
+SHARED = "shared"
+# Of a state so many versions are kept, and while ranks run one is made every so many seconds.
+KEPT, PAUSE = 5, 60.0
+
+What = Literal["file", "folder", "link"]
+
+
+class Entry(NamedTuple):
+    """A thing in a state. Of a file its content's ``sha256`` and ``size``, its time and mode; of a
+    link its ``target``. ``seq`` counts what has come into that state: a later one is larger."""
+
+    what: What
+    sha256: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+    mode: int = 0
+    target: str = ""
+    seq: int = 0
+
+    def is_as(self, other: Entry | None) -> bool:
+        """Whether both say the same, whenever they came."""
+        if other is None:
+            return False
+        return self[:3] == other[:3] and self[4:6] == other[4:6]
+
+
+Entries = Mapping[str, Entry]
+
+
+class Here(StrEnum):
+    """How a thing lies on the node, against what was agreed upon last."""
+
+    ABSENT = "absent"
+    SAME = "same"
+    OTHER = "other"
+
+
+class Todo(StrEnum):
+    NOTHING = "nothing"
+    SEND = "send"
+    SEND_GONE = "send gone"
+    FETCH = "fetch"
+    REMOVE = "remove"
+    FORGET = "forget"
+
+
+def own(node: int) -> str:
+    """The part of a state that is the node's own."""
+    return f"node-{node}"
+
+
+def todo(head: Entry | None, known: Entry | None, here: Here, mtime_ns: int = 0) -> Todo:
+    """What a node does about one path: ``head`` is the server's, ``known`` what both had last.
+
+    Of two who changed it the newer holds. What was written holds over what was removed: nothing is
+    lost by being looked at too late.
+    """
+    moved = (head.seq if head else 0) != (known.seq if known else 0)
+    if here is Here.SAME:
+        assert known is not None
+        if not moved:
+            return Todo.NOTHING
+        return Todo.FETCH if head else Todo.REMOVE
+    if here is Here.ABSENT:
+        if head is None:
+            return Todo.FORGET if known else Todo.NOTHING
+        return Todo.FETCH if moved else Todo.SEND_GONE
+    newer = moved and head is not None and head.mtime_ns > mtime_ns
+    return Todo.FETCH if newer else Todo.SEND
+
+
+def wants(paths: Iterable[str], node: int) -> list[str]:
+    """Those of a state's paths that a node has a copy of."""
+    parts = (SHARED, own(node))
+    return [path for path in paths if path.partition("/")[0] in parts]
+
+
+def above(path: str) -> list[str]:
+    """The folders that it lies in, below its part."""
+    words = path.split("/")
+    return ["/".join(words[:n]) for n in range(2, len(words))]
+
+
+def is_folder(entry: Entry | None) -> bool:
+    """Whether others may lie below it; of what nobody has told of they may."""
+    return entry is None or entry.what == "folder"
+
+
+def is_path(path: Any, node: int | None = None) -> bool:
+    """Whether it can be a path in a state; of a ``node``: one that it may write."""
+    if not isinstance(path, str) or "\0" in path or len(path) > 4000:
+        return False
+    part, *rest = path.split("/")
+    if not rest or any(word in ("", ".", "..") for word in rest):
+        return False
+    return part in (SHARED, own(node)) if node is not None else True
+
+
+def stays_inside(path: str, target: str) -> bool:
+    """Whether a link at that path leads to nowhere outside its part, whatever else lies there.
+
+    It may lead up only at its start, from a folder that is known to be real: what it then meets are
+    files, folders, and links of which the same holds.
+    """
+    words = [word for word in target.split("/") if word not in ("", ".")]
+    ups = 0
+    while ups < len(words) and words[ups] == "..":
+        ups += 1
+    deep = path.count("/") - 1
+    plain = target != "" and not target.startswith("/") and "\0" not in target
+    return plain and ups <= deep and ".." not in words[ups:] and len(target) <= 4000
+
+
+def load(told: Mapping[str, Any]) -> dict[str, Entry]:
+    """The entries that ``pack`` made into JSON."""
+    return {path: Entry(*each) for path, each in told.items()}
+
+
+def pack(entries: Entries) -> dict[str, list[Any]]:
+    return {path: list(each) for path, each in entries.items()}
+
+
+# ---------------------------------------------------------------- versions
+
+
+class Quiet(NamedTuple):
+    """What a node has told of itself, in the order in which the server heard it: from ``since`` to
+    ``until`` it was as the server has it. None: it was not, when it was heard ``last``."""
+
+    last: int
+    since: int | None = None
+    until: int = 0
+    over: bool = False
+
+
+def heard(before: Quiet | None, now: int, same: bool, over: bool) -> Quiet:
+    """After a node's word that it has looked again since its last one, and found it to be the
+    ``same``: so it was when that came. ``over``: nothing changes there any more."""
+    if over:
+        since = before.since if before and same and before.since is not None else now
+        return Quiet(now, since, now, True)
+    if before is None or not same:
+        return Quiet(now)
+    return Quiet(now, before.last if before.since is None else before.since, before.last)
+
+
+def is_whole(quiet: Mapping[int, Quiet], nodes: int) -> bool:
+    """Whether there was a moment at which every node was as the server has it: no checkpoint lies
+    there in half, whichever nodes write it."""
+    if len(quiet) < nodes or any(each.since is None for each in quiet.values()):
+        return False
+    began = max(each.since or 0 for each in quiet.values())
+    return all(each.over or each.until >= began for each in quiet.values())
+
+
+def spare(versions: Iterable[int]) -> list[int]:
+    """Those that are not kept any more."""
+    return sorted(versions)[:-KEPT]

@@ -1,0 +1,114 @@
+"""`allranks state …` and `client.states` with a real server and real jobs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks
+
+pytestmark = pytest.mark.slow
+
+
+def told(allranks: Allranks, *words: object) -> dict:
+    done = allranks(*words, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def write(allranks: Allranks, text: str, *words: object) -> str:
+    script = f'cd "$ALLRANKS_STATE_DIR"; cat f 2>/dev/null; mkdir -p d; echo {text} | tee f > d/g'
+    done = allranks("run", *words, "--", "bash", "-c", script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_versions_one_steps_back_to_and_fetches(allranks, code):
+    for text in ("one", "two", "three"):
+        write(allranks, text, "--state", "birds", "--name", text)
+    found = told(allranks, "state", "show", "birds")
+    assert [each["version"] for each in found["versions"]] == [3, 2, 1]
+    newest = found["versions"][0]
+    assert (newest["job"], newest["attempt"], newest["why"]) == ("three", 1, "an attempt ended")
+    files = {each["path"] for each in found["entries"] if each["what"] == "file"}
+    assert files == {"shared/f", "shared/d/g"}
+    job = told(allranks, "job", "show", "three")
+    assert job["state"] == {"name": "birds", "own": False, "version": 3}
+    assert "state       birds, version 3\n" in allranks("job", "show", "three").stdout
+    assert [(e["name"], e["version"]) for e in told(allranks, "state", "list")] == [("birds", 3)]
+
+    done = allranks("state", "restore", "birds", "--version", 1)
+    assert done.stderr == "birds is as version 1 again: 2 files, 8 bytes\n"
+    assert write(allranks, "four", "--state", "birds") == "one\n"
+
+    done = allranks("state", "download", "birds", "--version", 2, "-p", "here")
+    assert done.returncode == 0, done.stderr
+    assert (code / "here/birds/shared/d/g").read_text() == "two\n"
+    again = told(allranks, "state", "download", "birds", "--version", 2, "-p", "here")
+    assert (again["fetched"], again["there"]) == (0, 2)
+
+    done = allranks("state", "restore", "birds", "--version", 99)
+    assert (done.returncode, "versions that there are" in done.stderr) == (2, True)
+    assert allranks("state", "delete", "birds").returncode == 0
+    done = allranks("state", "show", "birds")
+    assert "there is no state named 'birds'" in done.stderr
+    assert write(allranks, "five", "--state", "birds") == ""
+
+
+def test_a_job_run_again_goes_on_from_its_own_unless_it_is_to_begin_anew(allranks):
+    write(allranks, "one", "--name", "j")
+    assert [each["name"] for each in told(allranks, "state", "list", "--own")] == ["j"]
+    assert told(allranks, "state", "list") == []
+    name = allranks("job", "restart", "j").stdout.strip()
+    allranks("job", "wait", name)
+    assert allranks("job", "logs", name).stdout == "one\n"
+    fresh = allranks("job", "restart", "j", "--fresh").stdout.strip()
+    allranks("job", "wait", fresh)
+    assert allranks("job", "logs", fresh).stdout == ""
+
+
+SDK = """
+import json, sys
+from allranks import Client, command
+client = Client()
+script = 'cd "$ALLRANKS_STATE_DIR"; cat f 2>/dev/null; echo x >> f'
+for _ in range(2):
+    job = client.jobs.create_or_update(command(command=script, state="mine"))
+    client.jobs.wait(job.name)
+found = client.states.get("mine")
+assert [each.version for each in found.versions] == [2, 1], found
+assert found.held_by is None
+assert [each["path"] for each in client.states.entries("mine", 1)] == ["shared/f"]
+client.states.restore("mine", 1)
+folder = client.states.download("mine", download_path=sys.argv[1])
+assert (folder / "shared" / "f").read_text() == "x\\n"
+assert [each.name for each in client.states.list()] == ["mine"]
+client.states.delete("mine")
+assert client.states.list() == []
+"""
+
+
+def test_the_same_in_python(allranks: Allranks, home: Path, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", SDK, str(tmp_path / "got")],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_that_a_job_has_is_not_changed(allranks):
+    write(allranks, "one", "--state", "s")
+    words = ("run", "--state", "s", "--name", "has", "--detach", "--", "sleep", 100)
+    assert allranks(*words).returncode == 0
+    for command in (("restore", "s", "--version", 1), ("delete", "s")):
+        done = allranks("state", *command)
+        assert done.returncode == 2
+        assert "the job has has the state s and has not ended" in done.stderr
+        assert "allranks job cancel has" in done.stderr
+    assert told(allranks, "state", "show", "s")["held_by"] == "has"
