@@ -182,6 +182,17 @@ def test_an_image_may_talk_before_anything_of_ours(here: Allranks, podman: Podma
     assert {"UID=7", "SECONDS=x"} <= set(done.stdout.splitlines())
 
 
+def test_where_ranks_are_is_told_from_inside_and_a_hang_is_noticed(here: Allranks, code: Path):
+    (code / "stuck.py").write_text("import time\ndef stuck(): time.sleep(600)\nstuck()\n")
+    words = ("--hang-timeout", 6, "--name", "stuck", *IN_IMAGE, "--", "python", "stuck.py")
+    done = here("run", *words, timeout=120)
+    assert "rank 0 is in stuck (stuck.py:2)" in done.stderr
+    begin(here, "well")
+    told = json.loads(here("job", "stacks", "well", "--json").stdout)
+    assert "stays.py" in {each["file"] for each in told["groups"][0]["stack"]}
+    here("job", "cancel", "well")
+
+
 def test_attempts_each_have_a_container(here: Allranks):
     line = 'if [ "$ALLRANKS_ATTEMPT" = 1 ]; then touch /mark; exit 1; fi; ls /mark'
     done = here("run", "--max-attempts", 2, *IN_IMAGE, "--", "bash", "-c", line)
