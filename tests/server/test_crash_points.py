@@ -15,7 +15,7 @@ from sqlalchemy import event as database_event
 
 from allranks.engines.base import Handle, Seen
 from allranks.events import FROM_AGENTS, Event, Kind
-from allranks.plan import policy
+from allranks.plan import policy, retry
 from allranks.plan.fold import fold
 from allranks.plan.orders import heeded, order
 from allranks.plan.plan import Gang, Plan, Rules, Task
@@ -30,6 +30,12 @@ from allranks.store.records import Records
 
 NODES = 2
 PLACE = {"address": "10.0.0.1", "host": "a", "ports": [7000]}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another attempt waits for nothing: it is not what is tested here."""
+    monkeypatch.setattr(retry, "wait", lambda *_: 0.0)
 
 
 class Killed(BaseException):
@@ -152,6 +158,7 @@ class Server:
             pulse=Pulse(60.0),
             clocks=Clocks(),
             data=None,
+            hangs=SimpleNamespace(look=lambda row: None, forget=lambda row: None),
         )
         self.loop = Loop(SimpleNamespace(kind="fake"), shared)  # type: ignore[arg-type]
 
