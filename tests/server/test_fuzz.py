@@ -207,6 +207,16 @@ def test_what_agents_tell_leaves_a_record_that_can_be_read(server: Served, body:
         database.dispose()
 
 
+@pytest.mark.parametrize("now", ["-1e300", "1e300", "1e12", "nan", "0", "1e10", "x"])
+def test_clocks_of_agents(server: Served, now: str) -> None:
+    name = f"c{time.time_ns()}"
+    server.submit(name)
+    shown = server.as_(server.auth.agent_token(name, 1))
+    held_to(server.people.post(f"/agent/v1/0/events?now={now}", json=EVENTS[:1], headers=shown))
+    for path in READ[:2]:
+        assert server.people.get(f"/api/v1/jobs/{name}{path}").status_code == 200
+
+
 STACKS = [{"rank": 0, "pid": 1, "frames": [], "threads": []}]
 STILL = {"0": [1.0, 2.0, 3.0, None]}
 

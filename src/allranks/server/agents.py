@@ -44,6 +44,8 @@ _HINT = "agents of this version ask no such thing"
 
 # Seconds that a clock may be off, or a question on its way, before the agent's times are shifted.
 _CLOCKS_AGREE = 2.0
+# A clock that counts from 1970 on, or further off: what is shifted by more cannot be shown.
+_AT_MOST = 1e10
 # Of what events tell beside their own time.
 _TIMES = ("failed_at", "ended_at")
 
@@ -276,7 +278,7 @@ def _ahead(request: Request) -> float:
         ahead = float(text) - steady.now() if text else 0.0
     except ValueError:
         ahead = math.nan
-    if not math.isfinite(ahead):
+    if not abs(ahead) < _AT_MOST:  # nor for what is no number
         raise UsageError("`now` is seconds since the epoch", hint=_HINT)
     return ahead
 

@@ -49,6 +49,7 @@ ROLES: Mapping[str, Role] = {
     "GET /api/v1/jobs": _R,
     "POST /api/v1/jobs": _M,
     "GET /api/v1/jobs/{name}": _R,
+    "GET /api/v1/jobs/{name}/explanation": _R,
     "GET /api/v1/jobs/{name}/events": _R,
     "GET /api/v1/jobs/{name}/wait": _R,
     "POST /api/v1/jobs/{name}/stream": _R,
