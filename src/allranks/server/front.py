@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from allranks.errors import AllranksError, ServerError, UsageError
+from allranks.errors import AllranksError, UsageError
 from allranks.server.door import Door, Server, write
 from allranks.server.names import Names
 from allranks.server.patience import Patient
@@ -146,9 +146,9 @@ def _listen(where: Where) -> socket.socket:
     return listening
 
 
-def _not_there(where: Where, error: Exception) -> ServerError:
+def _not_there(where: Where, error: Exception) -> UsageError:
     said = (getattr(error, "strerror", None) or str(error)).lower()
-    return ServerError(
+    return UsageError(
         f"it cannot be listened on: {said}",
         where=f"{where.host}:{where.port}",
         hint="an address of this machine (`ip address`), or 0.0.0.0 for all; another port: "
