@@ -129,6 +129,22 @@ def test_state_is_found_again_after_a_restart_in_the_same_allocation(there: Allr
     assert (job["attempts"], job["launches"]) == (2, 1)
 
 
+def test_a_named_state_goes_with_jobs_from_here_to_there_and_back(there: Allranks):
+    """What ranks of all hosts wrote each of them finds, on whatever engine."""
+    script = """
+        cd "$ALLRANKS_STATE_DIR"; echo found $(cat s-* 2>/dev/null | sort)
+        echo $1$RANK > s-$1$RANK
+    """
+    found = []
+    for where, words in (("here", ()), ("there", ("-c", "there")), ("again", ())):
+        command = ("run", "-n", 3, "--state", "s", *words, "--", "bash", "-c", script, "-", where)
+        done = there(*command, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found.append([line.split()[1:] for line in done.stdout.splitlines()])
+    here, far = [f"here{n}" for n in range(3)], [f"there{n}" for n in range(3)]
+    assert found == [[[]] * 3, [here] * 3, [here + far] * 3]
+
+
 def test_cancel_while_it_runs(there: Allranks, home: Path):
     script = "import time; print('up', flush=True); time.sleep(100)"
     options = ("--detach", "--name", "long", "-c", "there", "-n", 3)
