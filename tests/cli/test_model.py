@@ -298,3 +298,25 @@ def test_a_server_that_is_killed_leaves_no_half_model(allranks, home, code):
     assert "unfinished models" in {each["kind"] for each in found}
     assert [*(home / "models").iterdir()] == []
     assert told(allranks, "create", "half", "--path", "big")["files"] == 400
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model", "show", ""),
+        ("model", "download", ""),
+        ("model", "delete", "mm:a/b"),
+        ("model", "show", ".."),
+        ("data", "show", ""),
+        ("environment", "show", ""),
+        ("datastore", "show", ""),
+        ("compute", "show", ""),
+        ("model", "create", "mm", "--path", ""),
+    ],
+)
+def test_a_variable_that_was_empty(shared, words):
+    done = shared(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr

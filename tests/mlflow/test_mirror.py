@@ -56,6 +56,13 @@ def test_literal_inputs_are_parameters_and_a_failed_job_a_failed_run(tracked: Tr
     assert params(tracked.runs("fails")[0]) == {"code": "3"}
 
 
+def test_a_parameter_is_the_scripts_to_tell(tracked: Tracked) -> None:
+    script = "import mlflow; mlflow.log_param('lr', 5.0); mlflow.log_param('own', 1)"
+    tracked.job(script, "--name", "tells", "--set", "inputs.lr=5", "--set", "inputs.seed=7")
+    until(lambda: tracked.status("tells") == "FINISHED")
+    assert params(tracked.runs("tells")[0]) == {"lr": "5.0", "own": "1", "seed": "7"}
+
+
 def test_no_point_is_lost_or_doubled_whatever_is_killed(tracked: Tracked, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     words = ["--name", "killed", "--env", f"SEEN={seen}", "--detach", "-m"]

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from allranks.cli import show
 from allranks.engines.options import COMMON, Option, Type
 from allranks.errors import SpecError, UsageError
 from allranks.sdk import finding
+from allranks.sdk.addresses import asset_path
 
 _COMPUTES = "/api/v1/computes"
 _AGAIN = 1.0
@@ -312,7 +312,7 @@ def _read(file: str | None) -> tuple[dict[str, Any], dict[str, int], str | None]
 
 
 def _path(name: str) -> str:
-    return f"{_COMPUTES}/{quote(name, safe='')}"
+    return asset_path("computes", name)
 
 
 # ---------------------------------------------------------------- showing

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from allranks.cli import show
 from allranks.errors import SpecError, UsageError
 from allranks.sdk import finding
+from allranks.sdk.addresses import asset_path
 
 _DATASTORES = "/api/v1/datastores"
 _TYPES = "file, s3, gcs, azure_blob, azure_data_lake_gen2 or https"
@@ -165,4 +165,4 @@ def _read(file: str) -> dict[str, Any]:
 
 
 def _path(name: str) -> str:
-    return f"{_DATASTORES}/{quote(name, safe='')}"
+    return asset_path("datastores", name)

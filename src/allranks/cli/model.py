@@ -50,6 +50,8 @@ def register(options: argparse.Namespace) -> int:
     keys = ("name", "job", "path", "version", "type", "description")
     data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
     if options.path is not None:
+        if not options.path:
+            raise UsageError("--path names nothing", hint="a folder as it is: --path .")
         base = Path()
     if options.flavor is not None:
         data["flavors"] = {options.flavor: {}}

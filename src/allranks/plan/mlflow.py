@@ -38,7 +38,8 @@ _MEGABYTE = 1e6
 
 
 class Told(NamedTuple):
-    """What is told of a job once, when its run is made."""
+    """What is told of a job once: when its run is made, and its parameters when it has ended. A
+    parameter never changes in MLflow: before that they are the script's to tell."""
 
     name: str
     params: Mapping[str, str]
@@ -74,8 +75,9 @@ def told(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: str) 
     for each in task.inputs:
         if each.text is not None:
             params[name(each.name)] = without_credentials(each.text)[:_LONGEST_VALUE]
-        else:
-            tags[f"allranks.input.{each.name}"] = each.asset or each.uri or each.source or ""
+        tags[f"allranks.input.{each.name}"] = (
+            each.text or each.asset or each.uri or each.source or ""
+        )
     shown = {
         name(key): without_credentials(value)[:_LONGEST_VALUE]
         for key, value in tags.items()

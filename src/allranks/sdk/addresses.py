@@ -22,7 +22,12 @@ def job_path(name: str, rest: str = "") -> str:
 
 
 def asset_path(kind: str, reference: str, rest: str = "") -> str:
-    """The address of a version of `data`, `environments` or `models`, with ``rest`` behind it."""
+    """The address of a version of `data`, `environments` or `models`, or of what has but a name
+    (`computes`, `datastores`), with ``rest`` behind it; raises NotFound for what cannot be one."""
+    if not reference.strip(". ") or "/" in reference:
+        raise NotFound(
+            f"nothing is named {reference!r}", hint=f"`allranks {kind.removesuffix('s')} list`"
+        )
     return f"/api/v1/{kind}/{quote(reference, safe='')}{rest}"
 
 

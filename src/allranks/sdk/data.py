@@ -6,10 +6,9 @@ import builtins
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from allranks.sdk import finding
-from allranks.sdk.addresses import version_path, versions_path
+from allranks.sdk.addresses import asset_path, version_path, versions_path
 from allranks.sdk.submission import placed_data
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
@@ -50,14 +49,14 @@ class Datastores:
         return _datastore(finding.ask("POST", f"{_DATASTORES}?replace=true", sent))
 
     def get(self, name: str) -> Datastore:
-        return _datastore(finding.ask("GET", f"{_DATASTORES}/{quote(name, safe='')}"))
+        return _datastore(finding.ask("GET", asset_path("datastores", name)))
 
     def list(self) -> builtins.list[Datastore]:
         return [_datastore(each) for each in finding.ask("GET", _DATASTORES)]
 
     def delete(self, name: str) -> None:
         """Forget it and its credentials; what is in it stays."""
-        finding.ask("DELETE", f"{_DATASTORES}/{quote(name, safe='')}")
+        finding.ask("DELETE", asset_path("datastores", name))
 
 
 def _data(told: dict[str, Any]) -> Data:

@@ -25,6 +25,8 @@ log = logging.getLogger("allranks.mlflow")
 
 # Seconds between two looks at what is new.
 _PACE = 1.0
+# So many of one job in a look.
+_BATCHES = 20
 # Before they have nodes, jobs have nothing to tell of but that.
 _WAITS = (JobStatus.NOT_STARTED, JobStatus.QUEUED)
 
@@ -90,11 +92,15 @@ class Mirror:
         had ended by then all are there."""
         found = self._runs.of(row)
         positions = dict(found.positions)
-        for batch, after in self._batches(row, positions):
+        for number, (batch, after) in enumerate(self._batches(row, positions)):
+            if number == _BATCHES:
+                return  # the rest at the next look: others wait for a word that they have ended
             self._runs.call("/runs/log-batch", {"run_id": found.run_id, "metrics": batch})
             positions |= after
             self._kept.moved(row.id, positions)
         status, ended = mlflow.STATUS[row.record.status], row.record.status in TERMINAL
+        if ended:
+            self._runs.tell_parameters(row, found.run_id)
         if ended or self._status.get(ours(row)) != status:
             data: dict[str, Any] = {"run_id": found.run_id, "status": status}
             if ended and row.ended_at is not None:

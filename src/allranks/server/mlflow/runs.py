@@ -93,13 +93,20 @@ class Runs:
         runs = self.call("/runs/search", asked).get("runs") or [None]
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
+    def tell_parameters(self, row: JobRow, run: str) -> None:
+        """Those of the job that its script has not told by itself: 5 is 5.0 to scripts, and to
+        MLflow another value."""
+        told = mlflow.told(row.name, ours(row), row.spec, row.plan.task, row.plan.compute).params
+        had = self.get("/runs/get", run_id=run)["run"]["data"].get("params", ()) if told else ()
+        left = told.keys() - {each["key"] for each in had}
+        params = _pairs({key: value for key, value in told.items() if key in left})
+        for first in range(0, len(params), PAIRS):
+            self.call("/runs/log-batch", {"run_id": run, "params": params[first : first + PAIRS]})
+
     def _make(self, row: JobRow) -> Mirrored:
         experiment = self._experiment(row.experiment)
         told = mlflow.told(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
         run = self._found(experiment, ours(row)) or self._create(experiment, row, told)
-        params = _pairs(told.params)  # the same however often they are told
-        for first in range(0, len(params), PAIRS):
-            self.call("/runs/log-batch", {"run_id": run, "params": params[first : first + PAIRS]})
         self._kept.keep(row.id, run, experiment)
         return Mirrored(run, experiment)
 
