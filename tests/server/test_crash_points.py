@@ -22,6 +22,7 @@ from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.bell import Bell
 from allranks.server.loop import Loop
 from allranks.server.pulse import Pulse
+from allranks.server.states import States
 from allranks.settings import Clocks, Home, make
 from allranks.states import TERMINAL, GangState, JobStatus, Reason
 from allranks.store.db import open_database
@@ -159,6 +160,7 @@ class Server:
             clocks=Clocks(),
             data=None,
             hangs=SimpleNamespace(look=lambda row: None, forget=lambda row: None),
+            states=States(home, self.records),
         )
         self.loop = Loop(SimpleNamespace(kind="fake"), shared)  # type: ignore[arg-type]
 
