@@ -77,7 +77,9 @@ HEALTHY = {
     # One ends, and the other needs a while to notice.
     "ends": "import os, time\n"
     "for _ in range(5 * (os.environ['RANK'] == '0')): print('.', flush=True); time.sleep(1)\n"
-    "time.sleep(6.5 * (os.environ['RANK'] == '1'))",
+    "if os.environ['RANK'] == '0': open('over', 'w')\n"
+    "while not os.path.exists('over'): time.sleep(0.2)\n"
+    "time.sleep(1.5 * (os.environ['RANK'] == '1'))",
     "writes": "import time, os\nfile = open('outputs.bin', 'wb', 0)\n"
     "for _ in range(70): file.write(b'x' * 16384); time.sleep(0.1)",
 }

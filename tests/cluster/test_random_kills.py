@@ -26,7 +26,7 @@ LINES = 120
 SCRIPT = f"""
 for i in {{1..{LINES}}}; do
     echo $RANK $i
-    echo $i >$ALLRANKS_STATE_DIR/$ALLRANKS_ATTEMPT-$RANK
+    echo $i >outputs/$ALLRANKS_ATTEMPT-$RANK
     sleep 0.05
 done
 """
@@ -98,7 +98,7 @@ def never_two(told: dict[str, list[Any]]) -> None:
 
 def lines_are_whole(slurm: Allranks, job: Any) -> None:
     """Every line that was on a disk is in the log, once and in order."""
-    for count in Path(job["folder"], "state", "shared").iterdir():
+    for count in Path(job["folder"], "artifacts", "outputs").iterdir():
         attempt, rank = count.name.split("-")
         printed = slurm("job", "logs", "job", "--attempt", attempt, "--rank", rank).stdout
         lines = printed.splitlines()

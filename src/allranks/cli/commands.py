@@ -92,7 +92,7 @@ COMMANDS: dict[str, Command] = {
     "server start": Command(_SERVER, "start", "start this home's server in the background"),
     "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
     "server status": Command(_SERVER, "status", "which server runs, where"),
-    "server token": Command("allranks.cli.token", "token", "who may use this server, and how"),
+    "server token": Command("allranks.cli.tokens", "token", "who may use this server, and how"),
     "server run": Command(_SERVER, "run", "serve in the foreground"),
     "server backup": Command(_BACKUP, "backup", "write this home to a file, while it runs"),
     "server restore": Command(_BACKUP, "restore", "make this home what a backup holds"),
