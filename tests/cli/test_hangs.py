@@ -58,7 +58,7 @@ SERVE = """\
 import socket, threading, time
 def trickle(door):
     with door:
-        for _ in range(70): door.sendall(b"x" * 3000); time.sleep(0.1)
+        for _ in range(130): door.sendall(b"x" * 3000); time.sleep(0.1)
 server = socket.create_server(("127.0.0.1", 0))
 def serve():
     while True: threading.Thread(target=trickle, args=server.accept()[:1], daemon=True).start()
@@ -66,22 +66,22 @@ threading.Thread(target=serve, daemon=True).start()
 """
 HEALTHY = {
     # One validates, the other waits for it.
-    "validates": "import os, time\nend = time.monotonic() + 7\n"
+    "validates": "import os, time\nend = time.monotonic() + 13\n"
     "while int(os.environ['RANK']) == 0 and time.monotonic() < end: sum(range(1000))\n"
     "time.sleep(max(0, end - time.monotonic()))",
     # Nothing but short-lived children.
-    "compiles": "import subprocess, time\nend = time.monotonic() + 7\n"
+    "compiles": "import subprocess, time\nend = time.monotonic() + 13\n"
     "while time.monotonic() < end:\n"
     "    subprocess.run(['bash', '-c', 'for i in {1..99999}; do :; done'])",
-    "prints": "import time\nfor _ in range(7): print('.', flush=True); time.sleep(1)",
+    "prints": "import time\nfor _ in range(13): print('.', flush=True); time.sleep(1)",
     # One ends, and the other needs a while to notice.
     "ends": "import os, time\n"
-    "for _ in range(5 * (os.environ['RANK'] == '0')): print('.', flush=True); time.sleep(1)\n"
+    "for _ in range(9 * (os.environ['RANK'] == '0')): print('.', flush=True); time.sleep(1)\n"
     "if os.environ['RANK'] == '0': open('over', 'w')\n"
     "while not os.path.exists('over'): time.sleep(0.2)\n"
     "time.sleep(1.5 * (os.environ['RANK'] == '1'))",
     "writes": "import time, os\nfile = open('outputs.bin', 'wb', 0)\n"
-    "for _ in range(70): file.write(b'x' * 16384); time.sleep(0.1)",
+    "for _ in range(130): file.write(b'x' * 16384); time.sleep(0.1)",
 }
 
 
@@ -94,7 +94,7 @@ def test_what_is_slow_is_left_alone(shared: Allranks, code: Path):
     }
     for name, text in scripts.items():
         (code / f"{name}.py").write_text(text)
-        words = ("--detach", "-p", 2, "--hang-timeout", 3, "--name", name)
+        words = ("--detach", "-p", 2, "--hang-timeout", 6, "--name", name)
         assert shared("run", *words, "--", "python", f"{name}.py").returncode == 0
     jobs = {name: ended(shared, name) for name in scripts}
     assert {name: job["error"] for name, job in jobs.items()} == dict.fromkeys(scripts)
