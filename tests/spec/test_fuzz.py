@@ -68,6 +68,12 @@ def test_jobs_that_are_nearly_right(body: bytes) -> None:
         assert loads(written).to_dict() == job.to_dict()
 
 
+@pytest.mark.parametrize("key", ["environment", "command", "compute", "code", "name", "tags"])
+def test_half_a_character(key: str) -> None:
+    rest = "" if key == "command" else "command: x\n"
+    sentence(lambda: loads(f'{rest}{key}: "\\uD800"\n'))
+
+
 @examples(60)
 @given(st.text(max_size=12), texts)
 def test_overrides(key: str, value: str) -> None:

@@ -185,6 +185,12 @@ class CommandJob(Part):
         except ValidationError as error:
             found = problems(error, given, _MODELS)
             raise SpecError([placed(p, lines) for p in found], file=file) from None
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.end]
+            said = f"half a character, {half!r}, is no text"
+            raise SpecError(
+                Problem(said, hint="write it whole, or leave it out"), file=file
+            ) from None
         if crossed := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(crossed, file=file)
         return job
