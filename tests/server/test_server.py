@@ -54,8 +54,15 @@ def test_many_commands_at_once_start_one_server(allranks, home):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: allranks("job", "list", "--json"), range(4)))
     assert [each.returncode for each in done] == [0] * 4, [each.stderr for each in done]
-    servers = [p for p in processes_of(home) if "allranks.server" in " ".join(p.cmdline())]
-    assert len(servers) == 1
+
+    def servers() -> int:
+        found = 0
+        for each in processes_of(home):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += "allranks.server" in " ".join(each.cmdline())
+        return found
+
+    until(lambda: servers() == 1)  # those that found another one there end by themselves
 
 
 def test_one_whose_command_was_interrupted_meanwhile_serves_the_next(allranks, home):
