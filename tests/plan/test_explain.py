@@ -73,6 +73,15 @@ def test_the_first_failure_beats_later_ones():
     assert explain(known(first, later)).cause is Cause.SCRIPT_EXCEPTION
 
 
+def test_whom_the_launcher_stopped_did_not_fail():
+    """Open MPI ends the others when one leaves without a word, and fails itself: no rank did."""
+    stopped = RankEnd(1, 1, 143, "SIGTERM", 10.0)
+    left = RankEnd(0, 0, 0, None, 9.9)
+    assert explain(Known(Reason.RANK_EXITED, ranks=(left, stopped))).cause is Cause.UNKNOWN
+    named = Known(Reason.RANK_KILLED, rank=1, ranks=(left, stopped))
+    assert explain(named).cause is Cause.TERMINATED
+
+
 def test_what_a_program_survived_says_nothing():
     went_on = "".join(f"step {n}\n" for n in range(40))
     assert cause(NO_MODULE + went_on) is Cause.UNKNOWN

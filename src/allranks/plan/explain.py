@@ -21,6 +21,7 @@ _NO_ROOM = 1 << 20
 # Clocks of hosts apart, and a signal's way to all ranks of a node.
 _ABOUT = 0.5
 _STOPS = ("SIGTERM", "SIGKILL")
+_STOPPED = (Cause.TERMINATED, Cause.KILLED)
 # What a rank's working folder is called on its node.
 _WORK = re.compile(r"^.*/attempt-\d+/work/")
 
@@ -116,6 +117,8 @@ def explain(known: Known) -> Explanation:
     if first is None:
         return _told(Cause.UNKNOWN)
     found = _finding(known, first)
+    if found is not None and known.rank is None and found.cause in _STOPPED:
+        found = None  # no rank failed: who started them, as mpirun does, has stopped the others
     if found is None or found.is_echo:
         first, found = _behind(known, first, found)
     if found is None:
