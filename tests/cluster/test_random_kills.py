@@ -37,7 +37,7 @@ SEEDS = [pytest.param(n, marks=[pytest.mark.heavy] if n >= 4 else []) for n in r
 @pytest.mark.parametrize("seed", SEEDS)
 def test_kill(slurm: Allranks, cluster: Cluster, home: Path, seed: int):
     dice = random.Random(seed)
-    what = ("kill-host", "cut", "agent")[seed % 3]
+    what = ("kill-host", "cut", "agent", "keeper")[seed % 4]
     options = ("--detach", "--name", "job", "-n", 2, "--max-attempts", 2)
     began = time.monotonic()
     done = slurm("run", *options, "--", "bash", "-c", SCRIPT)
@@ -66,20 +66,20 @@ def test_kill(slurm: Allranks, cluster: Cluster, home: Path, seed: int):
 
 def kill(cluster: Cluster, home: Path, what: str, dice: random.Random) -> object:
     """Of the hosts that Slurm fills first: one of them has a node of the job, or is to have it."""
-    if what != "agent":
+    if what in ("kill-host", "cut"):
         host = dice.choice(["n1", "n2"])
         cluster(what, host)
         return host
     until(lambda: agents(home), seconds=20)
     victim = dice.choice(agents(home))
     with contextlib.suppress(psutil.NoSuchProcess):
+        victim = victim.parent() if what == "keeper" else victim
         victim.kill()
     return victim.pid
 
 
 def agents(home: Path) -> list[psutil.Process]:
-    """Not their keepers: what of a node is left without one is Slurm's to end, which it does a
-    second or so after it calls the job gone."""
+    """Not their keepers, which are their parents."""
     found = []
     for process in alive(home):
         with contextlib.suppress(psutil.Error):

@@ -54,7 +54,9 @@ def sleepers(key: str) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            marked = process.environ().get(MARKER, "").endswith(f".{key}")
+            # Below a node's shell it says which node, too.
+            mark = process.environ().get(MARKER, "")
+            marked = mark.rpartition(".")[0].endswith(f".{key}")
             if marked and "time.sleep(60)" in " ".join(process.cmdline()):
                 found.append((process.pid, process.name()))
         except psutil.Error:

@@ -1,7 +1,12 @@
 """The batch script: what it says in words that the shell and sbatch take as they are meant."""
 
+import contextlib
+import os
+import shlex
 import subprocess
+from pathlib import Path
 
+import psutil
 import pytest
 
 from allranks.engines.slurm import STATES
@@ -101,6 +106,29 @@ def test_agents_are_told_when_its_time_is_over(tmp_path, left, end):
         check=True,
     )
     assert done.stdout.strip() == (str(1000 + end) if end else ""), done.stderr
+
+
+def test_what_a_killed_keeper_leaves_is_ended_before_its_node_counts_as_lost(tmp_path: Path):
+    """In a session of its own, as ranks are; and who has the gang's mark alone is let live."""
+    left = f"setsid sleep 97 & echo $! >{tmp_path}/left"
+    keeper = f"{left}; until [ -s {tmp_path}/left ]; do :; done; kill -s KILL $$"
+    text = script(GANG._replace(argv=("bash", "-c", keeper)), "m", str(tmp_path))
+    step = next(shlex.split(part) for part in text.split("srun ")[1:])
+    words = step[step.index("/bin/bash") : step.index("&")]
+    words = [str(tmp_path) if word == "$folder" else word for word in words]
+    env = {**os.environ, "ALLRANKS_GANG": "home.job.1", "SLURM_PROCID": "0"}
+    other = subprocess.Popen(["sleep", "97"], env=env)
+    try:
+        done = subprocess.run(words, env=env, timeout=30)
+        assert done.returncode == 137
+        assert (tmp_path / "ended-0").read_text() == "137\n"
+        with contextlib.suppress(psutil.NoSuchProcess):
+            left = psutil.Process(int((tmp_path / "left").read_text()))
+            assert left.status() == psutil.STATUS_ZOMBIE
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_every_state_has_an_end_or_none():

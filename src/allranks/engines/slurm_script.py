@@ -86,12 +86,23 @@ trap told TERM
 left
 [ -z "$left" ] || export ALLRANKS_AGENT_END=$(($(date +%s) + left))"""  # noqa: E501
 # The shell stays, to say on the shared disk that its agent is no more: others may be, and only
-# srun would know. It outlasts the SIGTERM that Slurm sends to all.
+# srun would know. It outlasts the SIGTERM that Slurm sends to all. What runs below the agent has a
+# mark of the node's own, which neither this shell nor the batch script carries: a keeper that was
+# killed leaves ranks behind, and nobody may take those for ended while they still write. Twice
+# nothing is found: one that is just being executed has no environment for a moment.
 _AGENT = """\
 cd "$ALLRANKS_AGENT_DIR" || exit 1
 trap : TERM
-([ "$SLURM_PROCID" != 0 ] || echo $BASHPID >pid; exec "$@")
+mark=ALLRANKS_GANG=$ALLRANKS_GANG.$SLURM_PROCID
+([ "$SLURM_PROCID" != 0 ] || echo $BASHPID >pid; export "$mark"; exec "$@")
 code=$?
+for ((none = tries = 0; code > 128 && none < 2 && tries < 100; none++, tries++)); do
+    for each in $(grep -slzxF "$mark" /proc/[0-9]*/environ); do
+        kill -s KILL "${each//[!0-9]/}" 2>/dev/null
+        none=-1
+    done
+    sleep 0.05
+done
 echo $code 2>/dev/null >"$0/ENDED$SLURM_PROCID"
 exit $code"""
 
