@@ -50,6 +50,22 @@ def test_a_job_that_is_restarted(shared, code):
 
 
 @pytest.mark.slow
+def test_what_a_checkpoint_costs_is_seen_in_state_and_steps(shared, code):
+    """Of a script that says nothing of it: 0.4 s each, beside steps of 0.03 s."""
+    script = (
+        RESUMES.replace('"outputs/kept"', 'os.environ["ALLRANKS_STATE_DIR"], "kept"')
+        .replace("        kept.write", "        time.sleep(0.4)\n        kept.write")
+        .replace('        print("checkpoint_time 0.02", flush=True)\n', "")
+    )
+    (code / "train.py").write_text(script)
+    options = ("--name", "silent", "--max-attempts", 3, *METRICS[:2])
+    assert shared("run", *options, "--", "python", "train.py").returncode == 0
+    told = json.loads(shared("report", "goodput", "silent", "--json").stdout)
+    assert 0.3 < told["jobs"][0]["cost"] < told["jobs"][0]["seconds"]["computing"]
+    assert told["checkpoints"]["cost"] == told["jobs"][0]["cost"]
+
+
+@pytest.mark.slow
 def test_several_jobs_an_experiment_and_what_cannot_be_known(shared):
     script = 'echo "$ALLRANKS_ATTEMPT"; exit $((2 - ALLRANKS_ATTEMPT))'
     options = ("--experiment", "known", "--max-attempts", 2, "-m", r"n=(\d)")

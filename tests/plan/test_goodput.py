@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.events import Event, Kind
-from allranks.plan.checkpoints import advise, optimum, waste
+from allranks.plan.checkpoints import advise, held_up, optimum, waste
 from allranks.plan.goodput import Activity, Trail, goodput
 
 
@@ -183,3 +183,14 @@ def test_nothing_is_said_of_what_is_not_known():
     assert advise(1, 0, 2) is None
     found = advise(2, 7200, 2)
     assert (found.between, found.interval) == (3600, pytest.approx(119, abs=1))
+
+
+def test_what_a_checkpoint_took_is_seen_where_steps_are_told():
+    # A step takes 1 s; those in which 12.5 and 18.9 lie took 4 and 3 s for one.
+    steps = [(0, 10.0), (1, 11.0), (2, 15.0), (3, 16.0), (4, 17.0), (5, 20.0), (6, 21.0)]
+    assert held_up(steps, [12.5, 18.9]) == pytest.approx([3, 2])
+    # Told at every fifth only, and one that was written beside the work.
+    assert held_up([(0, 0.0), (5, 5.0), (10, 10.0), (15, 17.0)], [12, 3]) == pytest.approx([2])
+    # Before the first step and after the last, with nothing to compare with, and an epoch's end.
+    assert held_up(steps, [9.0, 30.0]) == held_up(steps[:2], [10.5]) == held_up([], [1.0]) == []
+    assert held_up([(0, 0.0), (1, 1.0), (0, 9.0), (1, 10.0)], [5.0]) == []

@@ -108,7 +108,7 @@ def _said(jobs: Sequence[Spent], advice: Advice | None) -> Iterator[str]:
     elif whole.failures and whole.seconds(Activity.COMPUTING):
         yield (
             "\ncheckpoints: how often is best follows from what one costs: let the script tell its "
-            f"seconds as the metric {COSTS[0]}"
+            f"seconds as the metric {COSTS[0]}, or write to $ALLRANKS_STATE_DIR and tell its steps"
         )
 
 

@@ -8,6 +8,10 @@ work since the last one; in between is an interval at which both together are le
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 
@@ -31,6 +35,26 @@ def advise(cost: float, computed: float, failures: int) -> Advice | None:
     between = computed / failures
     interval = optimum(cost, between)
     return Advice(interval, cost, between, failures, waste(interval, cost, between))
+
+
+def held_up(steps: Sequence[tuple[int, float]], written: Iterable[float]) -> list[float]:
+    """What each checkpoint took the job, seconds, of one that tells its ``steps`` and when: how
+    much longer than usual the step took in which the last byte of it was ``written``. Of those
+    alone that were longer: a script may go on while it writes."""
+    times = [at for _, at in steps]
+    within = {bisect_left(times, at) for at in written} - {0, len(times)}
+    paces: list[float] = []
+    writing: list[tuple[int, float]] = []
+    for index, ((a, begin), (b, end)) in enumerate(pairwise(steps), 1):
+        if index in within and b >= a:
+            writing.append((b - a, end - begin))
+        elif b > a:
+            paces.append((end - begin) / (b - a))
+    if not paces:
+        return []
+    usual = median(paces)
+    found = (took - usual * count for count, took in writing)
+    return [each for each in found if each > 0]
 
 
 def optimum(cost: float, between: float) -> float:

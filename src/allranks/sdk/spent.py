@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from allranks.client import Client
 from allranks.events import Event, Kind
+from allranks.plan.checkpoints import held_up
 from allranks.plan.goodput import Goodput, Trail, goodput
-from allranks.sdk.addresses import job_path
+from allranks.sdk.addresses import job_path, state_path
 from allranks.spec.patterns import STEP, VALUE
 
 # Metrics by which scripts say for how many seconds a checkpoint held them up.
@@ -23,7 +24,8 @@ Told = Mapping[str, Any]
 
 
 class Spent(NamedTuple):
-    """A job's time; ``cost`` is what a checkpoint took it, seconds, where it told."""
+    """A job's time; ``cost`` is what a checkpoint took it, seconds, where it told, or where its
+    state and its steps do."""
 
     name: str
     status: str
@@ -36,8 +38,12 @@ def spent(client: Client, name: str) -> Spent:
     job = client.json("GET", job_path(name))
     events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
     series = _series(client, job)
-    found = goodput(events, time.time(), trails(job, series))
-    return Spent(name, job["status"], found, _cost(series))
+    ways = trails(job, series)
+    found = goodput(events, time.time(), ways)
+    cost = _cost(series)
+    if cost is None and ways:
+        cost = _seen(client, job, ways)
+    return Spent(name, job["status"], found, cost)
 
 
 def _series(client: Client, job: Told) -> list[Told]:
@@ -93,4 +99,21 @@ def _cost(series: Iterable[Told]) -> float | None:
     told = [
         float(value) for each in series if each["name"] in COSTS for _, _, value in each["points"]
     ]
+    return median(told) if told else None
+
+
+def _seen(client: Client, job: Told, ways: Iterable[Trail]) -> float | None:
+    """By the steps in which a version of its state was written."""
+    if job["state"]["version"] is None:
+        return None
+    state = client.json("GET", state_path(job["state"]["name"]))
+    written = defaultdict(list)
+    for version in state["versions"]:
+        if version["job"] == job["name"] and version["written_at"]:
+            at = datetime.fromisoformat(version["written_at"]).timestamp()
+            written[version["attempt"]].append(at)
+    told = []
+    for attempt, times in written.items():
+        mine = (each.steps for each in ways if each.attempt == attempt)
+        told += held_up(max(mine, key=len, default=()), times)
     return median(told) if told else None

@@ -12,10 +12,12 @@ from allranks.sdk.download import download_state
 
 
 class StateVersion(NamedTuple):
-    """What was in a state once: of which attempt of which job, and why it was kept."""
+    """What was in a state once: of which attempt of which job, and why it was kept; ``written_at``
+    is when its newest file was, None where it has none."""
 
     version: int
     made_at: str
+    written_at: str | None
     job: str | None
     attempt: int | None
     why: str

@@ -77,9 +77,11 @@ def _brief(with_: Services, state: State) -> dict[str, Any]:
 
 
 def _version(version: Version) -> dict[str, Any]:
+    written = max((e.mtime_ns for e in version.entries.values() if e.what == "file"), default=0)
     return {
         "version": version.number,
         "made_at": when(version.at),
+        "written_at": when(written / 1e9) if written else None,
         "job": version.job or None,
         "attempt": version.attempt or None,
         "why": version.why,
