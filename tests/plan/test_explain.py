@@ -82,6 +82,18 @@ def test_whom_the_launcher_stopped_did_not_fail():
     assert explain(named).cause is Cause.TERMINATED
 
 
+def test_last_words_that_no_log_had_room_for():
+    silent, full = rank(0, "step 128"), {0: {"disk_free": 4096, "shm_free": 1 << 30}}
+    found = explain(known(silent, facts=full))
+    assert (found.cause, found.evidence.line) == (
+        Cause.DISK_FULL,
+        "exited with code 1 while its disk had 4096 bytes left, its log included",
+    )
+    assert explain(known(rank(0, NO_MODULE), facts=full)).cause is Cause.MODULE_MISSING
+    room = {0: {"disk_free": 1 << 30}}
+    assert explain(known(silent, facts=room)).cause is Cause.UNKNOWN
+
+
 def test_what_a_program_survived_says_nothing():
     went_on = "".join(f"step {n}\n" for n in range(40))
     assert cause(NO_MODULE + went_on) is Cause.UNKNOWN

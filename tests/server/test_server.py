@@ -292,6 +292,62 @@ def test_a_full_disk(tmp_path, code):
         subprocess.run(["umount", "--lazy", disk], check=True)
 
 
+def processes_with(word: str, home: Path) -> list[psutil.Process]:
+    found = []
+    for process in processes_of(home):
+        with contextlib.suppress(psutil.Error):
+            if word in process.cmdline():
+                found.append(process)
+    return found
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_while_ranks_print(tmp_path, code):
+    """They cannot, and die of it with no word in their log; the record says what it was, what came
+    before is whole, and the next attempt goes on from there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", disk]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root, and a container that allows it")
+    script = f"""
+import os, pathlib, time
+kept = pathlib.Path(os.environ["ALLRANKS_STATE_DIR"], "kept")
+start = int(kept.read_text()) if kept.exists() else 0
+for step in range(start, start + 50):
+    print(f"step {{step}} loss {{1 / (step + 1)}}", flush=True)
+kept.write_text(str(step + 1))
+while not os.path.exists("{tmp_path}/room"):
+    print("waits", flush=True)
+    time.sleep(0.001)
+"""
+    (code / "train.py").write_text(script)
+    try:
+        allranks = command_line(disk / "home", code)
+        metric = ("-m", r"loss=step (?P<step>\d+) loss (?P<value>\S+)")
+        words = ("run", "--detach", "--name", "full", *metric, "--", "python", "train.py")
+        assert allranks(*words).returncode == 0
+        until(lambda: "kept" in allranks("state", "show", "full").stdout)
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+        until(lambda: not processes_with("train.py", disk / "home"))
+        assert allranks("job", "show", "full").returncode == 0
+        (disk / "filler").unlink()
+        (tmp_path / "room").touch()
+        assert allranks("job", "wait", "full", timeout=60).returncode == 1
+        job = json.loads(allranks("job", "show", "full", "--json").stdout)
+        assert job["error"]["cause"] == "DISK_FULL"
+        assert "bytes left, its log included" in job["error"]["evidence"]["line"]
+        again = allranks("job", "restart", "full").stdout.strip()
+        assert allranks("job", "wait", again, timeout=60).returncode == 0
+        printed = allranks("job", "logs", again).stdout.splitlines()
+        assert [line.split()[1] for line in printed] == [str(n) for n in range(50, 100)]
+        leave_nothing(disk / "home")
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
 def test_stop_ends_what_a_killed_server_left(allranks, home):
     name = allranks("run", "--detach", "--", "bash", "-c", "setsid sleep 300 & wait").stdout.strip()
     until(lambda: "started" in allranks("job", "events", name).stdout)

@@ -101,7 +101,8 @@ class Scraper:
         slow = {name: count for name, count in self._strikes.items() if name not in off}
         told = {"off": off, "slow": slow, "missed": missed, "odd": self._odd}
         told |= {"many": sorted(self._many)}
-        self._write(end={**told, "steps": self._odd_steps()})
+        if not self._write(end={**told, "steps": self._odd_steps()}):
+            print("there is no room for them on the disk", file=sys.stderr)
 
     def alarm(self, *_: object) -> None:
         """Count the time for who is searched for; break it off when that was too much."""
@@ -167,7 +168,8 @@ class Scraper:
     def _is_off(self, name: str) -> bool:
         return self._strikes.get(name, 0) >= STRIKES
 
-    def _write(self, **more: Any) -> None:
+    def _write(self, **more: Any) -> bool:
+        """Whether there was room for it."""
         state = {"read": self._read, "count": self._count, "hit": self._hit, "odd": self._odd}
         state |= {
             "strikes": self._strikes,
@@ -185,6 +187,7 @@ class Scraper:
             self._found, self._changed = [], False
         else:  # the disk is full: it goes with the next
             os.ftruncate(self._into, size)
+        return whole
 
 
 class _Slow(Exception):

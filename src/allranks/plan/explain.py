@@ -138,7 +138,7 @@ def _first(known: Known) -> RankEnd | None:
 def _finding(known: Known, rank: RankEnd) -> Finding | None:
     facts = known.facts.get(rank.node, {})
     ending = Ending(rank.code, rank.signal, int(facts.get("oom_kills") or 0))
-    return _roomless(last_words.finding(rank.lines, ending), facts)
+    return _roomless(last_words.finding(rank.lines, ending), rank, facts)
 
 
 def _behind(known: Known, first: RankEnd, found: Finding | None) -> tuple[RankEnd, Finding | None]:
@@ -157,15 +157,17 @@ def _behind(known: Known, first: RankEnd, found: Finding | None) -> tuple[RankEn
     return first, found
 
 
-def _roomless(found: Finding | None, facts: Mapping[str, Any]) -> Finding | None:
-    """What only the room that was left tells: a bus error, or a file that was not written."""
-    if found is None or not facts:
-        return found
-    shm = facts.get("shm_free")
-    if found.cause is Cause.BUS_ERROR and shm is not None and shm < _NO_ROOM:
+def _roomless(found: Finding | None, rank: RankEnd, facts: Mapping[str, Any]) -> Finding | None:
+    """What only the room that was left tells: a bus error, a file that was not written, last words
+    that no log had room for."""
+    shm, disk = (facts.get(each, _NO_ROOM) for each in ("shm_free", "disk_free"))
+    if found is not None and found.cause is Cause.BUS_ERROR and shm < _NO_ROOM:
         return found._replace(
             cause=Cause.SHARED_MEMORY_FULL, fix=TABLE[Cause.SHARED_MEMORY_FULL].fix
         )
+    silent = found is None and rank.code and rank.signal is None
+    if silent and disk < _NO_ROOM:
+        return Finding(Cause.DISK_FULL, TABLE[Cause.DISK_FULL].fix)
     return found
 
 
@@ -188,6 +190,11 @@ def _whole(known: Known, rank: RankEnd, found: Finding) -> Explanation:
         line, number = rank.lines[found.at], rank.number + found.at if rank.number else None
     elif rank.signal:
         line = f"ended by {rank.signal}"
+    elif found.cause is Cause.DISK_FULL:
+        left = known.facts.get(rank.node, {}).get("disk_free")
+        line = (
+            f"exited with code {rank.code} while its disk had {left} bytes left, its log included"
+        )
     evidence = None
     if line:
         where = _WORK.sub("", found.where)
