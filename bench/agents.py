@@ -87,7 +87,7 @@ class Agent:
         self, wire: Wire, method: str, path: str, body: bytes = b"", timed: bool = True
     ) -> Any:
         began = time.perf_counter()
-        head = f"{method} /agent/v1/{self.node}/{path} HTTP/1.1\r\nhost: x\r\n"
+        head = f"{method} /agent/v1/{self.node}/{path} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
         head += f"authorization: Bearer {self.token}\r\ncontent-length: {len(body)}\r\n\r\n"
         status, reply = await wire.ask(head.encode() + body)
         self.found.status[status] += 1
