@@ -23,6 +23,7 @@ class Kind(StrEnum):
     CANCEL_ASKED = "cancel_asked"
     LOST = "lost"
     PREEMPT_ASKED = "preempt_asked"
+    KILL_ASKED = "kill_asked"
 
     HELLO = "hello"
     READY = "ready"

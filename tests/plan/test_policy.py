@@ -28,9 +28,12 @@ class Story:
         self.said = [0] * nodes
         self.now = 0.0
 
-    def server(self, kind: Kind, node: int | None = None, **data: object) -> Story:
+    def server(
+        self, kind: Kind, node: int | None = None, *, rank: int | None = None, **data: object
+    ) -> Story:
         job = self.job
-        self.job = fold(job, Event(kind, self.now, job.launch, job.attempt, node, data=data))
+        said = Event(kind, self.now, job.launch, job.attempt, node, rank, data=data)
+        self.job = fold(job, said)
         return self
 
     def agent(self, node: int, kind: Kind, attempt: int | None = None, **data: object) -> Story:
@@ -342,6 +345,27 @@ def test_a_preemption_that_is_asked_for_is_one(node: int | None):
     assert (story.job.attempt, story.job.launch, story.job.spent.user) == (2, 2, 0)
     once = Story(ONCE).running().server(Kind.PREEMPT_ASKED, node)
     assert once.next() == closing("finish", Reason.PREEMPTED)
+
+
+def test_a_rank_that_is_to_be_killed_is_in_the_orders_of_its_attempt():
+    story = Story().running().server(Kind.KILL_ASKED, 1, rank=1)
+
+    def told(node: int) -> object:
+        return order(story.job, node, 1, story.job.attempt).get("kill")
+
+    assert (told(0), told(1)) == (1, 1)
+    story.fails(1, Reason.RANK_KILLED)
+    assert story.step() == closing("regroup", Reason.RANK_KILLED)
+    assert told(0) is None
+    story.drained().step()
+    story.ready().step()
+    assert (story.job.attempt, story.job.status, told(1)) == (2, JobStatus.RUNNING, None)
+    assert load(json.loads(json.dumps(pack(story.job)))) == story.job
+
+
+def test_a_kill_that_is_asked_of_a_job_that_does_not_run_says_nothing():
+    story = Story()
+    assert story.server(Kind.KILL_ASKED, 0, rank=0).job == new(2)
 
 
 def test_a_preemption_that_is_asked_of_a_job_that_does_not_run_says_nothing():

@@ -22,6 +22,7 @@ from allranks import (
     command,
     load_job,
 )
+from allranks.sdk import preempting
 from tests.support import environment, until
 
 # Real servers and processes, about half a second a test.
@@ -111,6 +112,24 @@ def test_preempt(client):
     assert client.jobs.wait(made.name).error["reason"] == "PREEMPTED"
     with pytest.raises(allranks.AllranksError, match="nothing can be taken"):
         made.preempt()
+
+
+def test_a_rank_that_is_killed_is_killed_whatever_it_traps(client):
+    script = 'trap "" TERM; echo up; while :; do sleep 0.1; done'
+    two = {"type": "none", "process_count_per_instance": 2}
+    made = client.jobs.create_or_update(command(command=script, distribution=two))
+    until(lambda: made.refresh().status == "Running")
+    with pytest.raises(allranks.AllranksError, match="has no rank 2"):
+        preempting.kill(made.name, 2)
+    preempting.kill(made.name, 1)
+    error = client.jobs.wait(made.name).error
+    assert (error["reason"], error["rank"], "SIGKILL" in error["message"]) == (
+        "RANK_KILLED",
+        1,
+        True,
+    )
+    with pytest.raises(allranks.AllranksError, match="no rank of it can be killed"):
+        preempting.kill(made.name, 1)
 
 
 def test_what_is_wrong_is_an_exception_with_its_key():

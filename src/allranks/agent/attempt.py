@@ -142,6 +142,10 @@ class Attempt:
                 why = Reason(order["why"])
                 self._stop(why)
                 return why, None
+            if "kill" in order:
+                running.kill(order["kill"])
+                if hosted is not None:
+                    hosted.kill(order["kill"])
         self._end_rest()
         # MPICH's mpirun now and then takes ranks that it had to end for a success.
         return Reason.DONE, hosted.cut_short() if hosted is not None else None

@@ -105,8 +105,12 @@ class Hosted:
     def send(self, number: signal.Signals) -> None:
         """Signal every process of each living rank's group."""
         for pid in self.alive().values():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(os.getpgid(pid), number)
+            _signal_group(pid, number)
+
+    def kill(self, rank: int) -> None:
+        """End what the shim of that rank has started, if it is here: a rehearsal."""
+        if pid := self.alive().get(rank):
+            _signal_group(pid, signal.SIGKILL)
 
     @staticmethod
     def clean(folder: Path, node: int) -> None:
@@ -123,6 +127,11 @@ def is_listening(address: str, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(os.getpgid(pid), number)
 
 
 def _is_alive(pid: int) -> bool:

@@ -128,6 +128,13 @@ class Running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(proc.pid, number)
 
+    def kill(self, rank: int) -> None:
+        """End every process of that rank's group, if it runs here: a rehearsal."""
+        for process, proc, _ in self._procs.values():
+            if process.rank == rank:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(proc.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Once none of them is left: let go of what they ran in."""
 

@@ -109,6 +109,10 @@ class Room:
         else:
             self._tell(number.name.removeprefix("SIG"))
 
+    def kill(self, number: int) -> None:
+        """End every process of that number's group."""
+        self._tell(f"kill {number}")
+
     def ended(self) -> list[tuple[int, int]]:
         """Number and exit code of those that ended since the last call; of one that is told twice
         the first counts."""
@@ -226,6 +230,12 @@ class Contained(Running):
     def send(self, number: signal.Signals) -> None:
         super().send(number)
         self._room.send(number)
+
+    def kill(self, rank: int) -> None:
+        super().kill(rank)
+        for number, process in self._inside.items():
+            if process.rank == rank:
+                self._room.kill(number)
 
     def close(self) -> None:
         self._room.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.main import complain
-from allranks.cli.run import after_submit
+from allranks.cli.run import after_submit, rehearsal_options
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.sdk import finding
 from allranks.sdk.submission import prepare, send
@@ -25,6 +25,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the plan, start nothing")
     add("--in-place", action="store_true", help="run in the code's folder itself, copy nothing")
     add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
+    rehearsal_options(add)
 
 
 def create(options: argparse.Namespace) -> int:
@@ -37,6 +38,10 @@ def create(options: argparse.Namespace) -> int:
 
 
 def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> int:
+    if options.rehearse or options.tolerance is not None:
+        from allranks.cli.rehearse import rehearse  # lazy: few jobs are rehearsals
+
+        return rehearse(options, spec, base)
     if options.dry_run:
         from allranks.cli.dry_run import dry_run  # lazy: imports the server's half
 

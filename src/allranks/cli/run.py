@@ -85,12 +85,24 @@ def _how(add: Callable[..., Any]) -> None:
     add("--cancel-on-interrupt", action="store_true", help=interrupt)
     marks = "rank names before lines (on a terminal)"
     add("--prefix", action=argparse.BooleanOptionalAction, help=marks)
+    rehearsal_options(add)
+
+
+def rehearsal_options(add: Callable[..., Any]) -> None:
+    again = "try that it goes on from its checkpoints: kill a rank, compare with one left alone"
+    add("--rehearse", action="store_true", help=again)
+    differ = "--rehearse: what values may differ by, relative (0.001)"
+    add("--tolerance", type=float, metavar="PART", help=differ)
 
 
 def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
     spec = override(spec_of(options), options.set)
     base = Path.cwd()
+    if options.rehearse or options.tolerance is not None:
+        from allranks.cli.rehearse import rehearse  # lazy: few runs are rehearsals
+
+        return rehearse(options, spec, base, follow="--detach" if options.detach else "")
     note = (
         (lambda sentence: None)
         if options.quiet

@@ -111,6 +111,13 @@ def _preempted(job: Job, event: Event) -> Job:
     return job
 
 
+def _doomed(job: Job, event: Event) -> Job:
+    """Asked for: a rank of this attempt is to be killed."""
+    if job.status is not JobStatus.RUNNING or event.attempt != job.attempt:
+        return job
+    return job._replace(doomed=event.rank)
+
+
 def _with(job: Job, index: int, node: Node) -> Job:
     return job._replace(nodes=(*job.nodes[:index], node, *job.nodes[index + 1 :]))
 
@@ -182,6 +189,7 @@ def _counted(job: Job, at: float) -> dict[str, Any]:
         "closing_at": None,
         "message": "",
         "hung": None,
+        "doomed": None,
     }
 
 
@@ -242,4 +250,5 @@ _SAID: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.FINISHED: _finished,
     Kind.LOST: _lost,
     Kind.PREEMPT_ASKED: _preempted,
+    Kind.KILL_ASKED: _doomed,
 }

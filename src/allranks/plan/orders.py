@@ -30,7 +30,8 @@ def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
         return {"do": "prepare", "attempt": job.attempt}
     if job.status is JobStatus.RUNNING and state in (NodeState.READY, NodeState.RUNNING):
         places = [n.place for n in job.nodes]
-        return {"do": "go", "places": places, "started": job.started_at, "previous": job.previous}
+        go = {"do": "go", "places": places, "started": job.started_at, "previous": job.previous}
+        return go if job.doomed is None else {**go, "kill": job.doomed}
     return {"do": "wait"}
 
 

@@ -62,7 +62,7 @@ class Job(NamedTuple):
     ``ref`` is the engine's own id of the gang, ``gone`` why it has ended it, where it said so.
     ``given_up``: canceled by somebody who does not wait for a cluster that does not answer.
     ``went_at`` is when this attempt's ranks were started, ``previous`` why the one before ended,
-    ``hung`` how this one was found to hang."""
+    ``hung`` how this one was found to hang, ``doomed`` the rank of it that is to be killed."""
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -86,6 +86,7 @@ class Job(NamedTuple):
     not_before: float = 0.0
     message: str = ""
     hung: Failure | None = None
+    doomed: int | None = None
 
 
 class Step(NamedTuple):

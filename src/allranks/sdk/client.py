@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TextIO, overload
 from urllib.parse import urlencode
 
-from allranks.sdk import finding, preempting
+from allranks.plan.rehearsal import TOLERANCE
+from allranks.sdk import finding, preempting, rehearsing
 from allranks.sdk.addresses import job_path
 from allranks.sdk.data import DataAssets, Datastores
 from allranks.sdk.download import download
@@ -16,6 +17,7 @@ from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
 from allranks.sdk.metrics import by_name
 from allranks.sdk.models import Models
+from allranks.sdk.rehearsing import Rehearsal
 from allranks.sdk.states import States
 from allranks.sdk.submission import prepare, send
 from allranks.spec.data import Data
@@ -212,6 +214,24 @@ class Jobs:
         submission, snapshot = prepare(spec, folder)
         with finding.connect() as client:
             return Job(send(client, submission, snapshot))
+
+    def rehearse(
+        self,
+        job: CommandJob,
+        *,
+        base: str | Path | None = None,
+        tolerance: float = TOLERANCE,
+        to: TextIO | None = None,
+    ) -> Rehearsal:
+        """Try that the job goes on from its checkpoints: run it to the first, kill a rank, and
+        compare what it logs after that with the same job uninterrupted; ``to`` (stderr) is told how
+        far that is. Nothing of it, nor of its state, is touched by that."""
+        goal, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
+
+        def say(sentence: str) -> None:
+            print(sentence, file=goal, flush=True)
+
+        return rehearsing.rehearse(job.to_dict(), folder, tolerance=tolerance, say=say)
 
     def get(self, name: str) -> Job:
         return Job(finding.ask("GET", job_path(name)))

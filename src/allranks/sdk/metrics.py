@@ -27,9 +27,9 @@ def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, An
     return found
 
 
-def news(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, Any]]]:
-    """Series with their new points, each once, until the job has ended; a server that goes away is
-    waited for."""
+def rounds(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, Any]]]:
+    """Series with their new points, each once, until the job has ended; none when there was nothing
+    new for some seconds. A server that goes away is waited for."""
     positions: dict[str, int] = {}
     while True:
         told = answered(
@@ -41,7 +41,11 @@ def news(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, An
         for each in told["series"]:
             key = str(each["id"])
             positions[key] = positions.get(key, 0) + len(each["points"])
-        if told["series"]:
-            yield told["series"]
-        elif told["ended"]:
+        if told["ended"] and not told["series"]:
             return
+        yield told["series"]
+
+
+def news(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, Any]]]:
+    """As ``rounds``, and only when there is something new."""
+    return filter(None, rounds(connect, name))

@@ -138,7 +138,8 @@ async def orders(request: Request) -> Response:
         }
         # An agent that knew another server asks this one what it has.
         order["server"], order["heard"] = with_.pulse.name, row.record.nodes[agent.node].seq
-        order["id"] = f"{order['do']}.{order['attempt']}.{order.get('why', '')}.{with_.pulse.name}"
+        words = ("do", "attempt", "why", "kill")
+        order["id"] = ".".join(str(order.get(word, "")) for word in words) + f".{with_.pulse.name}"
         if (number := with_.stacks.number(row)) > answered and attempt == row.record.attempt:
             return JSONResponse(pack({**order, "stacks": number}))
         left = until - time.monotonic()

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
+from allranks.plan.distributions import ranks, world
 from allranks.server import explaining, shown
 from allranks.server.front import PORT, Where
 from allranks.server.limits import Count
@@ -139,6 +140,31 @@ def preempt(
     by = str(data.get("by") or "somebody")
     told = {"by": by, "message": f"{by} asked for it: allranks job preempt"}
     asked = Event(Kind.PREEMPT_ASKED, steady.now(), record.launch, record.attempt, node, data=told)
+    with_.records.hear(name, [asked])
+    with_.loops.wake(name)
+    return shown.job(with_.records.get(name), with_.home)
+
+
+@router.post("/jobs/{name}/kill")
+def kill(
+    name: str, with_: With, who: Who, rank: Count, data: Annotated[dict[str, Any], Body()]
+) -> dict[str, Any]:
+    """Have a rank of a job that runs ended by SIGKILL: a rehearsal. ``data`` may say ``by``
+    whom."""
+    row = with_.records.get(name)
+    hold_to_own(who, name, submitter(row.spec))
+    record = row.record
+    if record.status is not JobStatus.RUNNING:
+        hint = f"it must run: allranks job show {name}"
+        raise Conflict(f"{name} is {record.status}: no rank of it can be killed", hint=hint)
+    found = next((each for each in ranks(row.plan.task) if each.rank == rank), None)
+    if found is None:
+        hint = f"its ranks are 0 to {world(row.plan.task) - 1}"
+        raise NotFound(f"{name} has no rank {rank}", hint=hint)
+    by = str(data.get("by") or "somebody")
+    told = {"by": by, "message": f"{by} asked for it"}
+    at, attempt = steady.now(), record.attempt
+    asked = Event(Kind.KILL_ASKED, at, record.launch, attempt, found.node, rank, data=told)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)
     return shown.job(with_.records.get(name), with_.home)

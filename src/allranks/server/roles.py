@@ -56,6 +56,7 @@ ROLES: Mapping[str, Role] = {
     "POST /api/v1/jobs/{name}/cancel": _M,  # of their own: see `hold_to_own`
     "POST /api/v1/jobs/{name}/restart": _M,  # as above
     "POST /api/v1/jobs/{name}/preempt": _M,  # as above
+    "POST /api/v1/jobs/{name}/kill": _M,  # as above
     "POST /api/v1/jobs/{name}/stacks": _R,
     "GET /api/v1/jobs/{name}/metrics": _R,
     "GET /api/v1/jobs/{name}/metrics/summary": _R,

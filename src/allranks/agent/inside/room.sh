@@ -1,6 +1,7 @@
 # The first process of a node's container. It does what the agent says on standard input:
 #   start N    run N.sh of this folder, in a process group of its own
 #   beat       say that it is there, and which have ended without a word of their own
+#   kill N     send SIGKILL to that group
 #   NAME       send that signal to every such group
 # says on standard output that it is there and how each ended, and ends with its input, and the
 # container with it: whatever becomes of the agent, or of the program that runs containers.
@@ -27,6 +28,9 @@ while read -r what number; do
             echo "ended $number 137" >&3
             unset "pids[number]"
         done
+        ;;
+    kill)
+        kill -s KILL -- "-${pids[number]}" 2>/dev/null
         ;;
     *)
         for group in $(jobs -p); do

@@ -1,0 +1,61 @@
+"""`--rehearse` of `run` and `job create`: does the job go on after a rank was killed?"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from pathlib import Path
+from typing import Any
+
+from allranks.cli import show
+from allranks.errors import UsageError
+from allranks.plan.rehearsal import TOLERANCE
+from allranks.sdk import rehearsing
+
+
+def rehearse(
+    options: argparse.Namespace, spec: dict[str, Any], base: Path, follow: str = ""
+) -> int:
+    """Exit 0 when it does, 1 when it does not or nobody can tell. ``follow``: an option that asks
+    not to be waited for."""
+    _hold_to_it(options, follow)
+    if options.dry_run:
+        from allranks.cli.dry_run import dry_run  # lazy: compiling imports the models
+
+        return dry_run(rehearsing.dry(spec), base, in_place=False, json=options.json)
+    # What ends this command ends both jobs.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+    say = (lambda sentence: None) if options.quiet else show.talk
+    try:
+        found = rehearsing.rehearse(spec, base, tolerance=tolerance, say=say)
+    except KeyboardInterrupt:
+        show.talk("\nthe rehearsal is broken off; its jobs are canceled")
+        return 130
+    if options.json:
+        show.as_json(found.to_dict())
+    else:
+        print(found.sentence)
+    if not options.quiet:
+        _more(found, options.json)
+    return 0 if found.verified else 1
+
+
+def _more(found: rehearsing.Rehearsal, json: bool) -> None:
+    for note in found.notes:
+        show.talk(f"note: {note}")
+    hint = "; ".join(filter(None, [found.hint, f"allranks job logs {found.killed}"]))
+    if not found.verified and not json:
+        show.talk(f"\nhint: {hint}")
+
+
+def _hold_to_it(options: argparse.Namespace, follow: str) -> None:
+    if not options.rehearse:
+        hint = "add --rehearse, or leave it out"
+        raise UsageError("a tolerance is of a rehearsal", where="--tolerance", hint=hint)
+    if options.in_place:
+        hint = "leave it out: each of the two jobs begins with a copy of its own"
+        raise UsageError("a rehearsal runs the job twice", where="--in-place", hint=hint)
+    if follow:
+        hint = f"leave {follow} out; a shell's `&` or `nohup` keeps it in the background"
+        raise UsageError("a rehearsal is followed to its end", where=follow, hint=hint)
