@@ -44,7 +44,7 @@ task = Task("job", "ex", told["command"], 1, procs=told["procs"], distribution="
 stage = Stage(task, 0, folder, folder / told["cwd"], told["command"],
     [Place("127.0.0.2", "here", (1,), "lo")], [], lambda: told["secret"],
     lambda rank: {"PATH": told["path"], "SECRET_KEY": "s3cret", "R": str(rank.rank), **told["env"]})
-attempt = Attempt(stage, Inbox(), Clocks(), lambda: {"do": "go"}, say)
+attempt = Attempt(stage, Inbox(), Clocks(), lambda: told["order"], say)
 attempt.run(lambda log: None)
 attempt.tell()
 """
@@ -61,7 +61,7 @@ class Mpi:
     def start(self, command: str, **more: Any) -> subprocess.Popen[str]:
         told = {"command": command, "folder": str(self.folder), "procs": 2, "cwd": "work"}
         told |= {"path": f"{self.folder / 'bin'}:{os.environ['PATH']}", "env": {}}
-        told |= {"secret": str(self.folder), **more}
+        told |= {"secret": str(self.folder), "order": {"do": "go"}, **more}
         argv = [sys.executable, "-c", DRIVER, json.dumps(told)]
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -108,6 +108,12 @@ def test_a_failing_rank_is_named(mpi: Mpi, how: str, reason: str, code: int, mes
     end = mpi(f"[ $R = 0 ] || {{ {how}; }}; sleep 30")
     assert (end["rank"], end["reason"], end["code"]) == (1, reason, code)
     assert end["message"] == message
+
+
+def test_a_rank_that_is_to_be_killed_is_killed_with_what_it_has_started(mpi: Mpi):
+    end = mpi("sleep 30; true", order={"do": "go", "kill": 1})
+    assert (end["rank"], end["reason"]) == (1, "RANK_KILLED")
+    assert end["message"] == "rank 1 on node 0 was ended by SIGKILL"
 
 
 def test_an_mpirun_that_ended_a_rank_and_says_all_is_well_is_not_believed(mpi: Mpi):

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from allranks.sdk import preempting
 from tests.containers import registry
 from tests.containers.conftest import IMAGE, Podman, write_program
 from tests.containers.image import PYTHON
@@ -155,6 +156,18 @@ def test_a_rank_that_fails_is_named_and_ends_the_others(here: Allranks):
     segv = here("run", "-p", 2, *IN_IMAGE, "--", "bash", "-c", "[ $RANK = 0 ] || kill -SEGV $$")
     assert segv.returncode == 128 + signal.SIGSEGV
     assert "rank 1 on node 0 was ended by SIGSEGV" in segv.stderr
+
+
+def test_a_single_rank_inside_can_be_killed(here: Allranks):
+    line = 'trap "" TERM; echo up; sleep 300'
+    here("run", "--detach", "--name", "one", "-p", 3, *IN_IMAGE, "--", "bash", "-c", line)
+    until(lambda: here("job", "logs", "one").stdout.count("up\n") == 3)
+    preempting.kill("one", 1)
+    error = ended(here, "one")["error"]
+    assert (error["reason"], error["message"]) == (
+        "RANK_KILLED",
+        "rank 1 on node 0 was ended by SIGKILL",
+    )
 
 
 def test_a_canceled_job_has_its_grace(here: Allranks):

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from allranks.agent.keeper import below
 from allranks.agent.ranks import Ended, Process
 
 
@@ -105,12 +106,15 @@ class Hosted:
     def send(self, number: signal.Signals) -> None:
         """Signal every process of each living rank's group."""
         for pid in self.alive().values():
-            _signal_group(pid, number)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(os.getpgid(pid), number)
 
     def kill(self, rank: int) -> None:
-        """End what the shim of that rank has started, if it is here: a rehearsal."""
-        if pid := self.alive().get(rank):
-            _signal_group(pid, signal.SIGKILL)
+        """End all of that rank but its shim, which is to say how: a rehearsal."""
+        if shim := self.alive().get(rank):
+            for pid in below(shim):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
 
     @staticmethod
     def clean(folder: Path, node: int) -> None:
@@ -127,11 +131,6 @@ def is_listening(address: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(os.getpgid(pid), number)
 
 
 def _is_alive(pid: int) -> bool:

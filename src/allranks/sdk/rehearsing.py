@@ -62,7 +62,8 @@ class Rehearsal(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: what is no finite number is text."""
         told = pack(self)
-        told = {"verified": self.verified, "verdict": "", **told, **told.pop("found")}
+        found = told.pop("found")
+        told = {"verified": self.verified, "verdict": found["verdict"], **told, **found}
         worded: dict[str, Any] = _worded(told)
         return worded
 

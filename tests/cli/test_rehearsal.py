@@ -1,0 +1,228 @@
+"""`--rehearse` with real jobs: a rank is really killed, and what is said of it is so."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import CLI, Allranks, command_line, environment, leave_nothing, until
+
+ROOT = Path(__file__).parents[2]
+STEP, LOSS = r"step (?P<step>\d+) loss (?P<value>\S+)", r"loss (\S+)"
+SPEED = r"step (?P<step>\d+) .* speed (?P<value>\S+)"
+# Counts, and keeps where it was in all ways but those it is told to be bad at.
+SCRIPT = """
+import json, os, random, sys, time
+from pathlib import Path
+how, steps = sys.argv[1], int(sys.argv[2])
+state = Path(os.environ["ALLRANKS_STATE_DIR"], "at.json")
+at, total = 0, 1.0
+if state.exists() and how != "zero":
+    if how == "crash": sys.exit("cannot read that")
+    at, total = json.loads(state.read_text())
+    if how == "wrong": total += 0.5
+for step in range(at + 1, steps + 1):
+    total = (total * 1.1 + step) % 97 + 1
+    value = total * (1 + random.random() * 1e-6) if how == "noise" else total
+    print(f"step {step} loss {value!r} speed {random.random()}", flush=True)
+    if step % 10 == 0 and how != "forgetful" and os.environ.get("RANK", "0") == "0":
+        beside = state.with_suffix(".new")
+        beside.write_text(json.dumps([step, total]))
+        beside.replace(state)
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def quick_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home whose agents look at their states often."""
+    path = tmp_path_factory.mktemp("quick") / "h'ome $(x)"
+    command_line(path, path.parent)("server", "start", env={"ALLRANKS_LOOK": "0.1"})
+    yield path
+    leave_nothing(path)
+
+
+@pytest.fixture
+def quick(quick_home: Path, code: Path) -> Allranks:
+    (code / "count.py").write_text(SCRIPT)
+    return command_line(quick_home, code)
+
+
+def rehearse(quick: Allranks, how: str, *words: object, steps: int = 600, metric: str = STEP):
+    asked = ("-m", f"loss={metric}", *words, "--", "python", "count.py", how, steps)
+    return quick("run", "--rehearse", *asked, timeout=100)
+
+
+def jobs(allranks: Allranks) -> dict[str, str]:
+    told = json.loads(allranks("job", "list", "--json").stdout)
+    return {each["name"]: each["status"] for each in told}
+
+
+@pytest.mark.slow
+def test_a_job_that_goes_on_exactly_is_said_to_and_nothing_is_left_of_it(quick, tmp_path):
+    (tmp_path / "model").mkdir()
+    keep = 'echo mine > "$ALLRANKS_STATE_DIR/at.json"'
+    assert quick("run", "--state", "birds", "--", "bash", "-c", keep).returncode == 0
+    words = ("-n", 2, "--state", "birds", "-o", f"model={tmp_path / 'model'}", "--json")
+    done = rehearse(quick, "well", "-m", f"speed={SPEED}", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (told["verdict"], told["verified"], told["rank"]) == ("exact", True, 1)
+    assert re.fullmatch(
+        r"resume verified: exact; (no step was|1 step was|\d+ steps were) done again",
+        told["sentence"],
+    )
+    assert told["again"] == told["last"] - told["first"] + 1
+    assert (told["first"] - 1) % 10 == 0
+    assert told["compared"] >= 10
+    assert [*told["left_out"]] == ["speed"]
+    assert 0 < told["seconds"] < 60
+    assert "note: left out, because the two runs differ there before the kill: speed" in done.stderr
+    for said in ("has written a checkpoint: 1 file", "rank 1 is killed", "it trains again after"):
+        assert said in done.stderr
+    assert {jobs(quick)[told[which]] for which in ("killed", "uninterrupted")} == {"Canceled"}
+    killed = json.loads(quick("job", "show", told["killed"], "--json").stdout)
+    assert (killed["attempts"], killed["tags"]) == (2, {"rehearsal": "resume"})
+    (asked,) = [
+        each
+        for each in json.loads(quick("job", "events", told["killed"], "--json").stdout)
+        if each["kind"] == "kill_asked"
+    ]
+    assert (asked["node"], asked["rank"], "@" in asked["data"]["by"]) == (1, 1, True)
+    # The user's own state and output are as they were; those of the two jobs are gone.
+    assert quick("state", "list", "--own", "--json").stdout.strip() == "[]"
+    (birds,) = json.loads(quick("state", "list", "--json").stdout)
+    assert (birds["name"], birds["version"]) == ("birds", 1)
+    assert [*(tmp_path / "model").iterdir()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "exit_code", "said"),
+    [
+        ("noise", 0, "resume verified: within tolerance (the largest difference is "),
+        ("wrong", 1, "resume not verified: does not go on as before: at step "),
+        ("zero", 1, "resume not verified: starts from zero: a checkpoint was there at step "),
+        (
+            "crash",
+            1,
+            "resume not verified: fails when it is to go on: rank 0 on node 0 exited with code 1:"
+            " cannot read that",
+        ),
+    ],
+)
+def test_how_a_job_goes_on_is_told(quick, how, exit_code, said):
+    done = rehearse(quick, how)
+    assert done.stdout.startswith(said), done.stdout + done.stderr
+    assert (done.returncode, "hint: " in done.stderr) == (exit_code, bool(exit_code))
+    assert ("exact cannot be asked of it" in done.stderr) is (how == "noise")
+    assert "Running" not in jobs(quick).values()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "steps", "metric", "said"),
+    [
+        (
+            "forgetful",
+            5,
+            STEP,
+            "no checkpoint was written: the job is done, and its state is empty",
+        ),
+        ("well", 40, LOSS, "no metric has steps"),
+        ("well", 11, STEP, "there is too little to compare: the job was done before a rank"),
+    ],
+)
+def test_what_cannot_be_rehearsed_is_told_with_what_is_lacking(quick, how, steps, metric, said):
+    done = rehearse(quick, how, steps=steps, metric=metric)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"resume not verified: {said}"), done.stdout + done.stderr
+    assert quick("state", "list", "--own", "--json").stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_by_itself_is_told_so(quick):
+    done = quick("run", "--rehearse", "--", "bash", "-c", "exit 3")
+    assert done.returncode == 1
+    assert done.stdout.startswith("resume not verified: ended by itself")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_its_job_and_takes_its_state_away(quick, quick_home, code):
+    argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}"]
+    # No step is ever told of: it would wait for some.
+    started = subprocess.Popen(
+        [*argv, "--", "bash", "-c", 'echo x > "$ALLRANKS_STATE_DIR/x"; sleep 100'],
+        env=environment(quick_home),
+        cwd=code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    (name, *_) = started.stderr.readline().split(":")
+    until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=30)
+    assert (started.returncode, out) == (130, "")
+    assert err.endswith("the rehearsal is broken off; its jobs are canceled\n")
+    assert jobs(quick)[name] == "Canceled"
+    assert quick("state", "list", "--own", "--json").stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rehearse", "--in-place"), "a rehearsal runs the job twice"),
+        (("--rehearse", "--detach"), "a rehearsal is followed to its end"),
+        (("--rehearse", "--tolerance", "nan"), "nan is no tolerance"),
+        (("--tolerance", "0.1"), "a tolerance is of a rehearsal"),
+    ],
+)
+def test_what_goes_with_no_rehearsal_is_refused(allranks, words, said):
+    done = allranks("run", *words, "--", "true")
+    assert (done.returncode, said in done.stderr) == (2, True)
+    assert "hint: " in done.stderr
+
+
+def test_a_dry_run_shows_the_job_that_would_be_killed(allranks):
+    done = allranks("run", "--rehearse", "--dry-run", "--json", "--state", "birds", "--", "true")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["task"]["state"], told["rules"]["max_attempts"]) == ("", 2)
+
+
+SDK = """
+import io, json, sys
+from allranks import Client, command
+told = io.StringIO()
+job = command(command="python count.py zero 600", code=".", metrics={"loss": sys.argv[1]})
+found = Client().jobs.rehearse(job, to=told)
+print(json.dumps([found.verified, found.found.verdict, found.uninterrupted, told.getvalue()]))
+"""
+
+
+@pytest.mark.slow
+def test_rehearsing_from_python(quick, quick_home, code):
+    argv = [sys.executable, "-c", SDK, STEP]
+    done = subprocess.run(argv, env=environment(quick_home), cwd=code, capture_output=True)
+    verified, verdict, uninterrupted, said = json.loads(done.stdout)
+    assert (verified, verdict, uninterrupted) == (False, "starts from zero", "")
+    assert "rank 0 is killed" in said
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_the_example_goes_on_exactly(quick, code):
+    shutil.copytree(ROOT / "examples" / "resume", code / "resume")
+    words = ("-f", "resume/job.yml", "--set", "command=python train.py --epochs 3000")
+    metric = ("--set", r"metrics.loss=epoch (?P<step>\d+) loss (?P<value>\S+)")
+    done = quick("job", "create", "--rehearse", *words, *metric, timeout=280)
+    assert done.stdout.startswith("resume verified: exact; "), done.stdout + done.stderr
+    assert "rank 1 is killed" in done.stderr
