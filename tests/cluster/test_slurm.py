@@ -19,6 +19,7 @@ import pytest
 from allranks.client import Client
 from allranks.errors import Unreachable
 from tests.cluster.conftest import Cluster
+from tests.counting import SCRIPT, STEP
 from tests.support import Allranks, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -292,6 +293,19 @@ def test_a_rehearsed_preemption_gives_the_hosts_back(slurm: Allranks):
         assert said.endswith("told\nsaved\n")
     first, second = (e["data"]["ref"] for e in events(slurm, "rehearsed", "submitted"))
     assert first != second
+
+
+@pytest.mark.parametrize("door", ["", "mailbox"])
+def test_a_resume_is_rehearsed_on_its_hosts(slurm: Allranks, code: Path, door: str):
+    if door:
+        slurm("compute", "update", "s", "--server-address", door)
+    (code / "count.py").write_text(SCRIPT)
+    words = ("-n", 2, "-m", f"loss={STEP}", "--json", "--", "python", "count.py", "well", 900)
+    done = slurm("run", "--rehearse", *words, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (told["verdict"], told["rank"]) == ("exact", 1)
+    assert show(slurm, told["killed"])["launches"] == 1
 
 
 def test_a_requeued_job_is_a_new_gang_and_never_two(slurm: Allranks, cluster: Cluster, home: Path):

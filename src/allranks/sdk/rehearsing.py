@@ -244,33 +244,33 @@ class _Killed:
     def rehearse(self) -> tuple[Verdict | None, str]:
         """None, once there is enough to be judged; else why there never will be."""
         for _ in self.run.looks():
-            look = self._before_the_kill if self.rank is None else self._after_the_kill
-            verdict = look()
-            if verdict is not None:
-                return verdict, ""
+            kills = int(self.rank is not None)
+            if self.run.job["attempts"] > 1 + kills:
+                return Verdict.DISTURBED, f"attempt {1 + kills} failed, and nobody had killed it"
+            if kills:
+                self._after_the_kill()
+            elif self._before_the_kill():
+                return Verdict.NO_STEPS, ""
             if self._is_over():
                 return None, ""
         return self._ended()
 
-    def _before_the_kill(self) -> Verdict | None:
+    def _before_the_kill(self) -> bool:
+        """Kill a rank once there is a checkpoint, and steps; whether there will never be any."""
         run, now = self.run, time.monotonic()
-        if run.job["attempts"] > 1:
-            return Verdict.DISTURBED
         if run.job["started_at"] is None:
-            return None
+            return False
         self._ran_at = self._ran_at or now
         held = self._held()
         if not held:
-            return None
+            return False
         if not self._held_at:
             self._held_at = now
             run.say(f"{run.name} has written a checkpoint: {held}")
         by = rehearsal.clock(self.before)
         if by is not None:
             self._kill(by)
-        elif now - self._held_at > max(_PATIENCE, self._held_at - self._ran_at):
-            return Verdict.NO_STEPS
-        return None
+        return by is None and now - self._held_at > max(_PATIENCE, self._held_at - self._ran_at)
 
     def _held(self) -> str:
         """What a whole checkpoint has in it, in words; empty without one."""
@@ -301,16 +301,12 @@ class _Killed:
         self.rank, self._killed_at = rank, time.monotonic()
         run.say(f"rank {rank} is killed; the last {by} is that of step {max(self.before[by])}")
 
-    def _after_the_kill(self) -> Verdict | None:
-        run = self.run
-        if run.job["attempts"] > 2:
-            return Verdict.DISTURBED
+    def _after_the_kill(self) -> None:
         if not self._again_at and self.after:
             self._again_at = time.monotonic()
             self.seconds = self._since_the_kill()
             took = "" if self.seconds is None else f" after {self.seconds:.1f} s"
-            run.say(f"it trains again{took}")
-        return None
+            self.run.say(f"it trains again{took}")
 
     def _is_over(self) -> bool:
         if not self._again_at:
