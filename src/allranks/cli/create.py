@@ -39,7 +39,7 @@ def create(options: argparse.Namespace) -> int:
 
 def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> int:
     if options.rehearse or options.tolerance is not None:
-        from allranks.cli.rehearse import rehearse  # lazy: few jobs are rehearsals
+        from allranks.cli.resume import rehearse  # lazy: few jobs are rehearsals
 
         return rehearse(options, spec, base)
     if options.dry_run:

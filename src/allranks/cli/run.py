@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     spec = override(spec_of(options), options.set)
     base = Path.cwd()
     if options.rehearse or options.tolerance is not None:
-        from allranks.cli.rehearse import rehearse  # lazy: few runs are rehearsals
+        from allranks.cli.resume import rehearse  # lazy: few runs are rehearsals
 
         return rehearse(options, spec, base, follow="--detach" if options.detach else "")
     note = (
