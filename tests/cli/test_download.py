@@ -461,3 +461,15 @@ def test_the_server_gives_nothing_but_the_record(bed):
             client.call("POST", job_path(bed.name, "/bundle"), asked)
     told = bed.told()
     assert not {"link", "fifo"} & {Path(each["path"]).name for each in told["files"]}
+
+
+@slow
+def test_links_that_are_left_out_are_told(bed):
+    for name in ("best", "do\twn", "last", "new"):
+        (bed.outputs / name).symlink_to("first")
+    (bed.outputs / "up").symlink_to(bed.home)
+    links = [f"artifacts/outputs/{name}" for name in ("best", "do\twn", "last", "new", "up")]
+    assert bed.told()["links"] == links
+    said = bed.download().stderr.splitlines()
+    named = ", ".join(links[:3]).replace("\t", "?")
+    assert said[-1] == f"note: 5 symbolic links were left out: {named} and 2 more"

@@ -220,6 +220,8 @@ def test_links_in_artifacts_lead_nowhere(server: Served, tmp_path: Path) -> None
     told = server.people.post("/api/v1/jobs/links/bundle", json=bundle)
     assert [json.loads(line) for line in told.text.splitlines()] == [{"size": None}] * len(asked)
     assert server.people.get("/api/v1/jobs/links/files").json() == []
+    named = server.people.get("/api/v1/jobs/links/links").json()
+    assert named == [f"{place}/{name}" for name in sorted(targets)]
 
 
 def raw(server: Served, head: str) -> str:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from allranks.sdk.download import Fetched, Progress, download, download_model, d
 
 # The speed is that of so many seconds. Where no line can be overwritten, one is written as often.
 _WINDOW, _EVERY = 5.0, 10.0
+# So many of the links that were left out are named.
+_NAMED = 3
 
 
 def fetch_options(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +83,8 @@ def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int
     _print_names(fetched)
     if not options.quiet:
         show.talk(_sentence(options.name, fetched))
+        if fetched.links:
+            show.talk(_left_out(fetched.links))
     return 0
 
 
@@ -136,6 +140,13 @@ def _sentence(name: str, fetched: Fetched) -> str:
     return f"fetched {files}, {size_text(fetched.received)}{rest}"
 
 
+def _left_out(links: Sequence[str]) -> str:
+    named = ", ".join(map(show.one_line, links[:_NAMED]))
+    more = f" and {len(links) - _NAMED} more" if len(links) > _NAMED else ""
+    many = "a symbolic link was" if len(links) == 1 else f"{len(links)} symbolic links were"
+    return f"note: {many} left out: {named}{more}"
+
+
 def _as_json(fetched: Fetched) -> object:
     return {
         "files": [
@@ -145,6 +156,7 @@ def _as_json(fetched: Fetched) -> object:
         "fetched": len(fetched.files) - len(fetched.there),
         "there": len(fetched.there),
         "gone": fetched.gone,
+        "links": list(fetched.links),
         "bytes_received": fetched.received,
     }
 
@@ -153,6 +165,6 @@ def _print_names(fetched: Fetched) -> None:
     """The names, byte for byte for programs; on a terminal nothing that would move its cursor."""
     for path, _ in fetched.files:
         if sys.stdout.isatty():
-            print("".join(char if char.isprintable() else "?" for char in str(path)))
+            print(show.one_line(str(path)))
         else:
             sys.stdout.buffer.write(os.fsencode(path) + b"\n")

@@ -24,13 +24,14 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Its lines."""
-    rows = [[_one_line(cell) for cell in row] for row in rows]
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     several = ([cell.ljust(w) for cell, w in zip(r, widths, strict=True)] for r in (head, *rows))
     return ["  ".join(cells).rstrip() for cells in several]
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """What would end a line, or move the cursor, as `?`."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
@@ -40,7 +41,7 @@ def talk(text: str = "") -> None:
 
 def line(text: str) -> None:
     """At once, also into a pipe: somebody follows it."""
-    print(_one_line(text), flush=True)
+    print(one_line(text), flush=True)
 
 
 def as_line(data: Any) -> None:

@@ -34,12 +34,14 @@ class Progress(NamedTuple):
 
 class Fetched(NamedTuple):
     """What lies in the folder now: the files, those of them that were ``there`` already, the bytes
-    ``received``, and the record's files that were ``gone`` before they could be fetched."""
+    ``received``, and the record's files that were ``gone`` before they could be fetched; and the
+    symbolic ``links`` that were left out."""
 
     files: list[tuple[Path, int]]
     there: set[Path]
     received: int
     gone: list[str]
+    links: tuple[str, ...] = ()
 
 
 Unit = list[Wanted]
@@ -59,7 +61,7 @@ def download(
 
     A file is whole, and what the server has, or not there. One that is there with the server's
     size and time is not fetched again; a large one that was interrupted is gone on with. A file
-    that grows meanwhile is fetched up to the size it had at the start.
+    that grows meanwhile is fetched up to the size it had at the start. Symbolic links are left out.
 
     Raises NotFound for an output the job has not got; ServerError where one may not write, when the
     server names files that would lie elsewhere, or when a file keeps changing; Unreachable when the
@@ -76,11 +78,14 @@ def download(
             hint = f"an input of another job reads it: -i NAME={uri}; or the store's own program"
             raise NotFound(f"the output {output} is not in the record", where=place, hint=hint)
         listing = client.json("GET", job_path(name, "/files"))
-    goals = {
-        each["path"]: _goal(each["path"], job["attempts"], output, everything) for each in listing
-    }
-    wanted = list(_wanted(listing, goals))
-    return _fetched(connect, job_path(name), folder, wanted, progress)
+        links = client.json("GET", job_path(name, "/links"))
+
+    def goal(path: str) -> str | None:
+        return _goal(path, job["attempts"], output, everything)
+
+    wanted = list(_wanted(listing, {each["path"]: goal(each["path"]) for each in listing}))
+    fetched = _fetched(connect, job_path(name), folder, wanted, progress)
+    return fetched._replace(links=tuple(filter(None, map(goal, links))))
 
 
 def download_model(
@@ -136,7 +141,8 @@ def download_state(
     if fetched.gone:
         hint = f"another version may be whole: allranks state show {name}"
         raise ServerError("a file of the state is gone from the server", where=name, hint=hint)
-    return fetched
+    links = (f"{name}/{each['path']}" for each in listing if each["what"] == "link")
+    return fetched._replace(links=tuple(links))
 
 
 def _fetched(

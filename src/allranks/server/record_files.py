@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,8 +96,18 @@ def files(place: Place) -> Response:
     found = [
         {"path": path[len(root) + 1 :], "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         for path, status in _below(root)
+        if stat.S_ISREG(status.st_mode)
     ]
     # By hand: a name that is not UTF-8 is written as the escapes that make it whole again.
+    return Response(json.dumps(found), media_type="application/json")
+
+
+@router.get(_JOB + "/links")
+def links(place: Place) -> Response:
+    """The paths of the symbolic links in the job's record: they are not followed, nor told of by
+    ``files``."""
+    root = str(place.root)
+    found = [p[len(root) + 1 :] for p, status in _below(root) if stat.S_ISLNK(status.st_mode)]
     return Response(json.dumps(found), media_type="application/json")
 
 
@@ -148,12 +159,13 @@ def _within(root: Path, path: str) -> Path | None:
 
 
 def _below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files below a folder in order, without what a live job removes meanwhile."""
+    """The regular files and the links below a folder in order, without what a live job removes
+    meanwhile."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             if entry.is_dir(follow_symlinks=False):
                 yield from _below(entry.path)
-            elif entry.is_file(follow_symlinks=False):
+            elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     yield entry.path, entry.stat(follow_symlinks=False)
 

@@ -63,6 +63,7 @@ ROLES: Mapping[str, Role] = {
     "POST /api/v1/jobs/{name}/metrics/follow": _R,
     "GET /api/v1/jobs/{name}/resources": _R,
     "GET /api/v1/jobs/{name}/files": _R,
+    "GET /api/v1/jobs/{name}/links": _R,
     "GET /api/v1/jobs/{name}/files/{_:rest}": _R,
     "POST /api/v1/jobs/{name}/bundle": _R,
     "GET /api/v1/jobs/{name}/checksums/{_:rest}": _R,
