@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -176,13 +177,37 @@ def test_a_report_on_a_job_without_metrics_and_on_none(shared):
     assert [each["kind"] for each in told["insights"]] == ["quiet rank"]
     assert told["insights"][0]["evidence"] == {"ranks": "2", "others": 3}
     shown = shared("report", "silent-2")
-    assert shown.stdout.startswith("bottleneck: unknown\n\nquiet rank: rank 2 printed nothing")
+    assert shown.stdout.startswith(
+        "status: Completed\nbottleneck: unknown\n\nquiet rank: rank 2 printed nothing"
+    )
     shared("run", "--name", "plain", "--", "true")
     assert "batch_time and data_time" in shared("report", "plain").stderr
     for words in (["nosuch"], ["scaling", "nosuch"]):
         done = shared("report", *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert "hint" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_report_says_how_the_job_ended(shared):
+    shared("run", "--name", "failed", "--", "python", "-c", "import nosuch")
+    told = json.loads(shared("report", "failed", "--json").stdout)
+    assert (told["name"], told["status"]) == ("failed", "Failed")
+    assert told["error"]["cause"] == "MODULE_MISSING"
+    said = shared("report", "failed").stdout.splitlines()
+    assert said[:2] == ["status: Failed", f"error: {told['error']['message']}"]
+    assert said[2] == f"cause: {told['error']['explanation']}"
+    assert said[-1] == "bottleneck: unknown"
+
+
+def test_two_figures_do_not_go_into_one_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for other in ("x", "./x", str(tmp_path / "link" / "x")):
+        options = argparse.Namespace(html=Path("x"), png=Path(other))
+        with pytest.raises(UsageError, match="the same file"):
+            report._to_be_written(options)
+    report._to_be_written(argparse.Namespace(html=Path("x"), png=Path("y")))
 
 
 def test_help_tells_of_both(shared):

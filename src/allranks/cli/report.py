@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import show
+from allranks.cli.follow import why
 from allranks.errors import UsageError
 from allranks.plan.amdahl import Fit, Interval
 from allranks.plan.insights import Report
@@ -18,6 +19,7 @@ from allranks.plan.scaling import Gain, Row, Scaling
 from allranks.plan.scaling import scaling as compare
 from allranks.plan.work import Same
 from allranks.sdk import finding
+from allranks.sdk.addresses import job_path
 from allranks.sdk.reporting import observed
 
 _HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHOLE", "SAMPLES/S")
@@ -36,13 +38,17 @@ def report(options: argparse.Namespace) -> int:
     """What held the job back, with evidence, the change to make and what it would bring."""
     with finding.connect() as client:
         job = observed(client, options.name)
+        told = client.json("GET", job_path(options.name))
     found = insights(job)
     if options.json:
         listed = [each._asdict() | {"kind": str(each.kind)} for each in found.insights]
         for each in listed:
             del each["verdict"]
-        show.as_json({"name": job.name, "bottleneck": found.bottleneck, "insights": listed})
+        ended = {key: told[key] for key in ("name", "status", "error")}
+        show.as_json(ended | {"bottleneck": found.bottleneck, "insights": listed})
         return 0
+    for line in _ended(told):
+        print(show.one_line(line))
     print(f"bottleneck: {found.bottleneck}")
     for insight in found.insights:
         print(f"\n{insight.kind}: {insight.sentence}")
@@ -52,6 +58,14 @@ def report(options: argparse.Namespace) -> int:
     if not options.quiet and (missing := _missing(job, found)):
         show.talk(f"\n{missing}")
     return 0
+
+
+def _ended(job: dict[str, Any]) -> list[str]:
+    """How the job stands or ended, what failed and why."""
+    error = job["error"]
+    if error is None:
+        return [f"status: {job['status']}"]
+    return [f"status: {job['status']}", f"error: {error['message']}", *why(error)]
 
 
 def _missing(job: Facts, found: Report) -> str:
@@ -101,7 +115,11 @@ def scaling(options: argparse.Namespace) -> int:
 
 
 def _to_be_written(options: argparse.Namespace) -> None:
-    """Raises UsageError for a file in a folder that is not there."""
+    """Raises UsageError for a file in a folder that is not there, and for one that both would be
+    written to."""
+    if options.html and options.png and options.html.resolve() == options.png.resolve():
+        hint = "give each a file of its own, as --html runs.html --png runs.png"
+        raise UsageError("--html and --png name the same file", where=str(options.png), hint=hint)
     for path in (options.html, options.png):
         if path is not None and not path.absolute().parent.is_dir():
             hint = f"make it first: mkdir -p {path.parent}"
