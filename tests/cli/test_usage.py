@@ -43,6 +43,8 @@ from tests.support import CLI, environment
         (["run", "-C", "/proc", "--", "true"], "the code cannot be read", "--code DIR"),
         (["job", "list", "--status", "Foo"], "'Foo' is none of", "--help"),
         (["job", "list", "--limit", "-1"], "less than 1", "--help"),
+        (["top", "--interval", "0"], "0 is not a number of seconds from 0.1 on", "--help"),
+        (["top", "--interval", "nan"], "nan is not a number of seconds", "--help"),
         (["job", "logs", "x", "--tail", "-3"], "less than 0", "--help"),
         (["server", "start", "--port", "99999"], "99999 is not a port", "--help"),
         (["run", "--warm", "torch", "--", "true"], "`warm` is not built yet", "leave it out"),

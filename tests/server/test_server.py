@@ -354,7 +354,7 @@ def test_stop_ends_what_a_killed_server_left(allranks, home):
     kill(home)
     assert len(processes_of(home)) > 2
     done = allranks("server", "stop")
-    assert "ended what 1 job(s) had left running" in done.stderr
+    assert "ended what 1 job had left running" in done.stderr
     assert processes_of(home) == []
 
 

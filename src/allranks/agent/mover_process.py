@@ -14,7 +14,7 @@ from typing import Any
 
 from allranks.agent.uv import Say, Wait
 from allranks.errors import AllranksError
-from allranks.plan.amounts import size_text
+from allranks.plan.amounts import counted, size_text
 
 # The first word of how far it is, and the longest time between two, in seconds.
 _FIRST, _SELDOM = 1.0, 20.0
@@ -130,7 +130,7 @@ def _bar(how: Mapping[str, Any]) -> str:
 
 
 def provided(told: Mapping[str, Any], seconds: float) -> str:
-    what = f"{told['provided']}: {told['files']} files, {size_text(told['size'])}"
+    what = f"{told['provided']}: {counted(told['files'], 'file')}, {size_text(told['size'])}"
     if not told["moved"]:
         return f"{what}, were in the node's cache"
     moved = size_text(told["moved"])
@@ -139,15 +139,16 @@ def provided(told: Mapping[str, Any], seconds: float) -> str:
 
 
 def streamable(told: Mapping[str, Any]) -> str:
-    size = size_text(told["size"])
-    return f"{told['provided']}: {told['files']} files, {size}, are read as a stream"
+    what = f"{counted(told['files'], 'file')}, {size_text(told['size'])}"
+    return f"{told['provided']}: {what}, read as a stream"
 
 
 def streamed(told: Mapping[str, Any]) -> str:
-    what = f"{told['streamed']}: {size_text(told['size'])} were streamed in {told['reads']} reads"
+    size, reads = size_text(told["size"]), counted(told["reads"], "read")
+    what = f"{told['streamed']}: {size} were streamed in {reads}"
     return f"{what}; one failed: {told['failed']}" if told["failed"] else what
 
 
 def brought(told: Mapping[str, Any], seconds: float) -> str:
-    size = size_text(told["size"])
-    return f"{told['brought']}: {told['files']} files, {size}, are at {told['uri']}"
+    what = f"{counted(told['files'], 'file')}, {size_text(told['size'])}"
+    return f"{told['brought']}: {what}, at {told['uri']}"

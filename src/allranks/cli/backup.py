@@ -11,7 +11,7 @@ from pathlib import Path
 from allranks import settings
 from allranks.cli import show
 from allranks.cli.server import own_home
-from allranks.plan.amounts import size_text
+from allranks.plan.amounts import counted, size_text
 
 
 def backup_options(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +33,8 @@ def backup(options: argparse.Namespace) -> int:
         return 0
     print(report.file)
     if not options.quiet:
-        size, jobs = size_text(report.bytes), _count(report.jobs, "job")
-        show.talk(f"{size}, {jobs}, {_count(report.files, 'file')}; it was read back and is whole")
+        size, jobs = size_text(report.bytes), counted(report.jobs, "job")
+        show.talk(f"{size}, {jobs}, {counted(report.files, 'file')}; it was read back and is whole")
         for name in report.torn:
             show.talk(f"left out, for it changed while it was read: {name}")
     return 0
@@ -57,7 +57,7 @@ def restore(options: argparse.Namespace) -> int:
         show.as_json(report._asdict())
     elif not options.quiet:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.at))
-        show.talk(f"{report.home} is as it was at {at}: {_count(report.jobs, 'job')}")
+        show.talk(f"{report.home} is as it was at {at}: {counted(report.jobs, 'job')}")
         if report.live:
             show.talk(f"the next server sees to those that had not ended: {', '.join(report.live)}")
         if report.aside is not None:
@@ -84,7 +84,3 @@ def _told(options: argparse.Namespace, where: Path) -> Iterator[Callable[[str, i
         raise settings.unusable(settings.Home(Path(error.filename or where)), error) from error
     finally:
         line.clear()
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -14,6 +14,7 @@ from typing import Any
 from allranks.cli import show
 from allranks.engines.options import COMMON, Option, Type
 from allranks.errors import SpecError, UsageError
+from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.sdk.addresses import asset_path
 
@@ -339,7 +340,7 @@ def _waited(
     elif not done:
         show.talk(f"{ready} of {wanted} hosts are ready: {found['trouble'] or 'time is up'}")
     elif not options.quiet:
-        show.talk(f"{ready} hosts are ready")
+        show.talk(f"ready: {counted(ready, 'host')}")
     return 0 if done else 124
 
 

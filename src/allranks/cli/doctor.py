@@ -18,6 +18,7 @@ from allranks.cli import show
 from allranks.cli.findings import BAD, NOTE, OK, Finding, present
 from allranks.cli.networks import fabric_words, interface_words
 from allranks.errors import AllranksError, UsageError
+from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.sdk.environment import current
 from allranks.settings import Home
@@ -107,7 +108,7 @@ def _server(home: Home) -> Finding:
         told = finding.connect(start=False).json("GET", "/api/v1/server")
     except AllranksError as error:
         return Finding("server", BAD, error.message, error.hint or "")
-    return Finding("server", OK, f"{found.url}, {told['live_jobs']} jobs live")
+    return Finding("server", OK, f"{found.url}, {counted(told['live_jobs'], 'job')} live")
 
 
 def _python() -> Finding:

@@ -11,6 +11,7 @@ from typing import Any
 from allranks.cli import show, versions
 from allranks.cli.versions import WHICH, whole
 from allranks.errors import NotFound, SpecError, UsageError
+from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.sdk.addresses import asset_path, labelled
 from allranks.sdk.environment import current, tools
@@ -80,7 +81,7 @@ def show_environment(options: argparse.Namespace) -> int:
     versions.print_whole(found)
     if made is not None:
         print(f"\nmade on this machine: {made['folder']}")
-        print(f"python {made['python']}, {len(made['packages'])} packages")
+        print(f"python {made['python']}, {counted(len(made['packages']), 'package')}")
     return 0
 
 
@@ -112,7 +113,7 @@ def build(options: argparse.Namespace) -> int:
         print(made.folder)
         if not options.quiet:
             state = "was there already" if found else "is made"
-            show.talk(f"it {state}: python {made.python}, {len(made.packages)} packages")
+            show.talk(f"it {state}: python {made.python}, {counted(len(made.packages), 'package')}")
     return 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from allranks.cli import show
+from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 
@@ -43,7 +44,7 @@ def _told(found: dict[str, Any]) -> Iterator[str]:
         names = ", ".join(found["seen_in"][:3])
         yield ""
         before, where = found["seen_before"], found["experiment_name"]
-        yield f"{before} earlier job{'s' * (before > 1)} of {where} failed so: {names}"
+        yield f"{counted(before, 'earlier job')} of {where} failed so: {names}"
 
 
 _AGAIN = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from allranks.cli import show
 from allranks.cli.versions import which_option
 from allranks.errors import UsageError
-from allranks.plan.amounts import size_text
+from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
 from allranks.sdk.download import Fetched, Progress, download, download_model, download_state
 
@@ -135,9 +135,8 @@ def _sentence(name: str, fetched: Fetched) -> str:
         more.append(f"{len(fetched.there)} {were} there already")
     if fetched.gone:
         more.append(f"{len(fetched.gone)} removed by the job meanwhile")
-    files = f"{count} file" if count == 1 else f"{count} files"
     rest = f" ({', '.join(more)})" if more else ""
-    return f"fetched {files}, {size_text(fetched.received)}{rest}"
+    return f"fetched {counted(count, 'file')}, {size_text(fetched.received)}{rest}"
 
 
 def _left_out(links: Sequence[str]) -> str:

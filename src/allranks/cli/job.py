@@ -12,6 +12,7 @@ from allranks.cli import load, show
 from allranks.cli.follow import exit_code, verdict, why
 from allranks.cli.goodput import summary
 from allranks.errors import AllranksError
+from allranks.plan.amounts import counted
 from allranks.sdk import finding, preempting
 from allranks.sdk.addresses import job_path
 from allranks.sdk.spent import spent
@@ -92,7 +93,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("compute", job["compute"]),
         ("environment", _environment(job["environment"])),
         ("command", job["command"]),
-        ("size", f"{job['nodes']} nodes, {job['processes']} ranks, {job['distribution']}"),
+        ("size", f"{show.size(job)}, {job['distribution']}"),
         ("attempts", str(job["attempts"])),
         ("created", job["created_at"] + _by(job)),
         ("started", job["started_at"] or "-"),
@@ -153,7 +154,8 @@ def _metrics(job: dict[str, Any]) -> list[tuple[str, str]]:
         )
         for each in newest
     ]
-    more = [("", f"and {len(told) - _MOST} metrics more: allranks job metrics {job['name']}")]
+    rest = counted(len(told) - _MOST, "metric")
+    more = [("", f"and {rest} more: allranks job metrics {job['name']}")]
     return told[:_MOST] + (more if len(told) > _MOST else [])
 
 
@@ -164,7 +166,8 @@ def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
         name = f"node {each['node']}"
         told.append((name, load.node(each)))
         told += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in each["gpus"]]
-    return told + ([("", f"and {len(nodes) - _MOST} nodes more")] if len(nodes) > _MOST else [])
+    more = [("", f"and {counted(len(nodes) - _MOST, 'node')} more")]
+    return told + (more if len(nodes) > _MOST else [])
 
 
 def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.cli import show, versions
 from allranks.errors import SpecError, UsageError
-from allranks.plan.amounts import size_text
+from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
 from allranks.sdk.addresses import asset_path
 
@@ -126,7 +126,7 @@ def delete(options: argparse.Namespace) -> int:
 
 
 def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
-    files = f"{made['files']} file" + ("s" if made["files"] > 1 else "")
+    files = counted(made["files"], "file")
     about = f"{files}, {size_text(made['size'])}"
     then = f"a job's input: allranks run -i model=azureml:{versions.whole(made)} -- COMMAND"
     return versions.tell(options, made, word, about, then)

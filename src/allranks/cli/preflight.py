@@ -20,6 +20,7 @@ from allranks.cli.findings import BAD, NOTE, OK, Finding
 from allranks.cli.rehearsal import MEET, TOTAL, rehearse, spec_of, within
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan import mpi
+from allranks.plan.amounts import counted
 from allranks.plan.compile import Context, compile
 from allranks.plan.container import ENGINES
 from allranks.plan.plan import Recipe, Task
@@ -79,7 +80,7 @@ def preflight(
     found += _inputs(question.paths)
     if any(each.what == "job file" and each.state == BAD for each in found):
         return found  # what cannot be submitted is not tried
-    say(f"trying {question.nodes} nodes")
+    say(f"trying {counted(question.nodes, 'node')}")
     inputs = _absolute(data.get("inputs") or {}, folder)
     given = {name: value for name, value in inputs.items() if f"inputs.{name}" in question.paths}
     asked = {
@@ -185,7 +186,7 @@ def _code(code: Path | None, taken: Collection[str] | AllranksError | None) -> I
     elif not taken:
         yield Finding("code", NOTE, f"{code} has no files to run", "is it the right folder?")
     else:
-        yield Finding("code", OK, f"{code}: {len(taken)} file{'s' * (len(taken) > 1)}")
+        yield Finding("code", OK, f"{code}: {counted(len(taken), 'file')}")
 
 
 def _inputs(paths: Mapping[str, str]) -> Iterator[Finding]:

@@ -146,9 +146,7 @@ def after_submit(
             show.talk(f"follow it: allranks job stream {name}")
         return 0
     if not quiet:
-        nodes, processes = job["nodes"], job["processes"]
-        size = f"{nodes} node{'s' * (nodes > 1)}, {processes} rank{'s' * (processes > 1)}"
-        show.talk(f"{name}: {size}")
+        show.talk(f"{name}: {show.size(job)}")
         for note in job["environment"].get("notes", ()):
             show.talk(f"note: {note}")
     viewer = Viewer(

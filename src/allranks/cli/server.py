@@ -11,6 +11,7 @@ from typing import Any
 from allranks import settings
 from allranks.cli import show
 from allranks.errors import AllranksError, ServerError, UsageError
+from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.settings import Home
 
@@ -129,7 +130,8 @@ def stop(options: argparse.Namespace) -> int:
     found = finding.look(home)
     if not found.alive:
         left = _end_the_rest(home)
-        said = f"ended what {left} job(s) had left running" if left else "no server was running"
+        what = f"ended what {counted(left, 'job')} had left running"
+        said = what if left else "no server was running"
         _ended(options, home, found, said)
         return 0
     canceled = _end_jobs(options)
@@ -137,7 +139,7 @@ def stop(options: argparse.Namespace) -> int:
         finding.end(home, number)
         if finding.wait_gone(home, _SERVER):
             _end_the_rest(home)
-            what = f" and {len(canceled)} job{'s' * (len(canceled) != 1)}" if canceled else ""
+            what = f" and {counted(len(canceled), 'job')}" if canceled else ""
             _ended(options, home, finding.look(home), f"ended the server{what}")
             return 0
     raise ServerError("the server does not end", where=str(home.root), hint=f"see {home.log}")
@@ -207,7 +209,7 @@ def _end_jobs(options: argparse.Namespace) -> list[str]:
         if stay and not options.quiet and not options.json:
             show.talk(f"not ended yet, the next server goes on with it: {', '.join(stay)}")
         if told.get("left") and not options.quiet and not options.json:
-            show.talk(f"{told['left']} jobs on clusters go on (--all ends them, too)")
+            show.talk(f"left on clusters: {counted(told['left'], 'job')} (--all ends them, too)")
         return ended
     except AllranksError:
         return []

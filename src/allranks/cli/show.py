@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from allranks.plan.amounts import counted
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)
@@ -77,6 +79,10 @@ def seconds(count: float) -> str:
     minutes, rest = divmod(round(count), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def size(job: Mapping[str, Any]) -> str:
+    return f"{counted(job['nodes'], 'node')}, {counted(job['processes'], 'rank')}"
 
 
 def coloured(stream: Any) -> bool:

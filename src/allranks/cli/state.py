@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from allranks.cli import show
-from allranks.plan.amounts import size_text
+from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
 from allranks.sdk.addresses import state_path
 
@@ -56,7 +56,7 @@ def show_state(options: argparse.Namespace) -> int:
         show.as_json({**found, "entries": listing})
         return 0
     held = f", the job {found['held_by']} has it" if found["held_by"] else ""
-    print(f"{found['name']}: {found['files']} files, {size_text(found['size'])}{held}")
+    print(f"{found['name']}: {counted(found['files'], 'file')}, {size_text(found['size'])}{held}")
     rows = [
         (
             str(each["version"]),
@@ -99,7 +99,7 @@ def _told(options: argparse.Namespace, found: dict[str, Any], word: str) -> int:
     if options.json:
         show.as_json(found)
     elif not options.quiet:
-        files = f"{found['files']} files, {size_text(found['size'])}"
+        files = f"{counted(found['files'], 'file')}, {size_text(found['size'])}"
         show.talk(f"{found['name']} {word}: {files}")
     return 0
 

@@ -15,10 +15,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from allranks.cli import load, show
+from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.sdk.following import answered
 
 _HEAD = ("JOB", "STATUS", "NODE", "AGE", "CPU", "MEMORY", "GPU", "GPU MEMORY", "NETWORK", "METRICS")
+# The least time between two looks: each asks the server.
+_LEAST = 0.1
 # Metrics that a line has room for, and the columns that go first where the screen is narrow.
 _METRICS = 3
 _LESS = ("NETWORK", "GPU MEMORY", "AGE", "MEMORY", "NODE")
@@ -27,7 +30,14 @@ _LESS = ("NETWORK", "GPU MEMORY", "AGE", "MEMORY", "NODE")
 def top_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--once", action="store_true", help="print it once (so it is without a terminal)")
-    add("--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (1)")
+    add("--interval", type=_interval, default=1.0, metavar="S", help="seconds between looks (1)")
+
+
+def _interval(text: str) -> float:
+    seconds = float(text)
+    if not _LEAST <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from {_LEAST} on")
+    return seconds
 
 
 def top(options: argparse.Namespace) -> int:
@@ -46,7 +56,7 @@ def top(options: argparse.Namespace) -> int:
                 _print(jobs, os.get_terminal_size())
                 sys.stdout.write("\033[J")
                 sys.stdout.flush()
-                if _pressed("q", max(0.1, options.interval)):
+                if _pressed("q", options.interval):
                     return 0
     except KeyboardInterrupt:
         return 0
@@ -68,7 +78,7 @@ def _print(jobs: list[dict[str, Any]], size: os.terminal_size | None = None) -> 
         show.columns(_HEAD, rows)
         return
     now = datetime.now().astimezone().strftime("%H:%M:%S")
-    many = "no job runs" if not jobs else f"{len(jobs)} job{'s' * (len(jobs) > 1)}"
+    many = "no job runs" if not jobs else counted(len(jobs), "job")
     lines = [f"allranks, {now}: {many}; q ends this", *_fitting(rows, size.columns)]
     hidden = len(lines) - (size.lines - 1)
     if hidden > 0:

@@ -9,6 +9,7 @@ from allranks.cli.asked import Question, Told
 from allranks.cli.findings import BAD, NOTE, OK, Finding
 from allranks.cli.job_script import PACKAGES, missing
 from allranks.cli.networks import grouped, infiniband, named, networks
+from allranks.plan.amounts import counted
 
 # More lines than a person reads of one thing.
 _MOST = 8
@@ -69,7 +70,7 @@ def _answers(question: Question, told: Told, facts: Facts) -> Iterator[Finding]:
     silent = [node for node in range(question.nodes) if node not in facts]
     if not silent:
         hosts = {fact["host"] for fact in facts.values()}
-        said = f"{question.nodes} node{'s' * (question.nodes > 1)} on {', '.join(sorted(hosts))}"
+        said = f"{counted(question.nodes, 'node')} on {', '.join(sorted(hosts))}"
         yield Finding("gang", OK, said)
     elif status == "Queued" and not error:
         said = f"the compute has no room for it now: {reason or 'queued'}"
@@ -124,7 +125,7 @@ def _links(told: Told, facts: Facts) -> Iterator[Finding]:
         hint = "ranks listen on ports of the kernel's choice: open them all between the nodes"
         yield Finding("ports", BAD, said, hint, node)
     if len(shut) > _MOST:
-        yield Finding("ports", BAD, f"and {len(shut) - _MOST} more ways are shut")
+        yield Finding("ports", BAD, f"{counted(len(shut) - _MOST, 'more way')} shut")
     if ways and not shut:
         slowest = max(link["ms"] for link in ways.values())
         who = named({node for node, _ in ways})
@@ -205,7 +206,7 @@ def _packages(looked: Facts) -> Iterator[Finding]:
     }
     if not differing:
         everywhere = " the same everywhere" if len(have) > 1 else ""
-        yield Finding("packages", OK, f"{len(names)} packages{everywhere}")
+        yield Finding("packages", OK, f"{counted(len(names), 'package')}{everywhere}")
     frameworks = {*PACKAGES, *PACKAGES.values()}
     ordered = sorted(differing, key=lambda name: (name not in frameworks, name))
     for name in ordered[:_MOST]:
@@ -312,12 +313,12 @@ def _room(question: Question, facts: Facts) -> Iterator[Finding]:
         ranks, cpus = len(nodes) * question.procs, facts[nodes[0]]["cpus"]
         if ranks > cpus:
             host = facts[nodes[0]]["host"]
-            said = f"{ranks} ranks share the {cpus} CPU{'s' * (cpus > 1)} of {host}"
+            said = f"{ranks} ranks share the {counted(cpus, 'CPU')} of {host}"
             yield Finding("CPUs", NOTE, said, "they run, but take turns")
             break
     gpus = question.gpus
     if gpus and question.procs > gpus:
-        said = f"{question.procs} ranks of a node share {gpus} GPU{'s' * (gpus > 1)}"
+        said = f"{question.procs} ranks of a node share {counted(gpus, 'GPU')}"
         hint = f"process_count_per_instance: {gpus} gives each its own; NCCL refuses to share"
         yield Finding("GPUs", NOTE, said, hint)
     there = max(fact["gpus_there"] for fact in facts.values())

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from allranks.engines.base import Host, Seen
 from allranks.engines.ray_dashboard import Dashboard
 from allranks.engines.ray_driver import AllranksNode
-from allranks.engines.words import count, there_are
+from allranks.engines.words import there_are
+from allranks.plan.amounts import counted
 from allranks.states import GangState
 
 _ACTORS = (
@@ -63,7 +64,7 @@ def lack(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
     known = [(row["node_ip"], row["state"] == "ALIVE", row) for row in dashboard.state(_NODES)]
     fit = len(_fitting(_once(known), each))
     return (
-        f"it needs {count(nodes, 'node')} with {words(each)} each, {there_are(fit)}"
+        f"it needs {counted(nodes, 'node')} with {words(each)} each, {there_are(fit)}"
         if fit < nodes
         else ""
     )
@@ -92,7 +93,7 @@ def words(each: Mapping[str, float]) -> str:
     parts = []
     for name, amount in each.items():
         if name in ("CPU", "GPU"):
-            parts.append(count(amount, name))
+            parts.append(counted(amount, name))
         elif name == "memory":
             parts.append(f"{amount / (1 << 30):.3g} GiB of memory")
         else:
@@ -107,7 +108,7 @@ def _gang(job: Row) -> dict[str, Any]:
 
 def _waits_for(gang: Row, nodes: Sequence[Row]) -> str:
     there = len(_fitting([row for row in nodes if row["state"] == "ALIVE"], gang["each"]))
-    wanted = f"{count(gang['nodes'], 'node')} with {words(gang['each'])} each"
+    wanted = f"{counted(gang['nodes'], 'node')} with {words(gang['each'])} each"
     if there < gang["nodes"]:
         return f"waits for {wanted}: {there_are(there)}"
     return f"waits for {wanted} to be free, and to start"

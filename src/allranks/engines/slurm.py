@@ -27,8 +27,9 @@ from allranks.engines.slurm_script import (
     placed,
     script,
 )
-from allranks.engines.words import count, there_are
+from allranks.engines.words import there_are
 from allranks.errors import EngineError, Refused
+from allranks.plan.amounts import counted
 from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.states import GangState, Reason
@@ -182,7 +183,7 @@ class SlurmEngine:
         there = sum(_fits(gang, host) for host in hosts)
         hint = "ask for fewer nodes, or less of each; `allranks compute show` has them"
         if there < gang.nodes:
-            needs = f"{count(gang.nodes, 'node')} with {_words(gang)} each, {there_are(there)}"
+            needs = f"{counted(gang.nodes, 'node')} with {_words(gang)} each, {there_are(there)}"
             said = f"the job can never run on this cluster: it needs {needs}"
             return Refused(said, where="resources", hint=hint)
         sure = all(_IN_ORDER.fullmatch(host.state) for host in hosts)
@@ -273,9 +274,9 @@ def _fits(gang: Gang, host: Host) -> bool:
 
 
 def _words(gang: Gang) -> str:
-    parts = [count(cpus(gang), "CPU")]
+    parts = [counted(cpus(gang), "CPU")]
     if gang.gpus:
-        parts.append(count(gang.gpus, "GPU"))
+        parts.append(counted(gang.gpus, "GPU"))
     if gang.memory:
         parts.append(f"{gang.memory / (1 << 30):.3g} GiB of memory")
     return " and ".join(", ".join(parts).rsplit(", ", 1))

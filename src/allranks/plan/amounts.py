@@ -25,6 +25,11 @@ def memory(value: Any) -> int:
     return int(number(text.removesuffix(unit)) * _UNITS[unit])
 
 
+def counted(number: float, thing: str) -> str:
+    """``1 node``, ``3 nodes``."""
+    return f"{number:.12g} {thing}{'' if number == 1 else 's'}"
+
+
 def size_text(count: float) -> str:
     """Bytes as people say them, in powers of 1000 as disks are sold: ``3.4 MB``."""
     for unit in ("bytes", "kB", "MB", "GB"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from allranks.plan.amounts import counted
+
 # More names than a person reads.
 _MOST = 8
 
@@ -56,7 +58,7 @@ def _code(before: Side, after: Side) -> Iterator[Change]:
         now = "changed" if name in before.files else "new"
         yield Change(f"code: {name}", was, now if name in after.files else "")
     if len(differing) > _MOST:
-        yield Change("code", "", f"{len(differing) - _MOST} files more")
+        yield Change("code", "", f"{counted(len(differing) - _MOST, 'file')} more")
 
 
 def _plain(before: Side, after: Side) -> Iterator[Change]:

@@ -13,6 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from allranks.plan import stacks
+from allranks.plan.amounts import counted
 from allranks.plan.failure import Failure
 from allranks.plan.stacks import Process
 from allranks.states import Reason
@@ -107,7 +108,7 @@ def _failure(processes: Sequence[Process], timeout: float) -> Failure:
         who = f"rank{'s' * several} {stacks.numbers(each.ranks)}"
         where = stacks.doing(each.frames) if each.frames else each.processes[0].why
         told.append(f"{who} {'are' if several else 'is'} {where}")
-    more = f", and {len(groups) - 3} more places" if len(groups) > 3 else ""
+    more = f", and {counted(len(groups) - 3, 'more place')}" if len(groups) > 3 else ""
     said = f"no rank has made progress for {timeout:g} s: {', '.join(told)}{more}"
     one = groups[0].processes[0] if len(groups) == 1 and len(groups[0].ranks) == 1 else None
     node, rank = (None, None) if one is None else (one.node, one.rank)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from statistics import median_low
 
 from allranks.plan import evidence
+from allranks.plan.amounts import counted
 from allranks.plan.bottlenecks import HARDLY_WAITS, UNEVEN, UNUSED
 from allranks.plan.evidence import Span
 from allranks.plan.insight import Bottleneck, Insight, Kind
@@ -136,7 +137,7 @@ def quiet_ranks(job: Facts) -> Iterator[Insight]:
 
 def _quiet(job: Facts, ranks: list[int], what: str, others: int) -> Insight:
     named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
-    said = f"rank{'s' * (len(ranks) > 1)} {named} {what}, unlike {others} others"
+    said = f"rank{'s' * (len(ranks) > 1)} {named} {what}, unlike {counted(others, 'other')}"
     hint = f"what it did: allranks job logs {job.name} --rank {ranks[0]}; it may have been stuck"
     return Insight(Kind.QUIET_RANK, said, {"ranks": named, "others": others}, hint)
 

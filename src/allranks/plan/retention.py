@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Set
 from enum import StrEnum
 from typing import NamedTuple
 
+from allranks.plan.amounts import counted
+
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
@@ -143,4 +145,4 @@ def span(seconds: float) -> str:
     units = (("day", DAY), ("hour", HOUR), ("minute", MINUTE), ("second", 1.0))
     word, size = next((unit for unit in units if seconds >= unit[1]), units[-1])
     count = int(seconds // size)
-    return f"{count} {word}{'s' * (count != 1)}"
+    return counted(count, word)

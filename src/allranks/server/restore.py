@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from allranks import locks, settings
 from allranks.errors import Conflict, NotFound, ServerError
+from allranks.plan.amounts import counted
 from allranks.server import archive
 from allranks.server.archive import Tell
 from allranks.settings import Home
@@ -113,7 +114,7 @@ def _expect_no_jobs(home: Home, where: Path | str) -> None:
     except ServerError as error:
         what = f"what this home has cannot be told: {error.message}"
     else:
-        what = f"this home has {jobs} job{'s' * (jobs != 1)}" if jobs else ""
+        what = f"this home has {counted(jobs, 'job')}" if jobs else ""
     if what:
         hint = "restore into another ALLRANKS_HOME, or --force: what is there is put aside"
         raise Conflict(what, where=str(home.root), hint=hint)
