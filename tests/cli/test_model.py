@@ -39,6 +39,11 @@ def test_from_a_job_to_the_next_one(shared, code, job):
     done = shared("model", "register", "first", "--job", job, "--path", "outputs/model.pt")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("first:1 is created: 1 file, 2 bytes\na job's input: ")
+    for more in ([], ["--version", "1"]):
+        again = shared(
+            "model", "register", "first", "--job", job, "--path", "outputs/model.pt", *more
+        )
+        assert again.stderr == "first:1 is there already: 1 file, 2 bytes\n"
     made = told(shared, "show", "first")
     assert (made["version"], made["type"], made["job"]) == ("1", "custom_model", job)
     assert made["flavors"] == {"pytorch": {}}
@@ -49,6 +54,10 @@ def test_from_a_job_to_the_next_one(shared, code, job):
     shown = shared("model", "show", "first:1").stdout
     assert "\nlineage:\n" in shown
     assert "\n- path: model.pt\n" in shown
+    done = shared("model", "list", "frist")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no model named 'frist'" in done.stderr
+    assert "did you mean `first`?" in done.stderr
     listed = shared("model", "list").stdout
     assert any(
         line.split() == ["first", "1", "pytorch", "2", "bytes", job] for line in listed.splitlines()
@@ -160,7 +169,8 @@ def test_files_of_this_machine_are_sent(shared, code):
     made = told(shared, "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b")
     assert (made["files"], made["flavors"], made["tags"]) == (2, {"onnx": {}}, {"a": "b"})
     assert "lineage" not in made
-    assert told(shared, "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b") == made
+    again = told(shared, "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b")
+    assert again == made | {"created": False}
     made = told(shared, "create", "sent", "--path", "mine", "--flavor", "onnxruntime")
     assert (made["version"], made["files"]) == ("2", 3)
     assert made["flavors"] == {"onnxruntime": {}}

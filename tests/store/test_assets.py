@@ -28,7 +28,9 @@ def test_versions_count_up_unless_nothing_changed(assets):
 
 def test_a_version_never_changes(assets):
     first = assets.create("a", "1", {"n": 1})
-    assert assets.create("a", "1", {"n": 1}) == first
+    again = assets.create("a", "1", {"n": 1})
+    assert (first.new, again.new, assets.create("a", None, {"n": 1}).new) == (True, False, False)
+    assert again == first._replace(new=False)
     with pytest.raises(Conflict, match="a:1 is there already, and is another"):
         assets.create("a", "1", {"n": 2})
 

@@ -50,7 +50,7 @@ def create(options: argparse.Namespace) -> int:
         from allranks.spec.problems import placed  # lazy: as above
 
         raise SpecError([placed(p, lines) for p in error.problems], file=options.file) from None
-    return _told(options, made, "created")
+    return _told(options, made, versions.made_word(made))
 
 
 list_data_options = versions.list_option

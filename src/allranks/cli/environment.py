@@ -50,7 +50,7 @@ def create(options: argparse.Namespace) -> int:
         made = finding.ask("POST", address, data)
     except SpecError as error:
         raise SpecError(error.problems, file=options.file) from None
-    return _told(options, made, "created")
+    return _told(options, made, versions.made_word(made))
 
 
 list_environments_options = versions.list_option
@@ -164,7 +164,7 @@ def clone(options: argparse.Namespace) -> int:
     """Add an environment that asks for the same as another."""
     data = {"name": options.goal, "version": options.version}
     made = finding.connect().json("POST", f"{_path(options.name)}/clone", data)
-    return _told(options, made, "created")
+    return _told(options, made, versions.made_word(made))
 
 
 label_options = versions.label_options

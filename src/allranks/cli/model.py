@@ -68,7 +68,7 @@ def register(options: argparse.Namespace) -> int:
         raise SpecError([placed(p, lines) for p in error.problems], file=options.file) from None
     finally:
         line.clear()
-    return _told(options, made, "created")
+    return _told(options, made, versions.made_word(made))
 
 
 list_models_options = versions.list_option

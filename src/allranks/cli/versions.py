@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.cli import show
+from allranks.errors import NotFound
 from allranks.sdk import finding
 from allranks.sdk.addresses import asset_path, versions_path
 
@@ -35,9 +36,19 @@ def whole(found: Mapping[str, Any]) -> str:
 
 
 def listed(kind: str, name: str | None) -> list[dict[str, Any]]:
-    """The newest version of each, or all of the one of that name."""
+    """The newest version of each, or all of the one of that name. Raises NotFound."""
     found: list[dict[str, Any]] = finding.ask("GET", versions_path(kind, name))
+    if name and not found:
+        raise _none(kind, name)
     return found
+
+
+def _none(kind: str, name: str) -> NotFound:
+    from allranks.spec.problems import nearest  # lazy: only where nothing is found
+
+    word, known = kind.removesuffix("s"), {each["name"] for each in listed(kind, None)}
+    hint = nearest(name, known) or f"`allranks {word} list` shows those there are"
+    return NotFound(f"there is no {word} named {name!r}", hint=hint)
 
 
 def got(kind: str, reference: str) -> dict[str, Any]:
@@ -64,6 +75,10 @@ def print_whole(found: Mapping[str, Any]) -> None:
 
     kept = {key: value for key, value in found.items() if value not in (None, [], {})}
     print(written(kept), end="")
+
+
+def made_word(made: Mapping[str, Any]) -> str:
+    return "created" if made["created"] else "there already"
 
 
 def tell(

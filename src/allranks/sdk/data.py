@@ -15,7 +15,7 @@ from allranks.spec.datastore import Datastore
 
 _DATA, _DATASTORES = "/api/v1/data", "/api/v1/datastores"
 # What the server tells beside the thing itself.
-_TOLD = ("labels", "created_at", "uri", "credentials")
+_TOLD = ("labels", "created_at", "uri", "credentials", "created")
 
 
 class DataAssets:

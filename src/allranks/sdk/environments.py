@@ -13,7 +13,7 @@ from allranks.spec.values import Environment
 
 PATH = "/api/v1/environments"
 # What the server tells beside the environment itself.
-_TOLD = ("labels", "created_at", "curated")
+_TOLD = ("labels", "created_at", "curated", "created")
 
 
 class Environments:

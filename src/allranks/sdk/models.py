@@ -91,4 +91,4 @@ def _sent(
 
 
 def _told(told: dict[str, Any]) -> ModelVersion:
-    return ModelVersion.model_validate(told)
+    return ModelVersion.model_validate({k: v for k, v in told.items() if k != "created"})

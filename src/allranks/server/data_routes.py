@@ -104,14 +104,14 @@ def list_data(with_: With, name: str | None = None) -> list[dict[str, Any]]:
 
 @router.post("/data", status_code=201)
 def create_data(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
-    """Add a version, with labels. What its path means is looked up now; whether anything is there,
-    when a job asks for it."""
+    """Add a version, with labels; "created" unless it was there. What its path means is looked up
+    now; whether anything is there, when a job asks for it."""
     made = data_spec.parse(data)
     refuse_words(made.name, made.version, "map")
     with_.datastores.locate(made.path, "path")
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
     row = with_.data.create(made.name, made.version, spec)
-    return _labelled(row, labels, with_)
+    return {**_labelled(row, labels, with_), "created": row.new}
 
 
 @router.get("/data/map")

@@ -33,8 +33,8 @@ def list_environments(with_: With, name: str | None = None) -> list[dict[str, An
 
 @router.post("", status_code=201)
 def create(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
-    """Add a version, with labels. What cannot be made is refused; what is there already stays as
-    it is."""
+    """Add a version, with labels; "created" unless it was there: that stays as it is. What cannot
+    be made is refused."""
     made = parse(data)
     assert made.name is not None
     if made.name.startswith(curated.PREFIX):
@@ -45,7 +45,8 @@ def create(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
         table = with_.environments.table()
         recipe(meant(made, Compute(), table, with_.environments.find), table)
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
-    return _labelled(with_.assets.create(made.name, made.version, spec), labels, with_)
+    row = with_.assets.create(made.name, made.version, spec)
+    return {**_labelled(row, labels, with_), "created": row.new}
 
 
 @router.get("/map")

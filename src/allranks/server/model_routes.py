@@ -34,12 +34,13 @@ def list_models(with_: With, name: str | None = None) -> list[dict[str, Any]]:
 @router.post("", status_code=201)
 def register(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
     """Add a version, with labels: of what a job left, or of ``files`` that were sent as blobs, each
-    {"path", "size", "sha256"}; 404 missing_code as long as they were not."""
+    {"path", "size", "sha256"}; 404 missing_code as long as they were not. "created" unless it was
+    there."""
     files = data.pop("files", None)
     made = parse(data)
     refuse_words(made.name, made.version)
     row = with_.models.register(made, None if files is None else _entries(files))
-    return _labelled(row, labels, with_)
+    return {**_labelled(row, labels, with_), "created": row.new}
 
 
 @router.get("/{reference}")

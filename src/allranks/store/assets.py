@@ -20,11 +20,14 @@ LATEST = "latest"
 
 
 class AssetRow(NamedTuple):
+    """A version. ``new``: it was not there before."""
+
     name: str
     version: str
     spec: dict[str, Any]
     labels: tuple[str, ...]
     created_at: float
+    new: bool = False
 
 
 class Assets:
@@ -71,8 +74,9 @@ class Assets:
                     ready()
                     return same
             ready()
-            made = AssetRow(name, version, dict(spec), (), time.time())
+            made = AssetRow(name, version, dict(spec), (), time.time(), new=True)
             values = {**made._asdict(), "labels": [], "kind": self._kind}
+            del values["new"]
             connection.execute(insert(_assets).values(**values))
         return made
 
