@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from allranks.errors import AllranksError as AllranksError
     from allranks.errors import Problem as Problem
     from allranks.errors import SpecError as SpecError
+    from allranks.errors import TimedOut as TimedOut
     from allranks.sdk import Client as Client
     from allranks.sdk import Job as Job
     from allranks.sdk import MLClient as MLClient
@@ -54,6 +55,7 @@ _HOMES = {
     "AllranksError": "allranks.errors",
     "Problem": "allranks.errors",
     "SpecError": "allranks.errors",
+    "TimedOut": "allranks.errors",
     "Client": "allranks.sdk",
     "Job": "allranks.sdk",
     "MLClient": "allranks.sdk",

@@ -11,6 +11,7 @@
     ├── Passing              a store, a network or a disk: it may go by itself       (tried again)
     ├── Forbidden            a token that does not open this                      exit 2
     ├── TooLarge             more than a server takes in at once                  exit 2
+    ├── TimedOut             the time that was given is up                        exit 124
     ├── ServerError          the server is missing, another version, or broken    exit 2
     │   └── Unreachable      nothing answers at its address                       exit 2
     └── EngineError          an engine could not do what it was asked             exit 1
@@ -128,6 +129,10 @@ class TooLarge(AllranksError):
     kind, http = "too_large", 413
 
 
+class TimedOut(AllranksError):
+    kind, http, exit_code = "timed_out", 504, 124
+
+
 class ServerError(AllranksError):
     kind, http = "server", 503
 
@@ -181,6 +186,7 @@ _KINDS: Mapping[str, type[AllranksError]] = {
         Passing,
         Forbidden,
         TooLarge,
+        TimedOut,
         ServerError,
         Unreachable,
         EngineError,

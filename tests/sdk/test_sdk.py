@@ -19,9 +19,11 @@ from allranks import (
     PyTorchDistribution,
     SpecError,
     TensorFlowDistribution,
+    TimedOut,
     command,
     load_job,
 )
+from allranks.errors import UsageError
 from allranks.sdk import preempting
 from tests.support import environment, until
 
@@ -147,6 +149,32 @@ def test_errors_come_over_the_wire_as_they_were(client):
     client.jobs.wait(made.name)
     with pytest.raises(allranks.AllranksError, match="already exists"):
         client.jobs.create_or_update(command(command="true", name="sdk-once"))
+
+
+@pytest.mark.parametrize("show_output", [False, True])
+def test_waiting_may_end_before_the_job(client, show_output):
+    made = client.jobs.create_or_update(command(command="echo here; sleep 60"))
+    until(lambda: made.refresh().status == "Running")
+    with pytest.raises(TimedOut, match=f"{made.name} is still Running after 0.5 s") as caught:
+        made.wait(show_output, timeout=0.5)
+    assert "it goes on" in caught.value.hint
+    with pytest.raises(TimedOut):
+        client.jobs.wait(made.name, timeout=0)
+    client.jobs.cancel(made.name)
+    assert made.wait(timeout=60).status == "Canceled"
+
+
+def test_what_is_no_job_is_an_error_with_a_hint(client):
+    for given in ("job.yml", Path("job.yml")):
+        with pytest.raises(UsageError, match=r"'job\.yml' is no job") as caught:
+            client.create_or_update(given)
+        assert "load_job('job.yml')" in caught.value.hint
+    with pytest.raises(UsageError, match="no job, but dict"):
+        client.jobs.create_or_update({"command": "true"})
+    for ask in (client.jobs.get, client.jobs.wait, client.states.get, client.datastores.get):
+        with pytest.raises(UsageError, match="is text, not NoneType") as caught:
+            ask(None)
+        assert "`name`" in caught.value.hint
 
 
 def test_a_file_and_python_are_one_model(client, code):

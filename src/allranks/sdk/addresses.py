@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote, urlencode
 
-from allranks.errors import NotFound
+from allranks.errors import NotFound, UsageError
 
 # As `spec` allows them; checked here too, because a slash in one would lead elsewhere.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
 def job_path(name: str, rest: str = "") -> str:
     """The address of a job, with ``rest`` behind it; raises NotFound for what cannot be one."""
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(_text(name, "job")):
         raise NotFound(
             f"there is no job named {name!r}", hint="`allranks job list` shows those there are"
         )
@@ -24,7 +24,7 @@ def job_path(name: str, rest: str = "") -> str:
 def asset_path(kind: str, reference: str, rest: str = "") -> str:
     """The address of a version of `data`, `environments` or `models`, or of what has but a name
     (`computes`, `datastores`), with ``rest`` behind it; raises NotFound for what cannot be one."""
-    if not reference.strip(". ") or "/" in reference:
+    if not _text(reference, kind.removesuffix("s")).strip(". ") or "/" in reference:
         raise NotFound(
             f"nothing is named {reference!r}", hint=f"`allranks {kind.removesuffix('s')} list`"
         )
@@ -33,9 +33,17 @@ def asset_path(kind: str, reference: str, rest: str = "") -> str:
 
 def state_path(name: str, rest: str = "") -> str:
     """The address of a state, with ``rest`` behind it; raises NotFound for what cannot be one."""
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(_text(name, "state")):
         raise NotFound(f"there is no state named {name!r}", hint="allranks state list --own")
     return f"/api/v1/states/{name}{rest}"
+
+
+def _text(name: object, what: str) -> str:
+    """The name, which Python programs may forget to look up. Raises UsageError."""
+    if isinstance(name, str):
+        return name
+    hint = "what `create_or_update` gives has a `name`; `list` gives all of them"
+    raise UsageError(f"the name of a {what} is text, not {type(name).__name__}", hint=hint)
 
 
 def versions_path(kind: str, name: str | None) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO, overload
 from urllib.parse import urlencode
 
+from allranks.errors import UsageError
 from allranks.plan.rehearsal import TOLERANCE
 from allranks.sdk import finding, preempting, rehearsing
 from allranks.sdk.addresses import job_path
@@ -82,10 +84,11 @@ class Job:
         self._told = finding.ask("GET", job_path(self.name))
         return self
 
-    def wait(self, show_output: bool = False) -> Job:
-        """Return once it has ended; meanwhile write what every rank prints to stdout, if asked."""
+    def wait(self, show_output: bool = False, *, timeout: float | None = None) -> Job:
+        """Return once it has ended; meanwhile write what every rank prints to stdout, if asked.
+        Raises TimedOut when it has not after so many seconds: it goes on."""
         jobs = Jobs()
-        jobs.stream(self.name) if show_output else jobs.wait(self.name)
+        (jobs.stream if show_output else jobs.wait)(self.name, timeout=timeout)
         return self.refresh()
 
     def watch(self, every: float = 1.0) -> None:
@@ -203,6 +206,8 @@ class Jobs:
 
         An existing name is a Conflict: an ended job is never changed.
         """
+        if not isinstance(job, CommandJob):
+            raise _no_job(job)
         words = {
             "experiment_name": experiment_name,
             "compute": compute,
@@ -244,17 +249,20 @@ class Jobs:
     def cancel(self, name: str) -> Job:
         return Job(finding.ask("POST", job_path(name, "/cancel")))
 
-    def stream(self, name: str, *, to: TextIO | None = None) -> Job:
-        """Write every rank's output to ``to`` (stdout) until the job has ended."""
-        following, goal = Following(finding.connect, name), to or sys.stdout
+    def stream(self, name: str, *, to: TextIO | None = None, timeout: float | None = None) -> Job:
+        """Write every rank's output to ``to`` (stdout) until the job has ended. Raises TimedOut as
+        ``wait``."""
+        following = Following(finding.connect, name, seconds=timeout)
+        goal = to or sys.stdout
         for piece in following.pieces():
             goal.write(piece["log"].encode(errors="surrogateescape").decode(errors="replace"))
             goal.flush()
         return Job(following.job)
 
-    def wait(self, name: str) -> Job:
-        """Return once the job has ended."""
-        following = Following(finding.connect, name, wanted={"ranks": []})
+    def wait(self, name: str, *, timeout: float | None = None) -> Job:
+        """Return once the job has ended. Raises TimedOut when it has not after so many seconds."""
+        wanted: dict[str, object] = {"ranks": []}
+        following = Following(finding.connect, name, wanted=wanted, seconds=timeout)
         for _ in following.pieces():
             pass
         return Job(following.job)
@@ -273,3 +281,11 @@ class Jobs:
         folder = Path(download_path)
         download(finding.connect, name, folder, output=output_name, everything=all)
         return folder
+
+
+def _no_job(given: object) -> UsageError:
+    if isinstance(given, str | PathLike):
+        hint = f"a file is read by load_job({str(given)!r})"
+        return UsageError(f"{str(given)!r} is no job, but text", hint=hint)
+    hint = "`command(...)` makes one, load_job(FILE) reads one"
+    return UsageError(f"what was given is no job, but {type(given).__name__}", hint=hint)

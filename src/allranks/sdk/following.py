@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from allranks.client import Client
-from allranks.errors import ServerError, Unreachable
+from allranks.errors import ServerError, TimedOut, Unreachable
 from allranks.sdk.addresses import job_path
 
 # A server that was killed is started again by us, as by any command; one on another machine is
@@ -30,7 +30,8 @@ def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any
 
 
 class Following:
-    """A viewer of one job. ``job`` is the newest that is known of it."""
+    """A viewer of one job, for so many ``seconds`` if they are given. ``job`` is the newest that is
+    known of it."""
 
     def __init__(
         self,
@@ -39,14 +40,18 @@ class Following:
         *,
         wanted: Mapping[str, Any] | None = None,
         changed: Callable[[dict[str, Any]], None] = lambda job: None,
+        seconds: float | None = None,
     ) -> None:
         self.job: dict[str, Any] = {}
         self._connect, self._name = connect, name
         self._wanted, self._changed = dict(wanted or {}), changed
         self._positions: dict[str, int] = {}
+        self._seconds = seconds
+        self._until = float("inf") if seconds is None else time.monotonic() + seconds
 
     def pieces(self) -> Iterator[dict[str, Any]]:
-        """Pieces of output, each once and in order per rank, until the job has ended."""
+        """Pieces of output, each once and in order per rank, until the job has ended.
+        Raises TimedOut."""
         away_since: float | None = None
         while True:
             try:
@@ -65,7 +70,9 @@ class Following:
     def _one_connection(self, client: Client) -> Iterator[dict[str, Any]]:
         wanted = {**self._wanted, "positions": self._positions}
         ended = False
-        for line in client.stream("POST", job_path(self._name, "/stream"), wanted):
+        path, silence = job_path(self._name, "/stream"), min(self._left(), _PATIENCE)
+        for line in client.stream("POST", path, wanted, timeout=silence):
+            self._left()
             if not line:
                 yield {}  # a sign of life
                 continue
@@ -80,3 +87,14 @@ class Following:
             yield told
         if not ended:
             raise Unreachable(f"the server at {client.url} broke off")
+
+    def _left(self) -> float:
+        """Seconds, more than none. Raises TimedOut."""
+        left = self._until - time.monotonic()
+        if left > 0:
+            return left
+        status = f" {self.job['status']}" if self.job else ""
+        raise TimedOut(
+            f"{self._name} is still{status or ' there'} after {self._seconds:g} s",
+            hint="it goes on: wait longer, or cancel it",
+        )
