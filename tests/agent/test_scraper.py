@@ -28,7 +28,7 @@ def scrape(folder: Path, logs: dict[int, bytes], *metrics: MetricTask, name: str
     for rank, text in logs.items():
         paths[rank].write_bytes(text)
     metrics = Metrics(Task("j", "e", "c", metrics=metrics), paths, folder / name)
-    told = metrics.finish()
+    told = [each["message"] for each in metrics.finish()]
     return points_of(folder / name), told
 
 

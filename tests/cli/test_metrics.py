@@ -119,6 +119,16 @@ def test_what_did_not_work_is_told_at_the_end(shared, train):
     assert "note: the metric 'never' matched no line that rank 0 printed" in said
 
 
+def test_a_metric_that_another_node_has_is_not_missed(shared):
+    here = 'test "$NODE_RANK" = 1 && echo loss 1 - acc 2; true'
+    words = ("--metric-rank", "all", "-m", r"loss=loss (\d)", "-m", "never=xyz (.)", "-m", "keras")
+    said = shared("run", "-n", 2, *words, "--", "bash", "-c", here).stderr
+    assert sorted(line for line in said.splitlines() if "matched" in line) == [
+        "note: the metric 'keras' matched no line that any rank printed",
+        "note: the metric 'never' matched no line that any rank printed",
+    ]
+
+
 def test_a_job_without_metrics(shared):
     name = ran(shared, "--", "true")
     assert metrics(shared, name) == {}

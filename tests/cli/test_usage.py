@@ -48,6 +48,7 @@ from tests.support import CLI, environment
         (["job", "logs", "x", "--tail", "-3"], "less than 0", "--help"),
         (["server", "start", "--port", "99999"], "99999 is not a port", "--help"),
         (["run", "--warm", "torch", "--", "true"], "`warm` is not built yet", "leave it out"),
+        (["run", "-i", "seed=5", "--", "true"], "there is no '5' here", "--set inputs.seed=5"),
         (["run", "-i", "d=:stream", "--", "true"], "the input d has no path", "`.`"),
         (["run", "-i", "d=.:streem", "--", "true"], "'streem' is no mode of an input", "stream"),
         (["run", "-o", "d=x:stream", "--", "true"], "'stream' is no mode of an output", "upload"),

@@ -138,6 +138,10 @@ def test_a_metric_is_of_one_rank_or_of_all():
         ("a(", "not a regular expression"),
         ("a", "has none"),
         ("(a)(b)(c)", "has 3"),
+        (r"(?P<vaule>\d+) at (?P<step>\d+)", "`vaule`"),
+        (r"(?P<value>\d+) at (?P<setp>\d+)", "`setp`"),
+        (r"(?P<step>\d+) loss (\d+)", "none named `value`"),
+        (r"loss [[](\d+)", "possible nested set at position 6"),
         ("(" * 200 + "a" + ")" * 200, "has 200"),
     ],
 )
@@ -147,6 +151,8 @@ def test_a_pattern_that_can_find_nothing_is_refused(pattern, said):
     assert said in told[0]
 
 
-@pytest.mark.parametrize("pattern", ["(a)", "(a) (b)", "(x)(?P<value>a)(b)(c)", "(?:x)(a)"])
+@pytest.mark.parametrize(
+    "pattern", ["(a)", "(a) (b)", "(x)(?P<value>a)(b)(c)", "(?:x)(a)", r"[\[](a)"]
+)
 def test_a_pattern_with_one_number_is_taken(pattern):
     assert wrong(pattern) is None

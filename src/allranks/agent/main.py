@@ -300,7 +300,7 @@ class Agent:
         if done:
             attempt.tell()
         for told in watched.finish():
-            self._say(Kind.NOTE, message=told, about="metrics")
+            self._say(Kind.NOTE, about="metrics", **told)
 
     def _secret(self) -> str:
         """Of this attempt, and the same on all its nodes."""

@@ -12,7 +12,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,8 @@ class Metrics:
         self._logs, self.into = logs, into
         self._child = self._start() if self._wanted else None
 
-    def finish(self) -> list[str]:
-        """Have all read that ranks printed; what there is to be told of it."""
+    def finish(self) -> list[dict[str, Any]]:
+        """Have all read that ranks printed; facts for the record, each with a ``message``."""
         if self._child is None:
             return []
         self._end(self._child)
@@ -53,8 +53,8 @@ class Metrics:
         said = self._told()
         if said is None:
             why = errors[-1] if errors else f"exit code {rest.returncode}"
-            return [f"not all metrics could be read from the output: {why}"]
-        return sentences(said, self._wanted)
+            return [{"message": f"not all metrics could be read from the output: {why}"}]
+        return list(_told(said, self._wanted))
 
     def _start(self) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
@@ -101,26 +101,26 @@ def _here(metric: MetricTask, logs: Mapping[int, Path]) -> bool:
     return any(of_rank([metric], rank) for rank in logs)
 
 
-def sentences(said: Mapping[str, Any], wanted: list[MetricTask]) -> list[str]:
-    """What a person is told of metrics that were not found, or not always."""
-    told = []
+def _told(said: Mapping[str, Any], wanted: list[MetricTask]) -> Iterator[dict[str, Any]]:
+    """What a person is told of metrics that were not found, or not always. One that was ``missed``
+    may have been found on another node."""
     for metric in wanted:
         whose = "any rank" if metric.rank is None else f"rank {metric.rank}"
         name = f"the metric {metric.name!r}"
         if metric.name in said["off"]:
-            told.append(
-                f"{name} was dropped: its pattern took too long on several lines; one with a "
-                "repeat inside a repeat, as in `(a+)+`, does"
-            )
+            why = "one with a repeat inside a repeat, as in `(a+)+`, does"
+            message = f"{name} was dropped: its pattern took too long on several lines; {why}"
+            yield {"message": message}
         elif count := said["slow"].get(metric.name):
             lines = f"{count} lines were" if count > 1 else "a line was"
-            told.append(f"{lines} left out for {name}: its pattern took too long there")
+            yield {"message": f"{lines} left out for {name}: its pattern took too long there"}
         elif metric.name in said["missed"]:
-            told.append(f"{name} matched no line that {whose} printed")
+            message = f"{name} matched no line that {whose} printed"
+            yield {"message": message, "missed": metric.name}
         if metric.name in said["many"]:
-            told.append(f"{name} found more than {NAMES} names: the first so many are kept")
+            yield {"message": f"{name} found more than {NAMES} names: the first so many are kept"}
         if text := said["odd"].get(metric.name):
-            told.append(f"{name} found {text!r} where a number should be")
+            yield {"message": f"{name} found {text!r} where a number should be"}
         if text := said["steps"].get(metric.name):
-            told.append(f"{name} found {text!r} where its step should be, and counted instead")
-    return told
+            message = f"{name} found {text!r} where its step should be, and counted instead"
+            yield {"message": message}

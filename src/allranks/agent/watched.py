@@ -58,8 +58,9 @@ class Watched:
         if self._monitor is not None:
             self._monitor.stop()
 
-    def finish(self) -> list[str]:
-        """Have everything ready that is to be sent; what a person is to be told of it."""
+    def finish(self) -> list[dict[str, Any]]:
+        """Have everything ready that is to be sent; facts for the record, each with a ``message``
+        for a person."""
         return [] if self._metrics is None else self._metrics.finish()
 
 

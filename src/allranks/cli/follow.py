@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from allranks.cli import show
+from allranks.client import Client
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.sdk.following import Following
+from allranks.spec.patterns import KNOWN
 
 SUCCESS = "Completed"
 # Of a line that is evidence, what is shown.
@@ -174,11 +176,23 @@ def _of_metrics(job: dict[str, Any]) -> list[str]:
         return []
     with finding.connect() as client:
         events = client.json("GET", job_path(job["name"], "/events"))
-    return [
-        event["data"]["message"]
-        for event in events
-        if event["attempt"] == job["attempts"] and event["data"].get("about") == "metrics"
-    ]
+        told = [
+            event["data"]
+            for event in events
+            if event["attempt"] == job["attempts"] and event["data"].get("about") == "metrics"
+        ]
+        found = _found(job, client) if any("missed" in each for each in told) else set()
+    # Each node says so by itself; of one whose pattern matched on another nothing is amiss.
+    return list(dict.fromkeys(e["message"] for e in told if e.get("missed") not in found))
+
+
+def _found(job: dict[str, Any], client: Client) -> set[str]:
+    """The metrics that were asked for and have points of the last attempt."""
+    series = client.json("GET", job_path(job["name"], "/metrics/summary"))["series"]
+    names = {each["name"] for each in series if each["attempt"] == job["attempts"]}
+    asked = set(job["spec"]["metrics"])
+    # What is known by name has points of other names.
+    return names | (asked & KNOWN.keys() if names - asked else set())
 
 
 def exit_code(job: dict[str, Any]) -> int:

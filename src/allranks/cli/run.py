@@ -6,6 +6,7 @@ import argparse
 import shlex
 import signal
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -329,8 +330,18 @@ def _input(text: str) -> tuple[str, Any]:
         hint = "name a path: `.` is the folder that you are in"
         raise UsageError(f"the input {name} has no path", where="-i/--input", hint=hint)
     path = Path(head).expanduser()
+    if _is_literal(head) and not path.exists():
+        hint = f"a path is meant; a number is given by --set inputs.{name}={head}"
+        raise UsageError(f"there is no {head!r} here", where=f"-i {name}", hint=hint)
     kind = "uri_file" if path.is_file() else "uri_folder"
     return name, {"type": kind, "path": head, "mode": mode}
+
+
+def _is_literal(word: str) -> bool:
+    with suppress(ValueError):
+        float(word)
+        return True
+    return word.lower() in ("true", "false")
 
 
 def _output(text: str) -> tuple[str, Any]:

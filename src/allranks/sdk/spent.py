@@ -84,7 +84,7 @@ def trails(job: Told, series: Iterable[Told]) -> list[Trail]:
 def _read(metrics: Told) -> Iterator[str]:
     """Those of the job's own patterns that find a step in the line."""
     for name, told in metrics.items():
-        pattern = re.compile(told["pattern"] if isinstance(told, Mapping) else told)
+        pattern = re.compile(told.get("pattern", "") if isinstance(told, Mapping) else told)
         two = pattern.groups == 2 and VALUE not in pattern.groupindex
         if two or STEP in pattern.groupindex:
             yield name

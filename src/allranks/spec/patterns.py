@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
+from threading import Lock
 from typing import NamedTuple
 
+# Whose warnings are caught is known of a whole process, not of a thread.
+_WARNED = Lock()
 # What is written where a pattern would be: those that are known by the metric's name.
 BUILTIN = "builtin"
 # Groups that say what they are, for a line that has its step before the number.
@@ -84,17 +88,31 @@ KNOWN: dict[str, tuple[Known, ...]] = {
 }
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Raises FutureWarning for what Python would else complain of on somebody's screen."""
+    with _WARNED, warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        return re.compile(pattern)
+
+
 def wrong(pattern: str) -> tuple[str, str] | None:
     """What is wrong with a pattern and how to mend it, completing "`name` …"; None if nothing."""
     try:
-        compiled = re.compile(pattern)
+        compiled = _compiled(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        return (
-            f"is not a regular expression: {error}",
-            "put it in 'single quotes': YAML keeps those",
-        )
-    if VALUE in compiled.groupindex:
+        hint = "put it in 'single quotes': shells and YAML leave alone what is in those"
+        return f"is not a regular expression: {error}", hint
+    except FutureWarning as warning:
+        hint = r"inside `[…]` write a backslash before `[`, `-`, `&`, `|` and `~`"
+        return f"may mean something else to another Python: {str(warning).lower()}", hint
+    named = compiled.groupindex.keys()
+    hint = f"a group may be named `(?P<{VALUE}>…)` or `(?P<{STEP}>…)`; one that groups is `(?:…)`"
+    for name in named - {VALUE, STEP}:
+        return f"has a group named `{name}`, which stands for nothing", hint
+    if VALUE in named:
         return None
+    if STEP in named:
+        return f"has a group `{STEP}`, and none named `{VALUE}`", hint
     if compiled.groups == 0:
         hint = r"as in 'loss: ([0-9.]+)'; a second group may hold the step"
         return "must have a group around the number, and has none", hint

@@ -139,9 +139,10 @@ MetricName = Annotated[
 
 
 class Metric(Part):
-    """Numbers that are read from what ranks print: of ``rank``, or of every one (`all`)."""
+    """Numbers that are read from what ranks print: of ``rank``, or of every one (`all`). Without a
+    ``pattern`` those that are known by the metric's name."""
 
-    pattern: Pattern
+    pattern: Pattern = BUILTIN
     rank: Annotated[Integer | Literal["all"], BeforeValidator(_rank)] = 0
 
 
