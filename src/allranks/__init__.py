@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+# As type checkers know it; `typing` itself takes longer to import than all that is before it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from allranks.errors import AllranksError as AllranksError
     from allranks.errors import Problem as Problem
     from allranks.errors import SpecError as SpecError

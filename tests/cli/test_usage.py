@@ -179,3 +179,21 @@ def test_names_that_no_record_can_hold(shared):
     done = shared("run", "--", "echo", b"\xff\xfe".decode(errors="surrogateescape"))
     assert done.returncode == 2
     assert "is not UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["argparse", "allranks.errors", "allranks.cli.report"])
+def test_interrupted_at_once_it_shows_no_stack_trace(module):
+    """Ctrl-C while that is imported."""
+    interrupted = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from allranks.cli.entry import main\n"
+        "sys.exit(main())"
+    )
+    argv = [sys.executable, "-c", interrupted, "report", "--help"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ninterrupted\n")
