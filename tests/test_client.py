@@ -9,6 +9,7 @@ import pytest
 
 from allranks.client import Client
 from allranks.errors import NotFound, Problem, ServerError, SpecError, Unreachable, UsageError
+from allranks.sdk.submission import send
 
 
 class Peer:
@@ -160,3 +161,18 @@ def test_a_body_that_is_left_halfway_is_not_taken_for_the_next_reply(peer, clien
     assert next(pieces) == b"1234"
     pieces.close()
     assert client.call("GET", "/y").body == b"next"
+
+
+def test_a_submit_that_is_broken_off_may_have_been_taken(peer, client):
+    submission = {"spec": {"name": "half-way"}}
+    for answer in (b"CLOSE", reply(b"x" * 99)[:-9] + b"CLOSE"):
+        peer.answers = [answer]
+        with pytest.raises(Unreachable) as caught:
+            send(client, submission, None)
+        hint = "half-way may have been taken: `allranks job show half-way` tells"
+        assert caught.value.hint == hint
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        url = f"http://127.0.0.1:{gone.getsockname()[1]}"
+    with pytest.raises(Unreachable) as caught:
+        send(Client(url), submission, None)
+    assert caught.value.hint == "`allranks server status` tells more"

@@ -66,7 +66,9 @@ class Client:
             content = b"".join(_body(reply, file))
         except (OSError, ValueError) as error:
             self.close()
-            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+            broken = Unreachable(f"the server at {self.url} broke off: {error}")
+            broken.asked = True
+            raise broken from None
         if reply.headers.get("connection", "").lower() == "close":
             self.close()
         return checked(reply._replace(body=content))
@@ -144,15 +146,18 @@ class Client:
             try:
                 return self._exchange(method, path, body, timeout or self._timeout, more)
             except (OSError, ValueError) as error:
+                asked = self._socket is not None
                 self.close()
                 if fresh or isinstance(error, TimeoutError):
-                    raise Unreachable(
-                        f"no server answers at {self.url}: {_said(error)}",
-                        hint="`allranks server status` tells more; a server's own certificate is "
-                        "known by ALLRANKS_FINGERPRINT"
-                        if self._secured
-                        else "`allranks server status` tells more",
-                    ) from None
+                    raise self._unreachable(error, asked) from None
+
+    def _unreachable(self, error: Exception, asked: bool) -> Unreachable:
+        hint = "`allranks server status` tells more"
+        if self._secured:
+            hint += "; a server's own certificate is known by ALLRANKS_FINGERPRINT"
+        told = Unreachable(f"no server answers at {self.url}: {_said(error)}", hint=hint)
+        told.asked = asked
+        return told
 
     def _exchange(
         self, method: str, path: str, body: Body, timeout: float, more: str

@@ -138,7 +138,10 @@ class ServerError(AllranksError):
 
 
 class Unreachable(ServerError):
+    """``asked``: the question may have arrived, only the answer did not."""
+
     kind = "unreachable"
+    asked = False
 
 
 class EngineError(AllranksError):

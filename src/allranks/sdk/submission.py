@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from allranks import settings
 from allranks.client import Client
-from allranks.errors import MissingCode, Problem, SpecError, UsageError
+from allranks.errors import MissingCode, Problem, SpecError, Unreachable, UsageError
 from allranks.masking import without_credentials
 from allranks.sdk.environment import current, tools
 from allranks.snapshot.git import Asked, Checkout, checkout, is_address
@@ -123,6 +123,11 @@ def send(
             if snapshot is None:
                 raise
             _send_code(client, snapshot)
+        except Unreachable as error:
+            if error.asked:
+                name = submission["spec"]["name"]
+                error.hint = f"{name} may have been taken: `allranks job show {name}` tells"
+            raise
 
 
 def _send_code(client: Client, snapshot: Snapshot) -> None:
