@@ -242,3 +242,16 @@ def test_a_job_waits_for_room_with_its_reason_shown(shared):
     assert json.loads(shared("job", "wait", second, "--json").stdout)["status"] == "Canceled"
     shared("job", "cancel", first)
     shared("job", "wait", first)
+
+
+def test_what_a_job_holds_does_not_move_the_cursor(shared):
+    """Names, commands and last words are anybody's."""
+    evil = "import sys\nsys.exit('\\033[2J\\033]0;x\\007gone')  # \033[31m\tred"
+    done = shared("run", "--name", "evil", "--", "python", "-c", evil)
+    shown = shared("job", "show", "evil").stdout
+    assert "?[31m" in shown
+    assert "gone" in done.stderr
+    for text in (done.stderr, shown, shared("report", "evil").stdout):
+        assert not set(text) & {"\033", "\007"}
+    command = next(line for line in shown.splitlines() if line.startswith("command"))
+    assert command.endswith("import sys")

@@ -109,15 +109,15 @@ def show_job(options: argparse.Namespace) -> int:
         *_asked_for(job["spec"]),
     ]
     for name, value in lines:
-        print(f"{name:<11} {value}")
+        show.field(name, value)
     if job["error"]:
         error = job["error"]
-        print(f"{'error':<11} {error['reason']} (blame: {error['blame']}): {error['message']}")
+        show.field("error", f"{error['reason']} (blame: {error['blame']}): {error['message']}")
         for line in why(error):
             name, _, value = line.partition(": ") if line[0] != " " else ("", "", line.strip())
-            print(f"{name:<11} {value}")
+            show.field(name, value)
         if error["hint"]:
-            print(f"{'hint':<11} {error['hint']}")
+            show.field("hint", error["hint"])
     return 0
 
 

@@ -38,7 +38,16 @@ def one_line(text: str) -> str:
 
 
 def talk(text: str = "") -> None:
-    print(text, file=sys.stderr, flush=True)
+    """Sentences, which may quote what anybody named or printed."""
+    lines = (one_line(each) for each in text.expandtabs().split("\n"))
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def field(name: str, value: str) -> None:
+    """A name, and what may be text of any kind and of several lines beside it."""
+    for each in value.expandtabs().split("\n"):
+        print(one_line(f"{name:<11} {each}"))
+        name = ""
 
 
 def line(text: str) -> None:

@@ -60,12 +60,12 @@ def _group(each: dict[str, Any], whole: bool) -> None:
     elif several:
         who += f" ({each['count']})"
     are = "are" if several or each["count"] > 1 else "is"
-    print(f"{who} {are} {each['doing']}")
+    show.line(f"{who} {are} {each['doing']}")
     if each["why"]:
-        print(f"  {each['name']}: {each['why']}")
+        show.line(f"  {each['name']}: {each['why']}")
     _frames(each["stack"], whole)
     for thread in each["threads"] if whole else ():
-        print(f"  thread {thread['name'] or '?'}")
+        show.line(f"  thread {thread['name'] or '?'}")
         _frames(thread["frames"], whole)
 
 
@@ -73,6 +73,6 @@ def _frames(stack: list[dict[str, Any]], whole: bool) -> None:
     shown = stack if whole or len(stack) <= _MOST else stack[:_MOST]
     for frame in shown:
         text = f"  {frame['text']}" if frame["text"] else ""
-        print(f"  {frame['file']}:{frame['line']} {frame['function']}{text}")
+        show.line(f"  {frame['file']}:{frame['line']} {frame['function']}{text}")
     if len(shown) < len(stack):
-        print(f"  … and {len(stack) - len(shown)} more: --all")
+        show.line(f"  … and {len(stack) - len(shown)} more: --all")
