@@ -133,3 +133,32 @@ def test_hundreds_of_ranks_are_told_in_a_few_characters():
 def test_packed_and_loaded_is_the_same():
     told = process(3, LOADS, threads=(stacks.Thread("writer", REDUCE),), parent=7, busy=0.5)
     assert stacks.load(json.loads(json.dumps(pack(told)))) == told
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rank": "0"},
+        {"pid": None},
+        {"parent": 1.5},
+        {"name": 3},
+        {"why": ["x"]},
+        {"silent": "long"},
+        {"busy": float("nan")},
+        {"busy": 10**400},
+        {"frames": 3},
+        {"frames": [{"file": "x", "line": "1", "function": "f", "text": ""}]},
+        {"frames": [{"file": None, "line": 1, "function": "f", "text": ""}]},
+        {"threads": [{"name": None, "frames": []}]},
+        {"threads": [{"frames": []}]},
+        {"more": 1},
+    ],
+)
+def test_what_is_no_process_is_refused(wrong):
+    with pytest.raises((TypeError, KeyError)):
+        stacks.load({**pack(process(0, REDUCE)), **wrong})
+
+
+def test_a_name_that_is_not_utf_8_is_told_as_far_as_it_is():
+    told = pack(process(0, (Frame("/w/tr\udcff.py", 1, "f"),)))
+    assert stacks.load(told).frames[0].file == "/w/tr?.py"

@@ -59,13 +59,37 @@ class Group(NamedTuple):
 
 
 def load(data: Mapping[str, Any]) -> Process:
-    """The process that ``pack`` made into JSON."""
-    threads = tuple(Thread(each["name"], _frames(each["frames"])) for each in data["threads"])
-    return Process(**{**data, "frames": _frames(data["frames"]), "threads": threads})
+    """The process that ``pack`` made into JSON. Raises TypeError or KeyError for what is none."""
+    threads = (Thread(_text(each["name"]), _frames(each["frames"])) for each in data["threads"])
+    made = Process(**{**data, "frames": _frames(data["frames"]), "threads": tuple(threads)})
+    for number in (made.rank, made.node, made.pid, 0 if made.parent is None else made.parent):
+        _whole(number)
+    for amount in (made.silent, made.busy):
+        if type(amount) not in (int, float) or not 0 <= amount < 1e18:
+            raise TypeError(f"{amount!r} is no number")
+    name, state, why = _text(made.name), _text(made.state), _text(made.why)
+    return made._replace(name=name, state=state, why=why)
 
 
 def _frames(told: Iterable[Any]) -> tuple[Frame, ...]:
-    return tuple(Frame(**each) for each in told)
+    made = (Frame(**each) for each in told)
+    return tuple(
+        Frame(_text(each.file), _whole(each.line), _text(each.function), _text(each.text))
+        for each in made
+    )
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _text(value: Any) -> str:
+    """What is not UTF-8, as names of files may not be, as `?`."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value.encode(errors="replace").decode()
 
 
 # ---------------------------------------------------------------- what a process wrote

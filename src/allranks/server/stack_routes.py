@@ -28,7 +28,7 @@ async def stacks(name: str, with_: With) -> dict[str, Any]:
         if kept is None:
             hint = "stacks are of jobs that run; one that hangs keeps its own: --hang-timeout"
             raise NotFound(f"{name} has ended and nobody had asked for its stacks", hint=hint)
-        return {**shown(kept), "live": False}
+        return {**kept, "live": False}
     if not list(running(row)):
         hint = f"it is {row.record.status}: allranks job show {name}"
         raise Conflict(f"no rank of {name} runs just now", hint=hint)

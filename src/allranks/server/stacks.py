@@ -111,12 +111,14 @@ class Stacks:
         return told
 
     def kept(self, name: str) -> dict[str, Any] | None:
-        """The newest in the record."""
-        found = []
+        """The newest in the record, as people are told of it."""
+        found: list[tuple[float, dict[str, Any]]] = []
         for path in self._home.jobs.joinpath(name).glob("attempts/*/system_logs/*stacks.json"):
-            with contextlib.suppress(OSError, ValueError):
-                found.append(json.loads(path.read_text()))
-        return max(found, key=lambda each: float(each["at"]), default=None)
+            # Agents of another version may have told what cannot be read as stacks.
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+                told = json.loads(path.read_text())
+                found.append((float(told["at"]), shown(told)))
+        return max(found, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 def running(row: JobRow) -> Iterable[int]:
@@ -150,4 +152,4 @@ def shown(told: dict[str, Any]) -> dict[str, Any]:
     if found is not None:
         one = found[0]
         odd = {"rank": one.rank, "node": one.node, "pid": one.pid, "at": stacks.at(one)}
-    return {**told, "groups": groups, "odd": odd}
+    return {**told, "processes": pack(processes), "groups": groups, "odd": odd}
