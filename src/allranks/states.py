@@ -77,7 +77,7 @@ class Reason(StrEnum):
     PLATFORM_ERROR = "PLATFORM_ERROR"
 
 
-class Cause(StrEnum):
+class RetryOn(StrEnum):
     """What a job may start again after: the keys of ``retry.on``, and PORT, which is nobody's to
     choose. What each may cost is in ``plan/retry.py``."""
 
@@ -90,11 +90,11 @@ class Cause(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """All that follows from a reason; ``retry`` is the cause that a restart after it counts to."""
+    """All that follows from a reason; ``retry`` is what a restart after it counts to."""
 
     outcome: JobStatus
     blame: Blame
-    retry: Cause | None
+    retry: RetryOn | None
     sentence: str
     hint: str
 
@@ -106,28 +106,28 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.RANK_EXITED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        Cause.USER,
+        RetryOn.USER,
         "a rank ended with an exit code other than 0",
         "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.RANK_KILLED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        Cause.USER,
+        RetryOn.USER,
         "a rank was ended by a signal",
         "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.OUT_OF_MEMORY: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        Cause.USER,
+        RetryOn.USER,
         "the kernel killed a process of the job for want of memory",
         "its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.SETUP_FAILED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        Cause.SETUP,
+        RetryOn.SETUP,
         "a node could not prepare the job",
         "mend what the sentence names, and submit it again",
     ),
@@ -141,14 +141,14 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.PEER_FAILED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        Cause.USER,
+        RetryOn.USER,
         "the node was stopped because another one failed first",
         "look at the first failure: allranks job events {job}",
     ),
     Reason.PORT_TAKEN: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
-        Cause.PORT,
+        RetryOn.PORT,
         "another process took the port that was found for the job",
         "it happened on each attempt: a script that listens on MASTER_PORT in two processes "
         "does it to itself; else `ss -ltnp` on that node shows what listens there",
@@ -156,21 +156,21 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.NODE_LOST: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
-        Cause.NODE_LOST,
+        RetryOn.NODE_LOST,
         "a node was lost",
         "run it with --max-attempts 2 or more to start again by itself on such a loss",
     ),
     Reason.PREEMPTED: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
-        Cause.PREEMPTED,
+        RetryOn.PREEMPTED,
         "the nodes were taken away for other work",
         "run it with --max-attempts 2 or more to start again by itself after a preemption",
     ),
     Reason.HANG: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        Cause.HANG,
+        RetryOn.HANG,
         "no rank made progress for as long as --hang-timeout says",
         "where every rank was: allranks job stacks {job}; one that is slow and well needs to print "
         "a line now and then, or a longer --hang-timeout",
@@ -185,7 +185,7 @@ VERDICTS: dict[Reason, Verdict] = {
     Reason.TIME_LIMIT: Verdict(
         JobStatus.FAILED,
         Blame.USER,
-        Cause.PREEMPTED,
+        RetryOn.PREEMPTED,
         "the job ran longer than limits.timeout",
         "raise limits.timeout (--timeout SECONDS), or the time the compute gives its jobs",
     ),

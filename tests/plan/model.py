@@ -28,11 +28,11 @@ from allranks.states import (
     TERMINAL,
     VERDICTS,
     Blame,
-    Cause,
     GangState,
     JobStatus,
     NodeState,
     Reason,
+    RetryOn,
 )
 
 FOREVER = 1e9
@@ -538,15 +538,15 @@ class Model:
         reasons = {n.reason for n in job.nodes if n.reason} | {Reason.NODE_LOST}
         possible = {VERDICTS[reason].retry for reason in reasons | {job.then.reason}}
         check(after.spent.user < self.rules.max_attempts, "max_attempts holds", state)
-        for cause in Cause:
+        for cause in RetryOn:
             most = retry.left(self.rules, Spent(), cause)
             check(after.spent.on(cause) <= most, "each cause has its limit", state, cause)
-        more = [cause for cause in Cause if after.spent.on(cause) > job.spent.on(cause)]
+        more = [cause for cause in RetryOn if after.spent.on(cause) > job.spent.on(cause)]
         grown = sum(after.spent._replace(row=0)) - sum(job.spent._replace(row=0))
         check(len(more) == grown == 1, "an attempt is counted once", state)
         check(more[0] in possible, "what befell the job does not eat another budget", state)
         of_user = [n for n in job.nodes if n.reason and VERDICTS[n.reason].blame is Blame.USER]
-        eaten = more[0] in (Cause.USER, Cause.HANG)
+        eaten = more[0] in (RetryOn.USER, RetryOn.HANG)
         check(
             not eaten or bool(of_user or job.hung), "a loss does not eat the user's attempts", state
         )

@@ -13,7 +13,7 @@ from allranks.plan.fold import fold
 from allranks.plan.orders import order
 from allranks.plan.plan import Rules
 from allranks.plan.policy import Clock, Job, Step, decide
-from allranks.states import TERMINAL, Cause, GangState, JobStatus, NodeState, Reason
+from allranks.states import TERMINAL, GangState, JobStatus, NodeState, Reason, RetryOn
 from tests.plan.model import Broken, Model, explore
 
 QUIET: dict[str, Any] = {"salvage": False, "twice": False, "backlog": 1}
@@ -27,8 +27,8 @@ NONE = dict.fromkeys(FEW, 0)
 
 @pytest.fixture(autouse=True)
 def one_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = retry.BUDGETS[Cause.PORT]._replace(restarts=1)
-    monkeypatch.setattr(retry, "BUDGETS", {**retry.BUDGETS, Cause.PORT: port})
+    port = retry.BUDGETS[RetryOn.PORT]._replace(restarts=1)
+    monkeypatch.setattr(retry, "BUDGETS", {**retry.BUDGETS, RetryOn.PORT: port})
 
 
 def rules(nodes: int, attempts: int = 2, budgets: dict[str, int] = FEW, **more: Any) -> Rules:
@@ -219,7 +219,7 @@ def test_losses_that_eat_attempts_are_noticed():
     def eating(job: Job, event: Event) -> Job:
         after = fold(job, event)
         if after.spent.node_lost > job.spent.node_lost:
-            return after._replace(spent=job.spent.after(Cause.USER))
+            return after._replace(spent=job.spent.after(RetryOn.USER))
         return after
 
     with pytest.raises(Broken, match="not eat"):
@@ -240,7 +240,7 @@ def test_hearing_twice_is_noticed():
     def forgetful(job: Job, event: Event) -> Job:
         after = fold(job, event)
         if event.kind is Kind.HELLO:
-            return after._replace(spent=after.spent.after(Cause.USER))
+            return after._replace(spent=after.spent.after(RetryOn.USER))
         return after
 
     with pytest.raises(Broken, match=r"said twice|max_attempts|withheld|counted once|its limit"):

@@ -12,7 +12,7 @@ from allranks.plan.fold import fold
 from allranks.plan.orders import order
 from allranks.plan.plan import Rules, pack
 from allranks.plan.policy import Clock, Job, Step, decide, failure, load, new, outcome
-from allranks.states import VERDICTS, Cause, GangState, JobStatus, NodeState, Reason
+from allranks.states import VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
 
 TWICE = Rules(nodes=2, max_attempts=2)
 ONCE = Rules(nodes=2)
@@ -248,7 +248,7 @@ def test_each_cause_has_a_budget_of_its_own():
 def test_what_failed_in_setup_and_may_pass_is_tried_here_once_and_then_elsewhere():
     story = Story()
     launches, waits = [], []
-    for _ in range(retry.BUDGETS[Cause.SETUP].restarts or 0):
+    for _ in range(retry.BUDGETS[RetryOn.SETUP].restarts or 0):
         waits.append(again(story, Reason.SETUP_FAILED, passing=True))
         launches.append(story.job.launch)
     assert launches == [1, 2, 3]
@@ -427,7 +427,7 @@ def test_losses_do_not_eat_the_users_attempts():
 
 def test_a_port_that_was_taken_is_tried_again_whatever_the_user_asked_for():
     story = Story(ONCE)
-    for race in range(retry.BUDGETS[Cause.PORT].restarts or 0):
+    for race in range(retry.BUDGETS[RetryOn.PORT].restarts or 0):
         story.running().fails(0, Reason.PORT_TAKEN)
         assert story.step() == closing("regroup", Reason.PORT_TAKEN)
         assert story.drained().step() == Step(Kind.REGROUPED)
@@ -471,7 +471,7 @@ def test_what_takes_nodes_long_before_they_are_ready_is_told():
 
 def test_losses_end_somewhere():
     story = Story()
-    for launch in range((retry.BUDGETS[Cause.NODE_LOST].restarts or 0) + 1):
+    for launch in range((retry.BUDGETS[RetryOn.NODE_LOST].restarts or 0) + 1):
         story.now = 1000.0 * launch
         story.said = [0, 0]
         story.running().server(Kind.LOST, 0, why="silent").ended()
@@ -838,8 +838,8 @@ def test_every_reason_has_a_verdict_with_its_words():
     for reason, verdict in VERDICTS.items():
         assert verdict.sentence
         assert verdict.hint or verdict.outcome is not JobStatus.FAILED, reason
-        assert verdict.retry in (None, Cause.PORT, *Rules().on)
-    assert set(retry.BUDGETS) == set(Cause) == {Cause.PORT, *Rules().on}
+        assert verdict.retry in (None, RetryOn.PORT, *Rules().on)
+    assert set(retry.BUDGETS) == set(RetryOn) == {RetryOn.PORT, *Rules().on}
 
 
 # ---------------------------------------------------------------- the record

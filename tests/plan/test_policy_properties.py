@@ -16,7 +16,7 @@ from allranks.plan.fold import fold
 from allranks.plan.orders import order
 from allranks.plan.plan import Rules, pack
 from allranks.plan.policy import Clock, Job, decide, load, new, outcome
-from allranks.states import TERMINAL, VERDICTS, Cause, GangState, JobStatus, NodeState, Reason
+from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
 
 TIMES = st.sampled_from([0.0, 1.0, 5.0, 40.0, 200.0])
 WHICH = st.sampled_from([0, 1, 2])
@@ -132,7 +132,7 @@ def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
             assert after.attempt == before.attempt
         assert after.launch in (before.launch, before.launch + 1)
         assert after.spent.user <= max(1, rules.max_attempts - 1)
-        for cause in Cause:
+        for cause in RetryOn:
             assert after.spent.on(cause) <= retry.left(rules, retry.Spent(), cause)
 
 

@@ -178,11 +178,11 @@ def _stopping(job: Job, event: Event) -> Job:
 
 def _counted(job: Job, at: float) -> dict[str, Any]:
     assert job.then is not None
-    cause = VERDICTS[job.then.reason].retry
-    assert cause is not None
+    key = VERDICTS[job.then.reason].retry
+    assert key is not None
     return {
         "attempt": job.attempt + 1,
-        "spent": spent(job, at).after(cause),
+        "spent": spent(job, at).after(key),
         "previous": job.then.reason,
         "went_at": None,
         "then": None,

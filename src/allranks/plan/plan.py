@@ -193,7 +193,7 @@ class Task(NamedTuple):
 
 class Rules(NamedTuple):
     """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat.
-    ``budgets`` are restarts by cause where they are not those of ``plan/retry.py``, ``grace`` the
+    ``budgets`` are restarts by key of ``retry.on`` where they are not those of ``plan/retry.py``, ``grace`` the
     seconds from SIGTERM to SIGKILL where they are not the server's."""
 
     nodes: int = 1

@@ -65,12 +65,12 @@ class Door:
         if address in self._open and not self._open[address][1].done():
             return
         try:
-            config = self._config()
+            made = self._config()
             listening = self._listen(address)
         except AllranksError as error:
             self.trouble[address] = error.message
             raise
-        server = Server(config)
+        server = Server(made)
         self._open[address] = (server, asyncio.create_task(server.serve(sockets=[listening])))
         if self.trouble.pop(address, None):
             self._opened()
@@ -94,18 +94,8 @@ class Door:
         await asyncio.gather(*(task for _, task in self._open.values()), return_exceptions=True)
 
     def _config(self) -> uvicorn.Config:
-        config = uvicorn.Config(
-            self._app,
-            http=Patient,
-            ssl_certfile=str(self.certificate()),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            limit_concurrency=_MOST,
-            timeout_graceful_shutdown=1,
-        )
         try:
-            config.load()
+            return config(self._app, str(self.certificate()), _MOST)
         except (OSError, ValueError) as error:
             raise ServerError(
                 f"the home's certificate cannot be used: {error}",
@@ -113,7 +103,6 @@ class Door:
                 hint="remove that file, and start the server again: it makes a new one (agents "
                 "that run now do not know that)",
             ) from error
-        return config
 
     def _listen(self, address: str) -> socket.socket:
         port = self._port()
@@ -149,6 +138,23 @@ class Door:
             if not self._home.certificate.exists():
                 write(self._home.certificate, _made())
         return self._home.certificate
+
+
+def config(app: App, certificate: str | None, most: int) -> uvicorn.Config:
+    """Of a server beside the home's own, which speaks to so many at once. Raises OSError or
+    ValueError for a certificate that cannot be used."""
+    made = uvicorn.Config(
+        app,
+        http=Patient,
+        ssl_certfile=certificate,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        limit_concurrency=most,
+        timeout_graceful_shutdown=1,
+    )
+    made.load()
+    return made
 
 
 class Server(uvicorn.Server):

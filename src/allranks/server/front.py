@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from allranks.errors import AllranksError, UsageError
-from allranks.server.door import Door, Server, write
+from allranks.server.door import Door, Server, config, write
 from allranks.server.names import Names
-from allranks.server.patience import Patient
 from allranks.settings import Home
 
 log = logging.getLogger("allranks.front")
@@ -65,11 +64,11 @@ class Front:
 
     async def open(self, where: Where) -> dict[str, Any]:
         """Stand open there and nowhere else, from now on; what others need to find it."""
-        config = self._config(where)
+        made = self._config(where)
         await self.close()
         listening = _listen(where)
         self._names.more.add(where.host.lower())
-        server = Server(config)
+        server = Server(made)
         self._serving = (server, asyncio.create_task(server.serve(sockets=[listening])))
         keep(self._home, where)
         return told(where, self.fingerprint(where))
@@ -89,25 +88,14 @@ class Front:
     def _config(self, where: Where) -> uvicorn.Config:
         assert self.app is not None
         certificate = where.certificate or str(self._door.certificate())
-        config = uvicorn.Config(
-            self.app,
-            http=Patient,
-            ssl_certfile=certificate if where.tls else None,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            limit_concurrency=_MOST,
-            timeout_graceful_shutdown=1,
-        )
         try:
-            config.load()
+            return config(self.app, certificate if where.tls else None, _MOST)
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"the certificate cannot be used: {error}",
                 where=certificate,
                 hint="a PEM file with the key, the server's certificate and those that sign it",
             ) from error
-        return config
 
 
 def kept(home: Home) -> Where | None:

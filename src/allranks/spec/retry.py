@@ -9,9 +9,7 @@ from pydantic import BeforeValidator, Field
 from allranks.spec.scalars import Count, Integer, Several
 from allranks.spec.values import Part, snake
 
-Cause = Annotated[
-    Literal["node_lost", "preempted", "hang", "user", "setup"], BeforeValidator(snake)
-]
+Key = Annotated[Literal["node_lost", "preempted", "hang", "user", "setup"], BeforeValidator(snake)]
 Restarts = Annotated[Integer, Field(ge=0)]
 
 
@@ -29,5 +27,5 @@ class Retry(Part):
     failures of the script; each other cause has a budget of its own."""
 
     max_attempts: Count = 1
-    on: Several[Cause] = ("node_lost", "preempted", "hang", "user", "setup")
+    on: Several[Key] = ("node_lost", "preempted", "hang", "user", "setup")
     budgets: Budgets = Budgets()
