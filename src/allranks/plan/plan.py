@@ -193,8 +193,8 @@ class Task(NamedTuple):
 
 class Rules(NamedTuple):
     """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat.
-    ``budgets`` are restarts by key of ``retry.on`` where they are not those of ``plan/retry.py``, ``grace`` the
-    seconds from SIGTERM to SIGKILL where they are not the server's."""
+    ``budgets`` are restarts by key of ``on`` where they are not those of ``plan/retry.py``,
+    ``grace`` the seconds from SIGTERM to SIGKILL where they are not the server's."""
 
     nodes: int = 1
     max_attempts: int = 1

@@ -1,4 +1,4 @@
-"""What may start a job again, how often, how soon, and where: one table, by key of ``retry.on``. Pure."""
+"""What may start a job again, how often, how soon, and where: one table. Pure."""
 
 from __future__ import annotations
 
