@@ -115,9 +115,23 @@ def test_with_a_certificate_that_somebody_vouches_for(
     ids=str,
 )
 def test_what_cannot_be(server: Served, asked: dict[str, object]) -> None:
+    """And where it stood open, it still does."""
+    stood = opened(server)
     told = server.people.put("/api/v1/server/front", json=asked)
     assert told.status_code in (400, 503), told.text
     assert json.loads(told.content)["hint"]
+    assert who(stood["url"], server.token(), stood["fingerprint"]) == "owner"
+
+
+def test_another_address_at_the_same_port(server: Served) -> None:
+    stood = opened(server)
+    same = int(stood["url"].rpartition(":")[2])
+    refused = server.people.put("/api/v1/server/front", json={"host": "192.0.2.1", "port": same})
+    assert refused.status_code in (400, 503), refused.text
+    assert who(stood["url"], server.token(), stood["fingerprint"]) == "owner"
+    told = opened(server, host="0.0.0.0", port=same)
+    url = stood["url"].replace(HOST, "127.0.0.3")
+    assert who(url, server.token(), told["fingerprint"]) == "owner"
 
 
 def test_without_tls_only_where_that_was_said(server: Served) -> None:

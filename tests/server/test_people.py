@@ -1,8 +1,10 @@
 """Users, their tokens and what they may: over HTTP against the real application."""
 
+import contextlib
 import json
 import re
 import socket
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from allranks.server.tokens import Tokens
 from allranks.store.db import open_database
 from allranks.store.settings import Settings
 from tests.server.serving import JOB, Served, held_to, served
+from tests.support import until
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +142,33 @@ class TestTokens:
         token = Tokens(kept).create("ann", Role.MEMBER, days=2)
         again = Tokens(kept)
         assert again.find(token) == ("ann", Role.MEMBER)
+        until(lambda: Tokens(kept).list()[0].used_at is not None)
         (told,) = Tokens(kept).list()
         assert told.expires_at == pytest.approx(told.created_at + 2 * 86400)
-        assert told.used_at is not None
         monkeypatch.setattr(tokens.time, "time", lambda: told.created_at + 2 * 86400 + 1)
         assert again.find(token) is None
+
+    def test_a_record_that_is_busy_holds_nobody_up(self, tmp_path: Path, kept: Settings) -> None:
+        token = Tokens(kept).create("ann", Role.MEMBER)
+        with contextlib.closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as writer:
+            writer.execute("begin immediate")
+            assert Tokens(kept).find(token) == ("ann", Role.MEMBER)
+            assert Tokens(kept).list()[0].used_at is None
+            writer.execute("rollback")
+        until(lambda: Tokens(kept).list()[0].used_at is not None)
+
+    def test_a_record_that_cannot_be_written_is_no_refusal(
+        self, kept: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        token = Tokens(kept).create("ann", Role.MEMBER)
+        known = Tokens(kept)
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(kept, "change", full)
+        assert known.find(token) == ("ann", Role.MEMBER)
+        until(lambda: "No space left" in caplog.text)
 
     @pytest.mark.parametrize("shown", ["", "x", "allranks_", "allranks_é\ud800", "a" * 100_000])
     def test_others_are_nobodys(self, kept: Settings, shown: str) -> None:

@@ -65,13 +65,29 @@ class Front:
     async def open(self, where: Where) -> dict[str, Any]:
         """Stand open there and nowhere else, from now on; what others need to find it."""
         made = self._config(where)
-        await self.close()
-        listening = _listen(where)
+        listening = await self._in_its_place(where)
         self._names.more.add(where.host.lower())
         server = Server(made)
         self._serving = (server, asyncio.create_task(server.serve(sockets=[listening])))
         keep(self._home, where)
         return told(where, self.fingerprint(where))
+
+    async def _in_its_place(self, where: Where) -> socket.socket:
+        """Listen there, and then no more where it was; what is refused leaves all as it is."""
+        before = self.kept()
+        try:
+            listening = _listen(where)
+        except UsageError:
+            if self._serving is None or before is None or before.port != where.port:
+                raise
+            await self.close()  # it may be itself that is in the way
+            try:
+                return _listen(where)
+            except UsageError:
+                await self.open(before)
+                raise
+        await self.close()
+        return listening
 
     async def close(self, *, for_good: bool = False) -> None:
         if self._serving is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 import threading
@@ -18,6 +19,7 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.server.roles import OWNER, Person, Role
 from allranks.store.settings import Settings
 
+log = logging.getLogger("allranks.tokens")
 # What a token begins with, so that those who look for secrets in code find it.
 PREFIX = "allranks_"
 _TOKENS, _USED = "tokens", "tokens.used"
@@ -79,8 +81,15 @@ class Tokens:
                 return None
             if now - self._used.get(found, 0.0) > _NOTED:
                 self._used[found] = now
-                self._settings.change(_USED, {found: now})
+                # Who asks is the event loop, and the record may be busy, or its disk full.
+                threading.Thread(target=self._note, args=(found, now), daemon=True).start()
             return Person(found, Role[self._kept[found]["role"].upper()])
+
+    def _note(self, name: str, now: float) -> None:
+        try:
+            self._settings.change(_USED, {name: now})
+        except Exception as error:
+            log.warning("that the token of %s was used could not be noted: %s", name, error)
 
     def revoke(self, name: str) -> None:
         """It opens nothing from now on. Raises NotFound."""
@@ -99,7 +108,8 @@ class Tokens:
                     Person(name, Role[told["role"].upper()]),
                     told["created_at"],
                     told["expires_at"],
-                    self._used.get(name),
+                    # A note of one before of that name may come late.
+                    used if (used := self._used.get(name, 0.0)) >= told["created_at"] else None,
                 )
                 for name, told in sorted(self._kept.items())
             ]
