@@ -199,8 +199,9 @@ def test_code_that_changes_while_it_is_sent(tmp_path):
     put(tmp_path, "a.py")
     taken = snapshot.take(tmp_path)
     (tmp_path / "a.py").write_text("other")
-    with pytest.raises(UsageError, match="changed while it was being sent"):
+    with pytest.raises(UsageError, match="changed while it was being sent") as caught:
         taken.open(next(iter(taken.parts)))
+    assert caught.value.where == "a.py"
 
 
 def test_two_names_of_one_file_are_two_files(tmp_path):

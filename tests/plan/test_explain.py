@@ -1,5 +1,6 @@
 """Why a job failed: which of several ranks, which of several lines, and when nothing is said."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +72,28 @@ def test_the_first_failure_beats_later_ones():
     head = 'Traceback (most recent call last):\n  File "a", line 1, in f\n    x\n'
     first, later = rank(0, head + "KeyError: 'x'"), rank(1, NO_MODULE, 10.1)
     assert explain(known(first, later)).cause is Cause.SCRIPT_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("said", "is_"),
+    [
+        ("AssertionError: loss is not nan-safe; feature disabled", Cause.ASSERTION),
+        ("AssertionError: loss is nan at step 3", Cause.NAN_LOSS),
+        ("MemoryError: replay memory is empty: collect first", Cause.SCRIPT_EXCEPTION),
+        ("MemoryError", Cause.MEMORY_REFUSED),
+        ("MemoryError: Unable to allocate 3.1 TiB for an array", Cause.MEMORY_REFUSED),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7 GiB", "MEMORY_REFUSED"),
+    ],
+)
+def test_words_that_only_sound_like_it(said: str, is_: str):
+    head = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
+    assert cause(head + said) == is_
+
+
+def test_a_module_whose_package_is_there():
+    text = NO_MODULE.replace("nosuch", "utils.metrics")
+    fix = explain(known(rank(0, text))).fix
+    assert "there is a `utils`, and no `metrics` in it" in fix
 
 
 def test_whom_the_launcher_stopped_did_not_fail():

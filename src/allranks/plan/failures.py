@@ -343,14 +343,14 @@ TABLE: dict[Cause, Told] = {
         None,
     ),
     Cause.KILLED: Told(
-        "something outside the job killed a process of it by SIGKILL; that it was for memory is "
-        "not seen, and not excluded",
+        "a process was killed by SIGKILL, from outside or by the job itself; that it was for "
+        "memory is not seen, and not excluded",
         "`dmesg -T` on the node tells of the kernel's out-of-memory killer; else ask who ended it",
         None,
     ),
     Cause.TERMINATED: Told(
-        "something outside the job asked a process of it to end",
-        "ask who did: a person, a supervisor, a limit of the node",
+        "a process was asked to end (SIGTERM), not by allranks",
+        "ask who did: a person, a supervisor, a limit of the node, the job itself",
         None,
         _INFRA,
     ),

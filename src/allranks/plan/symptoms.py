@@ -65,7 +65,8 @@ EXCEPTIONS: tuple[Symptom, ...] = (
     ),
     Symptom(
         Cause.MEMORY_REFUSED,
-        r"_?(?:Array)?MemoryError\b|RuntimeError: [^\n]*DefaultCPUAllocator: (?:can't allocate|not "
+        r"_?(?:Array)?MemoryError(?:$|: [^\n]*(?i:alloc|out of memory|enough memory))|"
+        r"RuntimeError: [^\n]*DefaultCPUAllocator: (?:can't allocate|not "
         r"enough) memory|OSError: \[Errno 12\]|RuntimeError: std::bad_alloc|"
         r"XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating|"
         r"ResourceExhaustedError: [^\n]*OOM when allocating [^\n]*CPU",
@@ -168,6 +169,12 @@ EXCEPTIONS: tuple[Symptom, ...] = (
         r"ImportError: numpy\.core\.multiarray failed to import|"
         r"ValueError: numpy\.dtype size changed|ImportError: [^\n]*module compiled against",
         "a package was built for another version of NumPy: install it anew, or `numpy<2`",
+    ),
+    Symptom(
+        Cause.MODULE_MISSING,
+        r"ModuleNotFoundError: No module named '([\w.]+)\.(\w+)'",
+        "there is a `{0}`, and no `{1}` in it: a file is missing from your code, or a package is "
+        "of another version",
     ),
     Symptom(
         Cause.MODULE_MISSING,
@@ -345,8 +352,8 @@ EXCEPTIONS: tuple[Symptom, ...] = (
         Cause.NAN_LOSS,
         r"(?:ValueError|RuntimeError|AssertionError|ArithmeticError|FloatingPointError|Exception|"
         r"\w*(?:NaN|Nan|NAN|Diverge)\w*): (?:[^\n]{0,80}\b(?i:loss|gradients?|grad[ _]norm)"
-        r"\b[^\n]{0,40}\b(?:nan|NaN|NAN|inf|Inf|infinite|non-?finite|not finite)\b|"
-        r"[^\n]{0,80}\b(?:nan|NaN|NAN|Non-finite|non-finite|Infinite|infinite)\b[^\n]{0,30}"
+        r"\b[^\n]{0,40}\b(?:nan|NaN|NAN|inf|Inf|infinite|non-?finite|not finite)\b(?!-)|"
+        r"[^\n]{0,80}\b(?:nan|NaN|NAN|Non-finite|non-finite|Infinite|infinite)\b(?!-)[^\n]{0,30}"
         r"\b(?i:loss|gradients?|grad[ _]norm)\b|Function '\w+' returned nan values)",
     ),
     Symptom(

@@ -40,8 +40,24 @@ class Snapshot(NamedTuple):
         found, file = chunks.packed(self.parts[digest])
         if found != digest:
             file.close()
-            raise UsageError("the code changed while it was being sent", hint="submit it again")
+            others = [each.name for each in self.parts[digest] if _is_other(each)]
+            raise UsageError(
+                "the code changed while it was being sent",
+                where=", ".join(others[:3]),
+                hint="submit it again; what is written there meanwhile, such as a log, can be left "
+                "out by a line in .amlignore",
+            )
         return file
+
+
+def _is_other(file: File) -> bool:
+    """Whether it is not what it was when it was looked at."""
+    try:
+        now = os.lstat(file.path)
+    except OSError:
+        return True
+    then = file.status
+    return (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns)
 
 
 def take(
