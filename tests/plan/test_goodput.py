@@ -191,6 +191,8 @@ def test_what_a_checkpoint_took_is_seen_where_steps_are_told():
     assert held_up(steps, [12.5, 18.9]) == pytest.approx([3, 2])
     # Told at every fifth only, and one that was written beside the work.
     assert held_up([(0, 0.0), (5, 5.0), (10, 10.0), (15, 17.0)], [12, 3]) == pytest.approx([2])
+    # One that is lost in how much steps differ.
+    assert held_up([(0, 0.0), (1, 1.0), (2, 2.2), (3, 3.4), (4, 4.2)], [2.5]) == []
     # Before the first step and after the last, with nothing to compare with, and an epoch's end.
     assert held_up(steps, [9.0, 30.0]) == held_up(steps[:2], [10.5]) == held_up([], [1.0]) == []
     assert held_up([(0, 0.0), (1, 1.0), (0, 9.0), (1, 10.0)], [5.0]) == []

@@ -53,8 +53,9 @@ def held_up(steps: Sequence[tuple[int, float]], written: Iterable[float]) -> lis
     if not paces:
         return []
     usual = median(paces)
+    noise = 3 * median(abs(pace - usual) for pace in paces)
     found = (took - usual * count for count, took in writing)
-    return [each for each in found if each > 0]
+    return [each for each in found if each > noise]
 
 
 def optimum(cost: float, between: float) -> float:
