@@ -128,6 +128,31 @@ def test_what_a_program_survived_says_nothing():
     assert explain(known(killed, reason=Reason.RANK_KILLED)).cause is Cause.KILLED
 
 
+def test_what_a_program_caught_is_no_cause():
+    """Neither of one that then said itself why it gives up, nor of one that was stopped."""
+    text = 'Traceback (most recent call last):\n  File "t.py", line 3, in {}\n    f()\n{}\n'
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    in_main, in_step = (text.format(where, oom) for where in ("<module>", "step"))
+    low = "accuracy 0.9 not reached: 0.81\n"
+    assert cause(in_step + low) is Cause.UNKNOWN
+    assert cause(in_main + "\n" + low) is Cause.UNKNOWN
+    for went_on in ("epoch 2 loss 0.3\n", "epoch 2\nepoch 3\n"):
+        assert cause("epoch 1\n" + in_main + went_on + low) is Cause.UNKNOWN
+    # The rest of its message, and what was said on the way out.
+    assert cause("epoch 1\n" + in_main + "closing the writer\n") is Cause.CUDA_OUT_OF_MEMORY
+    assert cause("epoch 1\n" + in_step) is Cause.CUDA_OUT_OF_MEMORY
+    hydra = "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
+    assert cause(in_step + hydra) is Cause.CUDA_OUT_OF_MEMORY
+    bar = "Epoch 1:  10%|#   | {}/20 [00:07<00:09,  1.2it/s]"
+    drawn = bar.format(2) + in_main + bar
+    assert cause(drawn.format(2)) is Cause.CUDA_OUT_OF_MEMORY
+    assert cause(drawn.format(3)) is Cause.UNKNOWN
+    silent = rank(0, "bad config: lr missing")
+    for survived in (in_main + "epoch 1 loss 3\n", in_step):
+        stopped = STOPPED._replace(lines=tuple(survived.splitlines()))
+        assert explain(known(silent, stopped)).cause is Cause.UNKNOWN
+
+
 def test_a_chain_is_as_old_as_it_is_one_failure():
     head = 'Traceback (most recent call last):\n  File "/w/train.py", line {}, in {}\n    {}\n{}\n'
     caught = head.format(2, "main", "open(p)", "FileNotFoundError: [Errno 2] No such file: 'p'")

@@ -207,8 +207,6 @@ _ENVELOPES = (
     "CalledProcessError",
     "BrokenProcessPool",
 )
-# A package's own code, and Python's.
-_NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array")
 
 
 def finding(lines: Sequence[str], ending: Ending) -> Finding | None:
@@ -223,7 +221,7 @@ def finding(lines: Sequence[str], ending: Ending) -> Finding | None:
 
 def standing(lines: Sequence[str]) -> Finding | None:
     """What had already gone wrong in a rank that was then stopped for another's failure."""
-    found = _uncaught(lines, Ending(1))
+    found = _uncaught(lines, Ending(None))
     stopped = found is not None and found.what in ("KeyboardInterrupt", "SystemExit")
     return None if stopped else found
 
@@ -248,7 +246,7 @@ def _native_frame(lines: Sequence[str]) -> str:
     """The user's line in what faulthandler has printed: the first that is no package's."""
     for line in lines[-200:]:
         found = re.match(r'\s+File "([^"]+)", line (\d+)(?: in |$)', tracebacks.unmarked(line)[1])
-        if found and not _NOT_THE_USERS.search(found[1]):
+        if found and tracebacks.is_the_users(found[1]):
             return f"{found[1]}:{found[2]}"
     return ""
 
@@ -304,6 +302,8 @@ def _uncaught(lines: Sequence[str], ending: Ending) -> Finding | None:
     chain = tracebacks.last_chain(found)
     # Only Python's own end has that code; with another one the program chose its end.
     if not chain or not tracebacks.is_the_end(lines, chain[-1], strict=ending.code != 1):
+        return None
+    if ending.code is None and chain[-1].was_caught:
         return None
     if chain[-1].name in _ENVELOPES:
         return _of_child(lines, found, chain, ending)
@@ -372,7 +372,7 @@ def _named(known: Sign, raised: Raised) -> Finding:
 def _users_line(raised: Raised) -> str:
     """The innermost frame in the user's own code."""
     for frame in reversed(raised.frames):
-        if not _NOT_THE_USERS.search(frame.file):
+        if tracebacks.is_the_users(frame.file):
             return f"{frame.file}:{frame.line}"
     return ""
 

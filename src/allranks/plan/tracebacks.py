@@ -35,11 +35,16 @@ _NOISE = re.compile(
     r"Exception raised from|frame #\d+|For debugging|Compile with|CUDA kernel errors|Device-side|"
     r"If this call came|\w+ process group|libc\+\+abi|#+ |\[E\d|destroy_process_group|"
     r"\d{4}-\d\d-\d\d [\d:.]+: [IWEF] |\d{4}-\d\d-\d\d .*(destroy|shut|stopp|clos|clean)|"
-    r"make: \*\*\*|Aborted|Killed|proc "
+    r"make: \*\*\*|Aborted|Killed|proc |Set the environment variable HYDRA|(🏃|🧪) View "
 )
-# With more lines that are no noise the program went on, and so it did with another complaint.
-_OWN_LINES, _MOST_AFTER = 8, 4
-_ANOTHER = re.compile(r"\b(error|fatal|critical|failed|fail|abort\w*|exiting)\b", re.IGNORECASE)
+# Who closes a progress bar draws it once more, as it stood.
+_BAR = re.compile(r".*\d%\|.*\| \d+/\d+ ")
+# So many lines may be of an exception's own message, where its end is not marked as these have it.
+_OWN_LINES = 8
+_ENDS = {"ChildFailedError": "=====", "UnpicklingError": "Check the documentation of torch.load"}
+_BEGINNING = re.compile(r"\W*([^\W\d]+|\d)")
+# A package's own code, and Python's.
+_NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array")
 
 
 class Frame(NamedTuple):
@@ -68,6 +73,18 @@ class Raised(NamedTuple):
     def said(self) -> str:
         """Name and text as Python prints them."""
         return f"{self.name}: {self.text}" if self.text else self.name
+
+    @property
+    def was_caught(self) -> bool:
+        """Whether a function of the user's has caught it: a traceback begins where it was caught,
+        and that of what nothing caught with the module that was started."""
+        first = self.frames[0]
+        return is_the_users(first.file) and first.function not in ("", "<module>")
+
+
+def is_the_users(file: str) -> bool:
+    """Whether it is of the user's own code."""
+    return not _NOT_THE_USERS.search(file)
 
 
 class _Line(NamedTuple):
@@ -207,22 +224,38 @@ def _is_translation(before: Raised, after: Raised) -> bool:
 
 
 def is_the_end(lines: Sequence[str], last: Raised, strict: bool = False) -> bool:
-    """Whether nothing follows that a program which went on would have printed; ``strict`` forgives
-    nothing but what is known to be said by others."""
-    after = [unmarked(line) for line in lines[last.at + 1 :]]
-    own = [text for stream, text in after if stream == last.stream]
-    own = own[0 if strict else _message(last, own) :]
-    left = [text for text in own if text.strip() and not _NOISE.match(text)]
-    if any(_ANOTHER.search(text) for text in left):
-        return False
-    return len(left) <= (0 if strict else _MOST_AFTER)
+    """Whether nothing follows that a program which went on would have printed; ``strict`` does not
+    forgive what may be the rest of the exception's message either."""
+    before, after = (
+        [text for stream, text in map(unmarked, part) if stream == last.stream]
+        for part in (lines[: last.at], lines[last.at + 1 :])
+    )
+    bars = {bar[0] for bar in map(_BAR.match, before) if bar}
+    left = [text for text in after if not ((bar := _BAR.match(text)) and bar[0] in bars)]
+    own = 0 if strict or last.was_caught else _message(last, before, left)
+    return all(not text.strip() or is_noise(text) for text in left[own:])
 
 
-def _message(last: Raised, after: Sequence[str]) -> int:
-    """How many of the lines after an exception may be its own message. Where that ends is not
-    marked, but by torchrun, which draws a line."""
-    if last.name == "ChildFailedError":
-        drawn = [n for n, text in enumerate(after[:200]) if text.startswith("=====")]
-        return drawn[-1] + 1 if drawn else 0
-    blank = next((n for n, text in enumerate(after) if not text.strip()), len(after))
-    return min(blank, _OWN_LINES)
+def is_noise(text: str) -> bool:
+    """Whether others say such a line while a program goes down, or after it."""
+    return bool(_NOISE.match(text))
+
+
+def _message(last: Raised, before: Sequence[str], after: Sequence[str]) -> int:
+    """How many of the lines after an exception may be its own message: up to its mark, else to the
+    first that is empty or begins as one did before, as those of a program that goes on do."""
+    if mark := _ENDS.get(last.name):
+        marked = [n for n, text in enumerate(after[:200]) if text.startswith(mark)]
+        if marked:
+            return marked[-1] + 1
+    begun = {_beginning(text) for text in before if not text[:1].isspace()}
+    for n, text in enumerate(after[:_OWN_LINES]):
+        if not text.strip() or (_beginning(text) in begun and not is_noise(text)):
+            return n
+    return min(len(after), _OWN_LINES)
+
+
+def _beginning(text: str) -> str | None:
+    """The first word of a line; one number stands for all."""
+    found = _BEGINNING.match(text)
+    return found and ("0" if found[1].isdigit() else found[1].lower())
