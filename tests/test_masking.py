@@ -14,6 +14,11 @@ from allranks.masking import MASK, all_without_credentials, masked, without_cred
         ("a https://b/c and git+ssh://u:p@d/e", f"a https://b/c and git+ssh://{MASK}@d/e"),
         ("https://host/a@b", "https://host/a@b"),
         ("me@example.com", "me@example.com"),
+        *(
+            (f"https://host/x?a=1&{name}=abc&b=2 c", f"https://host/x?a=1&{name}={MASK}&b=2 c")
+            for name in ("sig", "token", "access_token", "api_key", "apikey", "password")
+        ),
+        ("https://host/x?tokens=1", "https://host/x?tokens=1"),
     ],
 )
 def test_addresses(text: str, shown: str):

@@ -13,7 +13,8 @@ _SECRET = re.compile(
 _CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s]*@", re.I)
 # What opens an address to whoever has it.
 _SIGNED = re.compile(
-    r"([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|token)=)[^&\s]+",
+    r"([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|"
+    r"(?:access_)?token|api_?key|password)=)[^&\s]+",
     re.I,
 )
 _PROXY = re.compile(r"_proxy$", re.I)

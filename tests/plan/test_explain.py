@@ -163,6 +163,22 @@ def test_a_chain_is_as_old_as_it_is_one_failure():
     assert cause(caught + during + other) is Cause.SCRIPT_EXCEPTION
 
 
+def test_what_was_said_long_before_the_end_is_not_said_last():
+    argument = "helper.py: error: unrecognized arguments: --x\n"
+    went_on = "".join(f"epoch {n} loss 1\n" for n in range(35))
+    assert cause(argument, code=2) is Cause.BAD_ARGUMENT
+    assert cause(argument + went_on, code=2) is Cause.UNKNOWN
+    assert cause(argument + "srun: error: x: task 0: Exited with exit code 2\n" * 9, code=2) is (
+        Cause.BAD_ARGUMENT
+    )
+
+
+def test_a_script_of_the_shell_tells_its_name():
+    for shell in ("run.sh: line 3:", "./my/run.sh: line 3:", "bash: line 1:", "/bin/sh: 1:"):
+        assert cause(f"{shell} foo: command not found", code=127) is Cause.COMMAND_NOT_FOUND
+        assert cause(f"{shell} ./foo: Permission denied", code=126) is Cause.NOT_EXECUTABLE
+
+
 # Texts of the projects themselves, for want of a GPU where this was made.
 GPU = (
     (

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 SYS_CLASS = Path("/sys/class")
 INFINIBAND = "InfiniBand"
-LOOPBACK = "lo"
 
 # rtnetlink's numbers, <linux/netlink.h> and <linux/rtnetlink.h>.
 _GET_ADDRESSES, _REQUEST, _DUMP, _ERROR, _DONE = 22, 0x1, 0x300, 2, 3

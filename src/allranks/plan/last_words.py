@@ -55,7 +55,7 @@ class _Last(NamedTuple):
     fix: str = ""
 
 
-_SHELL = r"(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: "
+_SHELL = r"(?:(?:/bin/)?(?:ba|da)?sh: \d+|\S+: line \d+): "
 _LAST = (
     _Last(
         Cause.NOT_EXECUTABLE,
@@ -279,12 +279,13 @@ def _said_last(lines: Sequence[str], ending: Ending) -> Finding | None:
 
 
 def _is_last(lines: Sequence[str], index: int, ending: Ending) -> bool:
-    """Whether the program was over then: a traceback later is one of its own, and code 1 is
-    anybody's, who may have gone on."""
+    """Whether the program was over then: a traceback later is one of its own, and with more lines
+    it went on. What a shell could not do has a code that nobody else chooses."""
     after = [line for line in lines[index + 1 :] if line.strip()]
     if any("Traceback (most recent" in line for line in after):
         return False
-    return ending.code in (2, 126, 127) or len(after) <= _AFTER
+    own = [line for line in after if not tracebacks.is_noise(tracebacks.unmarked(line)[1])]
+    return ending.code in (126, 127) or len(own) <= _AFTER
 
 
 def _last_of(lines: Sequence[str], pattern: re.Pattern[str]) -> int | None:
