@@ -14,7 +14,8 @@ def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
     script.write_text("print('fine')\n")
     words = ("run", "--experiment", "explained", "-q", "--env")
     assert shared(*words, "LR=1", "--", "python", "train.py").returncode == 0
-    script.write_text("print('begin')\nimport nosuchpackage\n")
+    # More than is read of a log, whose lines are counted all the same.
+    script.write_text("print('begin\\n' * 40_000)\nimport nosuchpackage\n")
     for name in ("first", "second"):
         told = shared(*words[:3], "--env", "LR=2", "--name", name, "--", "python", "train.py")
         assert told.returncode == 1
@@ -27,7 +28,7 @@ def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
         "MODULE_MISSING",
         False,
     )
-    assert (error["evidence"]["number"], error["evidence"]["where"]) == (5, "train.py:2")
+    assert (error["evidence"]["number"], error["evidence"]["where"]) == (40_005, "train.py:2")
 
     said = shared("job", "explain", "second").stdout
     assert " > ModuleNotFoundError: No module named 'nosuchpackage'" in said

@@ -28,7 +28,8 @@ _WORK = re.compile(r"^.*/attempt-\d+/work/")
 
 class RankEnd(NamedTuple):
     """A rank of the attempt and the end of what it printed; ``code`` is None for one whose end
-    nobody told. ``number`` is that of the first of ``lines`` in its log, from 1; 0 if not known."""
+    nobody told. ``number`` is that of the first of ``lines`` in its log, from 1, or 0 where nobody
+    has counted the lines of the ``skipped`` bytes before it."""
 
     rank: int
     node: int
@@ -37,6 +38,7 @@ class RankEnd(NamedTuple):
     at: float = 0.0
     lines: tuple[str, ...] = ()
     number: int = 1
+    skipped: int = 0
 
 
 class Known(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def explained(row: JobRow, records: Records, home: Home) -> Explanation | None:
     """Why the job failed; None when that cannot even be looked for. Nothing that goes wrong here
     may keep a job from ending."""
     try:
-        return explain.explain(known(row, records, home))
+        return _explained(row, known(row, records, home), home)
     except Exception:
         log.exception("%s: its failure could not be explained", row.name)
         return None
@@ -47,7 +47,7 @@ def story(row: JobRow, with_: Services) -> dict[str, Any]:
         hint = f"allranks job show {row.name}"
         raise Conflict(f"{row.name} {said}: there is no failure to explain", hint=hint)
     told = known(row, with_.records, with_.home)
-    found = explain.explain(told)
+    found = _explained(row, told, with_.home)
     others = explain.followed(told, found)
     return {
         "name": row.name,
@@ -63,6 +63,19 @@ def story(row: JobRow, with_: Services) -> dict[str, Any]:
     }
 
 
+def _explained(row: JobRow, told: Known, home: Home) -> Explanation:
+    """The explanation, its line numbered: of all the logs only that one is counted."""
+    found = explain.explain(told)
+    evidence = found.evidence
+    rank = next((each for each in told.ranks if evidence and each.rank == evidence.rank), None)
+    if evidence is None or evidence.at is None or evidence.number is not None or rank is None:
+        return found
+    name = log_name(rank.rank, world(row.plan.task))
+    before = _lines_of(Logs(home.jobs / row.name).path(row.record.attempt, name), rank.skipped)
+    number = None if before is None else before + 1 + evidence.at
+    return found._replace(evidence=evidence._replace(number=number))
+
+
 def known(row: JobRow, records: Records, home: Home) -> Known:
     """All there is to know of its last attempt."""
     failure = policy.outcome(row.record)
@@ -76,8 +89,8 @@ def known(row: JobRow, records: Records, home: Home) -> Known:
     found = []
     for index, (rank, node) in enumerate(order):
         name = log_name(rank, world(task))
-        lines, number = read(logs.path(attempt, name)) if index < _RANKS else ((), 1)
-        found.append(_rank_end(rank, node, ends.get(rank), lines, number))
+        lines, skipped = read(logs.path(attempt, name)) if index < _RANKS else ((), 0)
+        found.append(_rank_end(rank, node, ends.get(rank), lines, skipped))
     return Known(
         failure.reason,
         failure.node,
@@ -95,13 +108,13 @@ def _urgency(rank: int, first: int | None, end: Event | None) -> tuple[bool, boo
 
 
 def _rank_end(
-    rank: int, node: int, end: Event | None, lines: Sequence[str], number: int
+    rank: int, node: int, end: Event | None, lines: tuple[str, ...], skipped: int
 ) -> RankEnd:
+    told = RankEnd(rank, node, lines=lines, number=int(not skipped), skipped=skipped)
     if end is None:
-        return RankEnd(rank, node, lines=tuple(lines), number=number)
-    data = end.data
-    at = float(data.get("ended_at") or end.at)
-    return RankEnd(rank, node, data.get("code"), data.get("signal"), at, tuple(lines), number)
+        return told
+    at = float(end.data.get("ended_at") or end.at)
+    return told._replace(code=end.data.get("code"), signal=end.data.get("signal"), at=at)
 
 
 def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
@@ -110,21 +123,23 @@ def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
 
 
 def read(path: Path) -> tuple[tuple[str, ...], int]:
-    """The last lines of a log, and the number of the first of them; 0 where it is not counted."""
+    """The last lines of a log, and how many bytes lie before them."""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            start = max(0, size - _TAIL)
-            number = 1
-            if start > _COUNTED:
-                number = 0
-            elif start:
-                file.seek(0)
-                number = 1 + file.read(start).count(b"\n")
-            file.seek(start)
+            skipped = max(0, file.seek(0, 2) - _TAIL)
+            file.seek(skipped)
             text = file.read(_TAIL).decode(errors="replace")
     except OSError:
-        return (), 1
+        return (), 0
     # What overwrites its own line, as progress bars do, ends with what was written last.
     lines = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
-    return tuple(line[:_LONGEST] for line in lines), number
+    return tuple(line[:_LONGEST] for line in lines), skipped
+
+
+def _lines_of(path: Path, size: int) -> int | None:
+    """How many lines end in the first bytes of a log; None where those are too many to count."""
+    try:
+        with path.open("rb") as file:
+            return file.read(size).count(b"\n") if size <= _COUNTED else None
+    except OSError:
+        return None
