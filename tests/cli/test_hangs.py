@@ -44,6 +44,9 @@ def test_a_job_that_hangs_is_ended_explained_and_tried_again(shared: Allranks, c
     assert kept["attempt"] == 2
     files = Path(job["folder"]).glob("attempts/*/system_logs/hang-stacks.json")
     assert len(list(files)) == 2
+    # What hangs computes nothing.
+    told = json.loads(shared("report", "goodput", "hung", "--json").stdout)
+    assert min(told["jobs"][0]["seconds"][each] for each in ("restarting", "finalizing")) >= 3
 
 
 def test_stopped_processes_hang_and_are_told_as_that(shared: Allranks, code: Path):

@@ -85,6 +85,23 @@ def test_what_was_done_anew_was_lost_and_its_noticing_is_restarting():
     assert (found.failures, found.unknown) == (1, False)
 
 
+def test_the_time_of_a_hang_is_not_computing():
+    """It stood still from 50 on, which was noticed at 90."""
+    hung = {"reason": "HANG", "at": 50}
+    events = [
+        *GOOD[:-2],
+        said(Kind.CLOSING, 90, purpose="regroup", reason="HANG", hung=hung),
+        said(Kind.REGROUPED, 91),
+        said(Kind.GO, 92, 2),
+        said(Kind.CLOSING, 192, 2, **DONE),
+        said(Kind.FINISHED, 193, 2, status="Completed"),
+    ]
+    found = goodput(events, 1000, [trail(1, 0, 6, 44), trail(2, 44, 92, 100)])
+    assert (found.seconds(Activity.COMPUTING), found.seconds(Activity.RESTARTING)) == (144, 42)
+    del hung["at"]  # as older records have it
+    assert goodput(events, 1000).seconds(Activity.COMPUTING) == 184
+
+
 # What is told more often says it better.
 OFTEN = [trail(1, 0, 6, 44), trail(2, 30, 70, 100)]
 

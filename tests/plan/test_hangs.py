@@ -15,7 +15,7 @@ from allranks.plan.policy import Clock, Job, decide, load, new, outcome
 from allranks.plan.stacks import Frame, Process
 from allranks.states import JobStatus, NodeState, Reason
 
-T = 60.0
+T, CLOCK = 60.0, 1000.0
 STUCK, WORKS = Rank(61, 61, 61), Rank(61, 0.5, 61)
 PRINTS = Rank(3, 0.5, 61)
 C10D = "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
@@ -29,7 +29,7 @@ def process(rank: int, frames: tuple[Frame, ...], busy: float = 0.0, silent: flo
 
 
 def judged(told: dict[int, Rank], now: list[Process], before: list[Process] | None = None):
-    return hung(told, now if before is None else before, now, T)
+    return hung(told, now if before is None else before, now, T, CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,18 @@ def test_what_is_suspected(told: dict[int, Rank], what: Suspicion):
     assert suspicion(told, set(), T) is Suspicion.NONE
 
 
+def test_it_hangs_since_the_last_progress_of_any():
+    found = judged({0: Rank(90, 90, 70), 1: Rank(65, 80, 100)}, [process(0, LOADS)])
+    assert found is not None
+    assert found.at == CLOCK - 65
+
+
 def test_everybody_idle_hangs_and_the_odd_one_is_named():
     told = dict.fromkeys(range(8), STUCK)
     now = [process(rank, LOADS if rank == 5 else BARRIER) for rank in range(8)]
     found = judged(told, now)
     assert found is not None
-    assert (found.reason, found.rank) == (Reason.HANG, 5)
+    assert (found.reason, found.rank, found.at) == (Reason.HANG, 5, CLOCK - 61)
     assert found.message == (
         "rank 5 on node 0 has made no progress for 60 s: it is in load_batch (data.py:88) while "
         "7 others are waiting in barrier, called by validate (train.py:50)"

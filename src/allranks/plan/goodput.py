@@ -119,7 +119,7 @@ def _fails(event: Event) -> float | None:
     if event.kind is Kind.LOST:
         return float(data.get("heard") or event.at)
     if event.kind is Kind.CLOSING and data.get("reason") not in _NO_FAILURE:
-        return event.at
+        return float((data.get("hung") or {}).get("at") or event.at)
     return None
 
 

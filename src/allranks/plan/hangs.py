@@ -64,10 +64,12 @@ def hung(
     before: Sequence[Process],
     now: Sequence[Process],
     timeout: float,
+    clock: float,
 ) -> Failure | None:
     """How the job hangs, if every rank is stuck: idle, or polling for others at the same place as
     ``before`` without having run Python since. ``told`` is of the ranks that are to have progressed
-    and ``now`` where they are."""
+    and ``now`` where they are. The failure's ``at`` is when the last of them to progress did,
+    on the ``clock``."""
     for rank, each in told.items():
         if min(each.idle, each.gpu) >= timeout:
             continue
@@ -79,7 +81,9 @@ def hung(
         earlier = {(p.node, p.pid): stacks.place(p) for p in before}
         if not busy or not all(_polls(process, earlier, timeout, gpu) for process in busy):
             return None
-    return _failure([each for each in now if each.rank in told], timeout)
+    least = min((min(each.quiet, each.still) for each in told.values()), default=timeout)
+    found = _failure([each for each in now if each.rank in told], timeout)
+    return found._replace(at=clock - least)
 
 
 def _polls(

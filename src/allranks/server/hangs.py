@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, NamedTuple
 
+from allranks import steady
 from allranks.plan import distributions, hangs
 from allranks.plan.failure import Failure
 from allranks.plan.hangs import Rank, Suspicion
@@ -119,7 +120,7 @@ class Hangs:
         if suspicion is Suspicion.NOW:
             told = {rank: each for rank, each in _of(watch).items() if rank in watch.ranks}
             before = watch.before.processes if watch.before is not None else []
-            found = hangs.hung(told, before, answers.processes, timeout)
+            found = hangs.hung(told, before, answers.processes, timeout, steady.now())
         if found is not None:
             self._stacks.keep(row.name, answers, "hang-stacks")
             log.warning("%s hangs: %s", row.name, found.message)
