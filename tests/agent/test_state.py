@@ -479,3 +479,15 @@ def test_two_send_the_same_large_file_at_once(house, nodes):
     assert len(house.contents()) == 1
     settle(*nodes)
     assert nodes[0].there() == nodes[1].there() == {"f": content}
+
+
+def test_a_checkpoint_that_another_removed_at_the_end_holds_nobody_up(house, nodes):
+    a, b = nodes
+    (a.shared / "1").write_text("1")
+    settle(a, b)
+    (a.shared / "1").rename(a.shared / "2")
+    a.save()
+    (b.root / "node-1" / "rng").write_text("x")
+    assert b.sync.look(end=True)
+    assert not b.sync.look(end=True)
+    assert sorted(house.state.entries()) == ["node-1/rng", "shared/2"]

@@ -114,7 +114,7 @@ class State:
         """Whether nothing is left to be done. Raises _Enough where it is of no use to try."""
         try:
             while self._sync.look(end=True):
-                pass
+                self._wire.go_on()
             if not self._sync.is_empty:
                 self._sync.over()
             return True

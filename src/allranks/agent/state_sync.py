@@ -121,7 +121,7 @@ class Sync:
         self._waited = self._waited + 1 if work.later or torn else 0
         if torn and end:
             raise Torn
-        return bool(sent or fetched or work.remove or work.later)
+        return bool(sent or fetched or (work.remove and not end) or work.later)
 
     def over(self) -> None:
         """Nothing changes here any more: tell the server so. Raises AllranksError."""
