@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allranks.agent.state import State
 from allranks.agent.state_sync import Sync
 from allranks.agent.state_tree import Tree
 from allranks.agent.state_wire import PIECE, Wire
@@ -491,3 +492,44 @@ def test_a_checkpoint_that_another_removed_at_the_end_holds_nobody_up(house, nod
     assert b.sync.look(end=True)
     assert not b.sync.look(end=True)
     assert sorted(house.state.entries()) == ["node-1/rng", "shared/2"]
+
+
+def finish(node):
+    """What the agent does when the ranks of a job that is done have ended; what is told."""
+    said, waits = [], []
+    house, number = node.wire._client, node.wire._base.split("/")[3]
+    where = types.SimpleNamespace(folder=node.root / "agent", node=int(number))
+    state = State(where, house, 2, 1.0, True, said.append)
+    state._sync, state._wire = node.sync, node.wire
+    state.finish(True, 9.0, dict, waits.append)
+    assert len(waits) < 9
+    return said
+
+
+def test_a_content_that_went_before_it_was_named_is_brought_again(house, nodes):
+    """It is here, a node hears; another has changed the only file of it when it is to be named."""
+    a, b = nodes
+    for step in ("100", "150"):  # the first is a version
+        (a.root / "node-0" / "step").write_text(step)
+        settle(a, b)
+    (a.root / "node-0" / "step").write_text("200")
+    (b.root / "node-1" / "step").write_text("150")
+    (b.shared / "z").write_text("weights")
+    bring = b.wire.bring
+
+    def bring_and_be_late(*told):
+        found = bring(*told)
+        a.save()
+        return found
+
+    b.wire.bring = bring_and_be_late
+    assert finish(b) == []
+    assert sorted(house.state.entries()) == ["node-0/step", "node-1/step", "shared/z"]
+
+
+def test_why_the_end_is_not_saved_is_told(house, nodes):
+    (nodes[0].shared / "f").write_text("x")
+    data = {"status": "Completed", "exit_code": 0, "error": None}
+    house.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
+    (said,) = finish(nodes[0])
+    assert "the end of the state is not saved: this launch is over" in said

@@ -17,7 +17,7 @@ from allranks.agent.state_sync import Note, Sync
 from allranks.agent.state_tree import Torn, Tree
 from allranks.agent.state_wire import Wire
 from allranks.agent.where import Where
-from allranks.errors import AllranksError, NotFound, Unauthorized, Unreachable
+from allranks.errors import AllranksError, Unauthorized, Unreachable
 from allranks.plan.states import SHARED, own
 
 # How many times the work that a look was passes before the next; how many times its own pace the
@@ -118,8 +118,6 @@ class State:
             if not self._sync.is_empty:
                 self._sync.over()
             return True
-        except (Unauthorized, NotFound):
-            raise _Enough from None
         except (AllranksError, OSError, Torn) as error:
             self._trouble = _sentence(error)
             self._torn += isinstance(error, Torn)

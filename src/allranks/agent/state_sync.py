@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from allranks.agent.state_tree import Seen, Sight, Torn, Tree
 from allranks.agent.state_wire import SMALL, Changed, Damaged, Wire
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, MissingCode
 from allranks.plan import states
 from allranks.plan.amounts import size_text
 from allranks.plan.states import Entry, Here, Todo, todo
@@ -243,7 +243,10 @@ class Sync:
         ]
         puts += [{"path": path, "base": self._base(path), "entry": None} for path in gone]
         told = {"attempt": self.attempt, "after": self._revision, "puts": puts}
-        answer = self._wire.sync({**told, "same": same, "over": over})
+        try:
+            answer = self._wire.sync({**told, "same": same, "over": over})
+        except MissingCode as error:  # it was there, but nothing else names it any more
+            raise Torn(str(error)) from None
         done, by_path = answer["done"], {each.path: each for each in changes}
         if answer["entries"] is not None:
             self._head = states.load(answer["entries"])
