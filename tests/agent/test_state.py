@@ -533,3 +533,15 @@ def test_why_the_end_is_not_saved_is_told(house, nodes):
     house.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
     (said,) = finish(nodes[0])
     assert "the end of the state is not saved: this launch is over" in said
+
+
+def test_an_attempt_begins_with_a_file_where_a_folder_was(nodes):
+    a, b = nodes
+    (a.shared / "m").mkdir()
+    (a.shared / "m" / "x").write_text("1")
+    settle(a, b)
+    shutil.rmtree(a.shared / "m")
+    (a.shared / "m").write_text("file now")
+    a.save()
+    b.sync.fetch_all()
+    assert b.there() == {"m": b"file now"}

@@ -80,6 +80,8 @@ class Sync:
             self._exchange([], same=False)
             sight = self._tree.look()
             work = self._work(sight, True)
+            # No rank runs that could miss it, and it may be in the way of what comes.
+            self._remove(work.remove, sight.seen)
             try:
                 fetched += self._fetch(work.fetch, sight.seen, strict=True)
             except Damaged as error:
@@ -89,7 +91,6 @@ class Sync:
                     " is whole, holds instead"
                 )
                 continue
-            self._remove(work.remove, sight.seen)
             self._before = dict(self._tree.look().seen)
             took = time.monotonic() - began
             size = sum(each.entry.size for each in self._agreed.values())
