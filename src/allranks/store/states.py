@@ -18,7 +18,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,50 +117,51 @@ class State:
     def take(self, sha256: str, offset: int, size: int, data: bytes) -> int:
         """Take a piece of a content of ``size`` bytes; how much of it is here then, which the
         sender goes on from. Raises UsageError when all that came is not what its name says."""
-        goal, path = self.content(sha256), self._below(COMING, sha256)
-        with self._taking(sha256, path) as coming:
-            if goal.exists():
-                return size
-            have = coming.sizes[0]
-            if offset != have:
-                return have
-            try:
-                with path.open("r+b") as file:
-                    file.seek(have)
-                    file.write(data)
-            except OSError:
-                # What a full disk took of it would be in the way of everybody.
-                path.unlink(missing_ok=True)
-                self._coming.pop(sha256, None)
-                raise
-            coming.hash.update(data)
-            coming.sizes[0] = have + len(data)
-            if coming.sizes[0] < size:
-                return coming.sizes[0]
+        goal = self.content(sha256)
+        while not goal.exists():
+            with self._lock:
+                fresh = _Coming(threading.Lock(), hashlib.sha256(), [0])
+                coming = self._coming.setdefault(sha256, fresh)
+            with coming.lock:
+                # Whoever had the lock before may have brought all of it, or thrown it away.
+                if self._coming.get(sha256) is coming:
+                    return self._add(coming, sha256, offset, size, data)
+        return size
+
+    def _add(self, coming: _Coming, sha256: str, offset: int, size: int, data: bytes) -> int:
+        path, goal = self._below(COMING, sha256), self.content(sha256)
+        if not coming.sizes[0]:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch()
+            with path.open("rb") as file:  # of one who was killed in the middle of it
+                while piece := file.read(1 << 20):
+                    coming.hash.update(piece)
+                    coming.sizes[0] += len(piece)
+        if offset != coming.sizes[0]:
+            return coming.sizes[0]
+        try:
+            with path.open("r+b") as file:
+                file.seek(offset)
+                file.write(data)
+        except OSError:
+            # What a full disk took of it would be in the way of everybody.
+            path.unlink(missing_ok=True)
             self._coming.pop(sha256, None)
+            raise
+        coming.hash.update(data)
+        coming.sizes[0] += len(data)
+        if coming.sizes[0] < size:
+            return coming.sizes[0]
+        try:
             if coming.sizes[0] != size or coming.hash.hexdigest() != sha256:
                 path.unlink()
                 raise UsageError(f"what was sent is not {sha256}", hint="send it again")
             path.chmod(0o444)
             goal.parent.mkdir(exist_ok=True)
             path.rename(goal)
+        finally:
+            self._coming.pop(sha256, None)
         return size
-
-    @contextlib.contextmanager
-    def _taking(self, sha256: str, path: Path) -> Iterator[_Coming]:
-        with self._lock:
-            coming = self._coming.setdefault(
-                sha256, _Coming(threading.Lock(), hashlib.sha256(), [0])
-            )
-        with coming.lock:
-            if not coming.sizes[0]:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                path.touch()
-                with path.open("rb") as file:  # of one who was killed in the middle of it
-                    while piece := file.read(1 << 20):
-                        coming.hash.update(piece)
-                        coming.sizes[0] += len(piece)
-            yield coming
 
     # ------------------------------------------------------------ the manifest
 

@@ -1,0 +1,59 @@
+"""A state folder of the home by itself: what senders of one content do to each other."""
+
+import hashlib
+
+import pytest
+
+from allranks.errors import UsageError
+from allranks.store.states import State
+
+CONTENT = b"0123456789"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Late:
+    """A lock of which another who wants it is always faster."""
+
+    def __init__(self, lock, first):
+        self.lock, self.first = lock, first
+
+    def __enter__(self):
+        first, self.first = self.first, lambda: None
+        first()
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+
+@pytest.fixture
+def state(tmp_path):
+    """One that half of a content has come of."""
+    state = State(tmp_path / "s")
+    assert state.take(SHA256, 0, 10, CONTENT[:5]) == 5
+    return state
+
+
+def late(state, first):
+    coming = state._coming[SHA256]
+    state._coming[SHA256] = coming._replace(lock=Late(coming.lock, first))
+
+
+def test_who_waited_while_another_spoilt_a_content_begins_again(state):
+    def spoil():
+        with pytest.raises(UsageError, match="what was sent is not"):
+            state.take(SHA256, 5, 10, b"wrong")
+        state.take(SHA256, 0, 10, CONTENT[:3])
+
+    late(state, spoil)
+    assert state.take(SHA256, 5, 10, CONTENT[5:]) == 3
+    assert state.take(SHA256, 3, 10, CONTENT[3:]) == 10
+    assert state.content(SHA256).read_bytes() == CONTENT
+
+
+def test_who_waited_while_another_brought_a_content_leaves_nothing(state):
+    late(state, lambda: state.take(SHA256, 5, 10, CONTENT[5:]))
+    assert state.take(SHA256, 5, 10, CONTENT[5:]) == 10
+    assert state.content(SHA256).read_bytes() == CONTENT
+    assert list((state.folder / "coming").iterdir()) == []
+    assert state._coming == {}
