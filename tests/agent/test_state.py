@@ -1,6 +1,7 @@
 """Nodes of a job and a server's home, with their folders, their routes, and no processes."""
 
 import asyncio
+import errno
 import json
 import os
 import random
@@ -545,3 +546,37 @@ def test_an_attempt_begins_with_a_file_where_a_folder_was(nodes):
     a.save()
     b.sync.fetch_all()
     assert b.there() == {"m": b"file now"}
+
+
+def test_what_cannot_be_kept_keeps_no_version_from_being_made(house, nodes, monkeypatch):
+    """One may not be read, one is a folder here and a file elsewhere, and ranks go on writing."""
+    monkeypatch.setattr(plan_states, "PAUSE", 0.0)
+    a, b = nodes
+    (a.shared / "x").write_text("file")
+    a.save()
+    (b.shared / "x").mkdir()
+    (b.shared / "x" / "y").write_text("in it")
+    (a.shared / "secret").write_text("1")
+    readable, secret = a.wire.hash, ["shared/secret"]
+
+    def unreadable(tree, path, *how):
+        if path in secret:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return readable(tree, path, *how)
+
+    a.wire.hash = unreadable
+    for number in range(3):
+        (a.shared / "ckpt").write_text(str(number))
+        settle(a, b)
+        settle(a, b)
+        newest = house.state.newest()
+        assert newest is not None
+        assert newest.entries["shared/ckpt"].is_as(house.state.entries()["shared/ckpt"])
+    assert newest.entries.keys() == {"shared/x", "shared/ckpt"}
+    # As soon as it can be, it is.
+    secret.clear()
+    (a.shared / "secret").chmod(0o600)
+    (a.shared / "x").unlink()
+    settle(a, b)
+    settle(a, b)
+    assert house.state.newest().entries.keys() >= {"shared/x/y", "shared/secret"}

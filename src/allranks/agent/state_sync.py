@@ -62,6 +62,8 @@ class Sync:
         # What is on its way to the server, which may be away for a while.
         self._hashed: dict[str, Agreed] = {}
         self._damaged: set[str] = set()
+        # What may not be read, or not lie there, as long as nothing changes.
+        self._refused: dict[str, Seen] = {}
         self._waited = 0
         self._told: set[str] = set()
         # The server has something that is no version yet, and would make one of it.
@@ -146,6 +148,8 @@ class Sync:
             what = todo(head, agreed.entry if agreed else None, here, mtime_ns)
             if what is Todo.FORGET:
                 del self._agreed[path]
+            elif what is Todo.SEND and not end and self._refused.get(path) == seen[path]:
+                continue
             elif what in _LISTS:
                 getattr(work, _LISTS[what]).append(path)
         return self._settled(work, seen, end)
@@ -191,6 +195,8 @@ class Sync:
                 continue
             except OSError as error:
                 self._once(f"{path!r} of the state cannot be read: {error.strerror}")
+                if isinstance(error, PermissionError):
+                    self._refused[path] = seen[path]
                 continue
             found[path] = change
             left -= len(change.data or b"")
@@ -251,6 +257,8 @@ class Sync:
         done, by_path = answer["done"], {each.path: each for each in changes}
         if answer["entries"] is not None:
             self._head = states.load(answer["entries"])
+        if done or answer["entries"] is not None:
+            self._refused.clear()
         for path, seq in done.items():
             self._hashed.pop(path, None)
             if path in by_path:
@@ -262,6 +270,7 @@ class Sync:
                 self._agreed.pop(path, None)
         for path in by_path.keys() - done.keys():
             if answer["entries"] is None:
+                self._refused[path] = by_path[path].seen
                 self._once(
                     f"{path!r} is a folder here and none elsewhere, or below: it is not kept"
                 )
