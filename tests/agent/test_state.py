@@ -580,3 +580,23 @@ def test_what_cannot_be_kept_keeps_no_version_from_being_made(house, nodes, monk
     settle(a, b)
     settle(a, b)
     assert house.state.newest().entries.keys() >= {"shared/x/y", "shared/secret"}
+
+
+def test_what_came_and_cannot_lie_here_does_not_fill_the_disk(nodes):
+    """One has a file open that the other changes, and a folder where the other has a file."""
+    a, b = nodes
+    (a.shared / "open").write_text("0")
+    settle(a, b)
+    (a.shared / "x").write_text("x 0")
+    a.save()
+    (b.shared / "x" / "y").mkdir(parents=True)
+    with (b.shared / "open").open("a"):
+        for number in range(1, 4):
+            (a.shared / "open").write_text(f"open {number}")
+            (a.shared / "x").write_text(f"x {number}")
+            (b.root / "coming" / "0.part").write_text("of an agent that was killed")
+            settle(a, b)
+            came = [each.read_text() for each in (b.root / "coming").iterdir()]
+            assert came == [f"x {number}"]
+    settle(b)
+    assert (b.shared / "open").read_text() == "open 3"

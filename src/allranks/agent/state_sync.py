@@ -285,9 +285,11 @@ class Sync:
     def _fetch(self, paths: Sequence[str], seen: Mapping[str, Seen], strict: bool) -> int:
         """Have them here, in the order in which they came to the server; how many. ``strict``:
         raise the OSError of the first that cannot be written."""
-        found = ((path, self._head[path]) for path in paths)
+        found = ((path, self._head[path]) for path in paths if not self._tree.is_written(path))
         entries = {path: entry for path, entry in found if entry.sha256 not in self._damaged}
         order = sorted(entries, key=lambda path: entries[path].seq)
+        if order:  # what could not be put where it belongs, and is not what it is now
+            self._tree.tidy(entry.sha256 for entry in self._head.values())
         self._wire.fetch(self._tree.coming, [entries[path] for path in order])
         left = Counter(entries[path].sha256 for path in order)
         done = 0

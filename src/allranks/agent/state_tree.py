@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -159,6 +159,11 @@ class Tree:
         if found is None:
             raise Torn
         return found
+
+    def tidy(self, wanted: Iterable[str]) -> None:
+        """Have nothing in ``coming`` but what is wanted."""
+        for name in {*os.listdir(self.coming)}.difference(wanted):
+            (self.coming / name).unlink(missing_ok=True)
 
     def remove(self, path: str, before: Seen) -> None:
         """Take it away. Raises Torn when it is not as it was seen, OSError when it cannot be."""
