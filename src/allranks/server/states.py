@@ -150,8 +150,11 @@ class States:
         state, row = self.of(row), self._records.get(row.name)
         if row.record.status not in TERMINAL or not self.is_known(row):
             return
-        state.keep(row.name, row.record.attempt, "was left")
         with self._lock:
+            known = self._watched.get(state.folder)
+            if known is not None and known.job != row.name:
+                return  # another began meanwhile, with a version of what this one had left
+            state.keep(row.name, row.record.attempt, "was left")
             self._watched.pop(state.folder, None)
             if not row.plan.task.state:
                 self._states.pop(state.folder, None)
