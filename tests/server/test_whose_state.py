@@ -1,7 +1,9 @@
 """State folders on the server, one job after the other: what each finds, and keeps."""
 
 import hashlib
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,15 @@ import pytest
 
 from allranks.events import Event, Kind
 from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.plan.states import Entry
 from allranks.server.states import States
 from allranks.settings import Home, make
 from allranks.states import TERMINAL
 from allranks.store.db import open_database
 from allranks.store.records import JobRow, Records
-from allranks.store.states import State
+from allranks.store.states import OF_JOBS, Put, State
+from tests.server.serving import Served, served
+from tests.support import until
 
 
 class House:
@@ -96,3 +101,65 @@ def test_a_job_that_waits_finds_what_the_one_before_left_as_its_version(house: H
     house.states.forget(first)
     house.say(second, {})
     assert [each.job for each in house.states.of(second).versions()] == ["a"]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path / "h") as found:
+        yield found
+
+
+def ended(server: Served, name: str, **more: Any) -> None:
+    """Let there be a job that has ended."""
+    server.submit(name, **more)
+    assert server.people.post(f"/api/v1/jobs/{name}/cancel").status_code == 200
+    until(lambda: server.people.get(f"/api/v1/jobs/{name}").json()["status"] == "Canceled")
+
+
+def fill(server: Served, kind: str, name: str, text: str, job: str = "") -> State:
+    """Let there be a file in a state that the server has not read yet."""
+    state = State(server.home.states / kind / name)
+    told = put(state, "shared/n", text)
+    state.commit([Put("shared/n", 0, Entry(*told["entry"]))])
+    state.keep(job, 1, "an attempt ended")
+    return state
+
+
+def own(server: Served) -> dict[str, int]:
+    told = server.people.get("/api/v1/states?own=true").json()
+    return {each["name"]: each["files"] for each in told}
+
+
+def test_a_restart_that_is_refused_leaves_no_state_behind(server: Served) -> None:
+    code = json.dumps({"chunks": []}).encode()
+    digest = hashlib.sha256(code).hexdigest()
+    assert server.people.put(f"/api/v1/blobs/{digest}", content=code).is_success
+    ended(server, "j", code=digest, in_place=None)
+    fill(server, OF_JOBS, "j", "of j")
+    (server.home.blobs / digest[:2] / digest).unlink()
+    told = server.people.post("/api/v1/jobs/j/restart")
+    assert "does not have this code" in told.json()["message"]
+    assert own(server) == {"j": 1}
+
+
+def test_a_job_begins_with_no_state_that_one_before_it_left_under_its_name(server: Served) -> None:
+    ended(server, "j")
+    fill(server, OF_JOBS, "j", "of j")
+    fill(server, OF_JOBS, "j-r2", "of nobody")
+    fill(server, OF_JOBS, "j-r3", "of nobody")
+    assert server.people.post("/api/v1/jobs/j/restart?fresh=true").json()["name"] == "j-r2"
+    assert own(server) == {"j": 1, "j-r3": 1}
+    told = server.people.post("/api/v1/jobs/j/restart")
+    assert told.json()["name"] == "j-r3", told.text
+    (entry,) = server.people.get("/api/v1/states/j-r3/manifest").json()
+    assert entry["sha256"] == hashlib.sha256(b"of j").hexdigest()
+
+
+def test_jobs_that_are_run_again_at_once_each_go_on_from_their_state(server: Served) -> None:
+    ended(server, "j")
+    fill(server, OF_JOBS, "j", "of j")
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda _: server.people.post("/api/v1/jobs/j/restart"), range(8)))
+    assert {each.status_code for each in told} <= {201, 409}, [each.text for each in told]
+    there = {each.json()["name"] for each in told if each.status_code == 201}
+    assert own(server) == dict.fromkeys({"j"} | there, 1)

@@ -74,12 +74,15 @@ class States:
             return ""
         return f"waits for the job {first.name}, which has the state {row.plan.task.state}"
 
-    def carry_on(self, before: JobRow, name: str) -> None:
-        """Let the own state of a job to come begin as that of one that has ended is now."""
-        if not before.plan.task.state:
-            folder = self._root / OF_JOBS
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            seed(folder / name, self.of(before))
+    def begin(self, name: str, after: JobRow | None) -> None:
+        """Let the own state of a job to come be empty, or begin as that of one that has ended is
+        now. What is there was of a job that the record has not, or never came to be."""
+        folder = self._root / OF_JOBS / name
+        if folder.exists():
+            self._open(OF_JOBS, name).delete()
+        if after is not None and not after.plan.task.state:
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            seed(folder, self.of(after))
 
     def brief(self, row: JobRow) -> dict[str, Any]:
         """What is told of a job's with the job."""

@@ -130,9 +130,14 @@ def plan(
 
 
 def submit(
-    submission: Submission, services: Services, by: str, known: Environments | None = None
+    submission: Submission,
+    services: Services,
+    by: str,
+    known: Environments | None = None,
+    after: JobRow | None = None,
 ) -> JobRow:
-    """Record the job and set it going. Nothing is left behind when it is refused."""
+    """Record the job and set it going; its own state begins as that of the one ``after`` which it
+    comes. Nothing is left behind when it is refused."""
     known = known or services.environments
     made = plan(
         submission,
@@ -156,6 +161,8 @@ def submit(
             raise MissingCode("the server does not have this code yet", hint="send it first")
         for other in referred(spec.get("inputs")):
             services.records.get(other)
+        if not _exists(services, made.task.job):
+            services.states.begin(made.task.job, after)
         row = services.records.create(spec, made)
     if submission.diff:
         kept = _diff(made.task.record)
@@ -194,9 +201,8 @@ def again(row: JobRow, services: Services, by: str, fresh: bool = False) -> JobR
         raise UsageError(
             f"{row.name} has the state {task.state}, which others have, too", hint=hint
         )
-    if not fresh:
-        services.states.carry_on(row, spec["name"])
-    return submit(submission, services, by, services.environments.with_deleted())
+    known = services.environments.with_deleted()
+    return submit(submission, services, by, known, after=None if fresh else row)
 
 
 def _pinned(given: Any, asset: str, is_model: bool) -> Any:

@@ -356,8 +356,7 @@ def seed(folder: Path, of: State) -> None:
     entries = of.entries()
     if not entries:
         return
-    beside = folder.with_name(f".coming-{folder.name}")
-    shutil.rmtree(beside, ignore_errors=True)
+    beside = folder.with_name(f".coming-{secrets.token_hex(8)}")
     (beside / CONTENT).mkdir(parents=True, mode=0o700)
     for sha256 in _contents(entries):
         os.link(of.content(sha256), beside / CONTENT / sha256)
