@@ -3,10 +3,12 @@ more than a restored record."""
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,11 +16,13 @@ import pytest
 from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
 from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.plan.states import Entry
 from allranks.server import backup, restore
 from allranks.settings import Home, make
 from allranks.store.blobs import Blobs
 from allranks.store.db import open_database
 from allranks.store.records import Records
+from allranks.store.states import NAMED, OF_JOBS, Put, State, is_whole
 from tests.support import processes_of, until
 
 
@@ -144,6 +148,49 @@ def test_others_write_while_a_backup_is_taken(tmp_path: Path):
         restore.restore(new, Path(each), False, quiet)
         jobs = sorted(names(new) - {"first"})
         assert jobs[:3] == [f"j{number:05}" for number in range(len(jobs))][:3], "all of one moment"
+
+
+def test_states_are_whole_however_they_change_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Another file of each comes, and the one before goes, with every file that is listed."""
+    home = filled(tmp_path / "home")
+    states = [State(home.states / kind / "s") for kind in (NAMED, OF_JOBS)]
+    number, links = itertools.count(), itertools.count()
+    scandir, link = os.scandir, os.link
+
+    def change() -> None:
+        for state in states:
+            data = b"%d" % next(number)
+            digest = hashlib.sha256(data).hexdigest()
+            state.take(digest, 0, len(data), data)
+            was = state.entries().get("shared/n")
+            entry = Entry("file", digest, len(data), 1, 0o600)
+            state.commit([Put("shared/n", was.seq if was else 0, entry)])
+            state.keep("j", 1, "nobody was writing")
+
+    def listed(path: Path) -> Any:
+        change()
+        return scandir(path)
+
+    def linked(path: Path, goal: Path) -> None:
+        if next(links) % 3 == 0:
+            change()
+        link(path, goal)
+
+    change()
+    monkeypatch.setattr(os, "scandir", listed)
+    monkeypatch.setattr(os, "link", linked)
+    file = Path(backup.write(home, tmp_path / "b.tar", True, quiet).file)
+    monkeypatch.undo()
+    assert [path.name for path in home.states.glob("*/.*")] == []
+    new = Home(tmp_path / "new")
+    restore.restore(new, file, False, quiet)
+    for state in states:
+        found = State(new.states / state.folder.relative_to(home.states))
+        assert found.entries()
+        for entries in (found.entries(), *(each.entries for each in found.versions())):
+            assert all(is_whole(found.content(e.sha256), e.sha256) for e in entries.values())
 
 
 def test_what_is_there_is_neither_overwritten_nor_lost(old: Home, file: Path, tmp_path: Path):

@@ -6,7 +6,9 @@ It holds the home's token and keys, so it is its owner's alone to read, as the h
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from allranks.server.archive import Tell
 from allranks.server.holdings import GOING
 from allranks.settings import Home, database, has_record
 from allranks.store import copies
+from allranks.store.states import CONTENT, HEAD, NAMED, OF_JOBS, VERSIONS, State
 from allranks.store.trees import COMING
 
 # MLflow's database, in its folder.
@@ -79,9 +82,11 @@ def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Pat
     for root in (
         home.blobs,
         home.models,
-        *((home.jobs, home.data, home.states) if with_files else ()),
+        *((home.jobs, home.data) if with_files else ()),
     ):
         yield from _below(root, root.name)
+    if with_files:
+        yield from _states(home.states)
     if with_files and (home.mlflow / _MLFLOW).exists():
         copies.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)
         yield f"{home.mlflow.name}/{_MLFLOW}", folder / _MLFLOW
@@ -101,3 +106,56 @@ def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
                 yield from _below(Path(each.path), f"{name}/{each.name}")
         else:
             yield f"{name}/{each.name}", Path(each.path)
+
+
+def _states(root: Path) -> Iterator[tuple[str, Path]]:
+    """State folders, each as it was at one moment, without what is coming of contents."""
+    yield root.name, root
+    for kind in (NAMED, OF_JOBS):
+        yield f"{root.name}/{kind}", root / kind
+        for state in sorted(each.parent for each in (root / kind).glob(f"[!.]*/{HEAD}")):
+            with tempfile.TemporaryDirectory(prefix=COMING, dir=state.parent) as beside:
+                _hold(state, Path(beside))
+                for each in _below(Path(beside), f"{root.name}/{kind}/{state.name}"):
+                    os.utime(beside)  # `gc` takes what was left an hour ago
+                    yield each
+
+
+def _hold(state: Path, beside: Path) -> None:
+    """Hold on to what a state is now: its manifests, and links to all contents that they name. One
+    that is gone was of a moment that is over, so it is looked at again; where no manifest is
+    another by then it is the state that is damaged."""
+    (beside / CONTENT).mkdir()
+    told: dict[str, bytes] = {}
+    while (now := _manifests(state)) != told:
+        told = now
+        shutil.rmtree(beside / VERSIONS, ignore_errors=True)
+        (beside / VERSIONS).mkdir()
+        for name, data in told.items():
+            (beside / name).write_bytes(data)
+        held = State(beside)
+        every = (held.entries(), *(each.entries for each in held.versions()))
+        named = {e.sha256 for entries in every for e in entries.values() if e.what == "file"}
+        there = set(os.listdir(beside / CONTENT))
+        for sha256 in there - named:
+            (beside / CONTENT / sha256).unlink()
+        gone = 0
+        for sha256 in named - there:
+            try:
+                os.link(state / CONTENT / sha256, beside / CONTENT / sha256)
+            except FileNotFoundError:
+                gone += 1
+        if not gone:
+            return
+
+
+def _manifests(state: Path) -> dict[str, bytes]:
+    """By name: versions, and then the head, which is never older than they are."""
+    numbers: list[str] = []
+    with contextlib.suppress(FileNotFoundError):
+        numbers = [each for each in os.listdir(state / VERSIONS) if each.isdecimal()]
+    found: dict[str, bytes] = {}
+    for name in (*(f"{VERSIONS}/{each}" for each in numbers), HEAD):
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = (state / name).read_bytes()
+    return found

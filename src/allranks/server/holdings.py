@@ -170,11 +170,12 @@ def models(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 
 def states(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """Own states of jobs, and what has come of contents of any. Those with a name stay."""
-    for path in _within(home.states / OF_JOBS):
-        if not path.name.startswith("."):
-            yield Found(Kind.STATE, path.name, str(path), _changed(path), path.name, str(path))
-        elif path.name.startswith(COMING):
-            yield Found(Kind.PIECE, path.name, str(path), _changed(path), looked=str(path))
+    for kind in (NAMED, OF_JOBS):
+        for path in _within(home.states / kind):
+            if path.name.startswith(COMING):
+                yield Found(Kind.PIECE, path.name, str(path), _changed(path), looked=str(path))
+            elif kind == OF_JOBS and not path.name.startswith("."):
+                yield Found(Kind.STATE, path.name, str(path), _changed(path), path.name, str(path))
     for folder in (each for kind in (NAMED, OF_JOBS) for each in _within(home.states / kind)):
         for path in _within(folder / PIECES):
             name = f"{folder.name}/{path.name[:12]}"
