@@ -22,7 +22,7 @@ from allranks.settings import Home, make
 from allranks.store.blobs import Blobs
 from allranks.store.db import open_database
 from allranks.store.records import Records
-from allranks.store.states import NAMED, OF_JOBS, Put, State, is_whole
+from allranks.store.states import HEAD, NAMED, OF_JOBS, Put, State, is_whole
 from tests.support import processes_of, until
 
 
@@ -207,6 +207,21 @@ def test_what_is_there_is_neither_overwritten_nor_lost(old: Home, file: Path, tm
     assert not (home.jobs / "mine").exists(), "a new job of that name would write into it"
     assert (aside / "jobs/mine/attempts/1/user_logs/std_log.txt").exists()
     assert (home.jobs / "one/attempts/1/user_logs/std_log.txt").read_text() == "one of o'ld\n"
+
+
+@pytest.mark.parametrize("with_files", [False, True])
+def test_own_states_of_jobs_that_the_restored_record_does_not_know_are_put_aside(
+    old: Home, tmp_path: Path, with_files: bool
+):
+    home = filled(tmp_path / "used", "one", "mine")
+    for each, kind, name in ((old, OF_JOBS, "one"), (home, OF_JOBS, "mine"), (home, NAMED, "mine")):
+        (each.states / kind / name).mkdir(parents=True)
+        (each.states / kind / name / HEAD).write_text(name)
+    file = backup.write(old, tmp_path / "b.tar", with_files, quiet).file
+    aside = Path(str(restore.restore(home, Path(file), True, quiet).aside))
+    there = [str(head.parent.relative_to(home.states)) for head in home.states.glob("*/*/head")]
+    assert there == ([f"{OF_JOBS}/one"] if with_files else [f"{NAMED}/mine"])
+    assert (aside / "states" / OF_JOBS / "mine" / HEAD).exists()
 
 
 def test_a_home_whose_database_is_damaged_is_restored_with_force(file: Path, tmp_path: Path):

@@ -24,6 +24,7 @@ from allranks.server import archive
 from allranks.server.archive import Tell
 from allranks.settings import Home
 from allranks.store import copies, db
+from allranks.store.states import OF_JOBS
 
 _NEW, _NOTE = "new", "note.json"
 
@@ -155,6 +156,10 @@ def _strangers(home: Home, new: Path, holds: copies.Holds) -> Iterator[Path]:
     for path in _too_new(home.jobs, holds):
         if not (new / path.relative_to(home.root)).parents[1].exists():
             yield path
+    if not (new / home.states.name).exists():
+        for state in (home.states / OF_JOBS).glob("[!.]*"):
+            if state.name not in holds.jobs:
+                yield state
 
 
 def _too_new(jobs: Path, holds: copies.Holds) -> Iterator[Path]:
