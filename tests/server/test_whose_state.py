@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -163,3 +164,17 @@ def test_jobs_that_are_run_again_at_once_each_go_on_from_their_state(server: Ser
     assert {each.status_code for each in told} <= {201, 409}, [each.text for each in told]
     there = {each.json()["name"] for each in told if each.status_code == 201}
     assert own(server) == dict.fromkeys({"j"} | there, 1)
+
+
+def test_what_gc_took_away_is_not_told_of_any_more(server: Served) -> None:
+    state = fill(server, OF_JOBS, "j", "of nobody")
+    kept = server.people.get("/api/v1/states/j/manifest").json()
+    for path in (state.folder, state.folder / "head"):
+        os.utime(path, (1, 1))
+    asked = {"older_than_seconds": 0}
+    (item,) = server.people.post("/api/v1/gc", json=asked).json()["items"]
+    assert item["path"] == str(state.folder)
+    fill(server, OF_JOBS, "j", "of another")
+    told = server.people.get("/api/v1/states/j/manifest").json()
+    assert [each["path"] for each in told] == ["shared/n"]
+    assert told[0]["sha256"] != kept[0]["sha256"]

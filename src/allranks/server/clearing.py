@@ -60,7 +60,7 @@ class Report(NamedTuple):
 
 class Clearing:
     """One look through a home. ``coming`` is held by whoever takes a job or a model in; ``models``
-    tells which files of models have a version."""
+    tells which files of models have a version; ``rest`` hears of which job the own state went."""
 
     def __init__(
         self,
@@ -69,9 +69,10 @@ class Clearing:
         coming: Lock,
         asked: Asked,
         models: Callable[[], Set[str]] = frozenset,
+        rest: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._home, self._records, self._coming, self._asked = home, records, coming, asked
-        self._models = models
+        self._models, self._rest = models, rest
         self._blobs = Blobs(home.blobs)
         self._report = Report([], [])
         # Of jobs that were to go and could not: they stay, and so does what they need.
@@ -176,6 +177,8 @@ class Clearing:
             away = _put_away(path)
             if found.kind is Kind.JOB:
                 self._records.forget(found.name)
+            if found.kind is Kind.STATE:
+                self._rest(found.name)
         if away is not None:
             _delete(away)
         return why

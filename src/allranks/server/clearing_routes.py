@@ -33,8 +33,8 @@ def clear(data: Annotated[dict[str, Any], Body()], with_: With) -> dict[str, Any
     if not with_.clearing.acquire(blocking=False):
         raise Conflict("this home is being cleared already", hint="wait until that is done")
     try:
-        models = with_.models.versions.in_use
-        report = Clearing(with_.home, with_.records, with_.coming, asked, models).run()
+        models, rest = with_.models.versions.in_use, with_.states.rest
+        report = Clearing(with_.home, with_.records, with_.coming, asked, models, rest).run()
     finally:
         with_.clearing.release()
     return {

@@ -163,6 +163,10 @@ class States:
                 self._states.pop(state.folder, None)
         state.rest()
 
+    def rest(self, job: str) -> None:
+        """A job's own was taken away, or will not be asked for: nothing of it is remembered."""
+        self._open(OF_JOBS, job).rest()
+
     # ------------------------------------------------------------ people
 
     def settled(self, name: str) -> State:
