@@ -18,8 +18,8 @@ from allranks.settings import Home, make
 from allranks.states import TERMINAL
 from allranks.store.db import open_database
 from allranks.store.records import JobRow, Records
-from allranks.store.states import OF_JOBS, Put, State
-from tests.server.serving import Served, served
+from allranks.store.states import NAMED, OF_JOBS, Put, State
+from tests.server.serving import JOB, Served, served
 from tests.support import until
 
 
@@ -178,3 +178,35 @@ def test_what_gc_took_away_is_not_told_of_any_more(server: Served) -> None:
     told = server.people.get("/api/v1/states/j/manifest").json()
     assert [each["path"] for each in told] == ["shared/n"]
     assert told[0]["sha256"] != kept[0]["sha256"]
+
+
+def member(server: Served, name: str) -> dict[str, str]:
+    told = server.people.post("/api/v1/tokens", json={"name": name, "role": "member"})
+    return server.as_(told.json()["token"])
+
+
+def test_members_step_back_only_what_their_own_job_had_last(server: Served) -> None:
+    ann, ben = member(server, "ann"), member(server, "ben")
+    spec = JOB["spec"] | {"name": "anns"}  # type: ignore[operator]
+    told = server.people.post("/api/v1/jobs", json=JOB | {"spec": spec}, headers=ann)
+    assert told.status_code == 201, told.text
+    assert server.people.post("/api/v1/jobs/anns/cancel").status_code == 200
+    until(lambda: server.people.get("/api/v1/jobs/anns").json()["status"] == "Canceled")
+    for kind, name, job in (
+        (NAMED, "birds", "anns"),
+        (OF_JOBS, "anns", "anns"),
+        (NAMED, "fish", "gone"),
+        (NAMED, "bees", ""),
+    ):
+        fill(server, kind, name, name, job)
+
+    def restore(name: str, shown: dict[str, str]) -> int:
+        path = f"/api/v1/states/{name}/restore"
+        return server.people.post(path, json={"version": 1}, headers=shown).status_code
+
+    assert [restore(name, ben) for name in ("birds", "anns", "fish", "bees")] == [403] * 4
+    assert [restore(name, ann) for name in ("birds", "anns", "fish", "bees")] == [200] * 2 + [
+        403
+    ] * 2
+    assert restore("bees", {}) == 200, "the owner's"
+    assert restore("none-such", ben) == 404

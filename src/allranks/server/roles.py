@@ -112,7 +112,7 @@ ROLES: Mapping[str, Role] = {
     "GET /api/v1/states/{state}/files/{_:rest}": _R,
     "POST /api/v1/states/{state}/bundle": _R,
     "GET /api/v1/states/{state}/checksums/{_:rest}": _R,
-    "POST /api/v1/states/{state}/restore": _M,
+    "POST /api/v1/states/{state}/restore": _M,  # that their own job had last
     "DELETE /api/v1/states/{state}": _A,
 }
 

@@ -176,6 +176,14 @@ class States:
             state.keep("", 0, "was left")
         return state
 
+    def last_job(self, name: str) -> str:
+        """The one that had the state of that name last, by its versions; empty where none tells.
+        Raises NotFound."""
+        state = self.find(name)
+        if self.is_own(state):
+            return name
+        return next((each.job for each in reversed(state.versions()) if each.job), "")
+
     def restore(self, name: str, number: int) -> None:
         """Have what is there be what it was in a version; that is the newest then. Raises NotFound,
         and Conflict while a job has it, or where a content of the version is damaged."""

@@ -10,10 +10,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
+from allranks.errors import NotFound
 from allranks.plan.states import Entries
 from allranks.server.limits import Count
+from allranks.server.roles import OWNER, Who, hold_to_own
 from allranks.server.services import Services, services
-from allranks.server.shown import when
+from allranks.server.shown import submitter, when
 from allranks.store.states import State, Version
 
 With = Annotated[Services, Depends(services)]
@@ -49,8 +51,13 @@ def manifest(state: str, with_: With, version: Count | None = None) -> Response:
 
 
 @router.post("/{state}/restore")
-def restore(state: str, wanted: Wanted, with_: With) -> dict[str, Any]:
-    """Have what was in a version: it becomes the newest."""
+def restore(state: str, wanted: Wanted, with_: With, who: Who) -> dict[str, Any]:
+    """Have what was in a version: it becomes the newest. That is for admins, and for whoever
+    submitted the last job that had the state."""
+    job, by = with_.states.last_job(state), OWNER.name
+    with contextlib.suppress(NotFound):
+        by = submitter(with_.records.get(job).spec)
+    hold_to_own(who, f"the last job that had {state}", by)
     with_.states.restore(state, wanted.version)
     return show(state, with_)
 
