@@ -93,7 +93,7 @@ def test_words_that_only_sound_like_it(said: str, is_: str):
 def test_a_module_whose_package_is_there():
     text = NO_MODULE.replace("nosuch", "utils.metrics")
     fix = explain(known(rank(0, text))).fix
-    assert "there is a `utils`, and no `metrics` in it" in fix
+    assert "there is a `utils` without a `metrics`" in fix
 
 
 def test_whom_the_launcher_stopped_did_not_fail():

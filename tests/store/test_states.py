@@ -57,3 +57,15 @@ def test_who_waited_while_another_brought_a_content_leaves_nothing(state):
     assert state.content(SHA256).read_bytes() == CONTENT
     assert list((state.folder / "coming").iterdir()) == []
     assert state._coming == {}
+
+
+def test_all_of_it_came_and_nobody_said_so(tmp_path):
+    """A server that is killed between the last piece and its name: the next sender asks once."""
+    killed = State(tmp_path / "s")
+    assert killed.take(SHA256, 0, 10, CONTENT[:5]) == 5
+    with (tmp_path / "s" / "coming" / SHA256).open("ab") as file:
+        file.write(CONTENT[5:])
+    after = State(tmp_path / "s")
+    assert after.have(SHA256) == 10
+    assert after.take(SHA256, 10, 10, b"") == 10
+    assert after.have(SHA256) is None

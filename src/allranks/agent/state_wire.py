@@ -116,13 +116,17 @@ class Wire:
     def _bring_large(self, tree: Tree, each: Changed, have: int) -> None:
         sha256, size = each.entry.sha256, each.entry.size
         with tree.reading(each.path, each.seen) as file:
-            while have < size:
+            while True:
                 self.go_on()
                 file.seek(have)
                 query = f"offset={have}&size={size}"
                 path = f"{self._base}/contents/{sha256}?{query}"
-                reply = self._client.call("PUT", path, file.read(min(PIECE, size - have)))
+                # Once even when all of it came: who took the last piece may have been killed.
+                piece = file.read(max(0, min(PIECE, size - have)))
+                reply = self._client.call("PUT", path, piece)
                 have = int(json.loads(reply.body)["have"])
+                if have >= size:
+                    break
 
     # ------------------------------------------------------------ down
 
@@ -160,7 +164,7 @@ class Wire:
             data = rest[at : at + size]
             at += size
             if hashlib.sha256(data).hexdigest() == sha256:
-                _write(folder, sha256, [data])
+                _write(folder, f"{sha256}.part", [data]).rename(folder / sha256)
             else:
                 wrong.append(sha256)
         return wrong

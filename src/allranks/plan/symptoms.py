@@ -66,16 +66,13 @@ EXCEPTIONS: tuple[Symptom, ...] = (
     Symptom(
         Cause.MEMORY_REFUSED,
         r"_?(?:Array)?MemoryError(?:$|: [^\n]*(?i:alloc|out of memory|enough memory))|"
-        r"RuntimeError: [^\n]*DefaultCPUAllocator: (?:can't allocate|not "
-        r"enough) memory|OSError: \[Errno 12\]|RuntimeError: std::bad_alloc|"
-        r"XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating|"
+        r"RuntimeError: (?:[^\n]*DefaultCPUAllocator: (?:can't allocate|not enough) memory|"
+        r"std::bad_alloc)|OSError: \[Errno 12\]|XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory|"
         r"ResourceExhaustedError: [^\n]*OOM when allocating [^\n]*CPU",
     ),
-    # ---------------------------------------------------------------- files
     Symptom(
         Cause.DISK_FULL,
-        _OS + r"(?:\[Errno 28\]|No space left on device|errno = 28|"
-        r"Not enough free space to write)",
+        _OS + r"(?:\[Errno 28\]|No space left on device|errno = 28|Not enough free space to write)",
     ),
     Symptom(
         Cause.WRITE_FAILED,
@@ -126,8 +123,7 @@ EXCEPTIONS: tuple[Symptom, ...] = (
         r"TypeError: unsupported operand type\(s\) for \|: '(?:type|_GenericAlias|ABCMeta|_Union"
         r"GenericAlias)' and '(?:NoneType|type|_GenericAlias)'|"
         r"TypeError: dataclass\(\) got an unexpected keyword argument '(?:slots|kw_only)|"
-        r"SyntaxError: Missing parentheses in call to 'print'|"
-        r"SyntaxError: Non-ASCII character|SyntaxError: future feature \w+ is not defined",
+        r"SyntaxError: (?:Missing parentheses in call to 'print'|Non-ASCII|future feature)",
     ),
     Symptom(
         Cause.WRONG_PYTHON,
@@ -155,7 +151,7 @@ EXCEPTIONS: tuple[Symptom, ...] = (
     ),
     Symptom(
         Cause.IMPORT_FAILED,
-        r"ImportError: [^\n]*undefined symbol: (\S+)",
+        r"ImportError: [^\n]*undefined symbol: ",
         "it was built for another version of a package it uses: install it anew for this one",
     ),
     Symptom(
@@ -173,8 +169,7 @@ EXCEPTIONS: tuple[Symptom, ...] = (
     Symptom(
         Cause.MODULE_MISSING,
         r"ModuleNotFoundError: No module named '([\w.]+)\.(\w+)'",
-        "there is a `{0}`, and no `{1}` in it: a file is missing from your code, or a package is "
-        "of another version",
+        "there is a `{0}` without a `{1}`: is a file of your code missing? is it another version?",
     ),
     Symptom(
         Cause.MODULE_MISSING,
