@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,6 +67,10 @@ def put(state: State, path: str, text: str) -> dict[str, Any]:
     return {"path": path, "base": was.seq if was else 0, "entry": entry}
 
 
+def read(told: dict[str, Any]) -> Put:
+    return Put(told["path"], told["base"], Entry(*told["entry"]))
+
+
 def texts(state: State) -> list[dict[str, str]]:
     """What its versions hold."""
     return [
@@ -104,6 +109,31 @@ def test_a_job_that_waits_finds_what_the_one_before_left_as_its_version(house: H
     assert [each.job for each in house.states.of(second).versions()] == ["a"]
 
 
+def test_of_states_that_no_job_has_few_are_in_memory(house: House) -> None:
+    """And those that a job has are never put away under it."""
+    held = house.job("live", "held")
+    house.say(held, {"shared/n": "x" * 99})
+    of_held = house.states.of(held)
+    names = [f"j{number}" for number in range(30)]
+    for name in names:
+        state = State(house.home.states / NAMED / name)
+        files = {f"shared/{number:03}": f"{name} {number}" for number in range(100)}
+        state.commit([read(put(state, path, text)) for path, text in files.items()])
+    tracemalloc.start()
+    try:
+        found = [house.states.find(name) for name in names]
+        assert all(len(state.entries()) == 100 for state in found)
+        at_once, _ = tracemalloc.get_traced_memory()
+        for name in names:
+            assert len(house.states.find(name).entries()) == 100
+        one_by_one, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert one_by_one < at_once / 2
+    assert house.states.of(held) is of_held
+    assert [house.states.find(name) for name in names] == found, "one of each, with one lock"
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
     with served(tmp_path / "h") as found:
@@ -120,8 +150,7 @@ def ended(server: Served, name: str, **more: Any) -> None:
 def fill(server: Served, kind: str, name: str, text: str, job: str = "") -> State:
     """Let there be a file in a state that the server has not read yet."""
     state = State(server.home.states / kind / name)
-    told = put(state, "shared/n", text)
-    state.commit([Put("shared/n", 0, Entry(*told["entry"]))])
+    state.commit([read(put(state, "shared/n", text))])
     state.keep(job, 1, "an attempt ended")
     return state
 

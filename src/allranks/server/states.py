@@ -17,6 +17,9 @@ from allranks.states import TERMINAL, NodeState
 from allranks.store.records import JobRow, Records
 from allranks.store.states import HEAD, NAMED, OF_JOBS, Put, State, is_whole, seed
 
+# So many that nobody writes are in memory with all that they hold: those looked at last.
+_AT_HAND = 8
+
 
 class _Watched(NamedTuple):
     """An attempt, and what its nodes have told."""
@@ -222,7 +225,14 @@ class States:
     def _open(self, kind: str, name: str) -> State:
         folder = self._root / kind / name
         with self._lock:
-            return self._states.setdefault(folder, State(folder))
+            # Never another one of the same folder: theirs is the lock that keeps it in order.
+            state = self._states.setdefault(folder, State(folder))
+            self._states[folder] = self._states.pop(folder)  # the last
+            late = [*self._states.values()][-_AT_HAND - 1 : -_AT_HAND]
+            late = [each for each in late if each.folder not in self._watched]
+        for each in late:
+            each.rest()
+        return state
 
 
 def _put(told: Mapping[str, Any], node: int) -> Put:
