@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from allranks.errors import NotFound
 from allranks.events import Event, Kind
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.plan.states import Entry
@@ -239,3 +240,9 @@ def test_members_step_back_only_what_their_own_job_had_last(server: Served) -> N
     ] * 2
     assert restore("bees", {}) == 200, "the owner's"
     assert restore("none-such", ben) == 404
+
+
+@pytest.mark.parametrize("name", ["a" * 3000, "é" * 200, "../x", "\ud800", "a/b"])
+def test_what_cannot_be_a_name_is_none(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NotFound, match="no state named"):
+        House(tmp_path / "h").states.find(name)

@@ -36,7 +36,7 @@ _ANY = r"\w+: (?:[^\n]{0,300})"
 
 # The first that fits says it: the narrower ones come first.
 EXCEPTIONS: tuple[Symptom, ...] = (
-    # ---------------------------------------------------------------- memory
+    # ---------------------------------------------------------------- memory, files, modules
     Symptom(
         Cause.CUDA_OUT_OF_MEMORY,
         r"(?:OutOfMemoryError|RuntimeError|AcceleratorError): (?:CUDA|HIP) (?:error: )?out of mem",

@@ -34,7 +34,8 @@ def asset_path(kind: str, reference: str, rest: str = "") -> str:
 def state_path(name: str, rest: str = "") -> str:
     """The address of a state, with ``rest`` behind it; raises NotFound for what cannot be one."""
     if not _NAME.fullmatch(_text(name, "state")):
-        raise NotFound(f"there is no state named {name!r}", hint="allranks state list --own")
+        hint = "`allranks state list` shows those with a name, with --own those of jobs"
+        raise NotFound(f"there is no state named {name!r}", hint=hint)
     return f"/api/v1/states/{name}{rest}"
 
 

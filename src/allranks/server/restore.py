@@ -45,7 +45,8 @@ def restore(home: Home, backup: Path, force: bool, tell: Tell) -> Report:
     a server uses the home, it has jobs and ``force`` is not given, or the backup is not sound;
     OSError when there is no room."""
     if not backup.is_file():
-        raise NotFound("there is no such file", where=str(backup), hint="`allranks server backup`")
+        said = "that is a folder, not a backup" if backup.is_dir() else "there is no such file"
+        raise NotFound(said, where=str(backup), hint="`allranks server backup`")
     settings.make(home)
     where = settings.database(home)
     lock = locks.take(home.lock)

@@ -52,10 +52,12 @@ class States:
 
     def find(self, name: str) -> State:
         """The one of that name, or the own one of a job of that name. Raises NotFound."""
+        can_be = "/" not in name and len(name.encode(errors="replace")) < 256
         for kind in (NAMED, OF_JOBS):
-            if "/" not in name and (self._root / kind / name / HEAD).exists():
+            if can_be and (self._root / kind / name / HEAD).exists():
                 return self._open(kind, name)
-        raise NotFound(f"there is no state named {name!r}", hint="allranks state list --own")
+        hint = "`allranks state list` shows those with a name, with --own those of jobs"
+        raise NotFound(f"there is no state named {name[:80]!r}", hint=hint)
 
     def names(self, own: bool) -> list[str]:
         """Of those with a name, or of jobs whose own has something in it."""
