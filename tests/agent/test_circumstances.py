@@ -30,7 +30,7 @@ def limited() -> Iterator[Path]:
 
 def test_a_kill_for_want_of_memory_is_seen(limited: Path, tmp_path: Path):
     circumstances = Circumstances()
-    join = f"echo $$ > {limited}/cgroup.procs && exec {sys.executable} -c '{EAT}'"
+    join = f"echo $$ > {limited}/cgroup.procs && exec '{sys.executable}' -c '{EAT}'"
     eater = subprocess.Popen(["bash", "-c", join])
     assert eater.wait(30) == -9
     facts = circumstances.now(tmp_path, os.environ["PATH"])

@@ -72,7 +72,7 @@ def test_the_environment_of_who_submits_does_not_show(shared, requirements):
     script = "import os; print(os.environ.get('PYTHONPATH'), os.environ.get('CONDA_PREFIX'))"
     env = {"PYTHONPATH": "/somewhere", "CONDA_PREFIX": "/conda"}
     done = shared("run", "-e", requirements, "--", "python", "-c", script, env=env)
-    path, conda = done.stdout.split(" ")
+    path, conda = done.stdout.rsplit(" ", 1)
     assert (Path(path).name, conda) == ("inside", "None\n")  # ours, and nothing else
 
 
