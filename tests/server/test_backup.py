@@ -72,7 +72,7 @@ def filled(root: Path, *jobs: str) -> Home:
 
 def names(home: Home) -> set[str]:
     database = open_database(home.database)
-    found = {row.name for row in Records(database).find()}
+    found = {row.name for row in Records(database).find(limit=1_000_000)}
     database.dispose()
     return found
 
@@ -147,7 +147,7 @@ def test_others_write_while_a_backup_is_taken(tmp_path: Path):
         new = Home(tmp_path / f"new{number}")
         restore.restore(new, Path(each), False, quiet)
         jobs = sorted(names(new) - {"first"})
-        assert jobs[:3] == [f"j{number:05}" for number in range(len(jobs))][:3], "all of one moment"
+        assert jobs == [f"j{number:05}" for number in range(len(jobs))], "all of one moment"
 
 
 def test_states_are_whole_however_they_change_meanwhile(
