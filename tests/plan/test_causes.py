@@ -34,7 +34,14 @@ def test_a_port_of_the_users_is_theirs():
         (["one", "two"], "two"),
         (["ValueError: boo", "[cc:15] Failed to push error to driver"], "ValueError: boo"),
         (["[rank0]: RuntimeError: peer", "GLHF"], "[rank0]: RuntimeError: peer"),
-        (["a.b.SomeError: 1", "During handling:", "KeyboardInterrupt", "x"], "KeyboardInterrupt"),
+        (["RuntimeError: two", "lines"], "RuntimeError: two"),
+        (["a.b.SomeError: 1", "During handling:", "KeyboardInterrupt", "x"], "x"),
+        (["ModuleNotFoundError: No module named 'apex'", "train", "bad lr"], "bad lr"),
+        (["KeyError: 'a'", "exit code: 1"], "KeyError: 'a'"),
+        (
+            ["  | ExceptionGroup: two (2 sub-exceptions)", "    | TypeError: no", "    +------"],
+            "TypeError: no",
+        ),
         (
             ['  File "/c/a.py", line 3', "    x = (", "SyntaxError: '(' was never closed"],
             "/c/a.py:3: SyntaxError: '(' was never closed",
@@ -43,7 +50,12 @@ def test_a_port_of_the_users_is_theirs():
     ],
 )
 def test_the_line_that_says_most(tail: list[str], said: str):
-    assert causes.telling(tail) == said
+    assert causes.telling(tail, 1) == said
+
+
+def test_a_code_of_the_programs_own_comes_right_after_its_exception():
+    assert causes.telling(["RuntimeError: no", "giving up"], 3) == "giving up"
+    assert causes.telling(["giving up", "RuntimeError: no"], 3) == "RuntimeError: no"
 
 
 def test_who_is_killed_while_the_kernel_kills_for_memory_is_killed_for_that():

@@ -128,6 +128,24 @@ def test_what_a_program_survived_says_nothing():
     assert explain(known(killed, reason=Reason.RANK_KILLED)).cause is Cause.KILLED
 
 
+def test_who_went_on_after_an_error_of_one_line_survived_it():
+    usage = "python -m tool: error: unrecognized arguments: --fast\n"
+    for survived, code in ((NO_MODULE, 1), (usage, 2)):
+        assert cause(survived + "train\n", code=code) is Cause.UNKNOWN
+        for over in ("", "training ended with exit code 1\n", "Sun Nov 22 14:12:08 UTC 2026\n"):
+            assert cause(survived + over, code=code) is not Cause.UNKNOWN
+
+
+def test_one_of_a_group_is_quoted_without_its_frame():
+    head = '    | Traceback (most recent call last):\n    |   File "t.py", line 3, in a\n'
+    group = f"{head}    |     open('x')\n    | FileNotFoundError: [Errno 2] No such file\n"
+    found = explain(known(rank(0, group + "    +------------------------------------\n")))
+    assert (found.cause, found.evidence.line) == (
+        Cause.FILE_MISSING,
+        "FileNotFoundError: [Errno 2] No such file",
+    )
+
+
 def test_what_a_program_caught_is_no_cause():
     """Neither of one that then said itself why it gives up, nor of one that was stopped."""
     text = 'Traceback (most recent call last):\n  File "t.py", line 3, in {}\n    f()\n{}\n'

@@ -260,7 +260,7 @@ class Attempt:
         who = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{who} {how}"
         if tail and not first.signal and process.rank is not None:
-            message += f": {causes.telling(tail)}"
+            message += f": {causes.telling(tail, first.code)}"
         reason = causes.reason(first.signal, self._facts)
         if taken is not None:
             reason = Reason.PORT_TAKEN

@@ -6,27 +6,25 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allranks.plan import tracebacks
 from allranks.states import Reason
 
 _TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 
-# What an exception that ended a program looks like: after it others may talk while they go down.
-_RAISED = re.compile(r"(\[rank\d+\]:\s+)?[\w.]*(Error|Exception|Interrupt|Exit)\b(:|$)")
 _AT = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def telling(tail: Sequence[str]) -> str:
-    """The line that says most of how a rank failed: its last exception's, else the very last."""
-    for index in range(len(tail) - 1, -1, -1):
-        line = tail[index]
-        if not _RAISED.match(line):
-            continue
-        # Nothing else of a syntax error says where it is.
-        at = (
-            [m for each in tail[:index] if (m := _AT.search(each))] if "SyntaxError" in line else []
-        )
-        return f"{at[-1][1]}:{at[-1][2]}: {line}" if at else line
-    return tail[-1] if tail else ""
+def telling(tail: Sequence[str], code: int) -> str:
+    """The line that says most of how a rank failed: that of the exception which may have ended it,
+    else the very last."""
+    last = tracebacks.last_of(tail)
+    # With another code than Python's own nothing follows what ended it.
+    if last is None or not tracebacks.is_the_end(tail, last, strict=code != 1):
+        return tail[-1] if tail else ""
+    line = tracebacks.undrawn(tail[last.at])
+    # Nothing else of a syntax error says where it is.
+    at = _AT.findall("\n".join(tail[: last.at])) if "SyntaxError" in line else []
+    return "{}:{}: ".format(*at[-1]) + line if at else line
 
 
 def port_taken(tail: Sequence[str], ports: Sequence[int]) -> int | None:

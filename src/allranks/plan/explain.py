@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from allranks.masking import without_credentials
-from allranks.plan import last_words
+from allranks.plan import last_words, tracebacks
 from allranks.plan.failures import TABLE, Cause
 from allranks.plan.last_words import Ending, Finding
 from allranks.states import Reason
@@ -189,7 +189,8 @@ def _whole(known: Known, rank: RankEnd, found: Finding) -> Explanation:
         return _out_of_memory(known, rank)
     line, number = "", None
     if found.at is not None:
-        line, number = rank.lines[found.at], rank.number + found.at if rank.number else None
+        line = tracebacks.undrawn(rank.lines[found.at])
+        number = rank.number + found.at if rank.number else None
     elif rank.signal:
         line = f"ended by {rank.signal}"
     elif found.cause is Cause.DISK_FULL:

@@ -17,7 +17,7 @@ from allranks.plan.symptoms import Sign, of_exception, sign
 from allranks.plan.tracebacks import Raised
 
 # How many lines before the end hold what a shell, a linker or a runtime has said last.
-_NEAR, _AFTER = 40, 3
+_NEAR = 40
 
 
 class Ending(NamedTuple):
@@ -121,8 +121,9 @@ _LAST = (
     _Last(
         Cause.BAD_ARGUMENT,
         re.compile(
-            r"[\w./-]+: error: (?:unrecognized arguments|the following arguments are required|"
-            r"argument .+: |ambiguous option|one of the arguments|no such option)"
+            r"(?:\S*python\S* -m )?[\w./-]+: error: (?:unrecognized arguments|"
+            r"the following arguments are required|argument .+: |ambiguous option|"
+            r"one of the arguments|no such option)"
         ),
         (2,),
     ),
@@ -279,13 +280,13 @@ def _said_last(lines: Sequence[str], ending: Ending) -> Finding | None:
 
 
 def _is_last(lines: Sequence[str], index: int, ending: Ending) -> bool:
-    """Whether the program was over then: a traceback later is one of its own, and with more lines
+    """Whether the program was over then: a traceback later is one of its own, and with another line
     it went on. What a shell could not do has a code that nobody else chooses."""
     after = [line for line in lines[index + 1 :] if line.strip()]
     if any("Traceback (most recent" in line for line in after):
         return False
-    own = [line for line in after if not tracebacks.is_noise(tracebacks.unmarked(line)[1])]
-    return ending.code in (126, 127) or len(own) <= _AFTER
+    over = all(tracebacks.is_noise(tracebacks.unmarked(line)[1]) for line in after)
+    return over or ending.code in (126, 127)
 
 
 def _last_of(lines: Sequence[str], pattern: re.Pattern[str]) -> int | None:

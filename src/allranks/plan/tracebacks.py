@@ -21,6 +21,8 @@ _LINKS = {
     "The above exception was the direct cause of the following exception:": "cause",
     "During handling of the above exception, another exception occurred:": "context",
 }
+# An exception's line by itself.
+_BARE = re.compile(r"([\w.]*(?:Error|Exception|Interrupt|Exit|Group))(?:: ?(.*))?$")
 # A message of more lines is not read to its end.
 _LINES = 24
 # What a group of exceptions is drawn with.
@@ -35,13 +37,21 @@ _NOISE = re.compile(
     r"Exception raised from|frame #\d+|For debugging|Compile with|CUDA kernel errors|Device-side|"
     r"If this call came|\w+ process group|libc\+\+abi|#+ |\[E\d|destroy_process_group|"
     r"\d{4}-\d\d-\d\d [\d:.]+: [IWEF] |\d{4}-\d\d-\d\d .*(destroy|shut|stopp|clos|clean)|"
-    r"make: \*\*\*|Aborted|Killed|proc |Set the environment variable HYDRA|(🏃|🧪) View "
+    r"make: \*\*\*|Aborted|Killed|proc |Set the environment variable HYDRA|(🏃|🧪) View |"
+    r"(?i:(?:clos|flush|shut|clean|stopp|destroy|tearing)\w*\b)|\d+\+\d+ records |\d+ bytes |"
+    r"\[notice\] |\w{3} \w{3} +\d+ [\d:]{8} |"
+    r".*\b(?:rc|(?i:exit|return|exit[ _]?code|status)(?:ed|ing)?)\b\W*(?:\w+\W+){0,3}\d+\W*$"
 )
 # Who closes a progress bar draws it once more, as it stood.
 _BAR = re.compile(r".*\d%\|.*\| \d+/\d+ ")
 # So many lines may be of an exception's own message, where its end is not marked as these have it.
 _OWN_LINES = 8
 _ENDS = {"ChildFailedError": "=====", "UnpicklingError": "Check the documentation of torch.load"}
+# Python itself says these in one line: what follows is no message of theirs.
+_OF_ONE_LINE = re.compile(
+    r"(?:ModuleNotFound|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Attribute|Unicode\w+|"
+    r"JSONDecode)Error\b|ImportError: cannot import name |KeyboardInterrupt$|\w*Error: \[Errno -?\d"
+)
 _BEGINNING = re.compile(r"\W*([^\W\d]+|\d)")
 # A package's own code, and Python's.
 _NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array")
@@ -78,7 +88,7 @@ class Raised(NamedTuple):
     def was_caught(self) -> bool:
         """Whether a function of the user's has caught it: a traceback begins where it was caught,
         and that of what nothing caught with the module that was started."""
-        first = self.frames[0]
+        first = self.frames[0] if self.frames else Frame("", 0, "", "")
         return is_the_users(first.file) and first.function not in ("", "<module>")
 
 
@@ -150,9 +160,9 @@ def _block(
 ) -> tuple[Raised, int] | None:
     frames: list[Frame] = []
     while index < len(lines):
-        text = _undrawn(lines[index].text)
+        text = undrawn(lines[index].text)
         if found := _FRAME.match(text):
-            source = _undrawn(lines[index + 1].text) if index + 1 < len(lines) else ""
+            source = undrawn(lines[index + 1].text) if index + 1 < len(lines) else ""
             own = source.startswith("    ") and not _FRAME.match(source)
             frames.append(
                 Frame(found[1], int(found[2]), found[3] or "", source.strip() if own else "")
@@ -162,7 +172,7 @@ def _block(
         index += 1
     else:
         return None
-    named = _NAMED.match(_undrawn(lines[index].text).rstrip())
+    named = _NAMED.match(undrawn(lines[index].text).rstrip())
     if named is None or not frames:
         return None
     more = list(_more(lines, index + 1))
@@ -174,7 +184,7 @@ def _block(
     return whole, index + 1
 
 
-def _undrawn(text: str) -> str:
+def undrawn(text: str) -> str:
     """A line of a traceback without what a group of exceptions is drawn with."""
     found = re.match(r"\s*(?:\||\+-[+-]*) ?", text)
     if found is None or not text.lstrip().startswith(("| ", "+-")):
@@ -188,6 +198,19 @@ def _more(lines: Sequence[_Line], index: int) -> Iterator[str]:
         if not text.strip() or text.strip() == '"""' or _HEAD in text or text.strip() in _LINKS:
             return
         yield text.rstrip()
+
+
+def last_of(tail: Sequence[str]) -> Raised | None:
+    """The last exception of a log's last lines, also where its traceback began before them."""
+    whole = {each.at: each for each in raised(tail)}
+    for at in range(len(tail) - 1, -1, -1):
+        stream, text = unmarked(undrawn(tail[at]))
+        if at in whole:
+            if not whole[at].aside:
+                return whole[at]
+        elif named := _BARE.match(text):
+            return Raised(named[1].rpartition(".")[2], named[2] or "", at, at, (), "", stream)
+    return None
 
 
 def last_chain(found: Sequence[Raised], end: int | None = None) -> list[Raised]:
@@ -232,7 +255,8 @@ def is_the_end(lines: Sequence[str], last: Raised, strict: bool = False) -> bool
     )
     bars = {bar[0] for bar in map(_BAR.match, before) if bar}
     left = [text for text in after if not ((bar := _BAR.match(text)) and bar[0] in bars)]
-    own = 0 if strict or last.was_caught else _message(last, before, left)
+    whole = strict or last.was_caught or _OF_ONE_LINE.match(last.said)
+    own = 0 if whole else _message(last, before, left)
     return all(not text.strip() or is_noise(text) for text in left[own:])
 
 
