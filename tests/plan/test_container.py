@@ -59,6 +59,12 @@ def test_without_an_image_a_compute_with_containers_is_as_any_other():
             for word in ("--rm=false", "-d", "-dP", "-d=true", "-Pt", "--pid=host", "-u1")
         ),
         (job(environment={"image": "a", "pip": ["b"]}), {"container": "podman"}, "not built yet"),
+        (job(environment={"image": "/a.sif"}), {"container": "podman"}, "runs no image file"),
+        (
+            job(environment={"build": {"path": "/a"}}),
+            {"container": "apptainer"},
+            "builds no Dockerfile",
+        ),
     ],
 )
 def test_what_is_refused(spec: dict[str, object], options: dict[str, object], said: str):
@@ -106,6 +112,17 @@ def test_the_words():
         *("--mount=type=bind,src=/a b,dst=/a b,readonly", "--mount=type=bind,src=/c,dst=/c"),
         *("--env", "A=b", PODMAN.image, "/p.sh", "/f"),
     ]
+
+
+def test_the_words_of_one_that_is_a_process():
+    made = PODMAN._replace(engine="apptainer", image="/i.sif", args=("--bind=/s",))
+    words = container.words(made, "n", [Mount("/a")], ["/p.sh", "/f"], gpus=True, home="/f")
+    assert words == [
+        *("apptainer", "--silent", "--nocolor", "exec", "--containall", "--no-eval"),
+        *("--home=/f", "--workdir=/f", "--nv", "--mount=type=bind,src=/a,dst=/a,readonly"),
+        *("--bind=/s", "/i.sif", "/bin/bash", "/p.sh", "/f"),
+    ]
+    assert "--home=/a:b" not in container.words(made, "n", [], [], home="/a:b")
 
 
 @given(st.text(st.characters(exclude_characters="\0\r\n", exclude_categories=["Cs"]), min_size=1))

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 from allranks.agent.ranks import last_lines
 from allranks.agent.uv import Wait
 from allranks.errors import AllranksError, NotFound, Passing
+from allranks.plan.container import FILE, TRACELESS
 from allranks.plan.plan import Container
 
 # Seconds between two looks whether another node of this machine has built the image.
@@ -31,12 +33,16 @@ def have(
     Raises AllranksError with the program's words if there is none to be had, and what ``wait``
     raises.
     """
+    if shutil.which(container.engine) is None:
+        raise _no_program(container)
+    if container.engine in TRACELESS:
+        return container._replace(image=_file(container, folder, wait, say))
     if container.context:
         say(f"builds the image of {container.context}")
         return container._replace(image=_build(container, folder / "image", log, wait))
     if not _has(container, folder, wait):
         say(f"pulls the image {container.image}")
-        _pull(container, folder, wait)
+        _pull(container, folder, wait, ["pull", "--quiet", container.image])
     return container
 
 
@@ -50,11 +56,8 @@ def _build(container: Container, told: Path, log: Path, wait: Wait) -> str:
     argv = [container.engine, "build", "--iidfile", str(told)]
     argv += ["--tag", f"localhost/allranks:{name}", "--file", _listed(container, file), context]
     log.parent.mkdir(exist_ok=True)
-    try:
-        with _alone(name, wait):
-            code = _run(argv, log, wait)
-    except FileNotFoundError:
-        raise _no_program(container) from None
+    with _alone(name, wait):
+        code = _run(argv, log, wait)
     if code != 0:
         raise AllranksError(
             f"the image cannot be built: {reason(last_lines(log))}",
@@ -100,12 +103,8 @@ def _locked(file: int) -> bool:
 
 
 def _has(container: Container, folder: Path, wait: Wait) -> bool:
-    """Whether the node has the image. Raises NotFound without the program that would."""
     argv = [container.engine, "image", "inspect", container.image]
-    try:
-        return _run(argv, folder / "inspect.log", wait) == 0
-    except FileNotFoundError:
-        raise _no_program(container) from None
+    return _run(argv, folder / "inspect.log", wait) == 0
 
 
 def _no_program(container: Container) -> NotFound:
@@ -115,9 +114,36 @@ def _no_program(container: Container) -> NotFound:
     )
 
 
-def _pull(container: Container, folder: Path, wait: Wait) -> None:
+def _file(container: Container, folder: Path, wait: Wait, say: Callable[[str], None]) -> str:
+    """The image as a file: the one that is named, or what the node made of it when it was first
+    asked for, beside what the program itself keeps."""
+    image = container.image
+    if image.startswith("/"):
+        if not os.path.isfile(image):
+            hint = "it has to be on a disk that every node sees"
+            raise NotFound(f"there is no image {image} on this node", hint=hint)
+        return image
+    kept = os.environ.get("APPTAINER_CACHEDIR") or Path.home() / ".apptainer" / "cache"
+    name = hashlib.sha256(image.encode()).hexdigest()[:16]
+    made = Path(kept, "allranks", f"{name}{FILE}")
+    if not made.exists():
+        say(f"pulls the image {image}")
+        made.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(name, wait), tempfile.TemporaryDirectory(dir=made.parent) as beside:
+            if not made.exists():
+                coming = Path(beside, made.name)
+                _pull(container, folder, wait, ["--nocolor", "pull", str(coming), _address(image)])
+                coming.rename(made)
+    return str(made)
+
+
+def _address(image: str) -> str:
+    return image if "://" in image else f"docker://{image}"
+
+
+def _pull(container: Container, folder: Path, wait: Wait, words: Sequence[str]) -> None:
     said = folder / "pull.log"
-    if _run([container.engine, "pull", "--quiet", container.image], said, wait) != 0:
+    if _run([container.engine, *words], said, wait) != 0:
         why = reason(last_lines(said))
         kind = Passing if re.search(_NO_NETWORK, why, re.IGNORECASE) else NotFound
         raise kind(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
@@ -144,7 +170,9 @@ def reason(lines: Sequence[str]) -> str:
     """The last thing the program said, without its own name and marks."""
     said = [line for line in lines if not line.startswith(("See '", "Run '"))]
     text = said[-1] if said else "it did not say why"
-    return re.sub(r"^((Error|error|docker|podman)( response from daemon)?: )+", "", text).strip()
+    return re.sub(
+        r"^((Error|error|docker|podman|FATAL)( response from daemon)?:\s+)+", "", text
+    ).strip()
 
 
 _NO_NETWORK = r"dial|lookup|timeout|refused|unreachable|TLS"

@@ -23,7 +23,7 @@ from allranks.agent.keeper import has_watchers
 from allranks.agent.ranks import Ended, Process, Running, last_lines
 from allranks.agent.uv import Wait
 from allranks.errors import AllranksError
-from allranks.plan.container import LABEL, Mount, mounts, words
+from allranks.plan.container import LABEL, TRACELESS, Mount, mounts, words
 from allranks.plan.plan import Container, Task
 
 _OURS = Path(__file__).absolute().parent
@@ -144,7 +144,7 @@ class Room:
         except subprocess.TimeoutExpired:
             self._kill()
             self._proc.wait()
-        if self._proc.returncode < 0 or remove:
+        if (self._proc.returncode < 0 or remove) and self.engine not in TRACELESS:
             # Killed by whomever, its program has tidied nothing up.
             argv = [self.engine, "rm", "--force", self.name]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -264,6 +264,7 @@ def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[st
         user="0:0" if root else f"{os.geteuid()}:{os.getegid()}",
         env={} if root else _who(own),
         gpus=task.gpus > 0,
+        home=str(own),
     )
     return Room(argv, name, own, wait, tidying)
 
@@ -285,8 +286,9 @@ podman ps --filter label=LABEL --filter status=running --format '{{.ID}} {{.Pid}
 
 def _tidy_up(container: Container) -> subprocess.Popen[bytes]:
     """Have what killed agents have left behind removed, meanwhile."""
+    line = ":" if container.engine in TRACELESS else _TIDY
     return subprocess.Popen(
-        ["/bin/sh", "-c", _TIDY, container.engine],
+        ["/bin/sh", "-c", line, container.engine],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -31,8 +32,10 @@ from allranks.states import GangState
 # Node 0 is 127.0.0.2: nothing that wrongly falls back to localhost meets a node by accident.
 FIRST_ADDRESS = 2
 
-# What agents find of the server's own environment.
-_HANDED_ON = ("PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "DOCKER_HOST", "ALLRANKS_SYS_CLASS")
+# What agents find of the server's own environment, by how its names begin.
+_HANDED_ON = re.compile(
+    r"(?:PATH|HOME|LANG|XDG_RUNTIME_DIR|DOCKER_HOST|ALLRANKS_SYS_CLASS)$|APPTAINER_"
+)
 
 # Processes started without the nursery, held until they are reaped: an engine may be dropped while
 # they run, and they outlive it on purpose.
@@ -259,7 +262,7 @@ class LocalEngine:
         folder.mkdir(parents=True, exist_ok=True)
         cpus = gang.gang.cpus or self._capacity.cpus / gang.gang.nodes
         env = {
-            **{name: os.environ[name] for name in _HANDED_ON if name in os.environ},
+            **{name: text for name, text in os.environ.items() if _HANDED_ON.match(name)},
             **gang.gang.env,
             MARKER: self.mark(gang.gang.key),
             "ALLRANKS_AGENT_NODE": str(node),

@@ -45,7 +45,7 @@ COMMON = (
     Option("memory", "memory of each node, such as 4g", Type.MEMORY),
     Option(
         "container",
-        f"what jobs with an image run under, of the nodes' programs: {' or '.join(ENGINES)} (none)",
+        f"what jobs with an image run under, of the nodes' programs: {', '.join(ENGINES)} (none)",
         choices=ENGINES,
     ),
     Option(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
 from allranks.plan import amounts
-from allranks.plan.container import NOT_INSIDE
+from allranks.plan.container import FILE, NOT_INSIDE, TRACELESS
 from allranks.plan.distributions import world
 from allranks.plan.plan import (
     Container,
@@ -243,8 +243,14 @@ def _container(spec: CommandJob, environment: Environment, engine: str) -> Conta
             raise SpecError(Problem(f"{word!r} belongs to no option", where, hint=hint))
     shm_size = _bytes(resources.shm_size, "resources.shm_size")
     made = Container(engine, environment.image or "", shm_size, args)
+    if made.image.startswith("/") and engine not in TRACELESS:
+        hint = "give the name of one in a registry, or a compute with --container apptainer"
+        raise SpecError(Problem(f"{engine} runs no image file", "environment.image", hint=hint))
     if (build := environment.build) is None:
         return made
+    if engine in TRACELESS:
+        hint = f"build it elsewhere and name it, or give a {FILE} file as the image"
+        raise SpecError(Problem(f"{engine} builds no Dockerfile", "environment.build", hint=hint))
     return made._replace(context=build.path, dockerfile=build.dockerfile_path or "Dockerfile")
 
 

@@ -19,8 +19,13 @@ from allranks.plan.plan import Container, Task
 _GPUS: Mapping[str, Sequence[str]] = {
     "podman": ("--device=nvidia.com/gpu=all",),
     "docker": ("--gpus=all",),
+    "apptainer": ("--nv",),
 }
 ENGINES = tuple(_GPUS)
+# What ends without a trace when its process does: neither a daemon nor a name to be removed.
+TRACELESS = ("apptainer",)
+# What an image is for it that lies on a disk, as one file.
+FILE = ".sif"
 # What all containers of ours carry.
 LABEL = "allranks"
 # Distributions whose launchers start programs on other nodes: their helpers stand outside.
@@ -63,12 +68,16 @@ def words(
     user: str = "0:0",
     env: Mapping[str, str] | None = None,
     gpus: bool = False,
+    home: str = "",
 ) -> list[str]:
     """The command that runs ``program``, words for bash, in a new container of that ``name``.
 
     The image's own entry point is left out. It lives as long as standard input is open and
-    ``program`` reads it, and is removed afterwards.
+    ``program`` reads it, and is removed afterwards. ``home`` is a folder of its own on the node's
+    disk, for those who have no disk of their own inside.
     """
+    if container.engine in TRACELESS:
+        return _process(container, given, program, gpus, home)
     found = [container.engine, "run", "--rm", "--interactive", f"--name={name}", f"--label={LABEL}"]
     # What is not there yet has been fetched in sight of the user.
     found += ["--pull=never", "--network=host", "--log-driver=none"]
@@ -83,6 +92,19 @@ def words(
         found += _GPUS[container.engine]
     found += [f"--mount={_mount(each)}" for each in given]
     return [*found, *container.args, container.image, *program]
+
+
+def _process(
+    container: Container, given: Sequence[Mount], program: Sequence[str], gpus: bool, home: str
+) -> list[str]:
+    """A container that is a process like any other: its user, network and limits are the node's."""
+    found = [container.engine, "--silent", "--nocolor", "exec", "--containall", "--no-eval"]
+    if home and not set(":,") & set(home):  # these would be the marks of a list
+        found += [f"--home={home}", f"--workdir={home}"]
+    if gpus:
+        found += _GPUS[container.engine]
+    found += [f"--mount={_mount(each)}" for each in given]
+    return [*found, *container.args, container.image, "/bin/bash", *program]
 
 
 def _mount(each: Mount) -> str:

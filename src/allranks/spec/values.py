@@ -317,9 +317,9 @@ Image = Annotated[
     Text,
     AfterValidator(
         matching(
-            r"[A-Za-z0-9][A-Za-z0-9._/:@-]*",
+            r"(?:[A-Za-z0-9]|/(?=.*\.sif$))[A-Za-z0-9._/:@-]*",
             "must be the name of an image",
-            "as in docker.io/library/python:3.11",
+            "as in docker.io/library/python:3.11, or /images/trainer.sif",
         )
     ),
 ]
