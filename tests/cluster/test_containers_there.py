@@ -1,9 +1,11 @@
-"""Jobs with an image on three hosts of Slurm and of Ray, each with a podman of its own."""
+"""Jobs with an image on three hosts of Slurm and of Ray, each with a podman of its own; and under
+apptainer, where this machine has one."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +15,17 @@ from tests.cluster import ray_bed
 from tests.cluster.conftest import PATH, Cluster
 from tests.cluster.test_ray_engine import number
 from tests.cluster.test_slurm import ready
-from tests.containers.conftest import IMAGE, Podman, podman, write_program
+from tests.containers.conftest import (
+    APPTAINER,
+    IMAGE,
+    Podman,
+    image_file,
+    podman,
+    write_program,
+)
 from tests.support import Allranks, until
 
-__all__ = ["podman"]
+__all__ = ["image_file", "podman"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.cluster,
@@ -24,6 +33,26 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 IN_IMAGE = ("--set", f"environment.image={IMAGE}")
+# Ranks of three hosts that greet one another.
+MEET = (
+    "import os, socket, time\n"
+    "rank, port = os.environ['RANK'], int(os.environ['MASTER_PORT'])\n"
+    "where = (os.environ['MASTER_ADDR'], port)\n"
+    "if rank == '0':\n"
+    "    door = socket.create_server(where)\n"
+    "    names = [door.accept()[0].makefile().readline().strip() for _ in range(2)]\n"
+    "    print(*sorted([*names, socket.gethostname()]), os.environ['FROM_IMAGE'])\n"
+    "else:\n"
+    "    until = time.time() + 20\n"
+    "    while True:\n"
+    "        try:\n"
+    "            call = socket.create_connection(where)\n"
+    "            break\n"
+    "        except OSError:\n"
+    "            assert time.time() < until\n"
+    "            time.sleep(0.05)\n"
+    "    call.sendall(f'{socket.gethostname()}\\n'.encode())\n"
+)
 
 
 def write_podman(folder: Path, podman: Podman) -> None:
@@ -85,28 +114,34 @@ def on_ray(
 @pytest.mark.parametrize("on", ["on_slurm", pytest.param("on_ray", marks=pytest.mark.ray)])
 def test_ranks_of_three_hosts_meet(on: str, request: pytest.FixtureRequest, code: Path):
     there: Allranks = request.getfixturevalue(on)
-    (code / "meet.py").write_text(
-        "import os, socket, time\n"
-        "rank, port = os.environ['RANK'], int(os.environ['MASTER_PORT'])\n"
-        "where = (os.environ['MASTER_ADDR'], port)\n"
-        "if rank == '0':\n"
-        "    door = socket.create_server(where)\n"
-        "    names = [door.accept()[0].makefile().readline().strip() for _ in range(2)]\n"
-        "    print(*sorted([*names, socket.gethostname()]), os.environ['FROM_IMAGE'])\n"
-        "else:\n"
-        "    until = time.time() + 20\n"
-        "    while True:\n"
-        "        try:\n"
-        "            call = socket.create_connection(where)\n"
-        "            break\n"
-        "        except OSError:\n"
-        "            assert time.time() < until\n"
-        "            time.sleep(0.05)\n"
-        "    call.sendall(f'{socket.gethostname()}\\n'.encode())\n"
-    )
+    (code / "meet.py").write_text(MEET)
     done = there("run", "-c", "there", "-n", 3, *IN_IMAGE, "--", "python", "meet.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "n1 n2 n3 yes\n"
+
+
+def test_ranks_of_three_hosts_meet_under_apptainer(
+    image_file: Path,
+    cluster: Cluster,
+    allranks: Allranks,
+    tmp_path: Path,
+    code: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    ready(cluster)
+    settings = " ".join(f"{name}={value}" for name, value in APPTAINER.items())
+    program = tmp_path / "apptainer"
+    program.write_text(f'#!/bin/sh\n{settings} exec {shutil.which("apptainer")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_CONF", cluster.env["SLURM_CONF"])
+    make = ("compute", "create", "there", "--type", "slurm", "--partition", "main")
+    done = allranks(*make, "--container", "apptainer")
+    assert done.returncode == 0, done.stderr
+    (code / "meet.py").write_text(MEET)
+    words = ("run", "-c", "there", "-n", 3, "--image", image_file, "--", "python", "meet.py")
+    done = allranks(*words)
+    assert (done.returncode, done.stdout) == (0, "n1 n2 n3 yes\n"), done.stderr
 
 
 def test_a_lost_host_takes_its_container_and_no_other_stays(on_slurm: Allranks, cluster: Cluster):

@@ -1,4 +1,4 @@
-"""A podman of the tests' own: its storage, its settings, an image, and a registry's answer."""
+"""A podman of the tests' own: its storage, its settings and an image, as a file as well."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ from tests.containers import image
 # crun wants more of a machine than a virtual one in a container has.
 RUNTIME = next((name for name in ("runc", "crun") if shutil.which(name)), None)
 IMAGE = "localhost/trainer:1"
+RECIPE = """\
+Bootstrap: localimage
+From: {root}
+%environment
+    export PATH={python}:/usr/bin:/bin FROM_IMAGE=yes
+"""
+# A machine that is itself confined may not hand on all that root has; our registry has no TLS.
+APPTAINER = {"APPTAINER_DROP_CAPS": "CAP_SYS_RESOURCE", "APPTAINER_NOHTTPS": "true"}
 
 
 class Podman(NamedTuple):
@@ -68,3 +76,22 @@ def write_program(folder: Path, root: Path, run: Path, *more: str) -> None:
         f'exec {shutil.which("podman")} --root {root} --runroot {run} {" ".join(more)} "$@"\n'
     )
     program.chmod(0o755)
+
+
+@pytest.fixture(scope="session")
+def image_file() -> Iterator[Path]:
+    """The same image as one file, for apptainer."""
+    if shutil.which("apptainer") is None:
+        pytest.skip("needs apptainer")
+    folder = Path(tempfile.mkdtemp(prefix="apptainer-"))
+    image.write(folder / "image.tar")
+    root = folder / "root"
+    root.mkdir()
+    subprocess.run(["tar", "xf", folder / "image.tar", "-C", root], check=True)
+    (folder / "recipe").write_text(RECIPE.format(root=root, python=image.PYTHON))
+    made = folder / "trainer.sif"
+    fast = ("--mksquashfs-args", "-noI -noD -noF -noX")
+    argv = ["apptainer", "build", *fast, made, folder / "recipe"]
+    subprocess.run(argv, check=True, capture_output=True)
+    yield made
+    shutil.rmtree(folder, ignore_errors=True)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,46 +12,19 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.containers import image, registry
-from tests.containers.conftest import IMAGE, Podman
+from tests.containers import registry
+from tests.containers.conftest import APPTAINER, IMAGE, Podman
 from tests.support import Allranks, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(180)]
 SLEEP = f"400.{os.getpid()}"
-RECIPE = """\
-Bootstrap: localimage
-From: {root}
-%environment
-    export PATH={python}:/usr/bin:/bin FROM_IMAGE=yes
-"""
-# A machine that is itself confined may not hand on all that root has; our registry has no TLS.
-SETTINGS = {"APPTAINER_DROP_CAPS": "CAP_SYS_RESOURCE", "APPTAINER_NOHTTPS": "true"}
-
-
-@pytest.fixture(scope="session")
-def file() -> Iterator[Path]:
-    """An image as one file."""
-    if shutil.which("apptainer") is None:
-        pytest.skip("needs apptainer")
-    folder = Path(tempfile.mkdtemp(prefix="apptainer-"))
-    image.write(folder / "image.tar")
-    root = folder / "root"
-    root.mkdir()
-    subprocess.run(["tar", "xf", folder / "image.tar", "-C", root], check=True)
-    (folder / "recipe").write_text(RECIPE.format(root=root, python=image.PYTHON))
-    made = folder / "trainer.sif"
-    fast = ("--mksquashfs-args", "-noI -noD -noF -noX")
-    argv = ["apptainer", "build", *fast, made, folder / "recipe"]
-    subprocess.run(argv, check=True, capture_output=True)
-    yield made
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
 def here(
-    file: Path, allranks: Allranks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    image_file: Path, allranks: Allranks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Allranks]:
-    for name, value in SETTINGS.items():
+    for name, value in APPTAINER.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("APPTAINER_CACHEDIR", str(tmp_path / "cache"))
     done = allranks("compute", "update", "local", "--container", "apptainer")
@@ -74,13 +44,13 @@ def ended(here: Allranks, name: str) -> Any:
     return json.loads(here("job", "show", name, "--json").stdout)
 
 
-def begin(here: Allranks, name: str, file: Path) -> None:
+def begin(here: Allranks, name: str, image_file: Path) -> None:
     line = f"setsid sleep {SLEEP} & trap 'echo saved >outputs/saved; exit' TERM; echo up; wait"
-    here("run", "--detach", "--name", name, "--image", file, "--", "bash", "-c", line)
+    here("run", "--detach", "--name", name, "--image", image_file, "--", "bash", "-c", line)
     until(lambda: "up" in here("job", "logs", name).stdout, 30)
 
 
-def test_ranks_run_in_the_image(here: Allranks, file: Path, tmp_path: Path):
+def test_ranks_run_in_the_image(here: Allranks, image_file: Path, tmp_path: Path):
     """With data and results at the same paths, a process table of their own and room to write."""
     data, results = tmp_path / "da,ta:1 'q\"", tmp_path / "re,s'u"
     data.mkdir()
@@ -92,7 +62,7 @@ def test_ranks_run_in_the_image(here: Allranks, file: Path, tmp_path: Path):
     )
     odd = "a 'b' \"c\" $HOME\nd"
     words = ("-i", f"d={data}", "-o", f"o={results}", "--env", f"HOME_MADE={odd}")
-    done = here("run", "-n", 2, "-p", 2, "--image", file, *words, "--", "bash", "-c", line)
+    done = here("run", "-n", 2, "-p", 2, "--image", image_file, *words, "--", "bash", "-c", line)
     assert done.returncode == 0, done.stderr
     told = done.stdout.splitlines()
     seen = [f"yes {rank} 4 {rank // 2}" for rank in range(4)]
@@ -102,15 +72,15 @@ def test_ranks_run_in_the_image(here: Allranks, file: Path, tmp_path: Path):
     assert [(results / str(rank)).read_text() for rank in range(4)] == [odd + "\n"] * 4
 
 
-def test_a_rank_that_fails_is_named(here: Allranks, file: Path):
+def test_a_rank_that_fails_is_named(here: Allranks, image_file: Path):
     line = 'if [ "$RANK" = 1 ]; then echo oops >&2; exit 3; fi; sleep 300'
-    done = here("run", "-n", 2, "--image", file, "--", "bash", "-c", line)
+    done = here("run", "-n", 2, "--image", image_file, "--", "bash", "-c", line)
     assert done.returncode == 3
     assert "rank 1 on node 1 exited with code 3: oops" in done.stderr
 
 
-def test_a_canceled_job_has_its_grace_and_leaves_nothing(here: Allranks, file: Path):
-    begin(here, "saves", file)
+def test_a_canceled_job_has_its_grace_and_leaves_nothing(here: Allranks, image_file: Path):
+    begin(here, "saves", image_file)
     assert here("job", "cancel", "saves").returncode == 0
     job = ended(here, "saves")
     assert job["status"] == "Canceled"
@@ -119,8 +89,8 @@ def test_a_canceled_job_has_its_grace_and_leaves_nothing(here: Allranks, file: P
 
 
 @pytest.mark.parametrize("whose", ["the agent", "the container's program"])
-def test_nothing_outlives_what_is_killed(here: Allranks, file: Path, whose: str):
-    begin(here, "killed", file)
+def test_nothing_outlives_what_is_killed(here: Allranks, image_file: Path, whose: str):
+    begin(here, "killed", image_file)
     above = sleepers()[0].parents()
     is_it = {"the agent": "allranks.agent", "the container's program": "apptainer"}[whose]
     found = [each for each in above if is_it in " ".join([each.name(), *each.cmdline()]).lower()]
@@ -137,14 +107,14 @@ def test_an_image_of_a_registry_is_pulled_once(here: Allranks, podman: Podman, t
     with registry.serving(tmp_path / "pushed") as (name, gate):
         gate.set()
         words = ("run", "-n", 2, "--image", f"{name}:1", "--", "bash", "-c", "echo $FROM_IMAGE")
-        done = here(*words)
+        done = here(*words, timeout=150)
         assert (done.returncode, done.stdout) == (0, "yes\nyes\n"), done.stderr
     done = here(*words)
     assert (done.returncode, done.stdout) == (0, "yes\nyes\n"), done.stderr
     assert len(list((tmp_path / "cache" / "allranks").iterdir())) == 1
 
 
-def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, file: Path, tmp_path: Path):
+def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, image_file: Path, tmp_path: Path):
     def told(*words: object) -> str:
         done = here("run", *words, "--", "true")
         assert (done.returncode != 0, "Traceback" in done.stderr) == (True, False), done.stderr
@@ -156,5 +126,5 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, file: Path, tmp_
     bad.write_text("no image")
     assert "apptainer cannot start the container: " in told("--image", bad)
     args = "resources.docker_args=--nonsense"
-    assert "unknown flag: --nonsense" in told("--image", file, "--set", args)
+    assert "unknown flag: --nonsense" in told("--image", image_file, "--set", args)
     assert "cannot be had: " in told("--image", "127.0.0.1:1/nowhere:1")
