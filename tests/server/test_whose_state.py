@@ -215,7 +215,9 @@ def member(server: Served, name: str) -> dict[str, str]:
     return server.as_(told.json()["token"])
 
 
-def test_members_step_back_only_what_their_own_job_had_last(server: Served) -> None:
+def test_members_step_back_what_their_job_had_last_and_delete_what_is_its_own(
+    server: Served,
+) -> None:
     ann, ben = member(server, "ann"), member(server, "ben")
     spec = JOB["spec"] | {"name": "anns"}  # type: ignore[operator]
     told = server.people.post("/api/v1/jobs", json=JOB | {"spec": spec}, headers=ann)
@@ -240,6 +242,13 @@ def test_members_step_back_only_what_their_own_job_had_last(server: Served) -> N
     ] * 2
     assert restore("bees", {}) == 200, "the owner's"
     assert restore("none-such", ben) == 404
+
+    def delete(name: str, shown: dict[str, str]) -> int:
+        return server.people.delete(f"/api/v1/states/{name}", headers=shown).status_code
+
+    assert [delete(name, ben) for name in ("birds", "anns", "none-such")] == [403, 403, 404]
+    assert [delete(name, ann) for name in ("birds", "anns", "anns")] == [403, 200, 404]
+    assert delete("birds", {}) == 200, "the owner's"
 
 
 @pytest.mark.parametrize("name", ["a" * 3000, "é" * 200, "../x", "\ud800", "a/b"])

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from allranks.errors import NotFound
 from allranks.plan.states import Entries
 from allranks.server.limits import Count
-from allranks.server.roles import OWNER, Who, hold_to_own
+from allranks.server.roles import OWNER, Role, Who, hold_to, hold_to_own
 from allranks.server.services import Services, services
 from allranks.server.shown import submitter, when
 from allranks.store.states import State, Version
@@ -54,20 +54,30 @@ def manifest(state: str, with_: With, version: Count | None = None) -> Response:
 def restore(state: str, wanted: Wanted, with_: With, who: Who) -> dict[str, Any]:
     """Have what was in a version: it becomes the newest. That is for admins, and for whoever
     submitted the last job that had the state."""
-    job, by = with_.states.last_job(state), OWNER.name
-    with contextlib.suppress(NotFound):
-        by = submitter(with_.records.get(job).spec)
+    by = _submitter(with_, with_.states.last_job(state))
     hold_to_own(who, f"the last job that had {state}", by)
     with_.states.restore(state, wanted.version)
     return show(state, with_)
 
 
 @router.delete("/{state}")
-def delete(state: str, with_: With) -> dict[str, Any]:
-    """Take it away with all of its versions."""
+def delete(state: str, with_: With, who: Who) -> dict[str, Any]:
+    """Take it away with all of its versions. That is for admins; a job's own is also for whoever
+    submitted the job."""
     told = show(state, with_)
+    if told["own"]:
+        hold_to_own(who, state, _submitter(with_, state))
+    else:
+        hold_to(who, Role.ADMIN)
     with_.states.delete(state)
     return told
+
+
+def _submitter(with_: Services, job: str) -> str:
+    """Who submitted it; of a job that is not known the owner."""
+    with contextlib.suppress(NotFound):
+        return submitter(with_.records.get(job).spec)
+    return OWNER.name
 
 
 def _brief(with_: Services, state: State) -> dict[str, Any]:
