@@ -158,10 +158,11 @@ def test_waiting_may_end_before_the_job(client, show_output):
     with pytest.raises(TimedOut, match=f"{made.name} is still Running after 0.5 s") as caught:
         made.wait(show_output, timeout=0.5)
     assert "it goes on" in caught.value.hint
-    with pytest.raises(TimedOut):
+    with pytest.raises(TimedOut, match="is still Running after 0 s"):
         client.jobs.wait(made.name, timeout=0)
     client.jobs.cancel(made.name)
     assert made.wait(timeout=60).status == "Canceled"
+    assert made.wait(show_output, timeout=0).status == "Canceled", "there is nothing to wait for"
 
 
 def test_what_is_no_job_is_an_error_with_a_hint(client):
@@ -169,8 +170,9 @@ def test_what_is_no_job_is_an_error_with_a_hint(client):
         with pytest.raises(UsageError, match=r"'job\.yml' is no job") as caught:
             client.create_or_update(given)
         assert "load_job('job.yml')" in caught.value.hint
-    with pytest.raises(UsageError, match="no job, but dict"):
-        client.jobs.create_or_update({"command": "true"})
+    for take in (client.jobs.create_or_update, client.jobs.rehearse):
+        with pytest.raises(UsageError, match="no job, but dict"):
+            take({"command": "true"})
     for ask in (client.jobs.get, client.jobs.wait, client.states.get, client.datastores.get):
         with pytest.raises(UsageError, match="is text, not NoneType") as caught:
             ask(None)

@@ -231,6 +231,8 @@ class Jobs:
         """Try that the job goes on from its checkpoints: run it to the first, kill a rank, and
         compare what it logs after that with the same job uninterrupted; ``to`` (stderr) is told how
         far that is. Nothing of it, nor of its state, is touched by that."""
+        if not isinstance(job, CommandJob):
+            raise _no_job(job)
         goal, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
 
         def say(sentence: str) -> None:

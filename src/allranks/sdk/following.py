@@ -14,6 +14,8 @@ from allranks.sdk.addresses import job_path
 # A server that was killed is started again by us, as by any command; one on another machine is
 # waited for this long.
 _PATIENCE = 60.0
+# However little time there is: how a job stands is heard once.
+_LEAST = 1.0
 
 
 def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any:
@@ -62,6 +64,7 @@ class Following:
                         yield piece
                 return
             except ServerError:  # away, or (a full disk) not able to tell just now
+                self._hold_to_time()
                 away_since = away_since or time.monotonic()
                 if time.monotonic() - away_since > _PATIENCE:
                     raise
@@ -70,29 +73,28 @@ class Following:
     def _one_connection(self, client: Client) -> Iterator[dict[str, Any]]:
         wanted = {**self._wanted, "positions": self._positions}
         ended = False
-        path, silence = job_path(self._name, "/stream"), min(self._left(), _PATIENCE)
+        path, left = job_path(self._name, "/stream"), self._until - time.monotonic()
+        silence = min(max(left, _LEAST), _PATIENCE)
         for line in client.stream("POST", path, wanted, timeout=silence):
-            self._left()
-            if not line:
-                yield {}  # a sign of life
-                continue
-            told = json.loads(line)
+            told = json.loads(line) if line else {}
             if "job" in told:
                 self.job = told["job"]
                 ended = told["last"]
                 self._changed(self.job)
-                yield {}
+            if self.job and not ended:  # of one that has ended nothing comes before the last
+                self._hold_to_time()
+            if "log" not in told:
+                yield {}  # a sign of life
                 continue
             self._positions[f"{told['attempt']}/{told['rank']}"] = told["offset"]
             yield told
         if not ended:
             raise Unreachable(f"the server at {client.url} broke off")
 
-    def _left(self) -> float:
-        """Seconds, more than none. Raises TimedOut."""
-        left = self._until - time.monotonic()
-        if left > 0:
-            return left
+    def _hold_to_time(self) -> None:
+        """Raises TimedOut once it is up."""
+        if time.monotonic() < self._until:
+            return
         status = f" {self.job['status']}" if self.job else ""
         raise TimedOut(
             f"{self._name} is still{status or ' there'} after {self._seconds:g} s",
