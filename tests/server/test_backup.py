@@ -193,6 +193,29 @@ def test_states_are_whole_however_they_change_meanwhile(
             assert all(is_whole(found.content(e.sha256), e.sha256) for e in entries.values())
 
 
+def test_a_state_that_is_deleted_meanwhile_is_not_in_the_backup_in_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home, link = filled(tmp_path / "home"), os.link
+    state = State(home.states / NAMED / "s")
+    for text in (b"a", b"b"):
+        digest = hashlib.sha256(text).hexdigest()
+        state.take(digest, 0, 1, text)
+        entry = Entry("file", digest, 1, 1, 0o600)
+        state.commit([Put(f"shared/{text.decode()}", 0, entry)])
+
+    def linked(path: Path, goal: Path) -> None:
+        state.delete()
+        link(path, goal)
+
+    monkeypatch.setattr(os, "link", linked)
+    file = Path(backup.write(home, tmp_path / "b.tar", True, quiet).file)
+    monkeypatch.undo()
+    new = Home(tmp_path / "new")
+    restore.restore(new, file, False, quiet)
+    assert State(new.states / NAMED / "s").entries() == {}
+
+
 def test_what_is_there_is_neither_overwritten_nor_lost(old: Home, file: Path, tmp_path: Path):
     with pytest.raises(Conflict, match="such a file already"):
         backup.write(old, file, True, quiet)

@@ -129,6 +129,7 @@ def _hold(state: Path, beside: Path) -> None:
     told: dict[str, bytes] = {}
     while (now := _manifests(state)) != told:
         told = now
+        (beside / HEAD).unlink(missing_ok=True)
         shutil.rmtree(beside / VERSIONS, ignore_errors=True)
         (beside / VERSIONS).mkdir()
         for name, data in told.items():
