@@ -196,6 +196,14 @@ def test_jobs_that_are_run_again_at_once_each_go_on_from_their_state(server: Ser
     assert own(server) == dict.fromkeys({"j"} | there, 1)
 
 
+def test_own_states_are_listed_beside_named_ones_of_the_same_name(server: Served) -> None:
+    fill(server, NAMED, "same", "named")
+    fill(server, OF_JOBS, "same", "own")
+    for own in (False, True):
+        told = server.people.get("/api/v1/states", params={"own": own}).json()
+        assert [each["own"] for each in told if each["name"] == "same"] == [own]
+
+
 def test_what_gc_took_away_is_not_told_of_any_more(server: Served) -> None:
     state = fill(server, OF_JOBS, "j", "of nobody")
     kept = server.people.get("/api/v1/states/j/manifest").json()

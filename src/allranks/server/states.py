@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,10 +59,11 @@ class States:
         hint = "`allranks state list` shows those with a name, with --own those of jobs"
         raise NotFound(f"there is no state named {name[:80]!r}", hint=hint)
 
-    def names(self, own: bool) -> list[str]:
-        """Of those with a name, or of jobs whose own has something in it."""
-        folder = self._root / (OF_JOBS if own else NAMED)
-        return sorted(each.parent.name for each in folder.glob(f"[!.]*/{HEAD}"))
+    def several(self, own: bool) -> Iterator[State]:
+        """Those with a name, or the own ones of jobs that have something in them, by name."""
+        kind = OF_JOBS if own else NAMED
+        for each in sorted((self._root / kind).glob(f"[!.]*/{HEAD}")):
+            yield self._open(kind, each.parent.name)
 
     def is_own(self, state: State) -> bool:
         """Whether it is a job's own."""

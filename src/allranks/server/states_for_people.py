@@ -29,7 +29,7 @@ class Wanted(BaseModel):
 @router.get("")
 def list_states(with_: With, own: bool = False) -> list[dict[str, Any]]:
     """Those that have a name, or the ``own`` ones of jobs, by name."""
-    return [_brief(with_, with_.states.find(name)) for name in with_.states.names(own)]
+    return [_brief(with_, each) for each in with_.states.several(own)]
 
 
 @router.get("/{state}")
