@@ -9,7 +9,7 @@ how, steps = sys.argv[1], int(sys.argv[2])
 state = Path(os.environ["ALLRANKS_STATE_DIR"], "at.json")
 at, total = 0, 1.0
 if state.exists() and how != "zero":
-    if how == "crash": sys.exit("cannot read that")
+    if how == "crash": sys.exit("cannot\\x07 read that")
     at, total = json.loads(state.read_text())
     if how == "wrong": total += 0.5
 for step in range(at + 1, steps + 1):

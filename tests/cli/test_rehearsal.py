@@ -93,7 +93,7 @@ def test_a_job_that_goes_on_exactly_is_said_to_and_nothing_is_left_of_it(quick, 
             "crash",
             1,
             "resume not verified: fails when it is to go on: rank 0 on node 0 exited with code 1:"
-            " cannot read that",
+            " cannot? read that",
         ),
     ],
 )
@@ -130,11 +130,35 @@ def test_what_cannot_be_rehearsed_is_told_with_what_is_lacking(quick, how, steps
 def test_a_job_that_fails_by_itself_is_told_so(quick):
     done = quick("run", "--rehearse", "--", "bash", "-c", "exit 3")
     assert done.returncode == 1
-    assert done.stdout.startswith("resume not verified: ended by itself")
+    assert done.stdout.startswith("resume not verified: ended too early")
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_its_job_and_takes_its_state_away(quick, quick_home, code):
+def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick, quick_home, code):
+    script = """
+        if [ -e "$ALLRANKS_STATE_DIR/x" ]; then sleep 100; fi
+        echo x > "$ALLRANKS_STATE_DIR/x"
+        for ((n = 0; n < 600; n++)); do echo "step $n loss 1"; sleep 0.05; done
+    """
+    argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}"]
+    with subprocess.Popen(
+        [*argv, "--", "bash", "-c", script],
+        env=environment(quick_home),
+        cwd=code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        (name, *_) = started.stderr.readline().split(":")
+        until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["attempts"] == 2)
+        quick("job", "cancel", name)
+        out, _ = started.communicate(timeout=30)
+    assert out == "resume not verified: ended too early: the job was canceled\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, code, number):
     argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}"]
     # No step is ever told of: it would wait for some.
     started = subprocess.Popen(
@@ -147,7 +171,7 @@ def test_ctrl_c_ends_its_job_and_takes_its_state_away(quick, quick_home, code):
     )
     (name, *_) = started.stderr.readline().split(":")
     until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
-    started.send_signal(signal.SIGINT)
+    started.send_signal(number)
     out, err = started.communicate(timeout=30)
     assert (started.returncode, out) == (130, "")
     assert err.endswith("the rehearsal is broken off; its jobs are canceled\n")

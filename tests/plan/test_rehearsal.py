@@ -169,6 +169,7 @@ def test_the_clock_is_the_metric_with_the_most_steps():
         ("loss", {"loss": r"(?P<value>\S+)( s)?"}, True),
         ("loss", {"transformers": "builtin"}, True),
         ("loss", {"keras": "builtin"}, False),
+        ("loss", {"keras": {"rank": "all"}}, False),
         ("loss", {"imagenet": "builtin"}, False),
         ("val_acc1", {"imagenet": "builtin"}, True),
         ("train_loss", {"lightning": "builtin"}, False),

@@ -31,6 +31,7 @@ def test_unless_the_pattern_reads_them():
     for pattern in (r"loss (\S+) at (\d+)", r"(?P<step>\d+) loss (?P<value>\S+)"):
         assert names({"metrics": {"loss": pattern}}, *counted) == told
         assert names({"metrics": {"loss": {"pattern": pattern}}}, *counted) == told
+    assert names({"metrics": {"keras": {"rank": "all"}}}, *counted) == told
     only_a_value = r"(x) loss (?P<value>\S+)"
     assert names({"metrics": {"loss": only_a_value}}, *counted) == []
 

@@ -23,8 +23,10 @@ def rehearse(
         from allranks.cli.dry_run import dry_run  # lazy: compiling imports the models
 
         return dry_run(rehearsing.dry(spec), base, in_place=False, json=options.json)
-    # What ends this command ends both jobs.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What ends this command ends both jobs; `nohup` has it outlast its terminal.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     say = (lambda sentence: None) if options.quiet else show.talk
     try:
@@ -35,7 +37,7 @@ def rehearse(
     if options.json:
         show.as_json(found.to_dict())
     else:
-        print(found.sentence)
+        show.line(found.sentence)
     if not options.quiet:
         _more(found, options.json)
     return 0 if found.verified else 1

@@ -40,7 +40,7 @@ def advise(cost: float, computed: float, failures: int) -> Advice | None:
 def held_up(steps: Sequence[tuple[int, float]], written: Iterable[float]) -> list[float]:
     """What each checkpoint took the job, seconds, of one that tells its ``steps`` and when: how
     much longer than usual the step took in which the last byte of it was ``written``. Of those
-    alone that were longer: a script may go on while it writes."""
+    alone that were longer by more than steps differ anyhow: a script may go on while it writes."""
     times = [at for _, at in steps]
     within = {bisect_left(times, at) for at in written} - {0, len(times)}
     paces: list[float] = []

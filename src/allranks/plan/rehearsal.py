@@ -34,7 +34,7 @@ class Verdict(StrEnum):
     NO_CHECKPOINT = "no checkpoint was written"
     NO_STEPS = "no metric has steps"
     TOO_LITTLE = "there is too little to compare"
-    DISTURBED = "ended by itself"
+    DISTURBED = "ended too early"
     UNLIKE = "does not repeat itself"
 
 
@@ -46,7 +46,7 @@ HINTS: Mapping[Verdict, str] = {
     Verdict.PARTS: "what it goes on from lacks something: the optimizer, the schedule, the place in"
     " the data, or what its random generators were at",
     Verdict.FROM_ZERO: "look for a checkpoint in ALLRANKS_STATE_DIR when the script begins, and"
-    " load it",
+    " load it; write nothing there before the first one: any file is taken for it",
     Verdict.FAILS: "see what its second attempt printed",
     Verdict.NO_CHECKPOINT: "write them to the folder that ALLRANKS_STATE_DIR names",
     Verdict.NO_STEPS: r"print them, and read them with -m loss='step (?P<step>\d+) loss"
@@ -95,7 +95,8 @@ def is_counted(name: str, asked: Mapping[str, Any]) -> bool:
     """Whether the steps of a printed metric are only how often it was seen, as far as its job's
     ``metrics`` tell: they begin anew with every attempt, and say nothing."""
     given = {
-        each: told if isinstance(told, str) else told["pattern"] for each, told in asked.items()
+        each: told if isinstance(told, str) else told.get("pattern", BUILTIN)
+        for each, told in asked.items()
     }
     pattern = given.get(name, BUILTIN)
     if pattern != BUILTIN:

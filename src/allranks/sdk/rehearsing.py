@@ -331,7 +331,9 @@ class _Killed:
         if self.rank is not None and job["attempts"] == 2:
             if job["status"] == "Completed":
                 return None, ""
-            return Verdict.FAILS, why
+            # Who cancels it, and a node that is lost, say nothing of the script.
+            if job["status"] == "Failed" and error["blame"] == "user":
+                return Verdict.FAILS, why
         if job["status"] != "Completed":
             return Verdict.DISTURBED, why
         if not self._held_at and not self._kept():

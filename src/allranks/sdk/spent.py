@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 from typing import Any, NamedTuple
@@ -14,8 +13,8 @@ from allranks.client import Client
 from allranks.events import Event, Kind
 from allranks.plan.checkpoints import held_up
 from allranks.plan.goodput import Goodput, Trail, goodput
+from allranks.plan.rehearsal import is_counted
 from allranks.sdk.addresses import job_path, state_path
-from allranks.spec.patterns import STEP, VALUE
 
 # Metrics by which scripts say for how many seconds a checkpoint held them up.
 COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
@@ -72,25 +71,16 @@ def trails(job: Told, series: Iterable[Told]) -> list[Trail]:
         if steps:
             trail = Trail(each["attempt"] or 1, each["name"], each["rank"], steps)
             by_name[trail.name].append(trail)
-    read = set(_read(job["spec"].get("metrics") or {}))
+    asked = job["spec"].get("metrics") or {}
     return [
         trail
         for name, several in by_name.items()
-        if name in read or not all(_counted([step for step, _ in e.steps]) for e in several)
+        if not is_counted(name, asked) or not all(_from_0([n for n, _ in e.steps]) for e in several)
         for trail in several
     ]
 
 
-def _read(metrics: Told) -> Iterator[str]:
-    """Those of the job's own patterns that find a step in the line."""
-    for name, told in metrics.items():
-        pattern = re.compile(told.get("pattern", "") if isinstance(told, Mapping) else told)
-        two = pattern.groups == 2 and VALUE not in pattern.groupindex
-        if two or STEP in pattern.groupindex:
-            yield name
-
-
-def _counted(steps: Sequence[int]) -> bool:
+def _from_0(steps: Sequence[int]) -> bool:
     return set(steps) == {0} or list(steps) == list(range(len(steps)))
 
 
