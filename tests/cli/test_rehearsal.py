@@ -134,6 +134,18 @@ def test_a_job_that_fails_by_itself_is_told_so(quick):
 
 
 @pytest.mark.slow
+def test_a_second_attempt_that_tells_no_step_is_compared_with_nothing(quick):
+    script = """
+        [ ! -e "$ALLRANKS_STATE_DIR/x" ] || exit 0
+        echo x > "$ALLRANKS_STATE_DIR/x"
+        for ((n = 0; n < 600; n++)); do echo "step $n loss 1"; sleep 0.05; done
+    """
+    done = quick("run", "--rehearse", "-m", f"loss={STEP}", "--", "bash", "-c", script)
+    assert done.stdout == "resume not verified: there is too little to compare\n", done.stderr
+    assert "-uninterrupted" not in done.stderr
+
+
+@pytest.mark.slow
 def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick, quick_home, code):
     script = """
         if [ -e "$ALLRANKS_STATE_DIR/x" ]; then sleep 100; fi
