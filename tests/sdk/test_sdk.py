@@ -24,7 +24,7 @@ from allranks import (
     load_job,
 )
 from allranks.errors import UsageError
-from allranks.sdk import preempting
+from allranks.sdk import preempting, rehearsing
 from tests.support import environment, until
 
 # Real servers and processes, about half a second a test.
@@ -177,6 +177,20 @@ def test_what_is_no_job_is_an_error_with_a_hint(client):
         with pytest.raises(UsageError, match="is text, not NoneType") as caught:
             ask(None)
         assert "`name`" in caught.value.hint
+
+
+def test_a_rehearsal_that_is_broken_off_while_its_job_is_taken_ends_it(client, monkeypatch):
+    taken, really_send = [], rehearsing.send
+
+    def send(*given):
+        taken.append(really_send(*given)["name"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rehearsing, "send", send)
+    with pytest.raises(KeyboardInterrupt):
+        client.jobs.rehearse(command(command="sleep 60"), to=io.StringIO())
+    (name,) = taken
+    assert client.jobs.wait(name, timeout=30).status == "Canceled"
 
 
 def test_a_file_and_python_are_one_model(client, code):

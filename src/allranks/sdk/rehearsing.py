@@ -8,6 +8,7 @@ of its own, which goes when it is known what there is to know, and keeps its out
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -97,9 +98,15 @@ def rehearse(
     submission, snapshot = prepare(wanted, base, note=lambda told: say(f"note: {told}"))
 
     def submit(suffix: str, **more: Any) -> _Run:
-        named = {**submission["spec"], "name": f"{stem}-{suffix}", **more}
-        with finding.connect() as client:
-            made = send(client, {**submission, "spec": named}, snapshot)
+        name = f"{stem}-{suffix}"
+        named = {**submission["spec"], "name": name, **more}
+        try:
+            with finding.connect() as client:
+                made = send(client, {**submission, "spec": named}, snapshot)
+        except KeyboardInterrupt:
+            with contextlib.suppress(NotFound):  # it may have been taken by then
+                _ask("POST", job_path(name, "/cancel"))
+            raise
         return _Run(made, say)
 
     with submit("killed", retry=_RETRY) as run:
