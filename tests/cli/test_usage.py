@@ -21,6 +21,7 @@ from tests.support import CLI, environment
         ),
         (["rum"], "there is no command `allranks rum`", "did you mean `allranks run`?"),
         (["run"], "there is no command to run", "allranks run -- python train.py"),
+        (["run", "--", ""], "there is no command to run", "allranks run -- python train.py"),
         (["run", "--nodez", "2", "--", "true"], "", "--help"),
         (["run", "-n", "two", "--", "true"], "invalid int value: 'two'", "--help"),
         (["run", "-n", "0", "--", "true"], "resources.instance_count", ""),

@@ -183,7 +183,7 @@ def _followed(viewer: Viewer, name: str, cancel: bool) -> dict[str, Any]:
 def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     """The job's YAML, as a dictionary, of what was typed."""
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not words:
+    if not any(words[:1]):
         raise UsageError(
             "there is no command to run", where="COMMAND", hint="allranks run -- python train.py"
         )

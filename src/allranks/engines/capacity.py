@@ -40,7 +40,7 @@ class Capacity(NamedTuple):
         """What ``need`` asks beyond this, in words; empty when it fits."""
         words = ("nodes", "GPUs", "CPUs", "bytes of memory", "processes")
         return [
-            f"{asked:.12g} {word} ({has:.12g} {'is' if has == 1 else 'are'} there)"
+            f"{asked:.15g} {word} ({has:.15g} {'is' if has == 1 else 'are'} there)"
             for word, has, asked in zip(words, self, need, strict=True)
             if asked > has
         ]

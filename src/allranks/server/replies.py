@@ -32,8 +32,9 @@ async def _ours(_: Request, error: Any) -> Response:
 
 
 async def _wrong_request(_: Request, error: Any) -> Response:
+    """What is wrong in the first of the request's values, without saying in which part of it."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
+    where = ".".join(str(part) for part in first["loc"][1:])
     return reply(UsageError(first["msg"], where=where, hint=_SEE))
 
 
