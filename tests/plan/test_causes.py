@@ -38,6 +38,15 @@ def test_a_port_of_the_users_is_theirs():
         (["a.b.SomeError: 1", "During handling:", "KeyboardInterrupt", "x"], "x"),
         (["ModuleNotFoundError: No module named 'apex'", "train", "bad lr"], "bad lr"),
         (["KeyError: 'a'", "exit code: 1"], "KeyError: 'a'"),
+        (["the table", "=========="], "the table"),
+        (["\x1b[1;31mValueError\x1b[0m: no", "\x1b[0m"], "ValueError: no"),
+        (
+            [
+                *("Traceback (most recent call last):", '  File "a.py", line 1, in <module>'),
+                *("    x()", "ValueError: parse failed:", "KeyError: 'x'"),
+            ],
+            "ValueError: parse failed:",
+        ),
         (
             ["  | ExceptionGroup: two (2 sub-exceptions)", "    | TypeError: no", "    +------"],
             "TypeError: no",

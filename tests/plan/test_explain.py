@@ -136,6 +136,27 @@ def test_who_went_on_after_an_error_of_one_line_survived_it():
             assert cause(survived + over, code=code) is not Cause.UNKNOWN
 
 
+def test_a_rank_that_leaves_without_a_word_is_not_explained_by_what_it_left_behind():
+    """The others are told to stop then, and what they do of that is their answer."""
+    assert explain(known(rank(0, "gate failed", code=6), rank(1, NO_MODULE, 10.1))).cause is (
+        Cause.UNKNOWN
+    )
+
+
+def test_an_interrupt_that_ended_no_python_was_a_childs():
+    text = NO_MODULE.replace("ModuleNotFoundError: No module named 'nosuch'", "KeyboardInterrupt")
+    assert cause(text) is Cause.UNKNOWN
+
+
+def test_a_program_at_work_is_no_message():
+    damaged = NO_MODULE.replace(
+        "ModuleNotFoundError: No", "RuntimeError: PytorchStreamReader failed"
+    )
+    assert cause(damaged + "in the middle\n") is Cause.CHECKPOINT_DAMAGED
+    for went_on in ("Epoch 1\n", "  falling back to the first\nstarting over\n", "step 3 loss 1\n"):
+        assert cause(damaged + went_on) is Cause.UNKNOWN
+
+
 def test_one_of_a_group_is_quoted_without_its_frame():
     head = '    | Traceback (most recent call last):\n    |   File "t.py", line 3, in a\n'
     group = f"{head}    |     open('x')\n    | FileNotFoundError: [Errno 2] No such file\n"

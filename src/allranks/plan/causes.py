@@ -11,16 +11,19 @@ from allranks.states import Reason
 
 _TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 
+# What colours text on a terminal.
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _AT = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def telling(tail: Sequence[str], code: int) -> str:
     """The line that says most of how a rank failed: that of the exception which may have ended it,
     else the very last."""
+    tail = [COLOURS.sub("", line) for line in tail]
     last = tracebacks.last_of(tail)
     # With another code than Python's own nothing follows what ended it.
     if last is None or not tracebacks.is_the_end(tail, last, strict=code != 1):
-        return tail[-1] if tail else ""
+        return next((line for line in reversed(tail) if re.search(r"\w", line)), "")
     line = tracebacks.undrawn(tail[last.at])
     # Nothing else of a syntax error says where it is.
     at = _AT.findall("\n".join(tail[: last.at])) if "SyntaxError" in line else []

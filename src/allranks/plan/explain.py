@@ -121,7 +121,7 @@ def explain(known: Known) -> Explanation:
     found = _finding(known, first)
     if found is not None and known.rank is None and found.cause in _STOPPED:
         found = None  # no rank failed: who started them, as mpirun does, has stopped the others
-    if found is None or found.is_echo:
+    if found is not None and found.is_echo:
         first, found = _behind(known, first, found)
     if found is None:
         return _told(Cause.UNKNOWN)
@@ -143,18 +143,15 @@ def _finding(known: Known, rank: RankEnd) -> Finding | None:
     return _roomless(last_words.finding(rank.lines, ending), rank, facts)
 
 
-def _behind(known: Known, first: RankEnd, found: Finding | None) -> tuple[RankEnd, Finding | None]:
-    """The rank whose own failure explains an echo, or one that says nothing: the earliest of the
-    others that has a cause of its own. Those that were stopped may have had one already."""
+def _behind(known: Known, first: RankEnd, found: Finding) -> tuple[RankEnd, Finding]:
+    """The rank whose own failure explains an echo: the earliest of the others that has a cause of
+    its own. Those that were stopped may have had one already."""
     for rank in sorted(known.ranks, key=lambda each: (each.at or float("inf"), each.rank)):
         if rank is first or rank.code == 0:
             continue
         stopped = rank.code is None or (rank.signal in _STOPS and rank.at >= first.at - _ABOUT)
         theirs = last_words.standing(rank.lines) if stopped else _finding(known, rank)
-        if theirs is None or theirs.is_echo or theirs.cause is Cause.UNKNOWN:
-            continue
-        # One that says nothing at all is explained by a known cause alone.
-        if found is not None or theirs.cause is not Cause.SCRIPT_EXCEPTION:
+        if theirs is not None and not theirs.is_echo and theirs.cause is not Cause.UNKNOWN:
             return rank, theirs
     return first, found
 

@@ -307,6 +307,9 @@ def _uncaught(lines: Sequence[str], ending: Ending) -> Finding | None:
         return None
     if ending.code is None and chain[-1].was_caught:
         return None
+    # Python itself ends by the signal then: it is a child's, and was survived.
+    if ending.code == 1 and chain[-1].name == "KeyboardInterrupt":
+        return None
     if chain[-1].name in _ENVELOPES:
         return _of_child(lines, found, chain, ending)
     return _of_chain(lines, chain, ending)

@@ -89,8 +89,8 @@ EXCEPTIONS: tuple[Symptom, ...] = (
     ),
     Symptom(
         Cause.COMMAND_NOT_FOUND,
-        r"FileNotFoundError: \[Errno 2\] No such file or directory: '([^'/]+)'",
-        "`{0}` is not on the PATH of the job's environment: install it there",
+        r"FileNotFoundError: \[Errno 2\] No such file or directory: '([^']+)'",
+        "`{0}` is not there, not on the PATH, or its first line names what is not (Windows lines?)",
         file=r"subprocess\.py$",
     ),
     Symptom(

@@ -50,7 +50,14 @@ _ENDS = {"ChildFailedError": "=====", "UnpicklingError": "Check the documentatio
 # Python itself says these in one line: what follows is no message of theirs.
 _OF_ONE_LINE = re.compile(
     r"(?:ModuleNotFound|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Attribute|Unicode\w+|"
-    r"JSONDecode)Error\b|ImportError: cannot import name |KeyboardInterrupt$|\w*Error: \[Errno -?\d"
+    r"JSONDecode|EOF)Error\b|ImportError: cannot import name |KeyboardInterrupt$|"
+    r"\w*Error: \[Errno -?\d|RuntimeError: (?:No CUDA GPUs|Found no NVIDIA)"
+)
+# How programs begin what they say while they work, and messages do not.
+_AT_WORK = re.compile(
+    r"\W*(?:epoch|step|iter(?:ation)?|batch|train(?:ing|ed)?|eval\w*|valid(?:ation|ating)|loss|"
+    r"start(?:ing|ed)?|resum(?:ing|ed)|continu(?:ing|ed)|falling|going|saved|saving|done)\b",
+    re.IGNORECASE,
 )
 _BEGINNING = re.compile(r"\W*([^\W\d]+|\d)")
 # A package's own code, and Python's.
@@ -203,12 +210,13 @@ def _more(lines: Sequence[_Line], index: int) -> Iterator[str]:
 def last_of(tail: Sequence[str]) -> Raised | None:
     """The last exception of a log's last lines, also where its traceback began before them."""
     whole = {each.at: each for each in raised(tail)}
+    said = {at for each in whole.values() for at in range(each.at + 1, each.end + 1)}
     for at in range(len(tail) - 1, -1, -1):
         stream, text = unmarked(undrawn(tail[at]))
         if at in whole:
             if not whole[at].aside:
                 return whole[at]
-        elif named := _BARE.match(text):
+        elif at not in said and (named := _BARE.match(text)):
             return Raised(named[1].rpartition(".")[2], named[2] or "", at, at, (), "", stream)
     return None
 
@@ -267,14 +275,15 @@ def is_noise(text: str) -> bool:
 
 def _message(last: Raised, before: Sequence[str], after: Sequence[str]) -> int:
     """How many of the lines after an exception may be its own message: up to its mark, else to the
-    first that is empty or begins as one did before, as those of a program that goes on do."""
+    first that is empty, or begins as one did before or as those of a program that goes on do."""
     if mark := _ENDS.get(last.name):
         marked = [n for n, text in enumerate(after[:200]) if text.startswith(mark)]
         if marked:
             return marked[-1] + 1
     begun = {_beginning(text) for text in before if not text[:1].isspace()}
     for n, text in enumerate(after[:_OWN_LINES]):
-        if not text.strip() or (_beginning(text) in begun and not is_noise(text)):
+        again = _beginning(text) in begun and not is_noise(text)
+        if not text.strip() or again or _AT_WORK.match(text):
             return n
     return min(len(after), _OWN_LINES)
 

@@ -11,6 +11,7 @@ from allranks.errors import Conflict
 from allranks.events import Event, Kind
 from allranks.masking import without_credentials
 from allranks.plan import explain, policy
+from allranks.plan.causes import COLOURS
 from allranks.plan.distributions import log_name, ranks, world
 from allranks.plan.explain import Explanation, Known, RankEnd
 from allranks.plan.failures import TABLE
@@ -131,6 +132,7 @@ def read(path: Path) -> tuple[tuple[str, ...], int]:
             text = file.read(_TAIL).decode(errors="replace")
     except OSError:
         return (), 0
+    text = COLOURS.sub("", text)
     # What overwrites its own line, as progress bars do, ends with what was written last.
     lines = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
     return tuple(line[:_LONGEST] for line in lines), skipped
