@@ -28,6 +28,19 @@ def test_a_torn_line_was_never_said(tmp_path):
     assert [event.kind for event in read(tmp_path)] == [Kind.HELLO, Kind.BYE]
 
 
+def test_a_disk_that_has_no_room_for_it_yet(tmp_path):
+    """The server hears it all the same; what died has left all of it, once there was room."""
+    folder = tmp_path / "not yet"
+    outbox = Outbox(folder, 1, 0)
+    outbox.say(Kind.HELLO, 1)
+    assert [event.kind for event in outbox.kept()] == [Kind.HELLO]
+    folder.mkdir()
+    for kind in (Kind.DRAINED, Kind.BYE):
+        outbox.say(kind, 1)
+    outbox.close()
+    assert [event.kind for event in read(folder)] == [Kind.HELLO, Kind.DRAINED, Kind.BYE]
+
+
 def test_nothing_was_said(tmp_path):
     assert read(tmp_path) == []
 

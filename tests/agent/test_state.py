@@ -1,11 +1,13 @@
 """Nodes of a job and a server's home, with their folders, their routes, and no processes."""
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
 import random
 import shutil
+import subprocess
 import threading
 import types
 from pathlib import Path
@@ -92,7 +94,9 @@ class Node:
         self.root = root / f"node {number}"
         parts = (plan_states.SHARED, plan_states.own(number))
         self.wire = Wire(house, number, lambda: None)
-        self.sync = Sync(Tree(self.root, parts), self.wire, number, self.said.append)
+        tree = Tree(self.root, parts)
+        tree.make()
+        self.sync = Sync(tree, self.wire, number, self.said.append)
         self.shared = self.root / "shared"
 
     def look(self, **how):
@@ -498,13 +502,17 @@ def test_a_checkpoint_that_another_removed_at_the_end_holds_nobody_up(house, nod
 def finish(node):
     """What the agent does when the ranks of a job that is done have ended; what is told."""
     said, waits = [], []
+    agents_state(node, said).finish(True, 9.0, dict, waits.append)
+    assert len(waits) < 9
+    return said
+
+
+def agents_state(node, said):
     house, number = node.wire._client, node.wire._base.split("/")[3]
     where = types.SimpleNamespace(folder=node.root / "agent", node=int(number))
     state = State(where, house, 2, 1.0, True, said.append)
     state._sync, state._wire = node.sync, node.wire
-    state.finish(True, 9.0, dict, waits.append)
-    assert len(waits) < 9
-    return said
+    return state
 
 
 def test_a_content_that_went_before_it_was_named_is_brought_again(house, nodes):
@@ -534,6 +542,34 @@ def test_why_the_end_is_not_saved_is_told(house, nodes):
     house.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
     (said,) = finish(nodes[0])
     assert "the end of the state is not saved: this launch is over" in said
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
+@pytest.mark.parametrize("room", [True, False])
+def test_the_end_of_the_state_waits_a_while_for_room_on_the_servers_disk(tmp_path, room):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=True)
+    try:
+        house = House(disk, 1)
+        node = Node(house, 0, tmp_path)
+        (node.shared / "f").write_text("x" * 20000)
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+
+        def make_room(seconds):
+            if room and seconds:  # it was tried, and is to be tried again
+                (disk / "filler").unlink(missing_ok=True)
+
+        said = []
+        agents_state(node, said).finish(True, 9.0 if room else 0.1, dict, make_room)
+        assert ("shared/f" in house.state.entries()) == room
+        assert [each.split(":")[0] for each in said] == ["the end of the state is not saved"] * (
+            not room
+        )
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_an_attempt_begins_with_a_file_where_a_folder_was(nodes):

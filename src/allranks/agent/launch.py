@@ -24,7 +24,7 @@ from allranks.agent import ports
 from allranks.agent.hosted import Hosted
 from allranks.agent.ranks import SHELL, Process, Running
 from allranks.errors import NotFound
-from allranks.plan import mpi, ray
+from allranks.plan import mpi, ray, variables
 from allranks.plan.distributions import Rank, ranks_of
 from allranks.plan.plan import Place, Task
 
@@ -73,6 +73,7 @@ class Launch(NamedTuple):
 def start(stage: Stage, running: Running) -> Launch:
     """Start this node's part in ``running``. Raises AllranksError, OSError or ValueError; what was
     started by then is in ``running``."""
+    (stage.folder / variables.HOSTFILE).write_text(variables.hostfile(stage.task, stage.places))
     env = stage.env
     stage = stage._replace(env=lambda rank: _told(env(rank), stage.room is not None))
     logs = {rank.rank: stage.rank(rank).log for rank in ranks_of(stage.task, stage.node)}

@@ -266,7 +266,6 @@ class Agent:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = networks(self._where.address, places)
         self._network |= tracking.variables(self._where, self._mlflow)
-        (folder / variables.HOSTFILE).write_text(variables.hostfile(self._task, places))
         attempt = Attempt(
             Stage(
                 task=self._task,

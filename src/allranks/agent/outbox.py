@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from allranks import steady
 from allranks.errors import UsageError
@@ -23,7 +23,8 @@ NAME = "outbox.jsonl"
 
 class Outbox:
     def __init__(self, folder: Path, launch: int, node: int) -> None:
-        self._file = (folder / NAME).open("a")
+        self._path = folder / NAME
+        self._file: TextIO | None = None
         self._launch, self._node = launch, node
         self._said: list[Event] = []
         self._heard = 0
@@ -34,15 +35,22 @@ class Outbox:
             seq = len(self._said) + 1
             event = Event(kind, steady.now(), self._launch, attempt, self._node, rank, seq, data)
             self._said.append(event)
-            # On a full disk the server has to hear it from us: only the spare copy is lost. The
-            # line break comes first, so that a torn line does not spoil the next.
+            # On a full disk the server has to hear it from us: only the spare copy is lost.
             with contextlib.suppress(OSError):
-                self._file.write("\n" + json.dumps(event._asdict()))
-                self._file.flush()
+                self._keep(event)
+
+    def _keep(self, event: Event) -> None:
+        new = [event]
+        if self._file is None:
+            self._file, new = self._path.open("a"), self._said
+        # The line break comes first, so that a torn line does not spoil the next.
+        self._file.write("".join("\n" + json.dumps(each._asdict()) for each in new))
+        self._file.flush()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
 
     def kept(self) -> list[Event]:
         """What the server has not acknowledged yet, in order."""

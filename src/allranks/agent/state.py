@@ -6,6 +6,7 @@ working: what is saved already stays, and the next look tries again.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import threading
@@ -17,7 +18,7 @@ from allranks.agent.state_sync import Note, Sync
 from allranks.agent.state_tree import Torn, Tree
 from allranks.agent.state_wire import Wire
 from allranks.agent.where import Where
-from allranks.errors import AllranksError, Unauthorized, Unreachable
+from allranks.errors import AllranksError, ServerError, Unauthorized, Unreachable
 from allranks.plan.states import SHARED, own
 
 # How many times the work that a look was passes before the next; how many times its own pace the
@@ -45,11 +46,12 @@ class State:
             "instance_state_dir": str(folder / mine),
         }
         self._wire = Wire(door, where.node, lambda: None)
-        self._sync = Sync(Tree(folder, (SHARED, mine)), self._wire, where.node, note)
+        self._tree = Tree(folder, (SHARED, mine))
+        self._sync = Sync(self._tree, self._wire, where.node, note)
         self._alone, self._pace, self._known, self._note = nodes == 1, pace, known, note
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
-        self._trouble, self._torn = "", 0
+        self._trouble, self._torn, self._full = "", 0, False
 
     def begin(
         self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
@@ -58,6 +60,7 @@ class State:
         told what may take long. A server that goes away meanwhile is waited for. Raises
         AllranksError, OSError."""
         self._sync.attempt = attempt
+        self._tree.make()
         if not self._known and attempt == 1:
             return
         self._wire.go_on = lambda: wait(0.0)
@@ -85,14 +88,16 @@ class State:
         wait: Callable[[float], None],
     ) -> None:
         """The ranks have ended: save what they have left. Of a job that is ``done`` all of it, as
-        long as the ``order`` stays what it is; otherwise for as long as the ``grace``."""
+        long as the ``order`` stays what it is; otherwise, or while a disk is full, for as long as
+        the ``grace``."""
         self._over.set()
+        self._full = False
         known, until = order(), math.inf if done else time.monotonic() + grace
 
         def go_on(seconds: float = 0.0) -> None:
             nonlocal until
             wait(seconds)
-            if until == math.inf and order() != known:
+            if until == math.inf and (order() != known or self._full):
                 until = time.monotonic() + grace
             if time.monotonic() > until:
                 raise _Enough
@@ -121,7 +126,10 @@ class State:
         except (AllranksError, OSError, Torn) as error:
             self._trouble = _sentence(error)
             self._torn += isinstance(error, Torn)
-            if self._torn > _TRIES or not isinstance(error, Unreachable | Torn):
+            full = _is_full(error)
+            self._full = self._full or full
+            passes = full or isinstance(error, Unreachable | Torn)
+            if self._torn > _TRIES or not passes:
                 raise _Enough from None
             return False
 
@@ -156,6 +164,13 @@ class State:
     def _unless_over(self) -> None:
         if self._over.is_set():
             raise _Enough
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether a disk had no room: this node's, or, as a server that cannot do it says, its own."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return type(error) is ServerError
 
 
 def _sentence(error: Exception) -> str:

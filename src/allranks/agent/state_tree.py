@@ -56,12 +56,15 @@ class Torn(Exception):
 
 
 class Tree:
-    """The folder of the parts of a state at ``root``; ``parts`` are made if they are not there."""
+    """The folder of the parts of a state at ``root``, once it is made."""
 
     def __init__(self, root: Path, parts: tuple[str, ...]) -> None:
         self.root, self.parts = root, parts
         self.coming = root / "coming"
-        for each in (*(root / part for part in parts), self.coming):
+
+    def make(self) -> None:
+        """Have its folders here. Raises OSError."""
+        for each in (*(self.root / part for part in self.parts), self.coming):
             each.mkdir(parents=True, exist_ok=True)
 
     def look(self) -> Sight:
