@@ -7,11 +7,12 @@ that the record is held.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# Each line is one write, and is written down only after it: what is written down was printed.
+# Each line is one write, where there is room, and is written down only after it: what is written
+# down was printed.
 SCRIPT = """\
 import os, sys, time
 truth, lines, pace = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -20,13 +21,22 @@ kept = os.path.join(os.environ["ALLRANKS_STATE_DIR"], "kept")
 log = os.open(f"{truth}/{attempt}-{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 def known(word, number):
     os.write(log, f"{word} {number} {time.time()}\\n".encode())
+def say(line):
+    while line:
+        line = line[os.write(1, line):]
+def last(kind, error, trace):
+    try:
+        os.write(2, f"{kind.__name__}: {error}\\n".encode())
+    except OSError:
+        pass
+sys.excepthook = last
 try:
     first = int(open(kept).read())
 except FileNotFoundError:
     first = 0
 known("resumed", first)
 for step in range(first, lines):
-    os.write(1, f"{attempt} {rank} {step} n={step}\\n".encode())
+    say(f"{attempt} {rank} {step} n={step}\\n".encode())
     known("step", step)
     if rank == 0 and step % 5 == 4:
         with open(kept + ".new", "w") as file:
@@ -38,6 +48,9 @@ for step in range(first, lines):
 known("done", lines)
 """
 
+# With which one begins that cannot write what it is to write.
+LAST_WORDS = "OSError: "
+
 
 class Misfortune(NamedTuple):
     """``what`` happens ``after`` so many seconds; what is stopped goes on ``pause`` seconds
@@ -47,8 +60,16 @@ class Misfortune(NamedTuple):
     what: str
     pause: float = 0.0
 
+    @property
+    def beneath(self) -> str | None:
+        """What fails beneath the job, if that does."""
+        verb = self.what.partition(" ")[0]
+        return {"fill": "disk", "freeze": "disk", "cut": "network"}.get(verb)
+
 
 class Round(NamedTuple):
+    """``at_work``: its misfortunes wait until its ranks run."""
+
     seed: int
     nodes: int
     procs: int
@@ -56,14 +77,21 @@ class Round(NamedTuple):
     lines: int
     pace: float
     misfortunes: tuple[Misfortune, ...]
+    at_work: bool = False
 
     @property
     def ranks(self) -> int:
         return self.nodes * self.procs
 
+    def without(self, lacking: Container[str]) -> Round:
+        """What becomes of it where there is no disk, or no network, that may fail."""
+        left = (each for each in self.misfortunes if each.beneath not in lacking)
+        return self._replace(misfortunes=tuple(left))
+
 
 # What ends a job's attempt, and the reasons that may then be told. SIGTERM to a keeper is how an
-# engine takes a node away; an agent that is stopped is lost once its lease has run out.
+# engine takes a node away; an agent that is stopped, or cut off, is lost once its lease has run
+# out; ranks that cannot print on a full disk, or write their state, end by themselves.
 ENDS = {
     "kill rank": {"RANK_KILLED"},
     "kill agent": {"NODE_LOST"},
@@ -72,9 +100,24 @@ ENDS = {
     "stop agent": {"NODE_LOST"},
     "take away": {"PREEMPTED", "NODE_LOST"},
     "cancel": {"CANCELED"},
+    "fill disk": {"RANK_EXITED", "SETUP_FAILED"},
+    "cut node": {"NODE_LOST"},
+    "cut server": {"NODE_LOST"},
 }
 # What nobody may notice but by the time it takes.
-HARMLESS = ("kill server", "stop server", "stop rank", "nothing")
+HARMLESS = ("kill server", "stop server", "stop rank", "freeze disk", "nothing")
+# What takes from a node what only it had.
+HARD = {
+    "kill agent",
+    "kill keeper",
+    "kill gang",
+    "stop agent",
+    "take away",
+    "cut node",
+    "cut server",
+}
+# What counts as an attempt of the user's.
+COUNTED = {"kill rank", "fill disk", "cancel"}
 
 
 def drawn(seed: int) -> Round:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -26,50 +27,94 @@ import pytest
 
 from allranks.errors import AllranksError
 from allranks.sdk import finding
-from tests.chaos.rounds import ENDS, SCRIPT, Known, Misfortune, Round, drawn, known
+from tests.chaos.beneath import Arena, Lacking, disk, network
+from tests.chaos.rounds import (
+    COUNTED,
+    ENDS,
+    HARD,
+    LAST_WORDS,
+    SCRIPT,
+    Known,
+    Misfortune,
+    Round,
+    drawn,
+    known,
+)
 from tests.chaos.test_kills import is_agent, is_child_of, of_launch
 from tests.support import command_line, environment, leave_nothing, until
 
 # So many jobs at once: one's killed server is the others', too.
 TOGETHER = 3
 LEASE = 2.0
+CLOCKS = {"ALLRANKS_LEASE": str(LEASE), "ALLRANKS_TICK": "0.1"}
+# Agents ask again after a third of it at the latest: a cut that is no longer is not noticed, though
+# what was sent meanwhile is sent again ever less often.
+SHORT = LEASE / 3
+# What the command line may say while the server is not there, or has no room.
+_AWAY = "no server answers|No space left|no space left|disk is full"
 TERMINAL = ("Completed", "Failed", "Canceled")
 
 
 @pytest.fixture
-def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
     """A home whose agents are lost soon; afterwards nothing of it may be running."""
-    home = tmp_path / "ho'me x"
-    for name, value in environment(home).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("ALLRANKS_LEASE", str(LEASE))
-    monkeypatch.setenv("ALLRANKS_TICK", "0.1")
-    yield home
-    leave_nothing(home)
+    with contextlib.ExitStack() as stack:
+        place, beneath = tmp_path / "ho'me x", dict[str, Any]()
+        for name, made in (("disk", disk(place)), ("network", network())):
+            try:
+                beneath[name] = stack.enter_context(made)
+            except Lacking as why:
+                beneath[name] = None
+                print(f"no {name} is to fail: {why}")
+        home = place / "home"
+        for name, value in environment(home).items():
+            monkeypatch.setenv(name, value)
+        for name, value in CLOCKS.items():
+            monkeypatch.setenv(name, value)
+        yield Arena(home, **beneath)
+        leave_nothing(home)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_rounds(arena: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_rounds(arena: Arena, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     first, count = request.config.getoption("first"), request.config.getoption("rounds")
-    code, truth = tmp_path / "code", tmp_path / "truth"
-    code.mkdir()
-    truth.mkdir()
-    (code / "train.py").write_text(SCRIPT)
     began = time.monotonic()
-    with ThreadPoolExecutor(TOGETHER) as pool:
-        rounds = [drawn(seed) for seed in range(first, first + count)]
-        ended = list(pool.map(lambda each: Game(arena, code, truth, each).play(), rounds))
-    statuses = Counter(ended)
+    rounds = [drawn(seed).without(arena.lacking) for seed in range(first, first + count)]
+    statuses = played(arena, tmp_path, rounds)
     print(f"{count} rounds in {time.monotonic() - began:.0f} s: {dict(statuses)}")
     assert sum(statuses.values()) == count
+
+
+@pytest.mark.slow
+def test_what_lies_beneath_fails(arena: Arena, tmp_path: Path) -> None:
+    """Of each kind one, when ranks run; with attempts enough for all of them."""
+    if arena.lacking:
+        pytest.skip(f"this machine lets us have no {' and no '.join(sorted(arena.lacking))}")
+    rounds = [
+        Round(-number, 2, 1, 9, 60, 0.03, (Misfortune(0.3, what, pause),), at_work=True)
+        for number, (what, pause) in enumerate(
+            (("fill disk", 0.4), ("freeze disk", 1.0), ("cut node", 3.0)), start=1
+        )
+    ]
+    assert played(arena, tmp_path, rounds) == {"Completed": 3}
+
+
+def played(arena: Arena, folder: Path, rounds: list[Round]) -> Counter[str]:
+    """How many ended how."""
+    code, truth = folder / "code", folder / "truth"
+    for each in (code, truth):
+        each.mkdir(exist_ok=True)
+    (code / "train.py").write_text(SCRIPT)
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        return Counter(pool.map(lambda each: Game(arena, code, truth, each).play(), rounds))
 
 
 class Game:
     """One round in a home."""
 
-    def __init__(self, home: Path, code: Path, truth: Path, drawn: Round) -> None:
-        self.home, self.code, self.round = home, code, drawn
+    def __init__(self, arena: Arena, code: Path, truth: Path, drawn: Round) -> None:
+        self.arena, self.home, self.code, self.round = arena, arena.home, code, drawn
         self.name = f"round-{drawn.seed}"
         self.truth = truth / self.name
         self.dice = random.Random(-drawn.seed)
@@ -79,11 +124,14 @@ class Game:
         """How the job ended, once every promise was found kept."""
         try:
             self.truth.mkdir()
-            self._submit()
-            befall = threading.Thread(target=self._befall)
-            befall.start()
-            job = self._ended()
-            befall.join()
+            with self.arena.joined(self.happened):
+                self._submit()
+                befall = threading.Thread(target=self._befall)
+                befall.start()
+                try:
+                    job = self._ended()
+                finally:
+                    befall.join()
             self._hold(job)
         except BaseException:
             print(f"seed {self.round.seed}: {self.round}, happened: {self.happened}")
@@ -96,14 +144,17 @@ class Game:
         words += ["-d", "pytorch", "--max-attempts", one.attempts, "--metric-rank", "all"]
         words += ["-m", r"step=n=(\d+)"]
         script = [sys.executable, "-S", "-E", "train.py", self.truth, one.lines, one.pace]
-        said = command_line(self.home, self.code)("run", *words, "--", *script)
+        allranks = command_line(self.home, self.code)
+        said = allranks("run", *words, "--", *script, env=CLOCKS)
         while said.returncode:  # another round has killed the server; the job may have been made
-            assert "no server answers" in said.stderr, said.stderr
+            assert re.search(_AWAY, said.stderr), said.stderr
             if any(each["name"] == self.name for each in self._ask("GET", "?limit=99", jobs=True)):
                 return
-            said = command_line(self.home, self.code)("run", *words, "--", *script)
+            said = allranks("run", *words, "--", *script, env=CLOCKS)
 
     def _befall(self) -> None:
+        if self.round.at_work:
+            until(lambda: len([*self.truth.iterdir()]) == self.round.ranks)
         began = time.monotonic()
         threads = []
         for each in sorted(self.round.misfortunes):
@@ -116,6 +167,9 @@ class Game:
     def _strike(self, misfortune: Misfortune) -> None:
         verb, _, whom = misfortune.what.partition(" ")
         if verb == "nothing":
+            return
+        if misfortune.beneath:
+            self._fail(verb, whom, misfortune)
             return
         if verb == "cancel":
             self._ask("POST", "/cancel")
@@ -130,6 +184,24 @@ class Game:
         if verb == "stop":
             time.sleep(misfortune.pause)
             _send(victims, signal.SIGCONT)
+
+    def _fail(self, verb: str, whom: str, misfortune: Misfortune) -> None:
+        disk, network, seconds = self.arena.disk, self.arena.network, misfortune.pause
+        if whom == "node":
+            assert network is not None
+            node, launch = self.dice.randrange(self.round.nodes), self._ask("GET")["launches"]
+            if seconds > SHORT:
+                self.happened.add(misfortune.what)
+            network.cut(seconds, f"/agent/v1/{node}/", f"{launch}:{self.name}:")
+            return
+        harmless = verb == "cut" and seconds <= SHORT
+        with self.arena.befalls_all("nothing" if harmless else misfortune.what):
+            if verb == "cut":
+                assert network is not None
+                network.cut(seconds, "/agent/v1/")
+            else:
+                assert disk is not None
+                (disk.fill if verb == "fill" else disk.freeze)(seconds)
 
     def _victims(self, whom: str) -> list[int]:
         if whom == "server":
@@ -169,7 +241,7 @@ class Game:
             found = self._ask("GET")
             return found["status"] in TERMINAL
 
-        until(over, 120)
+        until(over, 300)
         return found
 
     # ------------------------------------------------------------ what always holds
@@ -180,9 +252,9 @@ class Game:
         until(lambda: not self._alive(), 20)
         self._word_is_true(job, truth)
         self._lines_are_whole(job, truth)
-        self._points_are_whole(job, truth)
+        self._points_are_whole(job, truth, events)
         never_two(truth)
-        resumed_from_what_was_kept(truth, gently=not self.happened & _HARD)
+        resumed_from_what_was_kept(truth, gently=not self.happened & HARD)
         numbered_once(events)
 
     def _word_is_true(self, job: Any, truth: list[Known]) -> None:
@@ -198,7 +270,13 @@ class Game:
         assert self.happened & ENDS.keys(), "nothing happened that ends a job"
         if job["status"] == "Canceled":
             assert "cancel" in self.happened
-        if not self.happened & {"kill rank", "cancel"} and self.round.attempts > 1:
+        if job["error"]["reason"] in ("RANK_EXITED", "SETUP_FAILED"):
+            # One that had no room for a word, and it was there again when its agent looked: that is
+            # not known.
+            rank = job["error"]["rank"]
+            mute = LAST_WORDS not in log(job, job["attempts"], rank or 0, self.round.ranks)
+            assert job["error"]["cause"] in ("DISK_FULL", "UNKNOWN" if mute else ""), job["error"]
+        if not self.happened & COUNTED and self.round.attempts > 1:
             raise AssertionError(f"a loss ate the user's attempts: {job['error']}")
 
     def _lines_are_whole(self, job: Any, truth: list[Known]) -> None:
@@ -206,29 +284,35 @@ class Game:
         for each in truth:
             printed = log(job, each.attempt, each.rank, self.round.ranks)
             first, steps = each.numbers("resumed")[0], each.numbers("step")
-            wanted = [
-                f"{each.attempt} {each.rank} {n} n={n}" for n in range(first, first + len(printed))
-            ]
-            assert printed == wanted
+            whole, rest = 0, printed
+            while rest.startswith(
+                line := f"{each.attempt} {each.rank} {first + whole} n={first + whole}\n"
+            ):
+                whole, rest = whole + 1, rest.removeprefix(line)
+            if rest:
+                assert "fill disk" in self.happened
+                # There was room for some of a line, and perhaps for some of the last words.
+                torn = rest.partition(LAST_WORDS)[0]
+                assert line.startswith(torn) or LAST_WORDS.startswith(rest), rest
             # The last may have been printed, and its rank killed before it wrote that down.
-            assert len(printed) - len(steps) in (0, 1), (each.attempt, each.rank)
+            assert whole - len(steps) in (0, 1), (each.attempt, each.rank)
 
-    def _points_are_whole(self, job: Any, truth: list[Known]) -> None:
-        """Every point once and in order; all of them where no agent was taken from them."""
+    def _points_are_whole(self, job: Any, truth: list[Known], events: list[Any]) -> None:
+        """Every point once and in order; all of them where no agent was taken from them, and no
+        disk was so full that this had to be told."""
+        told_of = {
+            e["attempt"] for e in events if "no room for them" in e["data"].get("message", "")
+        }
         told = self._ask("GET", "/metrics")["series"]
         of = {(s["attempt"], s["rank"]): [round(p[2]) for p in s["points"]] for s in told}
         assert len(of) == len(told)
         for each in truth:
             found = of.get((each.attempt, each.rank), [])
             printed = log(job, each.attempt, each.rank, self.round.ranks)
-            wanted = [int(line.rpartition("=")[2]) for line in printed]
+            wanted = [int(number) for number in re.findall(r" n=(\d+)", printed)]
             assert found == wanted[: len(found)]
-            if not self.happened & _HARD:
+            if not self.happened & HARD and each.attempt not in told_of:
                 assert found == wanted
-
-
-# What takes from a node what only it had.
-_HARD = {"kill agent", "kill keeper", "kill gang", "stop agent", "take away"}
 
 
 def never_two(truth: list[Known]) -> None:
@@ -265,10 +349,10 @@ def numbered_once(events: list[Any]) -> None:
     assert not starts or max(starts.values()) == 1
 
 
-def log(job: Any, attempt: int, rank: int, ranks: int) -> list[str]:
+def log(job: Any, attempt: int, rank: int, ranks: int) -> str:
     name = "std_log.txt" if ranks == 1 else f"std_log_process_{rank}.txt"
     path = Path(job["folder"], "attempts", str(attempt), "user_logs", name)
-    return path.read_text().splitlines() if path.exists() else []
+    return path.read_text() if path.exists() else ""
 
 
 def _parent(pid: int) -> int | None:
