@@ -13,6 +13,7 @@ from tests.chaos.beneath import Lacking, disk, network
 from tests.support import until
 
 
+@pytest.mark.slow
 def test_a_disk_fills_up_and_stands_still(tmp_path: Path) -> None:
     place = tmp_path / "di'sk x"
     try:
@@ -48,6 +49,7 @@ def seconds_to_write(place: Path) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_a_network_lets_nothing_through_that_has_the_words(tmp_path: Path) -> None:
     before = os.readlink("/proc/thread-self/ns/net")
     try:
