@@ -42,6 +42,15 @@ def trails(draw, values=VALUES, least: int = 1):
     return whole, steps, kill, checkpoint, stride
 
 
+def telling(whole, tolerance=0.0):
+    """Whether any of them changes by more than that."""
+    for told in whole.values():
+        finite = [value for value in told.values() if math.isfinite(value)]
+        if finite and difference(min(finite), max(finite)) > tolerance:
+            return True
+    return False
+
+
 def cut(whole, steps):
     return {name: {step: told[step] for step in steps} for name, told in whole.items()}
 
@@ -50,7 +59,8 @@ def cut(whole, steps):
 def test_what_goes_on_to_the_bit_is_exact_and_tells_how_much_was_done_twice(made):
     whole, steps, kill, checkpoint, stride = made
     found = judge(cut(whole, steps[:kill]), cut(whole, steps[checkpoint:]), whole, 0.0)
-    assert (found.verdict, found.largest, found.noise) == (Verdict.EXACT, 0.0, 0.0)
+    verdict = Verdict.EXACT if telling(whole) else Verdict.UNTOLD
+    assert (found.verdict, found.largest, found.noise) == (verdict, 0.0, 0.0)
     assert found.compared == 2 * (len(steps) - checkpoint)
     assert (found.again, found.skipped) == ((kill - checkpoint) * stride, 0)
     assert (found.last, found.first) == (steps[kill - 1], steps[checkpoint])
@@ -73,12 +83,14 @@ def test_the_first_step_that_differs_is_the_one_that_is_told(made, data):
             whole["loss"][min(different)], nan_ok=True
         )
     else:
-        assert found.verdict is Verdict.EXACT
+        verdict = Verdict.EXACT if telling(whole, TOLERANCE) else Verdict.UNTOLD
+        assert found.verdict is verdict
 
 
 @given(trails(st.floats(1.0, 1e30)), st.floats(1e-9, 1e-2), st.data())
 def test_the_tolerance_is_where_within_ends(made, off, data):
     whole, steps, kill, checkpoint, _ = made
+    whole["loss"][steps[0]] = 1e31
     after = cut(whole, steps[checkpoint:])
     step = data.draw(st.sampled_from(steps[checkpoint:]))
     after["loss"][step] *= 1 + off
@@ -100,16 +112,37 @@ def test_what_begins_at_the_first_step_starts_from_zero_whatever_it_logs(made, d
 
 @given(trails(st.floats(1.0, 1e30)), st.floats(0.01, 0.5))
 def test_a_metric_that_is_never_the_same_is_left_out(made, off):
-    """Seconds a step, for one: nothing is told of them, and all of the others."""
+    """Seconds a step, for one: nothing is told of them, and all of the others. One that follows
+    from what was learnt is not to be left out: then nothing is verified."""
     whole, steps, kill, checkpoint, _ = made
+    whole = {"speed": whole["acc"], "loss": {**whole["loss"], steps[0]: 1e31}}
     before, after = cut(whole, steps[:kill]), cut(whole, steps[checkpoint:])
     for told in (before, after):
-        told["acc"] = {step: value * (1 + off) for step, value in told["acc"].items()}
+        told["speed"] = {step: value * (1 + off) for step, value in told["speed"].items()}
     found = judge(before, after, whole)
-    assert (found.verdict, [*found.left_out]) == (Verdict.EXACT, ["acc"])
+    assert (found.verdict, [*found.left_out]) == (Verdict.EXACT, ["speed"])
     assert notes(found) != []
-    alone = [{"acc": each["acc"]} for each in (before, after, whole)]
-    assert judge(*alone).verdict is Verdict.UNLIKE
+    for name in ("speed", "val_acc"):
+        alone = [{name: each["speed"]} for each in (before, after, whole)]
+        assert judge(*alone).verdict is Verdict.UNLIKE
+    beside = [{"loss": each["loss"], "val_acc": each["speed"]} for each in (before, after, whole)]
+    assert judge(*beside).verdict is Verdict.UNLIKE
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("loss", lambda _: 0.5),
+        ("loss", lambda _: math.nan),
+        ("at", lambda step: 1.79e9 + step),
+        ("train/lr", lambda step: 0.1 / step),
+        ("epoch", float),
+    ],
+)
+def test_what_is_the_same_whatever_was_forgotten_verifies_nothing(metric, value):
+    whole = {metric: {step: value(step) for step in range(1, 9)}}
+    found = judge(cut(whole, [1, 2, 3]), cut(whole, [3, 4, 5]), whole)
+    assert found.verdict is Verdict.UNTOLD
 
 
 def test_a_script_that_does_not_repeat_itself_to_the_bit_is_told_so():

@@ -16,7 +16,7 @@ from allranks.plan.amounts import counted, size_text
 
 def backup_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("goal", metavar="FILE|DIR", help="a new file, or the folder for one")
-    files = "outputs and logs of jobs, the default datastore and MLflow's artifacts, too"
+    files = "states, outputs and logs of jobs, the default datastore and MLflow's artifacts, too"
     parser.add_argument("--with-files", action="store_true", help=files)
     parser.epilog = "The server may run, and jobs, too. Who has the file has the home's keys."
 
@@ -35,6 +35,8 @@ def backup(options: argparse.Namespace) -> int:
     if not options.quiet:
         size, jobs = size_text(report.bytes), counted(report.jobs, "job")
         show.talk(f"{size}, {jobs}, {counted(report.files, 'file')}; it was read back and is whole")
+        if not report.with_files:
+            show.talk("note: states, and outputs and logs of jobs, are not in it: --with-files")
         for name in report.torn:
             show.talk(f"left out, for it changed while it was read: {name}")
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,6 +18,13 @@ from allranks.spec.patterns import BUILTIN, KNOWN, STEP, VALUE
 # The relative difference that two values of one step may have, and so many logged steps after the
 # kill are enough.
 TOLERANCE, ENOUGH = 1e-3, 10
+
+# By their names: what follows from the step alone, which a script that has forgotten all tells the
+# same; and what follows from what was learnt, without which nothing is verified.
+_OF_THE_STEP = re.compile(
+    r"(?:^|[^a-z])(?:lr|learning_rate|epochs?|steps?|iter(?:ation)?s?)$", re.I
+)
+_LEARNT = re.compile(r"loss|acc|err|perplexity|ppl|score|reward|grad|auc|f1|bleu", re.IGNORECASE)
 
 # Of one attempt: metric → step → value, steps in the order in which they were logged.
 Trail = Mapping[str, Mapping[int, float]]
@@ -36,6 +43,7 @@ class Verdict(StrEnum):
     TOO_LITTLE = "there is too little to compare"
     DISTURBED = "ended too early"
     UNLIKE = "does not repeat itself"
+    UNTOLD = "no metric tells it"
 
 
 VERIFIED = (Verdict.EXACT, Verdict.WITHIN)
@@ -51,9 +59,12 @@ HINTS: Mapping[Verdict, str] = {
     Verdict.NO_CHECKPOINT: "write them to the folder that ALLRANKS_STATE_DIR names",
     Verdict.NO_STEPS: r"print them, and read them with -m loss='step (?P<step>\d+) loss"
     r" (?P<value>\S+)', or log them to MLflow with a step, from one rank",
-    Verdict.TOO_LITTLE: "give it more to do, or have it write checkpoints sooner",
+    Verdict.TOO_LITTLE: "give it more to do, have it write checkpoints sooner, and each beside its"
+    " place and then renamed: one that is written in place is whole at the end only",
     Verdict.DISTURBED: "see why: a rehearsal needs a job that runs well",
     Verdict.UNLIKE: "seed its random generators, or allow more: --tolerance",
+    Verdict.UNTOLD: "log one that follows from what was learnt, such as the loss of each step: one"
+    " that never changes, a schedule or a clock is the same whatever was forgotten",
 }
 
 
@@ -198,13 +209,27 @@ def _compared(found: Found, before: Trail, after: Trail, whole: Trail, tolerance
         return found._replace(verdict=Verdict.UNLIKE if left_out else Verdict.TOO_LITTLE)
     largest = max(each.difference for each in differences)
     parted = [each for each in differences if each.difference > tolerance]
-    verdict = Verdict.PARTS if parted else Verdict.WITHIN if largest else Verdict.EXACT
+    verdict = Verdict.WITHIN if largest else Verdict.EXACT
+    if parted:
+        verdict = Verdict.PARTS
+    elif not any(_tells(metric, whole[metric].values(), tolerance) for metric in kept):
+        verdict = Verdict.UNLIKE if left_out else Verdict.UNTOLD
+    elif any(map(_LEARNT.search, left_out)):
+        verdict = Verdict.UNLIKE
     return found._replace(
         verdict=verdict,
         compared=len(differences),
         largest=largest,
         parted=min(parted, key=lambda each: (each.step, each.metric), default=None),
     )
+
+
+def _tells(metric: str, values: Iterable[float], tolerance: float) -> bool:
+    """Whether it would be another if something was forgotten: it changes by more than is allowed,
+    and not with the step alone."""
+    finite = [each for each in values if math.isfinite(each)]
+    moves = bool(finite) and difference(min(finite), max(finite)) > tolerance
+    return moves and not _OF_THE_STEP.search(metric)
 
 
 def difference(one: float, other: float) -> float:
@@ -270,7 +295,9 @@ def _how(found: Found, tolerance: float) -> str:
         case Verdict.FROM_ZERO:
             return f": a checkpoint was there at step {found.last}, and it begins at {found.first}"
         case Verdict.UNLIKE:
-            least = min(found.left_out.values())
-            return f": two runs of it differ by {least:.2g} before anything is killed"
+            metric, least = min(found.left_out.items(), key=lambda each: each[1])
+            for name in filter(_LEARNT.search, found.left_out):
+                metric, least = name, found.left_out[name]
+            return f": {metric} of two runs differs by {least:.2g} before anything is killed"
         case _:
             return ""

@@ -35,6 +35,8 @@ _PACE = 0.5
 _RESTLESS = 5.0
 # With a checkpoint there the first steps of a metric are waited for as long again, and so long.
 _PATIENCE = 60.0
+# A second attempt that has run so many times as long as the first one had to, and tells no step.
+_HANGS = 3.0
 # A canceled job has its grace to end; one that does not is left to its own end.
 _LEAVE = 60.0
 
@@ -238,7 +240,7 @@ class _Killed:
         self.seconds: float | None = None
         # By our own clock: since when its ranks run, something of it is kept, and that is whole.
         self._ran_at = self._kept_at = self._held_at = 0.0
-        self._killed_at = self._again_at = 0.0
+        self._killed_at = self._again_at = self._resumed_at = 0.0
 
     @property
     def before(self) -> Trail:
@@ -256,6 +258,8 @@ class _Killed:
                 return Verdict.DISTURBED, f"attempt {1 + kills} failed, and nobody had killed it"
             if kills:
                 self._after_the_kill()
+                if silent := self._silent():
+                    return Verdict.FAILS, f"it has logged no step in {silent:.0f} s"
             elif self._before_the_kill():
                 return Verdict.NO_STEPS, ""
             if self._is_over():
@@ -315,6 +319,16 @@ class _Killed:
             took = "" if self.seconds is None else f" after {self.seconds:.1f} s"
             self.run.say(f"it trains again{took}")
 
+    def _silent(self) -> float:
+        """For how long its second attempt has told no step, once that is too long; else 0."""
+        if self._again_at or self.run.job["attempts"] < 2 or self.run.job["status"] != "Running":
+            return 0.0
+        now = time.monotonic()
+        self._resumed_at = self._resumed_at or now
+        silent = now - self._resumed_at
+        most = max(_PATIENCE, _HANGS * (self._killed_at - self._ran_at))
+        return silent if silent > most else 0.0
+
     def _is_over(self) -> bool:
         if not self._again_at:
             return False
@@ -336,6 +350,8 @@ class _Killed:
         job, error = self.run.job, self.run.job["error"] or {}
         why = str(error.get("message") or job["status"])
         if self.rank is not None and job["attempts"] == 2:
+            if job["status"] == "Completed" and not self.after:
+                return Verdict.DISTURBED, "its second attempt was done and had logged no step"
             if job["status"] == "Completed":
                 return None, ""
             # Who cancels it, and a node that is lost, say nothing of the script.
@@ -347,7 +363,10 @@ class _Killed:
             return Verdict.NO_CHECKPOINT, "the job is done, and its state is empty"
         if rehearsal.clock(self.before) is None:
             return Verdict.NO_STEPS, ""
-        return Verdict.TOO_LITTLE, "the job was done before a rank could be killed"
+        why = "the job was done before a rank could be killed"
+        if not self._held_at:
+            why += "; a checkpoint has to lie there whole for some seconds first"
+        return Verdict.TOO_LITTLE, why
 
 
 def _whole(run: _Run, before: Trail, after: Trail) -> tuple[Trail, str]:

@@ -55,6 +55,9 @@ def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
         raise Conflict("there is such a file already", where=str(goal), hint="name another")
     if not goal.parent.is_dir():
         raise UsageError("there is no such folder", where=str(goal.parent), hint="make it first")
+    if not os.access(goal.parent, os.W_OK) or os.statvfs(goal.parent).f_blocks == 0:
+        hint = "name a file on a disk"
+        raise UsageError("no file can be written there", where=str(goal.parent), hint=hint)
     with tempfile.TemporaryDirectory(prefix=".allranks-backup-", dir=goal.parent) as folder:
         beside = Path(folder, goal.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
