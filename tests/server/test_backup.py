@@ -127,16 +127,18 @@ def test_without_files_there_are_no_records_of_jobs(old: Home, tmp_path: Path):
 
 def test_others_write_while_a_backup_is_taken(tmp_path: Path):
     home = filled(tmp_path / "home", "first")
-    database, stop = open_database(home.database), threading.Event()
+    database, stop, begun = open_database(home.database), threading.Event(), threading.Event()
 
     def write() -> None:
         records, number = Records(database), 0
         while not stop.is_set():
             records.create({}, plan(f"j{number:05}"))
+            begun.set()
             number += 1
 
     thread = threading.Thread(target=write)
     thread.start()
+    assert begun.wait(30)
     try:
         files = [backup.write(home, tmp_path / f"{n}.tar", False, quiet).file for n in range(3)]
     finally:
@@ -147,6 +149,7 @@ def test_others_write_while_a_backup_is_taken(tmp_path: Path):
         new = Home(tmp_path / f"new{number}")
         restore.restore(new, Path(each), False, quiet)
         jobs = sorted(names(new) - {"first"})
+        assert jobs
         assert jobs == [f"j{number:05}" for number in range(len(jobs))], "all of one moment"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -22,6 +23,11 @@ class Parser(argparse.ArgumentParser):
     """argparse, with errors that say where and how to mend, as all of ours do."""
 
     def error(self, message: str) -> NoReturn:
+        """argparse names the Python function that refused a value."""
+        found = re.search(r"invalid _?(\w+) value: (.*)", message)
+        if found is not None:
+            what = {"int": "whole number", "float": "number"}.get(found[1], found[1])
+            message = f"{message[: found.start()]}{found[2]} is no {what}"
         raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")
 
 

@@ -34,6 +34,6 @@ def size_text(count: float) -> str:
     """Bytes as people say them, in powers of 1000 as disks are sold: ``3.4 MB``."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 999.95:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+            return f"{count:.1f} {unit}" if unit != "bytes" else counted(round(count), "byte")
         count /= 1000
     return f"{count:.1f} TB"
