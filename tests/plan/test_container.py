@@ -60,6 +60,7 @@ def test_without_an_image_a_compute_with_containers_is_as_any_other():
         ),
         (job(environment={"image": "a", "pip": ["b"]}), {"container": "podman"}, "not built yet"),
         (job(environment={"image": "/a.sif"}), {"container": "podman"}, "runs no image file"),
+        (job(environment={"image": "a.sif"}), {"container": "apptainer"}, "by a relative path"),
         (
             job(environment={"build": {"path": "/a"}}),
             {"container": "apptainer"},

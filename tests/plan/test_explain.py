@@ -157,6 +157,33 @@ def test_a_program_at_work_is_no_message():
         assert cause(damaged + went_on) is Cause.UNKNOWN
 
 
+def test_messages_of_several_lines_are_whole():
+    numpy = "AttributeError: module 'numpy' has no attribute 'float'.\n`np.float` was an alias.\n"
+    head = NO_MODULE[: NO_MODULE.index("ModuleNotFound")]
+    assert cause(head + numpy + "The aliases were deprecated:\n    https://x\n") is (
+        Cause.SCRIPT_EXCEPTION
+    )
+    pydantic = "pydantic_core._pydantic_core.ValidationError: 1 validation error for C\nbatch\n"
+    told = "  Input should be a number\n    For further information visit https://x\n"
+    assert cause(head + pydantic + told) is Cause.SCRIPT_EXCEPTION
+
+
+def test_what_a_program_tells_at_work_is_no_noise():
+    for line in ("mean return: 3.5", "clean accuracy 0.9", "GET /v1 status 200", "Cleaned 3 rows"):
+        assert cause(NO_MODULE + line + "\n", code=3) is Cause.UNKNOWN, line
+
+
+def test_torchruns_root_cause_is_read_at_once_whatever_stands_there():
+    head = NO_MODULE[: NO_MODULE.index("ModuleNotFound")]
+    child = head + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    table = (
+        "Root Cause (first):\n[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 3)\n"
+    )
+    assert cause(child + "=====\n" + table + "=====\n") is Cause.KILLED
+    hostile = "\n".join([" Root Cause rank: 1" * 104] * 60)
+    assert cause(child + hostile) in (Cause.UNKNOWN, Cause.SCRIPT_EXCEPTION)
+
+
 def test_one_of_a_group_is_quoted_without_its_frame():
     head = '    | Traceback (most recent call last):\n    |   File "t.py", line 3, in a\n'
     group = f"{head}    |     open('x')\n    | FileNotFoundError: [Errno 2] No such file\n"

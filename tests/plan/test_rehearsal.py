@@ -145,6 +145,30 @@ def test_what_is_the_same_whatever_was_forgotten_verifies_nothing(metric, value)
     assert found.verdict is Verdict.UNTOLD
 
 
+def test_what_was_learnt_is_told_by_the_name_of_a_metric():
+    learnt = (
+        "train_loss_step",
+        "val/acc1",
+        "eval.accuracy",
+        "grad_norm",
+        "Error",
+        "loss_per_epoch",
+    )
+    others = ("grad_seconds", "loss_time", "accelerator", "interrupts", "error_log_bytes", "speed")
+    steps = range(1, 9)
+    loss = {step: 1.0 / step for step in steps}
+    for name in (*learnt, *others):
+        noisy = {step: 2.0 / step for step in steps}
+        before = {"loss": cut({"": loss}, [1, 2])[""], name: cut({"": noisy}, [1, 2])[""]}
+        after = {"loss": cut({"": loss}, [2, 3])[""]}
+        whole = {"loss": loss, name: loss}
+        found = judge(before, {**after, name: {2: 1.0, 3: 1.0}}, whole)
+        assert found.verdict is (Verdict.UNLIKE if name in learnt else Verdict.EXACT), name
+        alone = {name: loss}
+        told = judge(cut(alone, [1, 2]), cut(alone, [2, 3]), alone)
+        assert told.verdict is Verdict.EXACT
+
+
 def test_a_script_that_does_not_repeat_itself_to_the_bit_is_told_so():
     whole = {"loss": {n: float(n) for n in range(1, 9)}}
     before = {"loss": {1: 1.0 + 1e-8, 2: 2.0}}

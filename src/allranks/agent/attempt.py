@@ -260,7 +260,8 @@ class Attempt:
         who = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{who} {how}"
         if tail and not first.signal and process.rank is not None:
-            message += f": {causes.telling(tail, first.code)}"
+            said = causes.telling(tail, first.code)
+            message += f": {said}" if said else ""
         reason = causes.reason(first.signal, self._facts)
         if taken is not None:
             reason = Reason.PORT_TAKEN

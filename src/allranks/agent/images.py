@@ -143,17 +143,25 @@ def _address(image: str) -> str:
 
 def _pull(container: Container, folder: Path, wait: Wait, words: Sequence[str]) -> None:
     said = folder / "pull.log"
-    if _run([container.engine, *words], said, wait) != 0:
+    # What it unpacks on its way goes however that ends.
+    with tempfile.TemporaryDirectory(prefix="allranks-pull-", ignore_cleanup_errors=True) as beside:
+        code = _run([container.engine, *words], said, wait, APPTAINER_TMPDIR=beside)
+    if code != 0:
         why = reason(last_lines(said))
         kind = Passing if re.search(_NO_NETWORK, why, re.IGNORECASE) else NotFound
         raise kind(f"the image {container.image!r} cannot be had: {why}", hint=_hint(why))
 
 
-def _run(argv: Sequence[str], said: Path, wait: Wait) -> int:
+def _run(argv: Sequence[str], said: Path, wait: Wait, **env: str) -> int:
     """Its exit code; it is ended if ``wait`` raises."""
     with said.open("ab") as log:
         proc = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            process_group=0,
+            env={**os.environ, **env},
         )
     ended = os.pidfd_open(proc.pid)
     try:
@@ -178,13 +186,12 @@ def reason(lines: Sequence[str]) -> str:
 _NO_NETWORK = r"dial|lookup|timeout|refused|unreachable|TLS"
 # What programs say of an image they cannot fetch, and what helps.
 _HINTS = (
+    (_NO_NETWORK, "the nodes do not reach the registry: have the image loaded on them before"),
     (r"daemon|docker\.sock", "is the daemon running on the nodes, and are you in its group?"),
     (r"short-name|unqualified", "give its registry as well, as in docker.io/library/python:3.11"),
     (r"unauthorized|denied|authentication", "log in on the nodes first; a name may be wrong, too"),
     (r"not found|unknown|no such|404", "look at the name and the tag after the colon"),
-    (_NO_NETWORK, "the nodes do not reach the registry: have "
-     "the image loaded on them before"),
-)  # fmt: skip
+)
 
 
 def _hint(why: str) -> str:

@@ -51,7 +51,7 @@ class State:
         self._alone, self._pace, self._known, self._note = nodes == 1, pace, known, note
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
-        self._trouble, self._torn, self._full = "", 0, False
+        self._trouble, self._torn, self._full = "", 0, 0.0
 
     def begin(
         self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
@@ -91,13 +91,13 @@ class State:
         long as the ``order`` stays what it is; otherwise, or while a disk is full, for as long as
         the ``grace``."""
         self._over.set()
-        self._full = False
+        self._full = 0.0
         known, until = order(), math.inf if done else time.monotonic() + grace
 
         def go_on(seconds: float = 0.0) -> None:
             nonlocal until
             wait(seconds)
-            if until == math.inf and (order() != known or self._full):
+            if until == math.inf and order() != known:
                 until = time.monotonic() + grace
             if time.monotonic() > until:
                 raise _Enough
@@ -107,6 +107,8 @@ class State:
                 go_on(0.02)
             self._wire.go_on = go_on
             while not self._is_saved():
+                if self._full and time.monotonic() > self._full + grace:
+                    raise _Enough
                 go_on(0.5)
         except _Enough:
             why = self._trouble or "there was no time left"
@@ -127,7 +129,7 @@ class State:
             self._trouble = _sentence(error)
             self._torn += isinstance(error, Torn)
             full = _is_full(error)
-            self._full = self._full or full
+            self._full = (self._full or time.monotonic()) if full else 0.0
             passes = full or isinstance(error, Unreachable | Torn)
             if self._torn > _TRIES or not passes:
                 raise _Enough from None

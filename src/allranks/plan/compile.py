@@ -243,6 +243,9 @@ def _container(spec: CommandJob, environment: Environment, engine: str) -> Conta
             raise SpecError(Problem(f"{word!r} belongs to no option", where, hint=hint))
     shm_size = _bytes(resources.shm_size, "resources.shm_size")
     made = Container(engine, environment.image or "", shm_size, args)
+    if made.image.endswith(FILE) and not made.image.startswith("/") and "://" not in made.image:
+        hint = "give its whole path, which has to be the same on every node"
+        raise SpecError(Problem("an image file by a relative path", "environment.image", hint=hint))
     if made.image.startswith("/") and engine not in TRACELESS:
         hint = "give the name of one in a registry, or a compute with --container apptainer"
         raise SpecError(Problem(f"{engine} runs no image file", "environment.image", hint=hint))

@@ -188,7 +188,8 @@ _NUMBERS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 1
 _OOM_OF_SLURM = re.compile(r"slurmstepd: error: Detected \d+ oom[_ -]kill event")
 
 # What stands for a child's failure: torchrun, multiprocessing, subprocess, loaders of data.
-_ROOT = re.compile(r"Root Cause.*?rank\s*: (\d+).*?exitcode\s*: (-?\d+)", re.DOTALL)
+_ROOT = "Root Cause"
+_ROOT_RANK, _ROOT_CODE = re.compile(r"rank\s*: (\d+)"), re.compile(r"exitcode\s*: (-?\d+)")
 _CHILD = re.compile(
     r"(?:process \d+ terminated with signal|died with <Signals\.|is killed by signal:|"
     r"terminated with exit code:? -|exitcode:? -) ?(\w+)"
@@ -338,11 +339,10 @@ def _of_child(
     """What a launcher says of the process that failed below it leads to what that one said."""
     last = chain[-1]
     start = chain[0].at
-    torchrun = _ROOT.search("\n".join(lines[last.at : last.at + 60]))
+    torchrun = _root(lines[last.at : last.at + 60])
     rank, name = "", ""
     if torchrun is not None:
-        rank, code = torchrun[1], int(torchrun[2])
-        name = _NUMBERS.get(-code, "") if code < 0 else ""
+        rank, name = torchrun[0], _NUMBERS.get(-torchrun[1], "")
     elif killed := _CHILD.search(last.text):
         name = killed[1] if killed[1].startswith("SIG") else _WORDS.get(killed[1], "")
     elif last.name == "BrokenProcessPool":
@@ -358,9 +358,17 @@ def _of_child(
     return _of_chain(lines, below, ending)
 
 
-def _code(last: Raised, torchrun: re.Match[str] | None) -> int:
+def _root(lines: Sequence[str]) -> tuple[str, int] | None:
+    """The rank that torchrun names as the first to fail, and its exit code."""
+    below = "\n".join(lines).partition(_ROOT)[2]
+    rank = _ROOT_RANK.search(below)
+    code = rank and _ROOT_CODE.search(below, rank.end())
+    return (rank[1], int(code[1])) if rank and code else None
+
+
+def _code(last: Raised, torchrun: tuple[str, int] | None) -> int:
     if torchrun is not None:
-        return int(torchrun[2])
+        return torchrun[1]
     found = re.search(r"(?:exit status|exit code) (\d+)", last.text)
     return int(found[1]) if found else 1
 

@@ -24,7 +24,11 @@ TOLERANCE, ENOUGH = 1e-3, 10
 _OF_THE_STEP = re.compile(
     r"(?:^|[^a-z])(?:lr|learning_rate|epochs?|steps?|iter(?:ation)?s?)$", re.I
 )
-_LEARNT = re.compile(r"loss|acc|err|perplexity|ppl|score|reward|grad|auc|f1|bleu", re.IGNORECASE)
+_LEARNT = re.compile(
+    r"(?:^|[^a-z])(?:loss|acc(?:uracy)?\d?|err(?:or)?|perplexity|ppl|score|reward|grad(?:ient)?_norm|"
+    r"auc|f1|bleu)(?![a-z])(?!.*(?:time|seconds|sec|ms|bytes)$)",
+    re.IGNORECASE,
+)
 
 # Of one attempt: metric → step → value, steps in the order in which they were logged.
 Trail = Mapping[str, Mapping[int, float]]
@@ -229,7 +233,7 @@ def _tells(metric: str, values: Iterable[float], tolerance: float) -> bool:
     and not with the step alone."""
     finite = [each for each in values if math.isfinite(each)]
     moves = bool(finite) and difference(min(finite), max(finite)) > tolerance
-    return moves and not _OF_THE_STEP.search(metric)
+    return moves and bool(_LEARNT.search(metric) or not _OF_THE_STEP.search(metric))
 
 
 def difference(one: float, other: float) -> float:
@@ -295,9 +299,8 @@ def _how(found: Found, tolerance: float) -> str:
         case Verdict.FROM_ZERO:
             return f": a checkpoint was there at step {found.last}, and it begins at {found.first}"
         case Verdict.UNLIKE:
-            metric, least = min(found.left_out.items(), key=lambda each: each[1])
-            for name in filter(_LEARNT.search, found.left_out):
-                metric, least = name, found.left_out[name]
-            return f": {metric} of two runs differs by {least:.2g} before anything is killed"
+            metric = min(found.left_out, key=lambda name: (not _LEARNT.search(name), name))
+            noise = found.left_out[metric]
+            return f": {metric} of two runs differs by {noise:.2g} before anything is killed"
         case _:
             return ""

@@ -38,19 +38,27 @@ _NOISE = re.compile(
     r"If this call came|\w+ process group|libc\+\+abi|#+ |\[E\d|destroy_process_group|"
     r"\d{4}-\d\d-\d\d [\d:.]+: [IWEF] |\d{4}-\d\d-\d\d .*(destroy|shut|stopp|clos|clean)|"
     r"make: \*\*\*|Aborted|Killed|proc |Set the environment variable HYDRA|(🏃|🧪) View |"
-    r"(?i:(?:clos|flush|shut|clean|stopp|destroy|tearing)\w*\b)|\d+\+\d+ records |\d+ bytes |"
+    r"(?i:(?:closing|flush(?:ing|ed)|shut(?:ting)? ?down|cleaning|stopping|destroying|tearing)\b)|"
+    r"\d+\+\d+ records |\d+ bytes |"
     r"\[notice\] |\w{3} \w{3} +\d+ [\d:]{8} |"
-    r".*\b(?:rc|(?i:exit|return|exit[ _]?code|status)(?:ed|ing)?)\b\W*(?:\w+\W+){0,3}\d+\W*$"
+    r".*\b(?:rc|(?i:exit(?:ed|ing)?|(?:exit|return)[ _]?(?:code|status)))\b\W*(?:\w+\W+){0,3}\d+"
+    r"\W*$"
 )
 # Who closes a progress bar draws it once more, as it stood.
 _BAR = re.compile(r".*\d%\|.*\| \d+/\d+ ")
 # So many lines may be of an exception's own message, where its end is not marked as these have it.
 _OWN_LINES = 8
-_ENDS = {"ChildFailedError": "=====", "UnpicklingError": "Check the documentation of torch.load"}
-# Python itself says these in one line: what follows is no message of theirs.
+_ENDS = {
+    "ChildFailedError": "=====",
+    "UnpicklingError": "Check the documentation of torch.load",
+    "ValidationError": "    For further information visit",
+}
+# Python itself says these in one line: what follows is no message of theirs. Others than Python
+# raise some of them, too: its own AttributeError ends with the name, or a question.
 _OF_ONE_LINE = re.compile(
-    r"(?:ModuleNotFound|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Attribute|Unicode\w+|"
-    r"JSONDecode|EOF)Error\b|ImportError: cannot import name |KeyboardInterrupt$|"
+    r"(?:ModuleNotFound|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Unicode\w+|"
+    r"JSONDecode|EOF)Error\b|AttributeError: [^\n]*['?](?:\n|$)|"
+    r"ImportError: cannot import name |KeyboardInterrupt$|"
     r"\w*Error: \[Errno -?\d|RuntimeError: (?:No CUDA GPUs|Found no NVIDIA)"
 )
 # How programs begin what they say while they work, and messages do not.

@@ -8,7 +8,6 @@ of its own, which goes when it is known what there is to know, and keeps its out
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +36,8 @@ _RESTLESS = 5.0
 _PATIENCE = 60.0
 # A second attempt that has run so many times as long as the first one had to, and tells no step.
 _HANGS = 3.0
+# What was sent to the server when it was broken off arrives within so many seconds, or never.
+_ON_ITS_WAY = 2.0
 # A canceled job has its grace to end; one that does not is left to its own end.
 _LEAVE = 60.0
 
@@ -106,8 +107,7 @@ def rehearse(
             with finding.connect() as client:
                 made = send(client, {**submission, "spec": named}, snapshot)
         except KeyboardInterrupt:
-            with contextlib.suppress(NotFound):  # it may have been taken by then
-                _ask("POST", job_path(name, "/cancel"))
+            _cancel(name)
             raise
         return _Run(made, say)
 
@@ -378,6 +378,17 @@ def _whole(run: _Run, before: Trail, after: Trail) -> tuple[Trail, str]:
     if run.job["status"] == "Completed":
         return run.trail(1), ""
     return {}, str((run.job["error"] or {}).get("message") or run.job["status"])
+
+
+def _cancel(name: str) -> None:
+    """Of a job that may be about to be taken: what was sent just now may still be on its way."""
+    until = time.monotonic() + _ON_ITS_WAY
+    while time.monotonic() < until:
+        try:
+            _ask("POST", job_path(name, "/cancel"))
+            return
+        except NotFound:
+            time.sleep(0.1)
 
 
 def _ask(method: str, path: str) -> Any:

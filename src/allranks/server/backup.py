@@ -55,10 +55,7 @@ def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
         raise Conflict("there is such a file already", where=str(goal), hint="name another")
     if not goal.parent.is_dir():
         raise UsageError("there is no such folder", where=str(goal.parent), hint="make it first")
-    if not os.access(goal.parent, os.W_OK) or os.statvfs(goal.parent).f_blocks == 0:
-        hint = "name a file on a disk"
-        raise UsageError("no file can be written there", where=str(goal.parent), hint=hint)
-    with tempfile.TemporaryDirectory(prefix=".allranks-backup-", dir=goal.parent) as folder:
+    with _beside(goal.parent) as folder:
         beside = Path(folder, goal.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             tell("copying the database", 0)
@@ -74,6 +71,14 @@ def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
     torn = list(manifest["torn"])
     size = goal.stat().st_size
     return Report(str(goal), size, len(manifest["files"]), jobs, with_files, torn)
+
+
+def _beside(parent: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix=".allranks-backup-", dir=parent)
+    except OSError as error:
+        said = f"no file can be written there: {error.strerror}"
+        raise UsageError(said, where=str(parent), hint="name a file on a disk") from None
 
 
 def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Path]]:
