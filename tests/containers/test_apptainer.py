@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from tests.containers import registry
 from tests.containers.conftest import APPTAINER, IMAGE, Podman
+from tests.containers.test_containers import ended
 from tests.support import Allranks, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(180)]
@@ -37,11 +36,6 @@ def here(
 def sleepers() -> list[psutil.Process]:
     every = psutil.process_iter(["cmdline"])
     return [each for each in every if each.info["cmdline"] == ["sleep", SLEEP]]
-
-
-def ended(here: Allranks, name: str) -> Any:
-    here("job", "wait", name, "--timeout", 60, timeout=70)
-    return json.loads(here("job", "show", name, "--json").stdout)
 
 
 def begin(here: Allranks, name: str, image_file: Path) -> None:

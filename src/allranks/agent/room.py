@@ -53,7 +53,7 @@ class Room:
         name: str,
         folder: Path,
         wait: Wait,
-        beside: subprocess.Popen[bytes],
+        beside: subprocess.Popen[bytes] | None,
     ) -> None:
         """Start it, and return when it answers. Raises AllranksError with the program's own words
         if it does not, and what ``wait`` raises. ``beside`` is to have ended by its end, too."""
@@ -153,7 +153,8 @@ class Room:
             self._proc.stdout.close()
         # What watches over a container may be ours by now, and still be tidying up.
         until = time.monotonic() + _PATIENCE
-        while (self._beside.poll() is None or has_watchers()) and time.monotonic() < until:
+        beside = self._beside
+        while ((beside and beside.poll() is None) or has_watchers()) and time.monotonic() < until:
             time.sleep(0.02)
 
     def _end(self) -> None:
@@ -284,11 +285,12 @@ podman ps --filter label=LABEL --filter status=running --format '{{.ID}} {{.Pid}
 """.replace("LABEL", LABEL)
 
 
-def _tidy_up(container: Container) -> subprocess.Popen[bytes]:
-    """Have what killed agents have left behind removed, meanwhile."""
-    line = ":" if container.engine in TRACELESS else _TIDY
+def _tidy_up(container: Container) -> subprocess.Popen[bytes] | None:
+    """Have what killed agents have left behind removed, meanwhile; None where nothing can be."""
+    if container.engine in TRACELESS:
+        return None
     return subprocess.Popen(
-        ["/bin/sh", "-c", line, container.engine],
+        ["/bin/sh", "-c", _TIDY, container.engine],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

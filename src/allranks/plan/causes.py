@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allranks.plan import tracebacks
 from allranks.states import Reason
 
 _TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
@@ -19,6 +18,8 @@ _AT = re.compile(r'File "([^"]+)", line (\d+)')
 def telling(tail: Sequence[str], code: int) -> str:
     """The line that says most of how a rank failed: that of the exception which may have ended it,
     else the very last."""
+    from allranks.plan import tracebacks  # lazy: its patterns take long to compile
+
     tail = [COLOURS.sub("", line) for line in tail]
     last = tracebacks.last_of(tail)
     # With another code than Python's own nothing follows what ended it.

@@ -21,8 +21,8 @@ _LINKS = {
     "The above exception was the direct cause of the following exception:": "cause",
     "During handling of the above exception, another exception occurred:": "context",
 }
-# An exception's line by itself.
-_BARE = re.compile(r"([\w.]*(?:Error|Exception|Interrupt|Exit|Group))(?:: ?(.*))?$")
+# An exception's line whose traceback is not known.
+_ALONE = re.compile(r"([\w.]*(?:Error|Exception|Interrupt|Exit|Group))(?:: ?(.*))?$")
 # A message of more lines is not read to its end.
 _LINES = 24
 # What a group of exceptions is drawn with.
@@ -61,7 +61,7 @@ _OF_ONE_LINE = re.compile(
     r"ImportError: cannot import name |KeyboardInterrupt$|"
     r"\w*Error: \[Errno -?\d|RuntimeError: (?:No CUDA GPUs|Found no NVIDIA)"
 )
-# How programs begin what they say while they work, and messages do not.
+# How programs begin what they say while they work, and messages seldom do.
 _AT_WORK = re.compile(
     r"\W*(?:epoch|step|iter(?:ation)?|batch|train(?:ing|ed)?|eval\w*|valid(?:ation|ating)|loss|"
     r"start(?:ing|ed)?|resum(?:ing|ed)|continu(?:ing|ed)|falling|going|saved|saving|done)\b",
@@ -224,7 +224,7 @@ def last_of(tail: Sequence[str]) -> Raised | None:
         if at in whole:
             if not whole[at].aside:
                 return whole[at]
-        elif at not in said and (named := _BARE.match(text)):
+        elif at not in said and (named := _ALONE.match(text)):
             return Raised(named[1].rpartition(".")[2], named[2] or "", at, at, (), "", stream)
     return None
 
