@@ -57,7 +57,7 @@ class Cluster:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait(20)
-        psutil.wait_procs(everyone, timeout=20)
+        psutil.wait_procs(everyone, timeout=120)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -15,6 +15,10 @@ CLI = "import sys; from allranks.cli.main import main; sys.exit(main())"
 
 Allranks = Callable[..., "subprocess.CompletedProcess[str]"]
 
+# A machine of CI is shared: all of it stands still for ten seconds now and then. What is waited for
+# comes sooner or never, so only a test that fails pays for this.
+PATIENCE = 4
+
 
 def processes_of(home: Path) -> list[psutil.Process]:
     """Every other process that names ``home`` in its environment or on its command line."""
@@ -53,10 +57,11 @@ def command_line(home: Path, folder: Path) -> Allranks:
 
     def run(*words: object, **options: Any) -> "subprocess.CompletedProcess[str]":
         given = {"stdin": subprocess.DEVNULL} if "input" not in options else {}
-        given |= {"capture_output": True, "text": True, "timeout": 60, "cwd": folder}
+        given |= {"capture_output": True, "text": True, "cwd": folder}
         env = environment(home) | options.pop("env", {})
+        timeout = options.pop("timeout", 60) * PATIENCE
         argv = [sys.executable, "-c", CLI, *map(str, words)]
-        return subprocess.run(argv, env=env, **{**given, **options})
+        return subprocess.run(argv, env=env, timeout=timeout, **{**given, **options})
 
     return run
 
@@ -65,7 +70,7 @@ def leave_nothing(home: Path) -> None:
     """Stop the home's server and hold that no process of it is left."""
     if (home / "server.json").exists():
         command_line(home, home)("server", "stop")
-    _, left = psutil.wait_procs(processes_of(home), timeout=5)
+    _, left = psutil.wait_procs(processes_of(home), timeout=5 * PATIENCE)
     told = [str(process) for process in left]
     for process in left:
         process.kill()
@@ -74,7 +79,7 @@ def leave_nothing(home: Path) -> None:
 
 def until(fact: Callable[[], object], seconds: float = 20.0) -> None:
     """Return as soon as ``fact`` is true; fail when it does not come."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * PATIENCE
     while not fact():
-        assert time.monotonic() < end, f"waited {seconds} s in vain"
+        assert time.monotonic() < end, f"waited {seconds * PATIENCE} s in vain"
         time.sleep(0.02)

@@ -16,7 +16,7 @@ import pytest
 
 
 def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=120)
 
 
 class Hosts:
@@ -44,7 +44,7 @@ class Hosts:
 
     def remove(self) -> None:
         for name in (self.switch, *self.names):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=20)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=120)
 
     def ip(self, host: int, *words: str) -> None:
         ip("-n", self.names[host], *words)
@@ -61,7 +61,7 @@ class Hosts:
     def python(self, host: int, code: str, *words: str) -> Any:
         """What ``code`` prints as JSON, run on that host."""
         argv = self.argv(host, sys.executable, "-c", code, *words)
-        return json.loads(subprocess.check_output(argv, timeout=30))
+        return json.loads(subprocess.check_output(argv, timeout=120))
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def python(tmp_path: Path, script: str, mpi: bool = True) -> "subprocess.Complet
     env = {"PYTHONPATH": f"{INSIDE}:{tmp_path}", "PATH": os.defpath}
     env["ALLRANKS_LEAVING"] = str(INSIDE.with_name("leaving.py"))
     words = [sys.executable, str(tmp_path / "script.py")]
-    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=240)
 
 
 @pytest.mark.parametrize(

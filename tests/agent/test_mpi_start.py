@@ -67,7 +67,7 @@ class Mpi:
 
     def __call__(self, command: str, **more: Any) -> dict[str, Any]:
         """How the attempt ended: the data of its last event, with the rank it names."""
-        out, err = self.start(command, **more).communicate(timeout=60)
+        out, err = self.start(command, **more).communicate(timeout=240)
         assert err == ""
         kind, rank, data = json.loads(out.splitlines()[-1])
         assert kind == "ended"
@@ -134,7 +134,7 @@ def test_whole_environments_are_not_left_to_be_read(mpi: Mpi):
     until(lambda: all((mpi.folder / f"rank-{r}.log").exists() and mpi.log(r) for r in (0, 1)))
     found = [p for p in Path("/tmp").glob("allranks-mpi-*/*.json") if "s3cret" in p.read_text()]
     (mpi.folder / "go").touch()
-    assert json.loads(started.communicate(timeout=20)[0].splitlines()[-1])[2]["reason"] == "DONE"
+    assert json.loads(started.communicate(timeout=120)[0].splitlines()[-1])[2]["reason"] == "DONE"
     assert not found
 
 

@@ -52,7 +52,7 @@ def run(folder: Path, addresses: Sequence[str], argvs: dict[int, list[str]], por
     ]
     told: Lines = {}
     for each in started:
-        said, _ = each.communicate(timeout=20)
+        said, _ = each.communicate(timeout=120)
         assert each.returncode == 0
         for line in map(json.loads, said.splitlines()):
             told.setdefault(line["preflight"], {})[line["node"]] = line

@@ -68,7 +68,7 @@ def where(url: str, fingerprint: str = "") -> Where:
 
 
 def put(uri: str, body: bytes) -> bytes:
-    connection = http.client.HTTPConnection(urlsplit(uri).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(uri).netloc, timeout=120)
     try:
         connection.request("PUT", "/mlflow/x", body)
         return connection.getresponse().read()

@@ -184,7 +184,7 @@ def test_its_parent_gone_it_ends(tmp_path):
     pid = metrics._child.pid
     assert metrics._child.stdin is not None
     metrics._child.stdin.close()
-    metrics._child.wait(timeout=20)
+    metrics._child.wait(timeout=120)
     end(metrics)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -21,7 +21,7 @@ def url() -> Iterator[str]:
         found = f"http://127.0.0.1:{bound.getsockname()[1]}"
     yield found
     server.terminate()
-    _, said = server.communicate(timeout=10)
+    _, said = server.communicate(timeout=120)
     assert said == b""
 
 

@@ -75,7 +75,7 @@ def newer(home: Path, than: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(800)
 @pytest.mark.parametrize("seed", range(2))
 def test_no_checkpoint_is_lost_or_torn(run: Allranks, chaos_home: Path, tmp_path: Path, seed: int):  # noqa: F811
     dice = random.Random(seed)

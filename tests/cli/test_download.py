@@ -150,7 +150,7 @@ def test_an_interrupted_download_goes_on(bed, number):
         assert proxy.reached.wait(30)
         until(lambda: part.exists() and part.stat().st_size > 4 * MB)
         begun.send_signal(number)
-        _, said = begun.communicate(timeout=30)
+        _, said = begun.communicate(timeout=120)
     assert not (bed.got / "large").exists()
     if number == signal.SIGINT:
         assert begun.returncode == 130
@@ -209,7 +209,7 @@ def test_a_server_that_is_killed_meanwhile(own, by_itself):
         if not by_itself:
             assert own.allranks("server", "start").returncode == 0
         proxy.go_on.set()
-        out, said = begun.communicate(timeout=60)
+        out, said = begun.communicate(timeout=240)
     assert (begun.returncode, said) == (0, "")
     assert json.loads(out)["bytes_received"] < 9 * MB
     assert own.same()
@@ -259,7 +259,7 @@ def test_a_file_written_anew_while_it_is_fetched(bed):
         with (bed.outputs / "large").open("r+b") as file:
             file.write(LARGE[::-1])
         proxy.go_on.set()
-        _, said = begun.communicate(timeout=30)
+        _, said = begun.communicate(timeout=120)
     assert begun.returncode == 0, said
     assert bed.same()
 
@@ -329,7 +329,7 @@ def test_two_downloads_into_the_same_folder(bed):
             second = bed.begun(another, "--json")
             until(lambda: len(list(bed.got.iterdir())) > 300)  # it waits for the large one
             proxy.go_on.set()
-            told = [json.loads(each.communicate(timeout=60)[0]) for each in (first, second)]
+            told = [json.loads(each.communicate(timeout=240)[0]) for each in (first, second)]
     assert sum(each["bytes_received"] for each in told) < 12 * MB
     assert (first.returncode, second.returncode) == (0, 0)
     assert bed.same()

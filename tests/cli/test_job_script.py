@@ -58,7 +58,7 @@ def read(folder: Path, script: str = "train.py") -> Any:
     """What our reader finds, run as it is run for a job."""
     asked = json.dumps({"script": str(folder / script), "folder": str(folder)})
     argv = [sys.executable, "-B", job_script.READER]
-    return json.loads(subprocess.check_output(argv, input=asked, text=True, timeout=20))
+    return json.loads(subprocess.check_output(argv, input=asked, text=True, timeout=120))
 
 
 def test_the_reader_follows_what_lies_beside_the_script(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_followed_they_come_as_they_are_printed(home, code, train):
         assert [(each["name"], each["metrics"]) for each in top] == [("j", {"acc": 2})]
         (code / "go2").touch()
         assert json.loads(follower.stdout.readline())["value"] == 3
-        assert follower.wait(timeout=20) == 0
+        assert follower.wait(timeout=120) == 0
 
 
 def test_a_server_that_is_killed_loses_and_doubles_nothing(home, code):

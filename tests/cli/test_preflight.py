@@ -107,7 +107,7 @@ def test_interrupted_it_leaves_no_gang_behind(
     with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) as doctor:
         until(lambda: states(allranks) == ["Running"])
         doctor.send_signal(number)
-        _, said = doctor.communicate(timeout=20)
+        _, said = doctor.communicate(timeout=120)
     assert (doctor.returncode, said.strip()) == (130, "interrupted")
     until(lambda: states(allranks) == ["Canceled"])
 

@@ -165,7 +165,7 @@ def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick,
         (name, *_) = started.stderr.readline().split(":")
         until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["attempts"] == 2)
         quick("job", "cancel", name)
-        out, _ = started.communicate(timeout=30)
+        out, _ = started.communicate(timeout=120)
     assert out == "resume not verified: ended too early: the job was canceled\n"
 
 
@@ -185,7 +185,7 @@ def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, c
     (name, *_) = started.stderr.readline().split(":")
     until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
     started.send_signal(number)
-    out, err = started.communicate(timeout=30)
+    out, err = started.communicate(timeout=120)
     assert (started.returncode, out) == (130, "")
     assert err.endswith("the rehearsal is broken off; its jobs are canceled\n")
     assert jobs(quick)[name] == "Canceled"

@@ -238,7 +238,7 @@ def test_ctrl_c_leaves_the_job_running(shared_home, shared, code):
     )
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=20)
+    _, told = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "hint: allranks job stream goes-on" in told
     assert json.loads(shared("job", "show", "goes-on", "--json").stdout)["status"] == "Running"
@@ -258,7 +258,7 @@ def test_ctrl_c_cancels_when_asked_to(shared_home, code, number):
     )
     assert process.stdout.readline() == "up\n"
     process.send_signal(number)
-    printed, told = process.communicate(timeout=20)
+    printed, told = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "Canceled" in told
     assert printed == "", "what was printed is not printed again"

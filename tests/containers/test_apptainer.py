@@ -15,7 +15,7 @@ from tests.containers.conftest import APPTAINER, IMAGE, Podman
 from tests.containers.test_containers import ended
 from tests.support import Allranks, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(400)]
 SLEEP = f"400.{os.getpid()}"
 
 

@@ -13,7 +13,7 @@ from tests.support import Allranks
 
 __all__ = ["here"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(800)]
 ENVIRONMENT = {"build": {"path": "./my image", "dockerfile_path": "docker/File"}}
 
 

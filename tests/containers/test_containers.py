@@ -23,7 +23,7 @@ from tests.containers.conftest import IMAGE, Podman, write_program
 from tests.containers.image import PYTHON
 from tests.support import CLI, Allranks, environment, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(400)]
 IN_IMAGE = ("--image", IMAGE)
 # What a script leaves behind, told from that of other tests that run meanwhile.
 SLEEP = f"300.{os.getpid()}"

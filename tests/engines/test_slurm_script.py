@@ -119,7 +119,7 @@ def test_what_a_killed_keeper_leaves_is_ended_before_its_node_counts_as_lost(tmp
     env = {**os.environ, "ALLRANKS_GANG": "home.job.1", "SLURM_PROCID": "0"}
     other = subprocess.Popen(["sleep", "97"], env=env)
     try:
-        done = subprocess.run(words, env=env, timeout=30)
+        done = subprocess.run(words, env=env, timeout=120)
         assert done.returncode == 137
         assert (tmp_path / "ended-0").read_text() == "137\n"
         with contextlib.suppress(psutil.NoSuchProcess):

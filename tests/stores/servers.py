@@ -86,7 +86,7 @@ def azure(folder: Path) -> Iterator[int]:
         )
         python = environment("stores") / "bin" / "python"
         words = [python, "-c", make, f"http://127.0.0.1:{port}/{ACCOUNT}", KEY]
-        subprocess.run(words, check=True, timeout=60)
+        subprocess.run(words, check=True, timeout=240)
         yield port
 
 

@@ -229,7 +229,7 @@ def test_two_who_want_the_same_at_once_fetch_it_once(
             other.join(60)
         assert said[0]["waiting"] is True
         assert found[0].moved == 0
-        first.communicate(timeout=30)
+        first.communicate(timeout=120)
     assert wire.brought < 50 * MB
     assert content(Path(found[0].path)) == {"big.bin": big}
 
