@@ -23,13 +23,25 @@ from allranks.sdk import finding
 from allranks.sdk.environment import current
 from allranks.settings import Home
 
+# How long a job is tried, at the least and by default; and what of that starting and leaving take.
+_LEAST, _SECONDS, _LEAVING = 5.0, 10.0, 1.0
+
 
 def doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit 0 when nothing is in the way, 1 otherwise."
-    job = "try this job's script, inputs and compute, in ten seconds"
+    job = "try this job's script, inputs and compute"
     parser.add_argument("--job", metavar="FILE", help=job)
     sets = "with --job: set a key, e.g. resources.instance_count=2"
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
+    most = "with --job: what has not answered by then is told so (default: 10)"
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help=most)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not _LEAST <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from {_LEAST:g} on")
+    return seconds
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -38,21 +50,24 @@ def doctor(options: argparse.Namespace) -> int:
     if options.job is None:
         if options.set:
             raise UsageError("--set changes a job", where="--set", hint="add --job FILE")
+        if options.timeout is not None:
+            raise UsageError("--timeout is for a job", where="--timeout", hint="add --job FILE")
         return present(list(_look(home)), json=options.json)
     return _of_job(options, home)
 
 
 def _of_job(options: argparse.Namespace, home: Home) -> int:
-    from allranks.cli.preflight import WHOLE, preflight  # lazy: the models, for this alone
+    from allranks.cli.preflight import preflight  # lazy: the models, for this alone
     from allranks.cli.rehearsal import within  # lazy: as above
 
-    until = time.monotonic() - _age() + WHOLE
+    seconds = options.timeout or _SECONDS
+    until = time.monotonic() - _age() + seconds - _LEAVING
     # What ends this command from outside ends the small gang too, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     line = show.StatusLine(options.quiet)
     try:
-        found = within(2.0, lambda: list(_look(home))) or []
-        of_job = preflight(Path(options.job), options.set, until, line.say)
+        found = within(0.2 * seconds, lambda: list(_look(home))) or []
+        of_job = preflight(Path(options.job), options.set, seconds, until, line.say)
     finally:
         line.clear()
     # Of this machine only what is in the way: the rest of it is told without --job.

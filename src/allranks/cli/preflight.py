@@ -1,7 +1,7 @@
 """`allranks doctor --job FILE`: what would keep this job from running on its compute.
 
 First what can be read off here (the file, its script, its inputs), then a small gang on the compute
-itself. All of it within ten seconds: what has not answered by then is named.
+itself. All of it within the time that was given: what has not answered by then is named.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ from allranks.spec.job import CommandJob
 from allranks.spec.problems import placed
 from allranks.spec.values import Input, MpiDistribution, RayDistribution
 
-# Seconds; the promise is ten, and starting and leaving take some too.
-WHOLE = 9.0
-# How long copying the code may take here: its files are only looked at.
-_COPYING = 2.0
+# Of the time that was given, this may go into copying the code: its files are only looked at.
+_COPYING = 0.2
 
 
 def preflight(
-    file: Path, overrides: list[str], until: float, say: Callable[[str], None] = lambda text: None
+    file: Path,
+    overrides: list[str],
+    seconds: float,
+    until: float,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Finding]:
-    """Everything that was found until the monotonic clock shows ``until``. Raises NotFound when
-    there is no such file."""
+    """Everything that was found until the monotonic clock shows ``until``, of the ``seconds`` that
+    were given. Raises NotFound when there is no such file."""
     say("reading the job")
     try:
         job = load.load(file, overrides)
@@ -66,8 +68,8 @@ def preflight(
         found.append(_environment(task, recipe, waits))
     code = local(data.get("code"), folder)
     base = current() | _plain(data.get("environment_variables") or {})
-    copied = within(_COPYING, lambda: _taken(data, folder)) if code is not None else None
-    found += _code(code, copied)
+    copied = within(_COPYING * seconds, lambda: _taken(data, folder)) if code is not None else None
+    found += _code(code, copied, _COPYING * seconds)
     found += job_command.look(job.command, base, job.environment in CURRENT)
     taken = None if isinstance(copied, AllranksError) else copied
     read = job_script.look(job.command, code, taken, base, job.environment in CURRENT)
@@ -84,14 +86,14 @@ def preflight(
     inputs = _absolute(data.get("inputs") or {}, folder)
     given = {name: value for name, value in inputs.items() if f"inputs.{name}" in question.paths}
     asked = {
-        "meet": MEET,
-        "total": min(TOTAL, until - time.monotonic() - 1.5),
+        "meet": MEET * seconds,
+        "total": min(TOTAL * seconds, until - time.monotonic() - 1.5),
         "modules": sorted(question.modules),
         "paths": question.paths,
         "programs": question.programs,
         "sys_class": os.environ.get("ALLRANKS_SYS_CLASS"),
     }
-    told = rehearse(spec_of(data, read.python, given), asked, until, say)
+    told = rehearse(spec_of(data, read.python, given, seconds), asked, until, say)
     return found + list(verdicts.of_gang(question, told))
 
 
@@ -172,7 +174,9 @@ def _taken(data: Mapping[str, Any], folder: Path) -> Collection[str] | AllranksE
     return frozenset(snapshot.files)
 
 
-def _code(code: Path | None, taken: Collection[str] | AllranksError | None) -> Iterator[Finding]:
+def _code(
+    code: Path | None, taken: Collection[str] | AllranksError | None, seconds: float
+) -> Iterator[Finding]:
     if code is None:
         return
     if not code.exists():
@@ -181,7 +185,7 @@ def _code(code: Path | None, taken: Collection[str] | AllranksError | None) -> I
         yield Finding("code", BAD, str(taken), taken.hint or "")
     elif taken is None:
         hint = "it travels with every job: leave data out by lines in .amlignore"
-        said = f"{code} cannot be copied within {_COPYING:g} s"
+        said = f"{code} cannot be copied within {seconds:g} s"
         yield Finding("code", NOTE, said, hint)
     elif not taken:
         yield Finding("code", NOTE, f"{code} has no files to run", "is it the right folder?")

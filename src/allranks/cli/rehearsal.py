@@ -30,22 +30,24 @@ _FILES = ("probe.py", "probe_facts.py", "probe_wire.py", "network.py")
 _MAIN = "from allranks.agent.probe import main\n\nmain()\n"
 FOLDER = "preflight"
 
-# Seconds from a probe's start until those who have come go on without the rest; and until its end.
-MEET, TOTAL = 3.0, 6.0
+# Of the time there is: from a probe's start until those who have come go on without the rest; and
+# until its end.
+MEET, TOTAL = 0.3, 0.6
 # The job's own limit, for when nobody is left to cancel it.
-LIMIT = 15.0
-# What is kept for canceling, out of the time there is.
+_LIMIT = 1.5
+# Seconds that are kept for canceling.
 _RESERVE = 0.8
 
 Answer = TypeVar("Answer")
 
 
 def spec_of(
-    job: Mapping[str, Any], python: str | None, inputs: Mapping[str, Any]
+    job: Mapping[str, Any], python: str | None, inputs: Mapping[str, Any], seconds: float
 ) -> dict[str, Any]:
     """The gang's job: the compute, nodes, environment and variables of the other, one probe a
     node, tried once. Without a ``python`` of the job's own, any that is there. A container is given
-    nothing but its job's ``inputs``, which have absolute paths: so the gang has them, too."""
+    nothing but its job's ``inputs``, which have absolute paths: so the gang has them, too. It is
+    given ``seconds``."""
     program = shlex.quote(python) if python else '"$(command -v python || command -v python3)"'
     kept = ("compute", "environment", "resources", "queue_settings", "identity")
     spec = {name: job[name] for name in kept if name in job}
@@ -58,7 +60,7 @@ def spec_of(
         "experiment_name": "preflight",
         "command": f"exec {program} -B {FOLDER}",
         "code": ".",
-        "limits": {"timeout": LIMIT},
+        "limits": {"timeout": _LIMIT * seconds},
         **({"environment_variables": plain} if plain else {}),
         **({"inputs": inputs} if isinstance(job.get("environment"), Mapping) and inputs else {}),
     }
