@@ -12,6 +12,7 @@ if state.exists() and how != "zero":
     if how == "crash": sys.exit("cannot\\x07 read that")
     at, total = json.loads(state.read_text())
     if how == "wrong": total += 0.5
+    if how == "hang": time.sleep(600)
 for step in range(at + 1, steps + 1):
     total = (total * 1.1 + step) % 97 + 1
     value = total * (1 + random.random() * 1e-6) if how == "noise" else total

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import Allranks
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(800)]
 
 HANGS = """\
 import os, signal, sys, time

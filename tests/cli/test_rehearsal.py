@@ -217,25 +217,35 @@ def test_a_dry_run_shows_the_job_that_would_be_killed(allranks):
 SDK = """
 import io, json, sys
 from allranks import Client, command
+from allranks.sdk import rehearsing
+rehearsing._PATIENCE = 5.0
 told = io.StringIO()
-job = command(command="python count.py zero 600", code=".", metrics={"loss": sys.argv[1]})
+job = command(command=f"python count.py {sys.argv[2]} 600", code=".", metrics={"loss": sys.argv[1]})
 found = Client().jobs.rehearse(job, to=told)
-print(json.dumps([found.verified, found.found.verdict, found.uninterrupted, told.getvalue()]))
+print(json.dumps([found.verified, found.sentence, found.uninterrupted, told.getvalue()]))
 """
 
 
 @pytest.mark.slow
-def test_rehearsing_from_python(quick, quick_home, code):
-    argv = [sys.executable, "-c", SDK, STEP]
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ("zero", "starts from zero"),
+        ("hang", r"it has logged no step in \d+ s"),  # with less patience than for a user's
+    ],
+)
+def test_rehearsing_from_python(quick, quick_home, code, how, found):
+    argv = [sys.executable, "-c", SDK, STEP, how]
     done = subprocess.run(argv, env=environment(quick_home), cwd=code, capture_output=True)
-    verified, verdict, uninterrupted, said = json.loads(done.stdout)
-    assert (verified, verdict, uninterrupted) == (False, "starts from zero", "")
+    verified, sentence, uninterrupted, said = json.loads(done.stdout)
+    assert (verified, uninterrupted) == (False, "")
+    assert re.search(found, sentence), sentence
     assert "rank 0 is killed" in said
 
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_example_goes_on_exactly(quick, code):
     shutil.copytree(ROOT / "examples" / "resume", code / "resume")
     words = ("-f", "resume/job.yml", "--set", "command=python train.py --epochs 3000")

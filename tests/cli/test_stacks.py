@@ -104,7 +104,7 @@ print(f"after 400 steps {told:.9f}")
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_job_that_trains_takes_no_harm_of_being_asked(
     shared: Allranks, shared_home: Path, code: Path, tmp_path: Path
 ):

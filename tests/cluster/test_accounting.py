@@ -17,7 +17,7 @@ from tests.cluster.conftest import NEEDS, PATH, Cluster, environment_of
 from tests.engines.contract import sleeper
 from tests.support import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(800)]
 ALSO = (*NEEDS, "slurmdbd", "mariadbd")
 
 

@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.cluster,
     pytest.mark.containers,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(800),
 ]
 IN_IMAGE = ("--set", f"environment.image={IMAGE}")
 # Ranks of three hosts that greet one another.

@@ -19,7 +19,7 @@ from tests.support import Allranks, until
 
 __all__ = ["slurm"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(800)]
 
 LINES = 120
 # After each line, on the disk: how many of them there are.

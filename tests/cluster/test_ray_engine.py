@@ -19,7 +19,7 @@ from tests.cluster.ray_bed import CPUS, RayBed
 from tests.engines.contract import Case, Contract, sleeper
 from tests.support import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.ray, pytest.mark.timeout(800)]
 SECONDS = 60.0
 
 

@@ -22,7 +22,7 @@ from tests.cluster.conftest import Cluster
 from tests.counting import SCRIPT, STEP
 from tests.support import Allranks, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(800)]
 
 # Says who it is, then goes on until it is told to end, which it takes a while to do.
 STAYS = """

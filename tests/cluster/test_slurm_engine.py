@@ -19,7 +19,7 @@ from tests.cluster.test_slurm import ready
 from tests.engines.contract import Case, Contract, sleeper
 from tests.support import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(800)]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import Allranks
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
