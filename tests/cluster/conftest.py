@@ -38,7 +38,7 @@ class Cluster(NamedTuple):
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            timeout=90,
+            timeout=240,
         )
         assert done.returncode == 0 or not check, done.stdout + done.stderr
         return done.stdout.strip()

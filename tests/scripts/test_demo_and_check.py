@@ -24,6 +24,7 @@ echo "$*" >>asked
 case "$*" in
     "-c import sys, pip"*) exit 0 ;;
     "-m pip"*) exit 0 ;;
+    *--last-failed*) exit "$FAKE_RERUN_CODE" ;;
     "-m $FAKE_BROKEN_TOOL"*) echo "$FAKE_BROKEN_TOOL is not happy"; exit 1 ;;
     "-m "* | *.py\\ * | *lint-imports) exit 0 ;;
 esac
@@ -76,6 +77,7 @@ class Checkout:
             "FAKE_RUN_CODE": "0",
             "FAKE_METRICS": json.dumps({"accuracy": 0.97}),
             "FAKE_BROKEN_TOOL": "none",
+            "FAKE_RERUN_CODE": "0",
         }
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -220,6 +222,18 @@ def test_check_fails_with_a_step_and_runs_the_others(checkout: Checkout, tool: s
     assert refusal(result).endswith(f" s: {step}")
     assert f"{tool} is not happy" in result.stdout
     assert any(line.startswith("-m pytest") for line in checkout.asked())
+
+
+@pytest.mark.parametrize("code", [0, 1, 5])
+def test_what_failed_is_run_once_more_only_where_that_is_asked_for(
+    checkout: Checkout, code: int
+) -> None:
+    checkout.pretend_python()
+    checkout.env |= {"FAKE_BROKEN_TOOL": "pytest", "FAKE_RERUN_CODE": str(code)}
+    again = checkout.run("check", "--rerun")
+    assert again.returncode == (1 if code else 0)
+    assert "pytest is not happy" in again.stdout
+    assert refusal(checkout.run("check")).endswith(" s: tests")
 
 
 @pytest.mark.parametrize("script", ["demo", "check"])
