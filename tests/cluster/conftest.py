@@ -44,6 +44,16 @@ class Cluster(NamedTuple):
         return done.stdout.strip()
 
 
+# Each worker of a parallel run has clusters of its own, one of each; 0 to 9 are left to people.
+KINDS = ("slurm", "accounted", "ray", "scaled")
+
+
+def number_of(kind: str, worker: str) -> int:
+    """The cluster's number: no two that may be up at once have the same."""
+    digits = worker.removeprefix("gw")
+    return 10 * (1 + KINDS.index(kind)) + (int(digits) % 10 if digits.isdigit() else 0)
+
+
 def environment_of(state: Path, number: int) -> dict[str, str]:
     """For the commands of the cluster of that number."""
     # Nothing of a test's own: daemons would carry it for the whole session.
@@ -60,11 +70,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterato
     missing = [name for name in NEEDS if shutil.which(name, path=PATH) is None]
     if os.geteuid() != 0 or missing:
         pytest.skip(f"a Slurm of several hosts needs root and {', '.join(missing or NEEDS)}")
-    number = worker_id.removeprefix("gw")
     state = tmp_path_factory.mktemp("cluster")
-    # Each worker of a parallel run has a cluster of its own; 0 is left to people.
-    env = environment_of(state, 1 + int(number) % 3 if number.isdigit() else 1)
-    found = Cluster(env)
+    found = Cluster(environment_of(state, number_of("slurm", worker_id)))
     found("up", 3)
     yield found
     found("down")

@@ -13,7 +13,7 @@ from allranks.engines.base import Handle
 from allranks.engines.slurm import SlurmEngine
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
-from tests.cluster.conftest import NEEDS, PATH, Cluster, environment_of
+from tests.cluster.conftest import NEEDS, PATH, Cluster, environment_of, number_of
 from tests.engines.contract import sleeper
 from tests.support import until
 
@@ -29,8 +29,7 @@ def accounted(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Itera
         pytest.skip(f"a Slurm with accounting needs root and {', '.join(missing or ALSO)}")
     state = tmp_path_factory.mktemp("accounted")
     (state / "extra").write_text("AccountingStorageEnforce=associations,limits,qos\n")
-    digits = worker_id.removeprefix("gw")
-    env = environment_of(state, 4 + int(digits) % 3 if digits.isdigit() else 4)
+    env = environment_of(state, number_of("accounted", worker_id))
     found = Cluster({**env, "CLUSTER_DBD": "1", "CLUSTER_EXTRA_CONF": str(state / "extra")})
     found("up", 1)
     for words in (

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import ray_bed
-from tests.cluster.conftest import PATH, Cluster
-from tests.cluster.test_ray_engine import number
+from tests.cluster.conftest import PATH, Cluster, number_of
 from tests.cluster.test_slurm import ready
 from tests.containers.conftest import (
     APPTAINER,
@@ -101,7 +100,7 @@ def on_ray(
     """The same of a Ray: its nodes' programs are those of whoever started it there."""
     state = tmp_path_factory.mktemp("ray")
     write_podman(tmp_path, podman)
-    with ray_bed.static(state, number(worker_id), f"{tmp_path}:{PATH}") as bed:
+    with ray_bed.static(state, number_of("ray", worker_id), f"{tmp_path}:{PATH}") as bed:
         where = ("--address", bed.options["address"], "--token-file", bed.options["token_file"])
         make = ("compute", "create", "there", "--type", "ray", *where)
         done = allranks(*make, "--container", "podman")

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from tests.cluster import ray_bed
-from tests.cluster.conftest import Cluster
+from tests.cluster.conftest import Cluster, number_of
 from tests.cluster.ray_bed import RayBed
-from tests.cluster.test_ray_engine import number
 from tests.cluster.test_slurm import ready
 from tests.frameworks.environments import environment
 from tests.support import Allranks, until
@@ -27,7 +26,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[RayBed]:
-    with ray_bed.static(tmp_path_factory.mktemp("ray"), number(worker_id)) as found:
+    with ray_bed.static(tmp_path_factory.mktemp("ray"), number_of("ray", worker_id)) as found:
         yield found
 
 

@@ -15,6 +15,7 @@ from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.states import GangState, Reason
 from tests.cluster import ray_bed
+from tests.cluster.conftest import number_of
 from tests.cluster.ray_bed import CPUS, RayBed
 from tests.engines.contract import Case, Contract, sleeper
 from tests.support import until
@@ -23,15 +24,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.ray, pytest.mar
 SECONDS = 60.0
 
 
-def number(worker: str) -> int:
-    """A cluster's number, from the other end than those of the tests of Slurm."""
-    digits = worker.removeprefix("gw")
-    return 9 - int(digits) % 4 if digits.isdigit() else 9
-
-
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[RayBed]:
-    with ray_bed.static(tmp_path_factory.mktemp("ray"), number(worker_id)) as found:
+    with ray_bed.static(tmp_path_factory.mktemp("ray"), number_of("ray", worker_id)) as found:
         yield found
 
 
@@ -227,7 +222,7 @@ def test_a_cluster_that_scales_itself_is_waited_for_and_shrinks_again(
     tmp_path_factory: pytest.TempPathFactory, worker_id: str, tmp_path: Path
 ):
     folder = tmp_path_factory.mktemp("scaled")
-    with ray_bed.autoscaled(folder, number(worker_id) - 4) as bed:
+    with ray_bed.autoscaled(folder, number_of("scaled", worker_id)) as bed:
         engine = engine_of(bed, tmp_path)
         gang = sleeper("scaled.1")._replace(nodes=3)
         handle = engine.submit(gang)
