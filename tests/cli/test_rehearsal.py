@@ -185,6 +185,7 @@ def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, c
     (name, *_) = started.stderr.readline().split(":")
     until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
     started.send_signal(number)
+    started.send_signal(signal.SIGTERM)  # as `timeout` does: one to the process, one to its group
     out, err = started.communicate(timeout=120)
     assert (started.returncode, out) == (130, "")
     assert err.endswith("the rehearsal is broken off; its jobs are canceled\n")

@@ -25,6 +25,19 @@ def test_one_rank_prints_what_it_prints(shared):
     assert (done.returncode, done.stdout) == (0, "hello  world; $(touch x) * ü\n")
 
 
+def test_a_rank_that_the_job_will_not_have_is_not_waited_for(shared):
+    made = len(json.loads(shared("job", "list", "--json").stdout))
+    for words in (("-n", 2), ("-n", 1, "-p", 2, "--json"), ("-n", 2, "--dry-run")):
+        done = shared("run", *words, "--rank", 2, "--", "echo", "hi")
+        said = done.stdout + done.stderr
+        assert (done.returncode, "the job will have no rank 2" in said) == (2, True), said
+        assert "it will have 0 to 1" in said
+    assert len(json.loads(shared("job", "list", "--json").stdout)) == made
+    assert shared("run", "-n", 2, "--rank", 1, "--", "bash", "-c", "echo $RANK").stdout == "1\n"
+    wrong = shared("run", "--rank", 0, "--set", "resources.instance_count=x", "--", "true")
+    assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
+
+
 def test_each_rank_finds_torchs_variables(shared):
     names = (
         "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK MASTER_ADDR PET_NNODES"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,4 +122,6 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, image_file: Path
     assert "apptainer cannot start the container: " in told("--image", bad)
     args = "resources.docker_args=--nonsense"
     assert "unknown flag: --nonsense" in told("--image", image_file, "--set", args)
+    before = {*Path(tempfile.gettempdir()).glob("allranks-*-build-*")}
     assert "cannot be had: " in told("--image", "127.0.0.1:1/nowhere:1")
+    assert {*Path(tempfile.gettempdir()).glob("allranks-*-build-*")} <= before

@@ -245,6 +245,21 @@ def test_a_script_of_the_shell_tells_its_name():
         assert cause(f"{shell} ./foo: Permission denied", code=126) is Cause.NOT_EXECUTABLE
 
 
+def test_what_a_shell_or_tool_could_not_open():
+    missing, code = Cause.FILE_MISSING, 127
+    assert cause("bash: nope.sh: No such file or directory\n", code=code) is missing
+    assert cause("/bin/bash: a b.sh: No such file or directory\n", code=code) is missing
+    assert cause("sh: 0: cannot open nope.sh: No such file\n", code=2) is missing
+    for said in ("cat: /x", "run.sh: line 3: /x", "bash: line 1: /x", "tar: x.tar: Cannot open"):
+        assert cause(f"{said}: No such file or directory\n", code=1) is missing
+        assert cause(f"{said}: Permission denied\n", code=1) is Cause.PERMISSION_DENIED
+        assert cause(f"{said}: Read-only file system\n", code=1) is Cause.READ_ONLY_DISK
+        # It went on, or ended otherwise.
+        for rest, code in (("then more\n", 1), ("", 3)):
+            said_last = f"{said}: No such file or directory\n{rest}"
+            assert cause(said_last, code=code) is Cause.UNKNOWN
+
+
 # Texts of the projects themselves, for want of a GPU where this was made.
 GPU = (
     (

@@ -13,6 +13,7 @@ from allranks.plan.rehearsal import (
     VERIFIED,
     Found,
     Verdict,
+    backwards,
     begins_anew,
     clock,
     difference,
@@ -189,6 +190,10 @@ def test_steps_that_nobody_has_logged_are_told_of():
 def test_what_cannot_be_compared_is_not_verified():
     some = {"loss": {1: 1.0, 2: 2.0}}
     assert judge({"loss": {1: 1.0}}, some, some).verdict is Verdict.NO_STEPS
+    epochs = {"loss": [(1, 1.0), (2, 0.9), (1, 0.8)], "lr": [(1, 1.0), (1, 1.0)]}
+    assert trail(epochs) == {"lr": {1: 1.0}}
+    assert backwards(epochs).startswith("the steps of loss go back")
+    assert backwards({"lr": epochs["lr"]}) == ""
     assert judge(some, {"acc": {3: 1.0}}, some).verdict is Verdict.TOO_LITTLE
     assert judge(some, {"loss": {3: 1.0}}, some).verdict is Verdict.TOO_LITTLE
 

@@ -88,8 +88,10 @@ def _alone(name: str, wait: Wait) -> Iterator[None]:
     try:
         while not _locked(file):
             wait(None, _AGAIN)
-        yield
-        path.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
     finally:
         os.close(file)
 
@@ -175,12 +177,13 @@ def _run(argv: Sequence[str], said: Path, wait: Wait, **env: str) -> int:
 
 
 def reason(lines: Sequence[str]) -> str:
-    """The last thing the program said, without its own name and marks."""
-    said = [line for line in lines if not line.startswith(("See '", "Run '"))]
+    """The last thing the program said, without its colours, its own name and marks."""
+    plain = (re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in lines)
+    said = [line for line in plain if line and not line.startswith(("See '", "Run '"))]
     text = said[-1] if said else "it did not say why"
     return re.sub(
-        r"^((Error|error|docker|podman|FATAL)( response from daemon)?:\s+)+", "", text
-    ).strip()
+        r"^((Error|ERROR|error|docker|podman|FATAL)( response from daemon)?\s*:\s+)+", "", text
+    )
 
 
 _NO_NETWORK = r"dial|lookup|timeout|refused|unreachable|TLS"

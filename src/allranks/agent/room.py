@@ -324,7 +324,8 @@ def _script(log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -
 
 def _not_started(engine: str, lines: Sequence[str]) -> AllranksError:
     why = images.reason(lines)
-    hint = "resources.docker_args are handed on to it as they are"
+    verb = "exec" if engine in TRACELESS else "run"
+    hint = f"try it there by hand: {engine} {verb} IMAGE true; resources.docker_args go to it, too"
     if "/bin/bash" in why:
         hint = "commands of jobs are bash's: the image needs a /bin/bash"
     return AllranksError(f"{engine} cannot start the container: {why}", hint=hint)

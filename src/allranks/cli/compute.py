@@ -165,8 +165,13 @@ def delete(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(told)
     elif not options.quiet:
-        show.talk(f"{options.name} is deleted; jobs that run there go on")
-        if told["default"]:
+        if told["default"] == options.name:
+            show.talk(
+                f"{options.name} is as it was at first: a compute of that name is always there"
+            )
+        else:
+            show.talk(f"{options.name} is deleted; jobs that run there go on")
+        if told["default"] not in (None, options.name):
             show.talk(f"note: jobs that name no compute go to {told['default']} from now on")
     return 0
 

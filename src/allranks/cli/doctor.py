@@ -33,7 +33,7 @@ def doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", metavar="FILE", help=job)
     sets = "with --job: set a key, e.g. resources.instance_count=2"
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
-    most = "with --job: what has not answered by then is told so (default: 10)"
+    most = "with --job: what has not answered by then is told so (10; at least 5)"
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help=most)
 
 

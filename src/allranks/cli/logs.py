@@ -138,3 +138,20 @@ def _check_ranks(job: dict[str, Any], ranks: list[int] | None) -> None:
             raise NotFound(
                 f"{job['name']} has no rank {rank}", hint=f"it has 0 to {job['processes'] - 1}"
             )
+
+
+def expect_ranks(spec: dict[str, Any], ranks: list[int]) -> None:
+    """Raise UsageError for one that a job to be will not have. Those with roles of their own are
+    left: they have more ranks than that, or fewer."""
+    from allranks.plan.distributions import ONE_EACH  # lazy: logs of jobs need nothing of the plan
+
+    try:
+        distribution, nodes = spec.get("distribution") or {}, spec["resources"]["instance_count"]
+        procs = distribution.get("process_count_per_instance") or 1
+        has_roles, count = distribution.get("type") in ONE_EACH, int(nodes) * int(procs)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return  # it will be refused, and why is for others to say
+    for rank in () if has_roles else ranks:
+        if not 0 <= rank < count:
+            hint = f"it will have 0 to {count - 1}"
+            raise UsageError(f"the job will have no rank {rank}", where="--rank", hint=hint)

@@ -32,6 +32,8 @@ def metrics(options: argparse.Namespace) -> int:
     query = urlencode({key: value for key, value in asked.items() if value is not None})
     with finding.connect() as client:
         found = client.json("GET", job_path(options.name, f"/metrics?{query}"))["series"]
+    if not found:
+        _hold_to_attempt(options)
     if not found and options.metric is not None:
         raise _unknown(options)
     points = by_name(found)
@@ -61,6 +63,7 @@ def _table(options: argparse.Namespace) -> int:
     if options.attempt is not None:
         found = [each for each in found if each["attempt"] == options.attempt]
     if not found:
+        _hold_to_attempt(options)
         show.talk(_none(job, options))
         return 0
     again = len({each["attempt"] for each in found}) > 1
@@ -97,6 +100,8 @@ def _follow(options: argparse.Namespace) -> int:
                     f"{_time(each['timestamp'])}  step {each['step']}  "
                     f"{each['metric']} {show.number(each['value'])}"
                 )
+    if not found:
+        _hold_to_attempt(options)
     if not found and options.metric is not None:
         raise _unknown(options)
     if not found and not options.json:
@@ -113,13 +118,23 @@ def _is_wanted(series: dict[str, Any], options: argparse.Namespace) -> bool:
 def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
     """Why there is nothing to show."""
     name = job["name"]
-    if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
-        return f"{name} has no attempt {options.attempt}, but {job['attempts']} in all"
     if not job["spec"].get("metrics"):
         return f"{name} has no metrics{_how(options)}"
     if job["ended_at"] is None:
         return f"{name} has no metrics yet: nothing that its ranks printed has matched"
     return f"nothing that {name} printed gave a number; why: allranks job events {name}"
+
+
+def _hold_to_attempt(options: argparse.Namespace) -> None:
+    """Raise NotFound for one that the job has not."""
+    if options.attempt is None:
+        return
+    with finding.connect() as client:
+        last = max(1, client.json("GET", job_path(options.name))["attempts"])
+    if not 1 <= options.attempt <= last:
+        raise NotFound(
+            f"{options.name} has no attempt {options.attempt}", hint=f"it has 1 to {last}"
+        )
 
 
 def _unknown(options: argparse.Namespace) -> NotFound:

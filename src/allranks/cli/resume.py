@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import signal
+import time
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from allranks.cli import show
 from allranks.errors import UsageError
 from allranks.plan.rehearsal import TOLERANCE
 from allranks.sdk import rehearsing
+
+# Seconds in which several signals are one.
+_AT_ONCE = 2.0
 
 
 def rehearse(
@@ -24,9 +29,10 @@ def rehearse(
 
         return dry_run(rehearsing.dry(spec), base, in_place=False, json=options.json)
     # What ends this command ends both jobs; `nohup` has it outlast its terminal.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    interrupt = _Interrupt()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt)
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     say = (lambda sentence: None) if options.quiet else show.talk
     try:
@@ -41,6 +47,20 @@ def rehearse(
     if not options.quiet:
         _more(found, options.json)
     return 0 if found.verified else 1
+
+
+class _Interrupt:
+    """Ends what is done, once: `timeout`, and a terminal that closes, send two signals at once,
+    and the second would break off the tidying up."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now > self._until:
+            self._until = now + _AT_ONCE
+            raise KeyboardInterrupt
 
 
 def _more(found: rehearsing.Rehearsal, json: bool) -> None:

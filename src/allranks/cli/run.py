@@ -104,6 +104,10 @@ def run(options: argparse.Namespace) -> int:
         from allranks.cli.resume import rehearse  # lazy: few runs are rehearsals
 
         return rehearse(options, spec, base, follow="--detach" if options.detach else "")
+    if options.rank:
+        from allranks.cli.logs import expect_ranks  # lazy: most want to see all of them
+
+        expect_ranks(spec, options.rank)
     note = (
         (lambda sentence: None)
         if options.quiet
@@ -376,6 +380,8 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     name, given, value = text.partition("=")
     if not given or not name:
         raise UsageError(
-            f"{text!r} is not NAME=VALUE", where=option, hint=f"e.g. {option} name=value"
+            f"{text!r} is not NAME=VALUE",
+            where=option,
+            hint=f"e.g. {option.partition('/')[0]} name=value",
         )
     return name, value

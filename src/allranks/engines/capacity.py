@@ -38,14 +38,21 @@ class Capacity(NamedTuple):
 
     def short_of(self, need: Capacity) -> list[str]:
         """What ``need`` asks beyond this, in words; empty when it fits."""
-        words = ("nodes", "GPUs", "CPUs", "bytes of memory", "processes")
         return [
             f"{asked:.15g} {word} ({has:.15g} {'is' if has == 1 else 'are'} there)"
-            for word, has, asked in zip(words, self, need, strict=True)
+            for words, has, asked in zip(_WORDS, self, need, strict=True)
+            for word in [words[asked != 1]]
             if asked > has
         ]
 
 
+_WORDS = (
+    ("node", "nodes"),
+    ("GPU", "GPUs"),
+    ("CPU", "CPUs"),
+    ("byte of memory", "bytes of memory"),
+    ("process", "processes"),
+)
 NOTHING = Capacity(0, 0, 0.0, 0, 0)
 
 

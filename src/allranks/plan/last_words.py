@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from allranks.plan import tracebacks
 from allranks.plan.failures import TABLE, Cause
+from allranks.plan.sayings import LAST
 from allranks.plan.symptoms import Sign, of_exception, sign
 from allranks.plan.tracebacks import Raised
 
@@ -44,110 +45,6 @@ class Finding(NamedTuple):
         """Whether it may be what somebody else's failure did here."""
         return TABLE[self.cause].echo
 
-
-class _Last(NamedTuple):
-    """A line that a program, or what started it, prints last. ``codes``: the exit codes it goes
-    with, any where there are none."""
-
-    cause: Cause
-    line: re.Pattern[str]
-    codes: tuple[int, ...] = ()
-    fix: str = ""
-
-
-_SHELL = r"(?:(?:/bin/)?(?:ba|da)?sh: \d+|\S+: line \d+): "
-_LAST = (
-    _Last(
-        Cause.NOT_EXECUTABLE,
-        re.compile(r".*: (\S+): bad interpreter: No such file"),
-        (126, 127),
-        "its first line names the interpreter `{0}`, which is not there: mend that line, or start "
-        "it by its interpreter",
-    ),
-    _Last(
-        Cause.NOT_EXECUTABLE,
-        re.compile(_SHELL + r"(.+): cannot execute: required file not found"),
-        (126, 127),
-        "the interpreter that the first line of `{0}` names is not there, or the file has Windows "
-        "line ends (`sed -i 's/\\r$//'`)",
-    ),
-    _Last(
-        Cause.NOT_EXECUTABLE,
-        re.compile(
-            _SHELL + r"(.+): (?:Permission denied|cannot execute|Is a directory|Exec format)"
-        ),
-        (126,),
-    ),
-    _Last(
-        Cause.NOT_EXECUTABLE,
-        re.compile(r"/usr/bin/env: .*(?:No such file or directory)"),
-        (127,),
-        "the interpreter that its first line names is not on the PATH of the job's environment",
-    ),
-    _Last(
-        Cause.LIBRARY_MISSING,
-        re.compile(r".*error while loading shared libraries: ([^:]+): cannot open shared"),
-        (127,),
-        "`{0}` is not found on the node: install what it belongs to, load its module, or put its "
-        "folder on LD_LIBRARY_PATH",
-    ),
-    _Last(
-        Cause.LIBRARY_MISSING,
-        re.compile(r".*: version `(\w+_[\d.]+)' not found \(required by"),
-        (1, 127),
-        "the node has no {0}: what needs it was built on a newer system; install a build for this "
-        "one",
-    ),
-    _Last(
-        Cause.COMMAND_NOT_FOUND,
-        re.compile(_SHELL + r"(.+): (?:command not found|No such file or directory|not found)$"),
-        (127,),
-        "`{0}` is not on the PATH of the job's environment, nor in its code: install it there, or "
-        "give its whole path",
-    ),
-    _Last(
-        Cause.FILE_MISSING,
-        re.compile(r".*: can't open file '([^']+)': \[Errno 2\]"),
-        (2,),
-        "`{0}` is not in the job's code: --code names the folder that is sent along",
-    ),
-    _Last(
-        Cause.MODULE_MISSING,
-        re.compile(r"\S*python[\d.]*: No module named ([\w.]+)"),
-        (1,),
-        "`{0}` is not installed in the job's environment: install it there, or name it among what "
-        "the environment asks for (-e FILE)",
-    ),
-    _Last(
-        Cause.BAD_ARGUMENT,
-        re.compile(
-            r"(?:\S*python\S* -m )?[\w./-]+: error: (?:unrecognized arguments|"
-            r"the following arguments are required|argument .+: |ambiguous option|"
-            r"one of the arguments|no such option)"
-        ),
-        (2,),
-    ),
-    _Last(
-        Cause.BAD_ARGUMENT,
-        re.compile(
-            r"Error: (?:No such option|Missing (?:option|argument)|"
-            r"Invalid value for|Got unexpected)"
-        ),
-        (2,),
-    ),
-    _Last(
-        Cause.WRONG_PYTHON,
-        re.compile(r"ERROR: Package '[^']+' requires a different Python: (\S+) not in '([^']+)'"),
-        (1,),
-        "it ran on Python {0} and asks for {1}: name such a version in the environment (-e FILE)",
-    ),
-    _Last(
-        Cause.DISK_FULL,
-        re.compile(
-            r"\S+: (?:line \d+: )?.*(?:write error|error writing .*|cannot .*): No space left"
-        ),
-    ),
-)
 
 # What a runtime says as it aborts, and the exception in it where there is one.
 _WHAT = r"\s*what\(\):"
@@ -271,7 +168,7 @@ def _aborted(lines: Sequence[str]) -> Finding:
 def _said_last(lines: Sequence[str], ending: Ending) -> Finding | None:
     for index in range(len(lines) - 1, max(-1, len(lines) - 1 - _NEAR), -1):
         line = tracebacks.unmarked(lines[index])[1]
-        for last in _LAST:
+        for last in LAST:
             if last.codes and ending.code not in last.codes:
                 continue
             found = last.line.match(line)

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.plan import conda
-from allranks.plan.container import ENGINES
+from allranks.plan.container import ENGINES, FILE, TRACELESS
 from allranks.plan.plan import Recipe
 from allranks.spec.references import Asset, asset_of
 from allranks.spec.values import Environment
@@ -78,7 +78,7 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
         hint = f"put them into the image; or leave `{key}` out for a virtual environment"
         raise SpecError(_unbuilt(what, f"environment.{key}", hint))
     if environment.image is None:
-        hint = f"let it run them: {_let_run(on)}; or name packages in the place of `build`"
+        hint = f"let it run them: {_let_run(on, '')}; or name packages in the place of `build`"
         message = f"{_of(on)} runs no containers, and makes no images"
         raise SpecError(Problem(message, "environment.build", hint=hint))
     said = f"the image {environment.image} is not used: {_of(on)} runs no containers"
@@ -100,14 +100,15 @@ def _stands_for(image: str, on: Compute, table: Table) -> str:
         return instead
     message = f"{_of(on)} runs no containers, and no environment stands for the image {image}"
     hint = (
-        f"let it run them: {_let_run(on)}; "
+        f"let it run them: {_let_run(on, image)}; "
         f"or say what stands for it: allranks environment map {image} ENVIRONMENT"
     )
     raise SpecError(Problem(message, "environment.image", hint=hint))
 
 
-def _let_run(on: Compute) -> str:
-    return f"allranks compute update {on.name or 'NAME'} --container {ENGINES[0]}"
+def _let_run(on: Compute, image: str) -> str:
+    engine = TRACELESS[0] if image.endswith(FILE) else ENGINES[0]
+    return f"allranks compute update {on.name or 'NAME'} --container {engine}"
 
 
 def _of(compute: Compute) -> str:

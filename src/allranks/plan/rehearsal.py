@@ -127,11 +127,18 @@ def is_counted(name: str, asked: Mapping[str, Any]) -> bool:
 def trail(points: Mapping[str, Sequence[tuple[int, float]]]) -> Trail:
     """Of the points of an attempt, as they were logged: those metrics whose steps never go back,
     as they do where they are counted by epoch, or told by several ranks."""
-    found: dict[str, dict[int, float]] = {}
-    for metric, several in points.items():
-        if all(one <= other for (one, _), (other, _) in pairwise(several)):
-            found[metric] = dict(several)
-    return found
+    return {metric: dict(several) for metric, several in points.items() if not _goes_back(several)}
+
+
+def backwards(points: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+    """Which metrics are no trail for that, in words; empty when none is."""
+    names = ", ".join(metric for metric, several in points.items() if _goes_back(several))
+    what = "log one that goes on over epochs, and from one rank"
+    return f"the steps of {names} go back ({what})" if names else ""
+
+
+def _goes_back(points: Sequence[tuple[int, float]]) -> bool:
+    return any(one > other for (one, _), (other, _) in pairwise(points))
 
 
 def clock(before: Trail) -> str | None:

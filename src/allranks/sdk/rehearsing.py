@@ -172,7 +172,7 @@ class _Run:
         self.job: Mapping[str, Any] = made
         self.name, self.say = str(made["name"]), say
         # Of each attempt, metric by metric, as they were logged: step, value; and the first's time.
-        self._points: dict[int, dict[str, list[tuple[int, float]]]] = {}
+        self.points: dict[int, dict[str, list[tuple[int, float]]]] = {}
         self.began: dict[int, float] = {}
 
     def __enter__(self) -> _Run:
@@ -218,14 +218,14 @@ class _Run:
         return self.job["ended_at"] is not None
 
     def trail(self, attempt: int) -> Trail:
-        return rehearsal.trail(self._points.get(attempt, {}))
+        return rehearsal.trail(self.points.get(attempt, {}))
 
     def _take(self, several: list[dict[str, Any]]) -> None:
         asked = self.job["spec"].get("metrics") or {}
         for each in several:
             if each["rank"] is not None and rehearsal.is_counted(each["name"], asked):
                 continue
-            logged = self._points.setdefault(each["attempt"], {}).setdefault(each["key"], [])
+            logged = self.points.setdefault(each["attempt"], {}).setdefault(each["key"], [])
             logged += [(step, float(value)) for step, _, value in each["points"]]
             first = min(at for _, at, _ in each["points"])
             self.began[each["attempt"]] = min(first, self.began.get(each["attempt"], first))
@@ -261,7 +261,7 @@ class _Killed:
                 if silent := self._silent():
                     return Verdict.FAILS, f"it has logged no step in {silent:.0f} s"
             elif self._before_the_kill():
-                return Verdict.NO_STEPS, ""
+                return Verdict.NO_STEPS, rehearsal.backwards(self.run.points.get(1, {}))
             if self._is_over():
                 return None, ""
         return self._ended()
@@ -362,9 +362,11 @@ class _Killed:
         if not self._held_at and not self._kept():
             return Verdict.NO_CHECKPOINT, "the job is done, and its state is empty"
         if rehearsal.clock(self.before) is None:
-            return Verdict.NO_STEPS, ""
+            return Verdict.NO_STEPS, rehearsal.backwards(self.run.points.get(1, {}))
         why = "the job was done before a rank could be killed"
-        if not self._held_at:
+        if self.rank is not None:
+            why = f"the job was done when the kill of rank {self.rank} came"
+        elif not self._held_at:
             why += "; a checkpoint has to lie there whole for some seconds first"
         return Verdict.TOO_LITTLE, why
 

@@ -84,7 +84,10 @@ def take(
 def _take(code: Path, note: Callable[[str], None], memory: Path | None) -> Snapshot:
     if not code.exists():
         raise NotFound(
-            "there is no such file or folder", where=str(code), hint="see --code / code:"
+            "there is no such file or folder",
+            where=str(code),
+            hint="`code:` (--code) names the folder that is sent along; its path begins where the "
+            "job's file, or you, are",
         )
     if code.resolve() == Path("/"):
         raise UsageError(
