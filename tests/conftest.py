@@ -11,7 +11,7 @@ import pytest
 from tests.support import Allranks, command_line, environment, leave_nothing
 
 # Where a shell runs the tests in the background it has them, and all that they start, ignore these.
-for _number in (signal.SIGINT, signal.SIGQUIT):
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:

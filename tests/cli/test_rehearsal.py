@@ -193,6 +193,33 @@ def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, c
     assert quick("state", "list", "--own", "--json").stdout.strip() == "[]"
 
 
+@pytest.mark.slow
+def test_broken_off_while_it_tidies_up_it_does_that_first(quick, quick_home, code):
+    """Whose ranks do not listen has to wait for their end: its state goes after that."""
+    deaf = 'trap "" TERM; echo x > "$ALLRANKS_STATE_DIR/x"; while :; do sleep 0.2; done'
+    grace = ("--set", "limits.grace=6")
+    argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}", *grace]
+    with subprocess.Popen(
+        [*argv, "--", "bash", "-c", deaf],
+        env=environment(quick_home),
+        cwd=code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        (name, *_) = started.stderr.readline().split(":")
+        until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
+        started.send_signal(signal.SIGINT)
+        for line in started.stderr:
+            if "its ranks have their grace to end" in line:
+                break
+        started.send_signal(signal.SIGINT)
+        started.communicate(timeout=120)
+    assert started.returncode == 130
+    assert jobs(quick)[name] == "Canceled"
+    assert quick("state", "list", "--own", "--json").stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from allranks.errors import Conflict, NotFound, UsageError
@@ -23,12 +22,9 @@ from allranks.plan.plan import pack
 from allranks.plan.rehearsal import HINTS, VERIFIED, Found, Trail, Verdict
 from allranks.sdk import finding, preempting
 from allranks.sdk.addresses import job_path, state_path
-from allranks.sdk.following import answered
-from allranks.sdk.metrics import rounds
+from allranks.sdk.rehearsed import Run, Say, ask, cancel
 from allranks.sdk.submission import made_up_name, prepare, send
 
-# Seconds between two looks at what many nodes may have told meanwhile.
-_PACE = 0.5
 # Of a state that is written to all the time no version is made while it is: after so many seconds
 # with something in it a rank is killed nevertheless.
 _RESTLESS = 5.0
@@ -36,12 +32,6 @@ _RESTLESS = 5.0
 _PATIENCE = 60.0
 # A second attempt that has run so many times as long as the first one had to, and tells no step.
 _HANGS = 3.0
-# What was sent to the server when it was broken off arrives within so many seconds, or never.
-_ON_ITS_WAY = 2.0
-# A canceled job has its grace to end; one that does not is left to its own end.
-_LEAVE = 60.0
-
-Say = Callable[[str], None]
 
 
 class Rehearsal(NamedTuple):
@@ -100,16 +90,16 @@ def rehearse(
     wanted = {**spec_of(spec), "name": stem}
     submission, snapshot = prepare(wanted, base, note=lambda told: say(f"note: {told}"))
 
-    def submit(suffix: str, **more: Any) -> _Run:
+    def submit(suffix: str, **more: Any) -> Run:
         name = f"{stem}-{suffix}"
         named = {**submission["spec"], "name": name, **more}
         try:
             with finding.connect() as client:
                 made = send(client, {**submission, "spec": named}, snapshot)
         except KeyboardInterrupt:
-            _cancel(name)
+            cancel(name)
             raise
-        return _Run(made, say)
+        return Run(made, say)
 
     with submit("killed", retry=_RETRY) as run:
         killed = _Killed(run)
@@ -165,76 +155,10 @@ def _told(
     )
 
 
-class _Run:
-    """One of the two jobs, from its start to its end: canceled on the way out, its state gone."""
-
-    def __init__(self, made: Mapping[str, Any], say: Say) -> None:
-        self.job: Mapping[str, Any] = made
-        self.name, self.say = str(made["name"]), say
-        # Of each attempt, metric by metric, as they were logged: step, value; and the first's time.
-        self.points: dict[int, dict[str, list[tuple[int, float]]]] = {}
-        self.began: dict[int, float] = {}
-
-    def __enter__(self) -> _Run:
-        nodes, ranks = self.job["nodes"], self.job["processes"]
-        size = f"{nodes} node{'s' * (nodes > 1)}, {ranks} rank{'s' * (ranks > 1)}"
-        self.say(f"{self.name}: {size}")
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        until = time.monotonic() + _LEAVE
-        _ask("POST", job_path(self.name, "/cancel"))
-        while not self.has_ended and time.monotonic() < until:
-            self.job = _ask("GET", job_path(self.name, "/wait?timeout=5"))
-        try:
-            # Not one of the user's that happens to have that name.
-            if self.has_ended and _ask("GET", state_path(self.name))["own"]:
-                _ask("DELETE", state_path(self.name))
-        except NotFound:
-            pass  # it has never kept anything
-
-    def looks(self) -> Iterator[None]:
-        """Again and again, with what is new, until the job has ended."""
-        shown, due = "", 0.0
-        for series in rounds(finding.connect, self.name):
-            self._take(series)
-            if time.monotonic() < due:
-                continue
-            due = time.monotonic() + _PACE
-            self.look()
-            if (status := self.job["status"]) != shown:
-                shown = status
-                self.say(f"{self.name} is {status}")
-            yield
-        self.look()
-
-    def look(self) -> None:
-        self.job = _ask("GET", job_path(self.name))
-
-    @property
-    def has_ended(self) -> bool:
-        return self.job["ended_at"] is not None
-
-    def trail(self, attempt: int) -> Trail:
-        return rehearsal.trail(self.points.get(attempt, {}))
-
-    def _take(self, several: list[dict[str, Any]]) -> None:
-        asked = self.job["spec"].get("metrics") or {}
-        for each in several:
-            if each["rank"] is not None and rehearsal.is_counted(each["name"], asked):
-                continue
-            logged = self.points.setdefault(each["attempt"], {}).setdefault(each["key"], [])
-            logged += [(step, float(value)) for step, _, value in each["points"]]
-            first = min(at for _, at, _ in each["points"])
-            self.began[each["attempt"]] = min(first, self.began.get(each["attempt"], first))
-
-
 class _Killed:
     """The job that is killed: how it fared before, and after."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
         self.rank: int | None = None
         self.seconds: float | None = None
@@ -297,7 +221,7 @@ class _Killed:
     def _kept(self) -> dict[str, Any] | None:
         """The job's state, if there is a file in it."""
         try:
-            state: dict[str, Any] = _ask("GET", state_path(self.run.name))
+            state: dict[str, Any] = ask("GET", state_path(self.run.name))
         except NotFound:
             return None
         return state if state["files"] else None
@@ -339,7 +263,7 @@ class _Killed:
 
     def _since_the_kill(self) -> float | None:
         """Seconds until the first step that was logged by the second attempt."""
-        for event in _ask("GET", job_path(self.run.name, "/events")):
+        for event in ask("GET", job_path(self.run.name, "/events")):
             if event["kind"] == "kill_asked":
                 asked = datetime.fromisoformat(event["at"]).timestamp()
                 return max(0.0, self.run.began[2] - asked)
@@ -371,7 +295,7 @@ class _Killed:
         return Verdict.TOO_LITTLE, why
 
 
-def _whole(run: _Run, before: Trail, after: Trail) -> tuple[Trail, str]:
+def _whole(run: Run, before: Trail, after: Trail) -> tuple[Trail, str]:
     """What the job logs that nobody touches, as far as it is compared; or why it never came so
     far."""
     for _ in run.looks():
@@ -380,19 +304,3 @@ def _whole(run: _Run, before: Trail, after: Trail) -> tuple[Trail, str]:
     if run.job["status"] == "Completed":
         return run.trail(1), ""
     return {}, str((run.job["error"] or {}).get("message") or run.job["status"])
-
-
-def _cancel(name: str) -> None:
-    """Of a job that may be about to be taken: what was sent just now may still be on its way."""
-    until = time.monotonic() + _ON_ITS_WAY
-    while time.monotonic() < until:
-        try:
-            _ask("POST", job_path(name, "/cancel"))
-            return
-        except NotFound:
-            time.sleep(0.1)
-
-
-def _ask(method: str, path: str) -> Any:
-    """The answer of a server that may be away for a while."""
-    return answered(finding.connect, lambda client: client.json(method, path))
