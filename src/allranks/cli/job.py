@@ -79,6 +79,11 @@ def _by(job: Any) -> str:
     return "" if job["created_by"] == "owner" else f" by {job['created_by']}"
 
 
+def _shape(job: Any) -> str:
+    distribution = job["distribution"]
+    return show.size(job) + ("" if distribution == "none" else f", {distribution}")
+
+
 def show_job(options: argparse.Namespace) -> int:
     client = finding.connect()
     job = client.json("GET", job_path(options.name))
@@ -93,7 +98,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("compute", job["compute"]),
         ("environment", _environment(job["environment"])),
         ("command", job["command"]),
-        ("size", f"{show.size(job)}, {job['distribution']}"),
+        ("size", _shape(job)),
         ("attempts", str(job["attempts"])),
         ("created", job["created_at"] + _by(job)),
         ("started", job["started_at"] or "-"),

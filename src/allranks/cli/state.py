@@ -69,6 +69,8 @@ def show_state(options: argparse.Namespace) -> int:
     ]
     if rows:
         show.columns(("VERSION", "MADE", "FILES", "SIZE", "WHY"), rows)
+    if options.version is not None:
+        print(f"in version {options.version}:")
     for each in listing:
         show.line(f"  {_entry(each)}")
     return 0
