@@ -179,7 +179,7 @@ def test_no_room_now_is_worth_knowing_and_the_queue_is_left(allranks: Allranks, 
     cpus = ("--set", f"resources.properties.local.cpus={len(os.sched_getaffinity(0))}")
     allranks("run", "--detach", "--name", "hog", *cpus, "--", "sleep", "600")
     one = ("--set", "resources.instance_count=1")
-    code, found = doctor(allranks, *cpus, *one)
+    code, found = doctor(allranks, *cpus, *one, timeout=15)  # it waits for room all the while
     assert (code, wrong(found)) == (0, [])
     (gang,) = [each for each in found if each["what"] == "gang"]
     assert gang["state"] == "note"

@@ -39,6 +39,19 @@ def rehearse(quick: Allranks, how: str, *words: object, steps: int = 600, metric
     return quick("run", "--rehearse", *asked, timeout=100)
 
 
+def begun(home: Path, code: Path, script: str, *words: str) -> "subprocess.Popen[str]":
+    """A rehearsal of that script of bash's, on its way."""
+    argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}", *words]
+    return subprocess.Popen(
+        [*argv, "--", "bash", "-c", script],
+        env=environment(home),
+        cwd=code,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def jobs(allranks: Allranks) -> dict[str, str]:
     told = json.loads(allranks("job", "list", "--json").stdout)
     return {each["name"]: each["status"] for each in told}
@@ -153,15 +166,7 @@ def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick,
         echo x > "$ALLRANKS_STATE_DIR/x"
         for ((n = 0; n < 600; n++)); do echo "step $n loss 1"; sleep 0.05; done
     """
-    argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}"]
-    with subprocess.Popen(
-        [*argv, "--", "bash", "-c", script],
-        env=environment(quick_home),
-        cwd=code,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as started:
+    with begun(quick_home, code, script) as started:
         (name, *_) = started.stderr.readline().split(":")
         until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["attempts"] == 2)
         quick("job", "cancel", name)
@@ -172,16 +177,8 @@ def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick,
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, code, number):
-    argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}"]
     # No step is ever told of: it would wait for some.
-    started = subprocess.Popen(
-        [*argv, "--", "bash", "-c", 'echo x > "$ALLRANKS_STATE_DIR/x"; sleep 100'],
-        env=environment(quick_home),
-        cwd=code,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    started = begun(quick_home, code, 'echo x > "$ALLRANKS_STATE_DIR/x"; sleep 100')
     (name, *_) = started.stderr.readline().split(":")
     until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
     started.send_signal(number)
@@ -197,16 +194,7 @@ def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, c
 def test_broken_off_while_it_tidies_up_it_does_that_first(quick, quick_home, code):
     """Whose ranks do not listen has to wait for their end: its state goes after that."""
     deaf = 'trap "" TERM; echo x > "$ALLRANKS_STATE_DIR/x"; while :; do sleep 0.2; done'
-    grace = ("--set", "limits.grace=6")
-    argv = [sys.executable, "-c", CLI, "run", "--rehearse", "-m", f"loss={STEP}", *grace]
-    with subprocess.Popen(
-        [*argv, "--", "bash", "-c", deaf],
-        env=environment(quick_home),
-        cwd=code,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as started:
+    with begun(quick_home, code, deaf, "--set", "limits.grace=6") as started:
         (name, *_) = started.stderr.readline().split(":")
         until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
         started.send_signal(signal.SIGINT)
