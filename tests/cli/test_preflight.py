@@ -128,7 +128,14 @@ def test_a_server_that_hangs_does_not_hold_it_up(allranks: Allranks, job: Path) 
     until(lambda: set(states(allranks)) <= {"Completed", "Canceled"})
 
 
-@pytest.mark.parametrize("words", [("--timeout", 60), ("--job", "job.yml", "--timeout", 1)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--timeout", 60),
+        ("--job", "job.yml", "--timeout", 1),
+        ("--job", "job.yml", "--timeout", 1e12),
+    ],
+)
 def test_a_time_for_nothing_is_refused(allranks: Allranks, job: Path, words: tuple[Any]) -> None:
     done = allranks("doctor", *words)
     assert done.returncode == 2

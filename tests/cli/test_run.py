@@ -34,6 +34,9 @@ def test_a_rank_that_the_job_will_not_have_is_not_waited_for(shared):
         assert "it will have 0 to 1" in said
     assert len(json.loads(shared("job", "list", "--json").stdout)) == made
     assert shared("run", "-n", 2, "--rank", 1, "--", "bash", "-c", "echo $RANK").stdout == "1\n"
+    roles = ("distribution.type=TensorFlow", "distribution.parameter_server_count=1")
+    words = [word for each in roles for word in ("--set", each)]
+    assert shared("run", *words, "--rank", 1, "--dry-run", "--", "true").returncode == 0
     wrong = shared("run", "--rank", 0, "--set", "resources.instance_count=x", "--", "true")
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
 

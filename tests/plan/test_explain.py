@@ -249,8 +249,9 @@ def test_what_a_shell_or_tool_could_not_open():
     missing, code = Cause.FILE_MISSING, 127
     assert cause("bash: nope.sh: No such file or directory\n", code=code) is missing
     assert cause("/bin/bash: a b.sh: No such file or directory\n", code=code) is missing
+    assert cause("bash: /opt/app/train: No such file or directory\n", code=code) is missing
     assert cause("sh: 0: cannot open nope.sh: No such file\n", code=2) is missing
-    for said in ("cat: /x", "run.sh: line 3: /x", "bash: line 1: /x", "tar: x.tar: Cannot open"):
+    for said in ("cat: /x", "run.sh: line 3: /x", "bash: line 1: /x", "/bin/sh: 1: /x"):
         assert cause(f"{said}: No such file or directory\n", code=1) is missing
         assert cause(f"{said}: Permission denied\n", code=1) is Cause.PERMISSION_DENIED
         assert cause(f"{said}: Read-only file system\n", code=1) is Cause.READ_ONLY_DISK
@@ -258,6 +259,14 @@ def test_what_a_shell_or_tool_could_not_open():
         for rest, code in (("then more\n", 1), ("", 3)):
             said_last = f"{said}: No such file or directory\n{rest}"
             assert cause(said_last, code=code) is Cause.UNKNOWN
+    for asked in ("cat: /proc/driver/x", "run.sh: line 3: /dev/tty", "a.yaml: line 12: include /x"):
+        assert cause(f"{asked}: No such file or directory\n", code=1) is Cause.UNKNOWN
+    limit = "bash: line 1: ulimit: open files: cannot modify limit: Permission denied\n"
+    assert cause(limit, code=1) is Cause.UNKNOWN
+    denied = "sh: 0: cannot open nope.sh: Permission denied\n"
+    assert cause(denied, code=2) is Cause.PERMISSION_DENIED
+    locale = "bash: warning: setlocale: cannot change locale (x): No such file or directory\n"
+    assert cause(f"{locale}working\n", code=127) is Cause.UNKNOWN
 
 
 # Texts of the projects themselves, for want of a GPU where this was made.

@@ -25,7 +25,7 @@ case "$*" in
     "-c import sys, pip"*) exit 0 ;;
     "-m pip"*) exit 0 ;;
     *--last-failed*) exit "$FAKE_RERUN_CODE" ;;
-    "-m $FAKE_BROKEN_TOOL"*) echo "$FAKE_BROKEN_TOOL is not happy"; exit 1 ;;
+    "-m $FAKE_BROKEN_TOOL"*) echo "$FAKE_BROKEN_TOOL is not happy"; exit "$FAKE_CODE" ;;
     "-m "* | *.py\\ * | *lint-imports) exit 0 ;;
 esac
 exec "{real}" "$@"
@@ -77,6 +77,7 @@ class Checkout:
             "FAKE_RUN_CODE": "0",
             "FAKE_METRICS": json.dumps({"accuracy": 0.97}),
             "FAKE_BROKEN_TOOL": "none",
+            "FAKE_CODE": "1",
             "FAKE_RERUN_CODE": "0",
         }
 
@@ -234,6 +235,13 @@ def test_what_failed_is_run_once_more_only_where_that_is_asked_for(
     assert again.returncode == (1 if code else 0)
     assert "pytest is not happy" in again.stdout
     assert refusal(checkout.run("check")).endswith(" s: tests")
+
+
+@pytest.mark.parametrize("code", [2, 3, 5])
+def test_what_did_not_run_to_its_end_is_not_run_once_more(checkout: Checkout, code: int) -> None:
+    checkout.pretend_python()
+    checkout.env |= {"FAKE_BROKEN_TOOL": "pytest", "FAKE_CODE": str(code)}
+    assert refusal(checkout.run("check", "--rerun")).endswith(" s: tests")
 
 
 @pytest.mark.parametrize("script", ["demo", "check"])

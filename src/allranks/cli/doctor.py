@@ -23,8 +23,9 @@ from allranks.sdk import finding
 from allranks.sdk.environment import current
 from allranks.settings import Home
 
-# How long a job is tried, at the least and by default; and what of that starting and leaving take.
-_LEAST, _SECONDS, _LEAVING = 5.0, 10.0, 1.0
+# How long a job is tried, by default and at the least, and at most; and what of that starting and
+# leaving take.
+_SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0
 
 
 def doctor_options(parser: argparse.ArgumentParser) -> None:
@@ -33,14 +34,14 @@ def doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", metavar="FILE", help=job)
     sets = "with --job: set a key, e.g. resources.instance_count=2"
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
-    most = "with --job: what has not answered by then is told so (10; at least 5)"
+    most = "with --job: what has not answered by then is told so (10, the least)"
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help=most)
 
 
 def _seconds(text: str) -> float:
     seconds = float(text)
-    if not _LEAST <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from {_LEAST:g} on")
+    if not _SECONDS <= seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text} is not {_SECONDS:g} to {_LONGEST:g} seconds")
     return seconds
 
 

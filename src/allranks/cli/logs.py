@@ -148,7 +148,8 @@ def expect_ranks(spec: dict[str, Any], ranks: list[int]) -> None:
     try:
         distribution, nodes = spec.get("distribution") or {}, spec["resources"]["instance_count"]
         procs = distribution.get("process_count_per_instance") or 1
-        has_roles, count = distribution.get("type") in ONE_EACH, int(nodes) * int(procs)
+        has_roles = str(distribution.get("type")).lower() in ONE_EACH
+        count = int(nodes) * int(procs)
     except (AttributeError, KeyError, TypeError, ValueError):
         return  # it will be refused, and why is for others to say
     for rank in () if has_roles else ranks:

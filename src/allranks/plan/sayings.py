@@ -23,8 +23,12 @@ class Last(NamedTuple):
 
 
 _SHELL = r"(?:(?:/bin/)?(?:ba|da)?sh: \d+|\S+: line \d+): "
-# Those of the usual tools that are seldom started for nothing but to be tried, and redirections.
-_TOOL = rf"(?:(?:cat|cp|dd|head|mkdir|mv|tail|tar|tee|touch): |{_SHELL})"
+# What the usual tools say that are seldom started for nothing but to be tried, and redirections;
+# but for what is asked whether it is there.
+_TOOL = (
+    r"(?:(?:cat|cp|dd|head|mkdir|mv|tail|tee|touch)|(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+|"
+    r"\S+\.(?:ba)?sh: line \d+): (?!ulimit: |'?/(?:proc|sys|dev)/)"
+)
 _NOT_SENT = "`{0}` is not in the job's code: --code names the folder that is sent along"
 # The first that fits says it: the narrower ones come first.
 LAST = (
@@ -78,13 +82,20 @@ LAST = (
     ),
     Last(
         Cause.FILE_MISSING,
-        re.compile(r"(?:\S*/)?bash: (?!line \d)(\S.*): No such file or directory$"),
+        re.compile(r"(?:\S*/)?bash: (?!line \d|warning: |[/~])(\S.*): No such file or directory$"),
         (127,),
         _NOT_SENT,
     ),
     Last(
         Cause.FILE_MISSING,
-        re.compile(r"(?:\S*/)?(?:da)?sh: 0: (?:cannot|[Cc]an't) open (\S+)"),
+        re.compile(r"(?:\S*/)?bash: [/~].*: No such file or directory$"),
+        (127,),
+    ),
+    Last(
+        Cause.FILE_MISSING,
+        re.compile(
+            r"(?:\S*/)?(?:da)?sh: 0: (?:cannot|[Cc]an't) open ([^/:][^:]*)(?:: No such.*)?$"
+        ),
         (2, 127),
         _NOT_SENT,
     ),

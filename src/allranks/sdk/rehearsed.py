@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -47,7 +48,7 @@ class Run:
         try:
             self._leave()
         except KeyboardInterrupt:
-            self._leave()  # whoever means it does so twice
+            self._leave()  # who means it does so once more
             raise
 
     def _leave(self) -> None:
@@ -55,7 +56,8 @@ class Run:
         ask("POST", job_path(self.name, "/cancel"))
         self.job = ask("GET", job_path(self.name, "/wait?timeout=2"))
         if not self.has_ended:
-            self.say(f"{self.name} is canceled: its ranks have their grace to end")
+            with contextlib.suppress(OSError):  # of a terminal that is gone
+                self.say(f"{self.name} is canceled: its ranks have their grace to end")
         while not self.has_ended and time.monotonic() < until:
             self.job = ask("GET", job_path(self.name, "/wait?timeout=5"))
         try:
