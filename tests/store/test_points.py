@@ -82,8 +82,13 @@ def test_a_damaged_line_costs_only_itself(database, job):
     data = b"".join(
         (b"{\n", b'{"points": 3}\n', b'{"points": [["l"]]}\n', b"[]\n", line(["l", 0, 0, 1.0, 5]))
     )
+    # No calendar has that moment.
+    data += b"".join(line(["l", 0, 1, at, 6]) for at in (-1.0, 1e300, float("nan")))
     assert points.take(source, 0, data + b'{"poi') == len(data)
     assert values(points, job) == {("l", 0): [5.0]}
+    used = b'{"at": 1e20, "points": [["cpu", null, null, 1.0]]}\n'
+    assert points.take(source._replace(name="resources"), 0, used) == len(used)
+    assert points.newest(job, RESOURCE) == []
 
 
 def test_a_point_that_the_database_has_no_room_for_costs_only_itself(database, job):

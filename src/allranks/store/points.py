@@ -26,6 +26,8 @@ _PAGE = 10_000
 _LATELY, _AT_ONCE = 2_000, 1_000
 # The longest name that there is room for.
 _NAME = 255
+# A moment beyond that, in seconds, is none: the year 5138.
+_LATEST = 1e11
 
 
 class Source(NamedTuple):
@@ -258,7 +260,7 @@ def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tupl
 
 def _metrics(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
     return [
-        ((_fitting(name), _of(rank), None), (int(step), float(at), float(value)))
+        ((_fitting(name), _of(rank), None), (int(step), _moment(at), float(value)))
         for name, rank, step, at, value in told["points"]
         if _is_held(int(step))
     ]
@@ -274,6 +276,14 @@ def _fitting(told: Any) -> str:
     return f"{name[: _NAME - 9]}_{mark}"
 
 
+def _moment(told: Any) -> float:
+    """In seconds since 1970, of a calendar that can be shown."""
+    at = float(told)
+    if not 0 <= at <= _LATEST:
+        raise ValueError(told)
+    return at
+
+
 def _is_held(step: int) -> bool:
     """Whether the database has room for it."""
     return -(2**63) <= step < 2**63
@@ -287,7 +297,7 @@ def _of(number: Any) -> int | None:
 
 
 def _resources(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
-    at = float(told["at"])
+    at = _moment(told["at"])
     return [
         ((_fitting(name), _of(rank), _of(gpu)), (0, at, float(value)))
         for name, gpu, rank, value in told["points"]
