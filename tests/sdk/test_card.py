@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allranks.errors import UsageError
@@ -69,6 +69,7 @@ def test_many_metrics_are_counted():
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.just("NaN"), max_size=40))
+@example([1.7976931348623157e308, -9.9792015476736e291])
 def test_a_line_is_well_formed_and_inside(values):
     drawn = line(values)
     if drawn:

@@ -99,7 +99,8 @@ def _table(rows: Sequence[str], count: int, what: str) -> str:
 
 def line(values: Sequence[Any]) -> str:
     """A small line as high as the values; broken where there is no finite number."""
-    known = [each for each in values if isinstance(each, int | float)]
+    # Halves: of the greatest numbers the span is one, too.
+    known = [each / 2 for each in values if isinstance(each, int | float)]
     if len(known) < 2:
         return ""
     least, span = min(known), (max(known) - min(known)) or 1.0
@@ -107,7 +108,7 @@ def line(values: Sequence[Any]) -> str:
     pieces: list[list[str]] = [[]]
     for number, each in enumerate(values):
         if isinstance(each, int | float):
-            y = 2 + (_HEIGHT - 4) * (1 - (each - least) / span)
+            y = 2 + (_HEIGHT - 4) * (1 - (each / 2 - least) / span)
             pieces[-1].append(f"{number * step:.1f},{y:.1f}")
         elif pieces[-1]:
             pieces.append([])
