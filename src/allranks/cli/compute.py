@@ -171,8 +171,8 @@ def delete(options: argparse.Namespace) -> int:
             )
         else:
             show.talk(f"{options.name} is deleted; jobs that run there go on")
-        if told["default"] not in (None, options.name):
-            show.talk(f"note: jobs that name no compute go to {told['default']} from now on")
+            if told["default"]:
+                show.talk(f"note: jobs that name no compute go to {told['default']} from now on")
     return 0
 
 

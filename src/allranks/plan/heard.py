@@ -16,7 +16,7 @@ from allranks.states import Reason
 
 # What a column of the database holds, and a time that can be shown (the year 5138).
 _MOST = 2**31 - 1
-_LATEST = 1e11
+LATEST = 1e11
 # Agents' data is flat but for a few lists.
 _DEPTH = 6
 
@@ -48,7 +48,7 @@ def _whole(value: Any) -> bool:
 
 
 def _time(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= _LATEST
+    return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= LATEST
 
 
 def _shallow(value: Any, depth: int = _DEPTH) -> bool:

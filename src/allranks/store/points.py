@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, and_, delete, func, select, update
 from sqlalchemy.engine import Connection
 
+from allranks.plan.heard import LATEST
 from allranks.store.db import feeds as _feeds
 from allranks.store.db import insert_many
 from allranks.store.db import points as _points
@@ -26,8 +27,6 @@ _PAGE = 10_000
 _LATELY, _AT_ONCE = 2_000, 1_000
 # The longest name that there is room for.
 _NAME = 255
-# A moment beyond that, in seconds, is none: the year 5138.
-_LATEST = 1e11
 
 
 class Source(NamedTuple):
@@ -279,7 +278,7 @@ def _fitting(told: Any) -> str:
 def _moment(told: Any) -> float:
     """In seconds since 1970, of a calendar that can be shown."""
     at = float(told)
-    if not 0 <= at <= _LATEST:
+    if not 0 <= at <= LATEST:
         raise ValueError(told)
     return at
 
