@@ -143,10 +143,21 @@ def test_a_reader_that_leaves_early_is_no_error(shared):
 
 
 def test_doctor(shared):
-    done = shared("doctor")
+    done = shared("doctor", "-v")
     assert "allranks" in done.stdout
     assert "ranks run" in done.stdout
     assert done.returncode == 0, done.stdout
+
+
+def test_doctor_says_in_a_line_what_is_fine_and_whole_what_is_not(shared):
+    done = shared("doctor")
+    assert len(done.stdout.splitlines()) < 8, done.stdout
+    assert "✓ machine        python, bash, " in done.stdout
+    assert "-v shows each finding" in done.stderr
+    wrong = shared("doctor", env={"PATH": "/nowhere", "VIRTUAL_ENV": "/nowhere"})
+    assert wrong.returncode == 1
+    assert "✗ python         no `python` for the ranks" in wrong.stdout
+    assert "hint: activate an environment that has one" in wrong.stdout
 
 
 def test_a_folder_that_is_no_more(shared, code):
