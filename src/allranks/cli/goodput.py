@@ -52,6 +52,8 @@ def goodput(options: argparse.Namespace) -> int:
 
 def summary(found: Goodput) -> str:
     """In a line: the share, and what the rest was, the longest first; empty before the start."""
+    if found.stepless:
+        return "unknown: it ended before a metric or a checkpoint showed a step"
     if found.share is None:
         return ""
     rest = [(found.seconds(each), each) for each in Activity if each is not Activity.COMPUTING]
@@ -74,9 +76,11 @@ def _percent(found: Goodput) -> str:
 
 
 def _together(jobs: Sequence[Spent]) -> Goodput:
-    spans = tuple(span for job in jobs for span in job.goodput.spans)
-    failures = sum(job.goodput.failures for job in jobs)
-    return Goodput(spans, failures, any(job.goodput.unknown for job in jobs))
+    """All of them as one, but for those of which nobody knows whether they trained."""
+    known = [job.goodput for job in jobs if not job.goodput.stepless]
+    spans = tuple(span for each in known for span in each.spans)
+    failures = sum(each.failures for each in known)
+    return Goodput(spans, failures, any(each.unknown for each in known))
 
 
 def _advice(jobs: Sequence[Spent]) -> Advice | None:
@@ -92,6 +96,11 @@ def _said(jobs: Sequence[Spent], advice: Advice | None) -> Iterator[str]:
         yield (
             f"\nhow much was lost is not known of {', '.join(unknown)}, and counts as computing: "
             "let a metric tell its step (-m 'loss=step (?P<step>\\d+).*loss (?P<value>\\S+)')"
+        )
+    if stepless := [job.name for job in jobs if job.goodput.stepless]:
+        yield (
+            f"\n{', '.join(stepless)}: no metric and no checkpoint shows a step before the end, so "
+            "the time of the ranks need not have been training, and has no goodput"
         )
     whole = _together(jobs)
     if advice is not None:
@@ -138,4 +147,5 @@ def _as_json(jobs: Sequence[Spent], advice: Advice | None) -> dict[str, Any]:
 def _numbers(found: Goodput) -> dict[str, Any]:
     seconds = {str(each): found.seconds(each) for each in Activity}
     told = {"goodput": found.share, "seconds": seconds, "whole": found.seconds()}
-    return told | {"failures": found.failures, "lost_unknown": found.unknown}
+    told |= {"failures": found.failures, "lost_unknown": found.unknown}
+    return told | {"stepless": found.stepless}

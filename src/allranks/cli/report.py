@@ -11,9 +11,7 @@ from allranks.cli import show
 from allranks.cli.follow import why
 from allranks.errors import UsageError
 from allranks.plan.amdahl import Fit, Interval
-from allranks.plan.insights import Report
 from allranks.plan.insights import report as insights
-from allranks.plan.observed import Facts
 from allranks.plan.plan import pack
 from allranks.plan.scaling import Gain, Row, Scaling
 from allranks.plan.scaling import scaling as compare
@@ -45,7 +43,8 @@ def report(options: argparse.Namespace) -> int:
         for each in listed:
             del each["verdict"]
         ended = {key: told[key] for key in ("name", "status", "error")}
-        show.as_json(ended | {"bottleneck": found.bottleneck, "insights": listed})
+        more = {"used": found.used, "needed": found.needed}
+        show.as_json(ended | {"bottleneck": found.bottleneck, "insights": listed} | more)
         return 0
     for line in _ended(told):
         print(show.one_line(line))
@@ -55,8 +54,13 @@ def report(options: argparse.Namespace) -> int:
         for word, said in (("change", insight.hint), ("gain", insight.gain)):
             if said:
                 print(f"  {word:<7} {said}")
-    if not options.quiet and (missing := _missing(job, found)):
-        show.talk(f"\n{missing}")
+    if found.used:
+        print("\nwhile it trained:")
+    for sentence in found.used:
+        print(f"  {sentence}")
+    if not options.quiet:
+        for sentence in found.needed:
+            show.talk(f"\nto know more: {sentence}")
     return 0
 
 
@@ -66,20 +70,6 @@ def _ended(job: dict[str, Any]) -> list[str]:
     if error is None:
         return [f"status: {job['status']}"]
     return [f"status: {job['status']}", f"error: {error['message']}", *why(error)]
-
-
-def _missing(job: Facts, found: Report) -> str:
-    """What would tell more, where little was found."""
-    if found.insights:
-        return ""
-    if job.started_at is None:
-        return f"{job.name} is {job.status}: its ranks have not started"
-    if not job.of_ranks("batch_time") or not job.of_ranks("data_time"):
-        return (
-            "hint: without the metrics batch_time and data_time (seconds of a step, and of its "
-            "wait for data) little can be said"
-        )
-    return "nothing stands out, or what does is contradicted by something else"
 
 
 # ---------------------------------------------------------------- scaling
