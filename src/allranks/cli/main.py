@@ -28,7 +28,18 @@ class Parser(argparse.ArgumentParser):
         if found is not None:
             what = {"int": "whole number", "float": "number"}.get(found[1], found[1])
             message = f"{message[: found.start()]}{found[2]} is no {what}"
-        raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")
+        hint = f"`{self.prog} --help` shows what it takes"
+        unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
+        if unknown is not None and (near := self._nearest_option(unknown[1])):
+            hint = f"did you mean `{near}`? {hint}"
+        raise UsageError(message, hint=hint)
+
+    def _nearest_option(self, option: str) -> str | None:
+        import difflib  # lazy: only when an option was misspelt
+
+        known = [each for each in self._option_string_actions if each.startswith("--")]
+        near = difflib.get_close_matches(option, known, 1)
+        return near[0] if near else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -132,8 +143,16 @@ def _run(words: list[str]) -> int:
 def _nearest(name: str) -> str:
     import difflib  # lazy: only when a command was misspelt
 
-    near = difflib.get_close_matches(name, [*COMMANDS, *groups()], 1, 0.5)
-    return f"did you mean `allranks {near[0]}`?" if near else "`allranks --help` lists them"
+    group, _, verb = name.partition(" ")
+    if verb and group in groups():
+        # Another group's command of the same verb is never what was meant.
+        verbs = [each.removeprefix(f"{group} ") for each, _ in in_group(group) if " " in each]
+        near = [f"{group} {each}" for each in difflib.get_close_matches(verb, verbs, 1, 0.5)]
+        overview = f"allranks {group} --help"
+    else:
+        near = difflib.get_close_matches(group, [*COMMANDS, *groups()], 1, 0.5)
+        overview = "allranks --help"
+    return f"did you mean `allranks {near[0]}`?" if near else f"`{overview}` lists the commands"
 
 
 def _overview() -> str:

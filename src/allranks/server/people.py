@@ -177,9 +177,12 @@ def restart(name: str, with_: With, who: Who, fresh: bool = False) -> dict[str, 
     row = with_.records.get(name)
     hold_to_own(who, name, submitter(row.spec))
     if row.record.status not in TERMINAL:
+        then = row.record.then
+        ending = row.record.canceled or (then is not None and then.purpose == "finish")
+        wait, cancel = f"allranks job wait {name}", f"allranks job cancel {name}"
         raise Conflict(
-            f"{name} is {row.record.status} and has not ended",
-            hint=f"cancel it first: allranks job cancel {name}",
+            f"{name} is {'ending' if ending else row.record.status} and has not ended",
+            hint=f"wait for its end: {wait}" if ending else f"cancel it first: {cancel}",
         )
     return shown.job(again(row, with_, who.name, fresh), with_.home)
 
