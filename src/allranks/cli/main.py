@@ -147,7 +147,7 @@ def _nearest(name: str) -> str:
     if verb and group in groups():
         # Another group's command of the same verb is never what was meant.
         verbs = [each.removeprefix(f"{group} ") for each, _ in in_group(group) if " " in each]
-        near = [f"{group} {each}" for each in difflib.get_close_matches(verb, verbs, 1, 0.5)]
+        near = [f"{group} {each}" for each in difflib.get_close_matches(verb, verbs, 1)]
         overview = f"allranks {group} --help"
     else:
         near = difflib.get_close_matches(group, [*COMMANDS, *groups()], 1, 0.5)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from allranks.errors import AllranksError
 from allranks.masking import PASSED_ON, all_without_credentials, looks_secret, without_credentials
 from allranks.plan.changes import Change, Side, changes
+from allranks.plan.job_query import Query
 from allranks.plan.plan import InputTask
 from allranks.states import JobStatus
 from allranks.store.blobs import Blobs
@@ -31,7 +32,8 @@ class Past(NamedTuple):
 
 def past(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Past:
     """What the experiment's earlier jobs tell of this one."""
-    earlier = [e for e in records.find(experiment=row.experiment, limit=_FAR) if e.id < row.id]
+    wanted = Query(experiment=row.experiment, archived=None, limit=_FAR)
+    earlier = [each for each in records.find(wanted) if each.id < row.id]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
     same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
     if good is None:
