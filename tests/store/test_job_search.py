@@ -89,7 +89,7 @@ def test_metrics_filter_and_sort(house):
         "high": {"loss": 0.9},
         "low": {"loss": 0.1},
         "again": {"loss": 0.5},
-        "nan": {"loss": None},
+        "nan": {"loss": "NaN"},
         "none": None,
     }
 

@@ -120,6 +120,11 @@ def kept(jobs: Iterable[Job], protected: Set[str], older_than: float, now: float
     return found
 
 
+def readers(name: str, jobs: Iterable[Job]) -> list[str]:
+    """The other jobs that read the outputs of the one of that name."""
+    return [job.name for job in jobs if name in job.refers and job.name != name]
+
+
 def needs(
     jobs: Iterable[Job], parts: Mapping[str, Iterable[str]], models: Set[str] = frozenset()
 ) -> dict[Kind, Set[str]]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
@@ -24,6 +25,7 @@ from allranks.server.shown import submitter
 from allranks.server.streams import Wanted, follow, until_ended
 from allranks.server.submit import Submission, again, notes, submit
 from allranks.states import TERMINAL, JobStatus
+from allranks.store.records import JobRow
 
 With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1")
@@ -75,24 +77,13 @@ def create(data: Annotated[Any, Body()], with_: With, who: Who) -> dict[str, Any
     """Submit a job. Refused ones (400, 409, 422) leave nothing behind."""
     row = submit(Submission.load(data), with_, who.name)
     noted = notes(row.plan, with_.clusters.kinds[row.plan.engine])
-    return {**shown.job(row, with_.home), "notes": noted}
-
-
-@router.get("/jobs")
-def list_jobs(
-    with_: With, status: str | None = None, experiment: str | None = None, limit: Count = 50
-) -> list[dict[str, Any]]:
-    """The newest first."""
-    return [
-        shown.brief(row)
-        for row in with_.records.find(status=status, experiment=experiment, limit=limit)
-    ]
+    return {**_shown(row, with_), "notes": noted}
 
 
 @router.get("/jobs/{name}")
 def show(name: str, with_: With) -> dict[str, Any]:
     row = with_.records.get(name)
-    return {**shown.job(row, with_.home), **measured(row, with_), "state": with_.states.brief(row)}
+    return {**_shown(row, with_), **measured(row, with_), "state": with_.states.brief(row)}
 
 
 @router.get("/jobs/{name}/explanation")
@@ -114,7 +105,7 @@ def cancel(name: str, with_: With, who: Who, force: bool = False) -> dict[str, A
     there is ended."""
     hold_to_own(who, name, submitter(with_.records.get(name).spec))
     _cancel(with_, name, force)
-    return shown.job(with_.records.get(name), with_.home)
+    return _shown(with_.records.get(name), with_)
 
 
 @router.post("/jobs/{name}/preempt")
@@ -142,7 +133,7 @@ def preempt(
     asked = Event(Kind.PREEMPT_ASKED, steady.now(), record.launch, record.attempt, node, data=told)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)
-    return shown.job(with_.records.get(name), with_.home)
+    return _shown(with_.records.get(name), with_)
 
 
 @router.post("/jobs/{name}/kill")
@@ -167,7 +158,7 @@ def kill(
     asked = Event(Kind.KILL_ASKED, at, record.launch, attempt, found.node, rank, data=told)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)
-    return shown.job(with_.records.get(name), with_.home)
+    return _shown(with_.records.get(name), with_)
 
 
 @router.post("/jobs/{name}/restart", status_code=201)
@@ -184,7 +175,7 @@ def restart(name: str, with_: With, who: Who, fresh: bool = False) -> dict[str, 
             f"{name} is {'ending' if ending else row.record.status} and has not ended",
             hint=f"wait for its end: {wait}" if ending else f"cancel it first: {cancel}",
         )
-    return shown.job(again(row, with_, who.name, fresh), with_.home)
+    return _shown(again(row, with_, who.name, fresh), with_)
 
 
 @router.get("/jobs/{name}/wait")
@@ -192,7 +183,8 @@ async def wait(
     name: str, with_: With, timeout: Annotated[float, Field(ge=0)] = 20.0
 ) -> dict[str, Any]:
     """The job, once it has ended or ``timeout`` seconds (at most 60) have passed."""
-    return shown.job(await until_ended(with_, name, min(timeout, 60.0)), with_.home)
+    row = await until_ended(with_, name, min(timeout, 60.0))
+    return await run_in_threadpool(_shown, row, with_)
 
 
 @router.post("/jobs/{name}/stream")
@@ -215,6 +207,10 @@ async def blob(digest: str, with_: With, request: Request) -> None:
     with with_.blobs.receive(digest) as take:
         async for piece in request.stream():
             take(piece)
+
+
+def _shown(row: JobRow, with_: Services) -> dict[str, Any]:
+    return shown.job(row, with_.home, with_.annotations.of(row.id))
 
 
 def _cancel(with_: Services, name: str, force: bool = False) -> None:

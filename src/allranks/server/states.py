@@ -156,7 +156,10 @@ class States:
 
     def forget(self, row: JobRow) -> None:
         """If a job has ended, what it has left is a version, and nothing is kept in memory."""
-        state, row = self.of(row), self._records.get(row.name)
+        try:
+            state, row = self.of(row), self._records.get(row.name)
+        except NotFound:
+            return  # deleted meanwhile, with its own state
         if row.record.status not in TERMINAL or not self.is_known(row):
             return
         with self._lock:
@@ -168,6 +171,11 @@ class States:
             if not row.plan.task.state:
                 self._states.pop(state.folder, None)
         state.rest()
+
+    def drop(self, job: str) -> None:
+        """Remove the own state of a job that is deleted, if it has one."""
+        if (self._root / OF_JOBS / job).exists():
+            self._open(OF_JOBS, job).delete()
 
     def rest(self, job: str) -> None:
         """A job's own was taken away, or will not be asked for: nothing of it is remembered."""

@@ -187,9 +187,11 @@ def again(row: JobRow, services: Services, by: str, fresh: bool = False) -> JobR
     task = row.plan.task
     base = re.sub(r"-r\d+$", "", row.name)
     number = 2
-    while _exists(services, f"{base}-r{number}"):
+    while services.records.had(f"{base}-r{number}"):
         number += 1
     spec = {**row.spec, "name": f"{base}-r{number}"}
+    if (tags := dict(services.annotations.of(row.id).tags)) or "tags" in spec:
+        spec["tags"] = tags
     kept = _diff(task.record)
     diff = kept.read_text(encoding="utf-8") if kept.exists() else ""
     ended = row.record.then.reason if row.record.then is not None else ""

@@ -17,6 +17,7 @@ from allranks.store.db import members
 from allranks.store.db import points as _points
 from allranks.store.db import series as _series
 from allranks.store.points import METRIC
+from allranks.store.points import number as as_number
 
 _OPERATORS: Mapping[str, Callable[[Any, float], Any]] = {
     "<=": operator.le,
@@ -39,10 +40,12 @@ def search(connection: Connection, wanted: Query) -> list[int]:
     return list(connection.execute(query).scalars())
 
 
-def last_values(connection: Connection, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Of each job the last value of each metric, by name; None for one that is no number. Of
-    several attempts the newest tells it, of several ranks the lowest."""
-    ids, found = list(job_ids), dict[int, dict[str, Any]]()
+def last_values(
+    connection: Connection, job_ids: Iterable[int]
+) -> dict[int, dict[str, float | str]]:
+    """Of each job the last value of each metric, by name, as JSON has it. Of several attempts the
+    newest tells it, of several ranks the lowest."""
+    ids, found = list(job_ids), dict[int, dict[str, float | str]]()
     for start in range(0, len(ids), _AT_ONCE):
         some = _series.c.job_id.in_(ids[start : start + _AT_ONCE])
         one = (_series.c.job_id, _series.c.name)
@@ -52,7 +55,7 @@ def last_values(connection: Connection, job_ids: Iterable[int]) -> dict[int, dic
         last = every.where(_series.c.kind == METRIC, some).subquery()
         query = select(last.c.job_id, last.c.name, last.c.value).where(last.c.number == 1)
         for job_id, name, value in connection.execute(query.order_by(last.c.name)):
-            found.setdefault(job_id, {})[name] = value
+            found.setdefault(job_id, {})[name] = as_number(value)
     return found
 
 

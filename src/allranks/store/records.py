@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, Row, and_, delete, or_, select, update
+from sqlalchemy import Engine, Row, and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -19,9 +19,11 @@ from allranks.plan.job_query import Query
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.plan.policy import Job
 from allranks.states import TERMINAL
-from allranks.store import annotations, job_search, points
+from allranks.store import job_search, points
+from allranks.store.annotations import add as annotate
 from allranks.store.db import deleted_jobs as _deleted
 from allranks.store.db import events as _events
+from allranks.store.db import job_annotations as _annotations
 from allranks.store.db import jobs as _jobs
 
 # Jobs kept in memory beside those that are live.
@@ -115,7 +117,7 @@ class Records:
                 ) from None
             job_id = found.scalar_one()
             _insert(connection, job_id, [created])
-            annotations.add(connection, job_id, plan.task.job, spec)
+            annotate(connection, job_id, plan.task.job, spec)
         self.created += 1
         return self.get(plan.task.job)
 
@@ -139,14 +141,14 @@ class Records:
         """The jobs that match, in the order that is asked for."""
         with self._reading.connect() as connection:
             ids = job_search.search(connection, wanted)
-            rows = {}
+            rows: dict[int, JobRow] = {}
             for start in range(0, len(ids), _AT_ONCE):
                 some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _AT_ONCE]))
                 rows |= {row.id: _job_row(row) for row in connection.execute(some)}
         return [rows[each] for each in ids if each in rows]
 
-    def last_values(self, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """Of each job the last value of each metric, by name; None for what is no number."""
+    def last_values(self, job_ids: Iterable[int]) -> dict[int, dict[str, float | str]]:
+        """As ``job_search.last_values``."""
         with self._reading.connect() as connection:
             return job_search.last_values(connection, job_ids)
 
@@ -179,6 +181,33 @@ class Records:
             connection.execute(delete(_jobs).where(_jobs.c.id == found))
         with self._lock:
             self._latest.pop(name, None)
+
+    def has(self, name: str) -> bool:
+        """Whether a job has that name."""
+        query = select(_jobs.c.id).where(_jobs.c.name == name)
+        with self._reading.connect() as connection:
+            return connection.execute(query).first() is not None
+
+    def beginning(self, prefix: str, most: int) -> list[str]:
+        """The names that begin so, the newest jobs' first."""
+        query = select(_jobs.c.name).where(func.substr(_jobs.c.name, 1, len(prefix)) == prefix)
+        with self._reading.connect() as connection:
+            found = connection.execute(query.order_by(_jobs.c.id.desc()).limit(most))
+            return list(found.scalars())
+
+    def recent(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Name and spec of the jobs that are not archived, the newest first."""
+        query = select(_jobs.c.id, _jobs.c.name, _jobs.c.spec).order_by(_jobs.c.id.desc())
+        query = query.join(_annotations, _annotations.c.job_id == _jobs.c.id)
+        query = query.where(_annotations.c.archived_at.is_(None)).limit(_AT_ONCE)
+        older = query
+        while True:
+            with self._reading.connect() as connection:
+                page = connection.execute(older).all()
+            yield from ((row.name, row.spec) for row in page)
+            if len(page) < _AT_ONCE:
+                return
+            older = query.where(_jobs.c.id < page[-1].id)
 
     def had(self, name: str) -> bool:
         """Whether a job has that name, or a deleted one had it."""
