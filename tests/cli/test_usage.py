@@ -77,8 +77,8 @@ from tests.support import CLI, environment
         (["job", "show"], "NAME", "--help"),
         (
             ["job", "download", "x", "--all", "--output-name", "o"],
-            "exclude each other",
-            "choose one",
+            "not allowed with",
+            "--help",
         ),
     ],
 )

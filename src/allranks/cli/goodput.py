@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.errors import NotFound, UsageError
 from allranks.plan.checkpoints import Advice, advise
 from allranks.plan.goodput import Activity, Goodput
@@ -22,7 +23,7 @@ _MOST = 1000
 
 def goodput_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="*", metavar="JOB")
+    job_argument(parser, nargs="*", metavar="JOB")
     add("--experiment", metavar="E", help="every job of this experiment")
 
 

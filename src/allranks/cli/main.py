@@ -15,12 +15,24 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from allranks import __version__
+from allranks.cli import job_names
 from allranks.cli.commands import COMMANDS, Command, groups, in_group
 from allranks.errors import AllranksError, SpecError, UsageError
+
+# Options whose value may begin with a dash, which argparse would take for another option.
+_DASHED = ("--sort",)
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, with errors that say where and how to mend, as all of ours do."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(args)
+        for index in range(len(words) - 1, 0, -1):
+            before = words[index - 1]
+            if before in _DASHED and "--" not in words[: index + 1]:
+                words[index - 1 : index + 1] = [f"{before}={words[index]}"]
+        return super().parse_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """argparse names the Python function that refused a value."""
@@ -137,7 +149,9 @@ def _run(words: list[str]) -> int:
         parser.add_argument("--json", action="store_true", help="machine-readable, on stdout")
         parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no hints")
     execute = getattr(module, command.function)
-    return int(execute(parser.parse_args(rest)))
+    options = parser.parse_args(rest)
+    job_names.resolve(options)
+    return int(execute(options))
 
 
 def _nearest(name: str) -> str:

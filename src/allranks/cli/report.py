@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.follow import why
+from allranks.cli.job_names import job_argument
 from allranks.errors import UsageError
 from allranks.plan.amdahl import Fit, Interval
 from allranks.plan.insights import report as insights
@@ -24,7 +25,7 @@ _HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHO
 
 
 def report_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="JOB")
+    job_argument(parser, metavar="JOB")
     parser.epilog = (
         "`allranks report scaling JOB JOB …` compares runs of several sizes, "
         "`allranks report goodput JOB …` tells where the time went. A job that is called so: "
@@ -77,7 +78,8 @@ def _ended(job: dict[str, Any]) -> list[str]:
 
 def scaling_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="+", metavar="JOB", help="runs of the same work at several sizes")
+    runs = "runs of the same work at several sizes"
+    job_argument(parser, nargs="+", metavar="JOB", help=runs)
     add("--html", type=Path, metavar="FILE", help="write figures and table as a page, too")
     add("--png", type=Path, metavar="FILE", help="write the figures as a picture (matplotlib)")
     equal = "compare though the runs were not asked for the same (code, command, inputs, …)"
