@@ -1,5 +1,6 @@
 """Wrong command lines, help, and what is typed before anything is set up."""
 
+import importlib
 import shlex
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 
 from allranks.cli.commands import COMMANDS
+from allranks.cli.examples import EXAMPLES
+from allranks.cli.main import parser_of
 from tests.support import CLI, environment
 
 
@@ -101,6 +104,38 @@ def test_every_command_has_help(name):
     assert f"allranks {name}" in done.stdout
     if not COMMANDS[name].plain:
         assert "--json" in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_that_parse(name):
+    parser = parser_of(name, importlib.import_module(COMMANDS[name].module))
+    shown = parser.format_help().partition("\nexamples:\n")[2].splitlines()
+    assert len(shown) >= 2, "add them to cli/examples.py"
+    assert len(set(shown)) == len(shown)
+    for line in shown:
+        words = shlex.split(line)
+        assert words[: len(name.split()) + 1] == ["allranks", *name.split()]
+        parser.parse_args(words[len(name.split()) + 1 :])
+
+
+def test_no_examples_of_commands_that_are_not_there():
+    assert EXAMPLES.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["job", "list", "--help"], ["run", "--help"]])
+def test_help_is_quick(words):
+    """The processor time, at best of a few: other tests may run beside this one."""
+    script = (
+        "import resource, sys; from allranks.cli.main import main; "
+        f"sys.argv[1:] = {words}; sys.stdout = open('/dev/null', 'w')\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "print(used.ru_utime + used.ru_stime, file=sys.stderr)"
+    )
+    argv = [sys.executable, "-c", script]
+    told = (subprocess.run(argv, capture_output=True, text=True).stderr for _ in range(5))
+    assert min(map(float, told)) < 0.1
 
 
 def test_help_names_every_command():

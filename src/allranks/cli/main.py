@@ -26,6 +26,10 @@ _DASHED = ("--sort",)
 class Parser(argparse.ArgumentParser):
     """argparse, with errors that say where and how to mend, as all of ours do."""
 
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(prog=f"allranks {name}", description=description, allow_abbrev=False)
+        self.name = name
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args)
         for index in range(len(words) - 1, 0, -1):
@@ -33,6 +37,13 @@ class Parser(argparse.ArgumentParser):
             if before in _DASHED and "--" not in words[: index + 1]:
                 words[index - 1 : index + 1] = [f"{before}={words[index]}"]
         return super().parse_args(words, namespace)
+
+    def format_help(self) -> str:
+        """The help, and examples as they are typed."""
+        from allranks.cli.examples import EXAMPLES  # lazy: only for `--help`
+
+        lines = (f"{self.prog} {each}".rstrip() for each in EXAMPLES[self.name])
+        return super().format_help() + "\nexamples:\n" + "".join(f"  {each}\n" for each in lines)
 
     def error(self, message: str) -> NoReturn:
         """argparse names the Python function that refused a value."""
@@ -143,15 +154,21 @@ def _run(words: list[str]) -> int:
     if command is None:
         raise UsageError(f"there is no command `allranks {name}`", hint=_nearest(name))
     module: Any = importlib.import_module(command.module)
-    parser = Parser(prog=f"allranks {name}", description=command.help, allow_abbrev=False)
+    options = parser_of(name, module).parse_args(rest)
+    execute = getattr(module, command.function)
+    job_names.resolve(options)
+    return int(execute(options))
+
+
+def parser_of(name: str, module: Any) -> Parser:
+    """The parser of a command, whose module has been imported."""
+    command = COMMANDS[name]
+    parser = Parser(name, command.help)
     getattr(module, f"{command.function}_options")(parser)
     if not command.plain:
         parser.add_argument("--json", action="store_true", help="machine-readable, on stdout")
         parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no hints")
-    execute = getattr(module, command.function)
-    options = parser.parse_args(rest)
-    job_names.resolve(options)
-    return int(execute(options))
+    return parser
 
 
 def _nearest(name: str) -> str:
