@@ -170,7 +170,7 @@ def test_the_output_of_another_job_is_an_input(allranks: Allranks, job: Path) ->
     words = ["bash", "-c", 'echo hi > "$AZURE_ML_OUTPUT_kept/x"']
     made = allranks("run", "--name", "first", "-o", "kept", "--", *words)
     assert made.returncode == 0, made.stderr
-    other = "inputs.other={type: uri_folder, path: 'azureml://jobs/first/outputs/kept'}"
+    other = "inputs.data={type: uri_folder, path: 'azureml://jobs/first/outputs/kept'}"
     code, found = doctor(allranks, "--set", other, "--set", "resources.instance_count=1")
     assert (code, wrong(found)) == (0, [])
 
