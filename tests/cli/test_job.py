@@ -222,7 +222,7 @@ def test_restart_of_one_that_runs_is_refused(shared):
     shared("run", "--detach", "--name", "busy", "--", "sleep", "60")
     done = shared("job", "restart", "busy")
     assert done.returncode == 2
-    assert "hint: cancel it first" in done.stderr
+    assert "hint: cancel it first: allranks job cancel busy" in done.stderr
     shared("job", "cancel", "busy")
 
 

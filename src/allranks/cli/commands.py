@@ -49,7 +49,9 @@ COMMANDS: dict[str, Command] = {
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job preempt": Command(_JOB, "preempt", "rehearse that its nodes are taken away"),
     "job stacks": Command("allranks.cli.stacks", "stacks", "where every process of a job is"),
-    "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
+    "job restart": Command(
+        "allranks.cli.restart", "restart", "run an ended job again, as a new one"
+    ),
     "job compare": Command("allranks.cli.job_compare", "compare", "what differs between jobs"),
     "job tag": Command(_JOB_CHANGE, "tag", "set and remove tags of a job"),
     "job archive": Command(_JOB_CHANGE, "archive", "hide jobs from lists"),

@@ -253,21 +253,6 @@ def _waited(name: str, seconds: float) -> dict[str, Any]:
     raise AssertionError
 
 
-def restart_options(parser: argparse.ArgumentParser) -> None:
-    job_argument(parser)
-    fresh = "begin with an empty state, and not with what the job has left"
-    parser.add_argument("--fresh", action="store_true", help=fresh)
-
-
-def restart(options: argparse.Namespace) -> int:
-    where = job_path(options.name, "/restart" + ("?fresh=true" if options.fresh else ""))
-    job = finding.connect().json("POST", where)
-    show.as_json(job) if options.json else print(job["name"])
-    if not options.json and not options.quiet:
-        show.talk(f"follow it: allranks job stream {job['name']}")
-    return 0
-
-
 def _brief(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else text[:59] + "…"

@@ -15,7 +15,7 @@ from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.plan.distributions import ranks, world
-from allranks.server import explaining, shown
+from allranks.server import continuing, explaining, restarting, shown
 from allranks.server.front import PORT, Where
 from allranks.server.limits import Count
 from allranks.server.point_routes import measured
@@ -23,7 +23,7 @@ from allranks.server.roles import Who, hold_to_own
 from allranks.server.services import Services, services
 from allranks.server.shown import submitter
 from allranks.server.streams import Wanted, follow, until_ended
-from allranks.server.submit import Submission, again, notes, submit
+from allranks.server.submit import Submission, notes, submit
 from allranks.states import TERMINAL, JobStatus
 from allranks.store.records import JobRow
 
@@ -75,9 +75,13 @@ async def front(wanted: Wide, with_: With) -> dict[str, Any]:
 @router.post("/jobs", status_code=201)
 def create(data: Annotated[Any, Body()], with_: With, who: Who) -> dict[str, Any]:
     """Submit a job. Refused ones (400, 409, 422) leave nothing behind."""
-    row = submit(Submission.load(data), with_, who.name)
+    made, after = Submission.load(data), None
+    if made.continues:
+        after = continuing.ended(with_.records.get(made.continues))
+        made = made._replace(previous=continuing.end_of(after))
+    row, carried = submit(made, with_, who.name, after=after)
     noted = notes(row.plan, with_.clusters.kinds[row.plan.engine])
-    return {**_shown(row, with_), "notes": noted}
+    return {**_shown(row, with_), "notes": noted, "carried": shown.carried(carried)}
 
 
 @router.get("/jobs/{name}")
@@ -162,20 +166,17 @@ def kill(
 
 
 @router.post("/jobs/{name}/restart", status_code=201)
-def restart(name: str, with_: With, who: Who, fresh: bool = False) -> dict[str, Any]:
-    """Run an ended job again, as a new one; it goes on from the state that this has left, unless it
-    is to be ``fresh``."""
+def restart(
+    name: str, with_: With, who: Who, fresh: bool = False, data: Annotated[Any, Body()] = None
+) -> dict[str, Any]:
+    """Run an ended job again, as a new one; it goes on from the outputs and the state that this has
+    left, unless it is to be ``fresh``. ``data``: other code for it."""
     row = with_.records.get(name)
     hold_to_own(who, name, submitter(row.spec))
-    if row.record.status not in TERMINAL:
-        then = row.record.then
-        ending = row.record.canceled or (then is not None and then.purpose == "finish")
-        wait, cancel = f"allranks job wait {name}", f"allranks job cancel {name}"
-        raise Conflict(
-            f"{name} is {'ending' if ending else row.record.status} and has not ended",
-            hint=f"wait for its end: {wait}" if ending else f"cancel it first: {cancel}",
-        )
-    return _shown(again(row, with_, who.name, fresh), with_)
+    made, carried = restarting.restart(
+        row, with_, who.name, fresh=fresh, code=restarting.Code.load(data)
+    )
+    return {**_shown(made, with_), "carried": shown.carried(carried)}
 
 
 @router.get("/jobs/{name}/wait")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from allranks import steady
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan import standing as plan_standing
+from allranks.plan.carryover import Carried
 from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import Task, pack
 from allranks.server.roles import OWNER
@@ -146,6 +148,14 @@ def listed(
         "inputs": all_without_credentials(given),
     }
     return found if values is None else found | {"metrics": values.get(row.id, {})}
+
+
+def carried(found: Carried | None) -> dict[str, Any] | None:
+    """What a job started with of another one."""
+    if found is None:
+        return None
+    now = time.time()
+    return {**found.to_dict(now), "message": found.sentence(now)}
 
 
 def event(told: Told) -> dict[str, Any]:

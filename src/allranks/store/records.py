@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, Row, and_, delete, func, or_, select, update
@@ -82,8 +82,11 @@ class Records:
         # How many jobs came in by this object: whether one did is seen without asking.
         self.created = 0
 
-    def create(self, spec: dict[str, Any], plan: Plan) -> JobRow:
-        """A new job, NotStarted. Raises Conflict when the name is taken, or was a deleted job's."""
+    def create(
+        self, spec: dict[str, Any], plan: Plan, about: Mapping[str, Any] | None = None
+    ) -> JobRow:
+        """A new job, NotStarted; its first event also tells what is ``about`` it. Raises Conflict
+        when the name is taken, or was a deleted job's."""
         if all(row.record.status in TERMINAL for row in list(self._latest.values())):
             steady.begin_anew()  # nobody waits for anything: a clock that was set right counts
         now = steady.now()
@@ -99,7 +102,7 @@ class Records:
             "plan": pack(plan),
             "record": pack(record),
         }
-        created = Event(Kind.CREATED, now, data={"digest": plan.digest})
+        created = Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})
         with self._engine.begin() as connection:
             if _is_deleted(connection, plan.task.job):
                 raise Conflict(
