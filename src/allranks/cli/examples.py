@@ -52,7 +52,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "compute update": ("gpu --time 2-00:00:00", "gpu --max-instances 8"),
     "compute delete": ("gpu", "gpu --json"),
     "compute wait": ("gpu", "gpu --min-nodes 4 --timeout 600"),
-    "compute set-default": ("gpu", "local"),
+    "compute set-default": ("gpu", "gpu --json"),
     "compute map": ("gpu-cluster=gpu", "gpu-cluster=gpu cpu-cluster=local"),
     "environment create": (
         "train -f conda.yml --label prod",
