@@ -8,7 +8,8 @@ import pytest
 
 from allranks.agent.inbox import Inbox
 from allranks.agent.link import Door, Feed, Link
-from allranks.agent.outbox import Outbox
+from allranks.agent.outbox import Outbox, read
+from allranks.events import Kind
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -26,8 +27,10 @@ class Refusing(BaseHTTPRequestHandler):
 
     def do_POST(self):
         said = json.loads(self.body())
+        if any(each["data"].get("doing") == "refused" for each in said):
+            return self.answer({"error": "usage", "message": "no such text"}, 400)
         self.heard += said
-        self.answer({"acknowledged": max(each["seq"] for each in said)})
+        return self.answer({"acknowledged": max(each["seq"] for each in said)})
 
     def do_PUT(self):
         feed, data = self.path.split("/")[-1].split("?")[0], self.body()
@@ -75,3 +78,38 @@ def test_points_that_are_refused_hold_nothing_up(server, tmp_path):
     ]
     assert link.flush(patience=1.0)
     outbox.close()
+
+
+def test_an_event_that_is_refused_holds_no_other_up(server, tmp_path):
+    outbox = Outbox(tmp_path, 1, 0)
+    link = Link(Door(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    outbox.say(Kind.HELLO, 1, pid=7)
+    outbox.say(Kind.ENDED, 1, rank=0, reason="RANK_EXITED", code=1, doing="refused")
+    outbox.say(Kind.BYE, 1)
+    link.start()
+    assert link.flush(patience=20.0)
+    assert [each["seq"] for each in Refusing.heard] == [1, 2, 3]
+    assert [each["kind"] for each in Refusing.heard] == ["hello", "ended", "bye"]
+    ended = Refusing.heard[1]["data"]
+    assert (ended["reason"], ended["code"]) == ("RANK_EXITED", 1)
+    assert "no such text" in ended["message"]
+    outbox.close()
+
+
+def test_one_that_is_refused_even_so_becomes_a_note(tmp_path):
+    outbox = Outbox(tmp_path, 1, 0)
+    outbox.say(Kind.ENDED, 1, rank=0, reason="x", doing="y")
+    for _ in range(2):
+        outbox.reduce(1, "why")
+    (event,) = outbox.kept()
+    assert (event.kind, event.seq, event.data.keys()) == (Kind.NOTE, 1, {"message"})
+    outbox.close()
+
+
+def test_what_is_said_can_always_be_stored(tmp_path):
+    outbox = Outbox(tmp_path, 1, 0)
+    outbox.say(Kind.NOTE, 1, message="a\udcff\0\ud800b", path=["\udcff"], value=float("nan"))
+    outbox.close()
+    (kept,), (on_disk,) = outbox.kept(), read(tmp_path)
+    assert kept == on_disk
+    assert kept.data == {"message": "a\ufffd\ufffd\ufffdb", "path": ["\ufffd"], "value": None}

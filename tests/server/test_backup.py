@@ -15,6 +15,7 @@ import pytest
 
 from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
+from allranks.plan.job_query import Query
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.plan.states import Entry
 from allranks.server import backup, restore
@@ -72,7 +73,7 @@ def filled(root: Path, *jobs: str) -> Home:
 
 def names(home: Home) -> set[str]:
     database = open_database(home.database)
-    found = {row.name for row in Records(database).find(limit=1_000_000)}
+    found = {row.name for row in Records(database).find(Query(archived=None, limit=1_000_000))}
     database.dispose()
     return found
 

@@ -84,6 +84,7 @@ BODIES: list[tuple[str, str, Any]] = [
     ("POST", "blobs/missing", [DIGEST]),
     ("POST", "gc", {"older_than_seconds": 5, "dry_run": True, "jobs": True}),
 ]
+AS_JSON = {"content-type": "application/json"}
 RAW = [b"", b"{", b"\xff", b"[" * 9_000, b"NaN", b"1" * 5_000, b'"\\ud800"', b"null", b"\0"]
 
 
@@ -121,7 +122,7 @@ def test_bodies_that_are_nearly_right(server: Served, asked: tuple[str, str, byt
     method, path, body = asked
     if path.endswith("stream") and b'"follow": false' not in body:
         return  # it would follow the job to its end
-    held_to(server.people.request(method, f"/api/v1/{path}", content=body))
+    held_to(server.people.request(method, f"/api/v1/{path}", content=body, headers=AS_JSON))
 
 
 def test_and_all_can_still_be_read(server: Served) -> None:

@@ -19,7 +19,8 @@ from allranks.server.states import States
 from allranks.settings import Home, make
 from allranks.states import TERMINAL
 from allranks.store.db import open_database
-from allranks.store.records import JobRow, Records
+from allranks.store.job_rows import JobRow
+from allranks.store.records import Records
 from allranks.store.states import NAMED, OF_JOBS, Put, State
 from tests.server.serving import JOB, Served, served
 from tests.support import until

@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,8 +18,8 @@ from allranks import steady
 from allranks.agent.inbox import Inbox
 from allranks.agent.outbox import Outbox
 from allranks.client import Client
-from allranks.errors import AllranksError, NotFound, Unauthorized, Unreachable
-from allranks.events import Kind
+from allranks.errors import AllranksError, NotFound, TooLarge, Unauthorized, Unreachable, UsageError
+from allranks.events import Event, Kind
 
 if TYPE_CHECKING:
     from allranks.plan.stores import Account
@@ -284,15 +284,26 @@ class Link:
                 self._empty.notify_all()
 
     def _send_events(self, client: Client) -> None:
+        """Send what the server has not got. It refuses all of a request for one event in it: then
+        they are sent one by one, and the one that is refused says less."""
         events = self._outbox.kept()
-        if events:
-            said = client.json(
-                "POST",
-                f"{self._base}/events?now={steady.now()}",
-                [event._asdict() for event in events],
-            )
-            self._heard = time.monotonic()
-            self._outbox.acknowledged(said["acknowledged"])
+        if not events:
+            return
+        try:
+            self._send(client, events)
+        except (UsageError, TooLarge):
+            for event in events:
+                try:
+                    self._send(client, [event])
+                except (UsageError, TooLarge) as error:
+                    self._outbox.reduce(event.seq, error.message)
+                    return
+
+    def _send(self, client: Client, events: Sequence[Event]) -> None:
+        path = f"{self._base}/events?now={steady.now()}"
+        said = client.json("POST", path, [event._asdict() for event in events])
+        self._heard = time.monotonic()
+        self._outbox.acknowledged(said["acknowledged"])
 
     def _send_logs(self, client: Client) -> bool:
         """Send a piece of each log that has grown; whether there may be more at once."""

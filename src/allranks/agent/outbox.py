@@ -17,8 +17,11 @@ from allranks import steady
 from allranks.errors import UsageError
 from allranks.events import Event, Kind
 from allranks.plan.heard import heard
+from allranks.plan.text import repaired
 
 NAME = "outbox.jsonl"
+# What of an event decides how its job goes on.
+_NEEDED = ("reason", "code", "address", "host", "ports", "failed_at", "ended_at", "message")
 
 
 class Outbox:
@@ -33,6 +36,7 @@ class Outbox:
     def say(self, kind: Kind, attempt: int, *, rank: int | None = None, **data: Any) -> None:
         with self._lock:
             seq = len(self._said) + 1
+            data = repaired(data)  # what ranks print and files are called may be any bytes
             event = Event(kind, steady.now(), self._launch, attempt, self._node, rank, seq, data)
             self._said.append(event)
             # On a full disk the server has to hear it from us: only the spare copy is lost.
@@ -46,6 +50,17 @@ class Outbox:
         # The line break comes first, so that a torn line does not spoil the next.
         self._file.write("".join("\n" + json.dumps(each._asdict()) for each in new))
         self._file.flush()
+
+    def reduce(self, seq: int, why: str) -> None:
+        """Let an event that the server refuses say only what the job's course depends on; after
+        that be a note in its place, so that what follows it is heard."""
+        with self._lock:
+            event = self._said[seq - 1]
+            data = {key: each for key, each in event.data.items() if key in _NEEDED}
+            if data == event.data:
+                event, data = event._replace(kind=Kind.NOTE, rank=None), {}
+            message = f"the server refused a part of this event: {why}"
+            self._said[seq - 1] = event._replace(data={**data, "message": repaired(message)})
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -72,7 +87,7 @@ def read(folder: Path) -> list[Event]:
     found = []
     for line in lines:
         try:
-            found.append(heard(json.loads(line)))
+            found.append(heard(repaired(json.loads(line))))
         except (ValueError, RecursionError, UsageError):
             continue
     return found

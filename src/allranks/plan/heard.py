@@ -12,6 +12,7 @@ from typing import Any
 
 from allranks.errors import UsageError
 from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.plan import text
 from allranks.states import Reason
 
 # What a column of the database holds, and a time that can be shown (the year 5138).
@@ -30,6 +31,8 @@ def heard(data: Any) -> Event:
     bad = [name for name, check in known.items() if not check(data[name])]
     if unknown or bad or data["kind"] not in FROM_AGENTS or "at" not in data:
         raise _wrong(", ".join(map(repr, (*sorted(map(str, unknown)), *bad))) or data["kind"][:40])
+    if (found := text.flaw(data.get("data", {}))) is not None:
+        raise _wrong(found.message)
     event = Event(**{**data, "kind": Kind(data["kind"])})
     wrong = [name for name, check in _DATA.items() if not check(event.data.get(name))]
     wrong += [name for name in _NEEDED.get(event.kind, ()) if event.data.get(name) is None]
@@ -62,7 +65,7 @@ def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
 
-def _text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
@@ -78,17 +81,17 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
 
 # Of an event's data what the fold reads.
 _DATA: Mapping[str, Callable[[Any], bool]] = {
-    "doing": _or_none(_text),
-    "address": _or_none(_text),
-    "host": _or_none(_text),
-    "interface": _or_none(_text),
+    "doing": _or_none(_is_text),
+    "address": _or_none(_is_text),
+    "host": _or_none(_is_text),
+    "interface": _or_none(_is_text),
     "ports": _or_none(lambda value: isinstance(value, list) and all(map(_whole, value))),
     "cpus": _or_none(_whole),
     "reason": _or_none(lambda value: isinstance(value, str) and value in {*Reason}),
     "code": _or_none(lambda value: type(value) is int and abs(value) <= _MOST),
     "failed_at": _or_none(_time),
     "ended_at": _or_none(_time),
-    "message": _or_none(_text),
-    "hint": _or_none(_text),
+    "message": _or_none(_is_text),
+    "hint": _or_none(_is_text),
 }
 _NEEDED = {Kind.READY: ("address", "host", "ports"), Kind.ENDED: ("reason",)}

@@ -7,13 +7,12 @@ not; on plain Starlette, because a burst of jobs is a burst of these calls.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -32,12 +31,13 @@ from allranks.plan.heard import heard
 from allranks.plan.plan import pack
 from allranks.server.limits import Limited
 from allranks.server.replies import HANDLERS
+from allranks.server.request_text import CheckedAddress, parse
 from allranks.server.services import Services
 from allranks.server.stacks import MOST
 from allranks.states import TERMINAL, NodeState
+from allranks.store.job_rows import JobRow
 from allranks.store.logs import Logs
 from allranks.store.points import FEEDS, Source
-from allranks.store.records import JobRow
 
 PREFIX = "/agent/v1"
 _HINT = "agents of this version ask no such thing"
@@ -74,7 +74,7 @@ def create_app(more: Sequence[Route] = ()) -> Starlette:
         Mount("/mlflow", app=to_mlflow),
         *more,
     ]
-    within = [Middleware(Limited)]
+    within = [Middleware(Limited), Middleware(CheckedAddress)]
     return Starlette(routes=routes, exception_handlers=HANDLERS, middleware=within)
 
 
@@ -99,7 +99,7 @@ async def hello(request: Request) -> Response:
 
 async def events(request: Request) -> Response:
     with_, agent = who(request)
-    told = json_of(await request.body())
+    told = parse(await request.body())
     if not isinstance(told, list):
         raise UsageError("events come as a list", hint=_HINT)
     ahead = _ahead(request)
@@ -154,7 +154,7 @@ async def stacks(request: Request) -> Response:
     body = await request.body()
     if len(body) > MOST:
         raise UsageError(f"{len(body)} bytes are more than the stacks of a node", hint=_HINT)
-    number, told = request.path_params["number"], json_of(body)
+    number, told = request.path_params["number"], parse(body)
     with readable():
         await run_in_threadpool(with_.stacks.take, agent.job, agent.node, number, told)
     if with_.hangs.waits_for(agent.job):
@@ -166,7 +166,7 @@ async def still(request: Request) -> Response:
     """For how long those of its ranks that have been quiet have done nothing."""
     with_, agent = who(request)
     attempt = request.path_params["attempt"]
-    told = json_of(await request.body())
+    told = parse(await request.body())
     with readable():
         with_.hangs.told(agent.job, agent.launch, attempt, agent.node, told)
     return JSONResponse({})
@@ -247,13 +247,6 @@ def readable() -> Iterator[None]:
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError) as error:
         said = f"that cannot be taken in: {type(error).__name__}"
         raise UsageError(said, hint=_HINT) from None
-
-
-def json_of(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except RecursionError:
-        raise UsageError("the request nests too deeply", hint=_HINT) from None
 
 
 def _pieces(files: Sequence[Path]) -> Iterator[bytes]:

@@ -50,7 +50,8 @@ from allranks.server.model_versions import ModelVersions
 from allranks.server.models import Models
 from allranks.server.names import Names
 from allranks.server.pulse import Pulse
-from allranks.server.replies import HANDLERS
+from allranks.server.replies import HANDLERS, Answer
+from allranks.server.request_text import CheckedJson
 from allranks.server.roles import allowed
 from allranks.server.services import Services
 from allranks.server.stacks import Stacks
@@ -135,11 +136,13 @@ def create_app(
         version=__version__,
         lifespan=lifespan,
         exception_handlers=HANDLERS,
+        default_response_class=Answer,
         docs_url=None,  # these pages load their scripts from elsewhere
         redoc_url=None,
     )
     for_people.state.services = with_
-    for_people.add_middleware(Limited)
+    for_people.add_middleware(CheckedJson)
+    for_people.add_middleware(Limited)  # the last that is added runs first
     for each in _ROUTES:
         for_people.include_router(each.router, dependencies=[Depends(allowed)])
     for_agents.state.mlflow = Proxy(with_, people=False)

@@ -18,7 +18,8 @@ from allranks.server import shown
 from allranks.server.services import Services
 from allranks.states import JobStatus
 from allranks.store.blobs import Blobs
-from allranks.store.records import JobRow, Records
+from allranks.store.job_rows import JobRow
+from allranks.store.records import Records
 
 # Code that is larger is not looked into, file by file.
 _LARGE = 64 << 20
@@ -38,7 +39,8 @@ class Past(NamedTuple):
 def past(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Past:
     """What the experiment's earlier jobs tell of this one."""
     wanted = Query(experiment=row.experiment, archived=None, limit=_FAR)
-    earlier = [each for each in records.find(wanted) if each.id < row.id]
+    readable = (each for each in records.find(wanted) if isinstance(each, JobRow))
+    earlier = [each for each in readable if each.id < row.id]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
     same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
     if good is None:

@@ -26,7 +26,7 @@ from allranks.plan.plan import Task
 from allranks.server.holdings import GOING
 from allranks.server.services import Services
 from allranks.states import TERMINAL
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 from allranks.store.trees import COMING, copy_contents
 
 

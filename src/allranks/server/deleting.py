@@ -8,16 +8,17 @@ from allranks.server import holdings
 from allranks.server.clearing import put_away, remove_folder
 from allranks.server.services import Services
 from allranks.states import TERMINAL
-from allranks.store.records import JobRow
+from allranks.store.job_rows import Damaged, JobRow
 
 
-def delete(row: JobRow, with_: Services) -> int:
+def delete(row: JobRow | Damaged, with_: Services) -> int:
     """Remove the job's record, outputs, logs and own state; the bytes that are free then. Models
-    registered from it have their own files and stay; `gc` removes code that no job has.
+    registered from it have their own files and stay; `gc` removes code that no job has. A job whose
+    record is damaged cannot go on, and goes whatever its status.
 
     Raises Conflict for a job that has not ended, or whose outputs a job or a data asset needs.
     """
-    if row.record.status not in TERMINAL:
+    if isinstance(row, JobRow) and row.record.status not in TERMINAL:
         hint = f"end it first: allranks job cancel {row.name}, then allranks job wait {row.name}"
         raise Conflict(f"{row.name} is {row.record.status} and has not ended", hint=hint)
     path = with_.home.jobs / row.name
@@ -26,15 +27,15 @@ def delete(row: JobRow, with_: Services) -> int:
         _hold_to_unused(row, with_)
         size = holdings.size(path)
         away = put_away(path) if path.exists() else None
-        with_.records.forget(row.name)
-        if not row.plan.task.state:
+        with_.records.forget(row.name, damaged=isinstance(row, Damaged))
+        if isinstance(row, Damaged) or not row.plan.task.state:
             with_.states.drop(row.name)
     if away is not None:
         remove_folder(away)
     return size
 
 
-def _hold_to_unused(row: JobRow, with_: Services) -> None:
+def _hold_to_unused(row: JobRow | Damaged, with_: Services) -> None:
     jobs = [holdings.job(with_.home, each) for each in with_.records.uses()]
     if others := readers(row.name, jobs):
         hint = f"delete both: allranks job delete {others[0]} {row.name}"

@@ -11,7 +11,8 @@ from allranks.plan.failures import TABLE, Cause
 from allranks.server.explaining import explained
 from allranks.settings import Home
 from allranks.states import VERDICTS, Blame, JobStatus, Reason, Verdict
-from allranks.store.records import JobRow, Records
+from allranks.store.job_rows import JobRow
+from allranks.store.records import Records
 
 # Ranks themselves have failed, and not what is around them.
 _BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)

@@ -19,8 +19,9 @@ from allranks.server import comparing
 from allranks.server.services import Services
 from allranks.settings import Home
 from allranks.states import TERMINAL, JobStatus
+from allranks.store.job_rows import JobRow
 from allranks.store.logs import Logs
-from allranks.store.records import JobRow, Records
+from allranks.store.records import Records
 
 log = logging.getLogger("allranks.explaining")
 

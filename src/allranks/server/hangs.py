@@ -19,7 +19,7 @@ from allranks.plan.failure import Failure
 from allranks.plan.hangs import Rank, Suspicion
 from allranks.server.stacks import Answers, Stacks, running
 from allranks.states import JobStatus
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 log = logging.getLogger("allranks.hangs")
 

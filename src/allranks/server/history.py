@@ -13,8 +13,9 @@ from allranks.server import shown
 from allranks.server.comparing import compared
 from allranks.server.job_names import resolve
 from allranks.server.limits import Count
-from allranks.server.roles import Who, hold_to_own
+from allranks.server.roles import OWNER, Who, hold_to_own
 from allranks.server.services import Services, services
+from allranks.store.job_rows import Damaged, JobRow
 
 With = Annotated[Services, Depends(services)]
 Several = Annotated[list[str], Query()]
@@ -72,7 +73,12 @@ def list_jobs(with_: With, wanted: Annotated[Wanted, Query()]) -> list[dict[str,
     rows = with_.records.find(wanted.query())
     notes = with_.annotations.several(row.id for row in rows)
     values = with_.records.last_values(row.id for row in rows) if wanted.metrics else None
-    return [shown.listed(row, notes.get(row.id), values) for row in rows]
+    return [
+        shown.listed(row, notes.get(row.id), values)
+        if isinstance(row, JobRow)
+        else shown.damaged(row)
+        for row in rows
+    ]
 
 
 @router.get("/resolve")
@@ -94,8 +100,6 @@ def change(name: str, with_: With, who: Who, changes: Annotated[Changes, Body()]
     """Set and remove tags of a job, hide it from lists or show it there again."""
     row = with_.records.get(name)
     hold_to_own(who, name, shown.submitter(row.spec))
-    for text in (*changes.tags, *changes.tags.values()):
-        _hold_to_text(text)
     if "" in changes.tags:
         raise UsageError("a tag needs a name", where="tags", hint="KEY=VALUE")
     if changes.tags or changes.remove_tags:
@@ -111,14 +115,6 @@ def delete(name: str, with_: With, who: Who) -> dict[str, Any]:
     one that has not ended, or whose outputs a job or a data asset needs."""
     from allranks.server.deleting import delete  # lazy: as in `clearing_routes`
 
-    row = with_.records.get(name)
-    hold_to_own(who, name, shown.submitter(row.spec))
+    row = with_.records.read(name)
+    hold_to_own(who, name, OWNER.name if isinstance(row, Damaged) else shown.submitter(row.spec))
     return {"name": name, "bytes": delete(row, with_)}
-
-
-def _hold_to_text(text: str) -> None:
-    """Raises UsageError for what no database or terminal holds."""
-    if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
-        shown_ = text.encode(errors="replace").decode()[:80]
-        hint = "text without NUL and half characters"
-        raise UsageError(f"{shown_!r} is no text", where="tags", hint=hint)

@@ -22,7 +22,7 @@ from allranks.plan.plan import Recipe
 from allranks.plan.retention import HOUR, Found, Job, Kind
 from allranks.server.places import referred
 from allranks.settings import Home
-from allranks.store.records import Uses
+from allranks.store.job_rows import Uses
 from allranks.store.states import COMING as PIECES
 from allranks.store.states import NAMED, OF_JOBS
 from allranks.store.trees import COMING

@@ -6,7 +6,7 @@ from allranks.server import mailbox
 from allranks.server.auth import Auth
 from allranks.server.door import Door
 from allranks.settings import Clocks, Home
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 
 class Invitation:

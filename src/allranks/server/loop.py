@@ -36,8 +36,9 @@ from allranks.server.states import States
 from allranks.settings import Clocks, Home
 from allranks.states import TERMINAL, GangState, JobStatus
 from allranks.store.assets import Assets
+from allranks.store.job_rows import JobRow
 from allranks.store.points import Points
-from allranks.store.records import JobRow, Records
+from allranks.store.records import Records
 
 log = logging.getLogger("allranks.loop")
 

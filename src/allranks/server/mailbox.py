@@ -100,10 +100,11 @@ async def _asked(app: App, head: dict[str, Any], body: bytes) -> tuple[int, byte
         "method": str(head["method"]),
         "scheme": "http",
         "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
+        # The routes refuse what is no text: who asked is answered.
+        "raw_path": path.encode(errors="surrogatepass"),
+        "query_string": query.encode(errors="surrogatepass"),
         "root_path": "",
-        "headers": [(b"authorization", f"Bearer {head['token']}".encode())],
+        "headers": [(b"authorization", f"Bearer {head['token']}".encode(errors="replace"))],
         "client": None,
         "server": None,
     }

@@ -20,7 +20,7 @@ from allranks.states import TERMINAL
 from allranks.store import trees
 from allranks.store.assets import AssetRow
 from allranks.store.blobs import Blobs
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 from allranks.store.trees import Entry
 
 _GIT = {

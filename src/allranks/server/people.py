@@ -25,7 +25,7 @@ from allranks.server.shown import submitter
 from allranks.server.streams import Wanted, follow, until_ended
 from allranks.server.submit import Submission, notes, submit
 from allranks.states import TERMINAL, JobStatus
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1")

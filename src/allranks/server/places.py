@@ -19,7 +19,7 @@ from allranks.spec.model import TYPES
 from allranks.spec.references import OutputOf, output_of
 from allranks.spec.values import Input
 from allranks.states import TERMINAL, JobStatus
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 # Knows other jobs; raises NotFound.
 Find = Callable[[str], JobRow]

@@ -22,8 +22,8 @@ from allranks.server import shown
 from allranks.server.limits import Count
 from allranks.server.services import Services, services
 from allranks.states import TERMINAL
+from allranks.store.job_rows import JobRow
 from allranks.store.points import METRIC, RESOURCE, Point, Series
-from allranks.store.records import JobRow
 
 With = Annotated[Services, Depends(services)]
 Most = Annotated[int | None, Field(ge=1, lt=2**53)]

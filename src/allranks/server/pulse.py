@@ -12,7 +12,7 @@ import time
 from typing import NamedTuple
 
 from allranks import steady
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 
 class Heard(NamedTuple):

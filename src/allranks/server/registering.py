@@ -11,7 +11,7 @@ from allranks.server.datastores import DEFAULT
 from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
 from allranks.store.assets import AssetRow, Assets
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 
 def refuse_taken(spec: CommandJob, versions: Callable[[str], list[AssetRow]]) -> None:

@@ -17,14 +17,26 @@ from starlette.responses import JSONResponse, Response
 from allranks import __version__, settings
 from allranks.client import VERSION_HEADER
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
+from allranks.plan.text import repaired
 from allranks.store.db import database_error
 
 _SEE = "the server's /openapi.json tells what it takes"
 
 
+class Answer(JSONResponse):
+    """JSON. One value that it has no form for, which an older version stored, keeps nobody from
+    the rest: see `plan.text`."""
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return super().render(content)
+        except (RecursionError, ValueError):
+            return super().render(repaired(content))
+
+
 def reply(error: AllranksError, status: int | None = None) -> Response:
     headers = {VERSION_HEADER: __version__}
-    return JSONResponse(error.body(), status or error.http, headers=headers)
+    return Answer(error.body(), status or error.http, headers=headers)
 
 
 async def _ours(_: Request, error: Any) -> Response:

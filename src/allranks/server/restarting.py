@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from allranks.errors import Conflict, SpecError, UsageError
+from allranks.plan import text
 from allranks.plan.carryover import Carried
 from allranks.server.continuing import end_of, ended
 from allranks.server.services import Services
 from allranks.server.submit import NO_SUBMISSION, Submission, diff_of, submit
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 # Azure ML's names of what git said of the code.
 _OF_GIT = "azureml.git."
@@ -46,6 +47,9 @@ def restart(
     """The same job once more, with what it left; ``fresh``: with nothing of it. ``code`` takes the
     place of its own. Raises Conflict for a job that has not ended."""
     ended(row)
+    if (flaw := text.flaw(row.spec, "spec")) is not None:
+        message = f"{row.name} cannot be submitted again: {flaw.where}: {flaw.message}"
+        raise Conflict(message, hint="submit it anew with another text")
     task = row.plan.task
     if fresh and task.state:
         hint = f"allranks state delete {task.state}, or restore a version of it"

@@ -14,9 +14,10 @@ from allranks.plan.distributions import log_name, ranks_of, world
 from allranks.plan.policy import Job, Node
 from allranks.settings import Home
 from allranks.states import GangState, NodeState
+from allranks.store.job_rows import JobRow
 from allranks.store.logs import Logs
 from allranks.store.points import Points, Source
-from allranks.store.records import JobRow, Records
+from allranks.store.records import Records
 
 log = logging.getLogger("allranks.salvage")
 

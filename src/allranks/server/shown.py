@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from allranks import steady
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan import standing as plan_standing
+from allranks.plan import text
 from allranks.plan.carryover import Carried
 from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import Task, pack
@@ -17,7 +19,10 @@ from allranks.server.roles import OWNER
 from allranks.settings import Home
 from allranks.states import TERMINAL
 from allranks.store.annotations import Annotation
-from allranks.store.records import JobRow, Told
+from allranks.store.job_rows import Damaged, JobRow
+from allranks.store.records import Told
+
+_P = ParamSpec("_P")
 
 # The property of a job that names who submitted it; a job of the home's owner has none.
 _CREATED_BY = "allranks.created_by"
@@ -44,6 +49,22 @@ def submitter(spec: Mapping[str, Any]) -> str:
     return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
 
 
+def _showable(show: Callable[_P, dict[str, Any]]) -> Callable[_P, dict[str, Any]]:
+    """Repair what is shown of a job; ``damaged`` says what an older version stored that JSON, a
+    database or a terminal cannot hold."""
+
+    @wraps(show)
+    def repaired(*args: _P.args, **named: _P.kwargs) -> dict[str, Any]:
+        found = show(*args, **named)
+        flaw = text.flaw(found)
+        if flaw is None:
+            return {**found, "damaged": None}
+        return {**text.repaired(found), "damaged": f"{flaw.where}: {flaw.message}"}
+
+    return repaired
+
+
+@_showable
 def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
     """Everything there is to know, times in ISO 8601 with their zone."""
     spec, record, task = row.spec, row.record, row.plan.task
@@ -110,8 +131,13 @@ def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@_showable
 def brief(row: JobRow) -> dict[str, Any]:
     """One line of a list."""
+    return _brief(row)
+
+
+def _brief(row: JobRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "status": str(row.record.status),
@@ -131,6 +157,7 @@ def brief(row: JobRow) -> dict[str, Any]:
     }
 
 
+@_showable
 def listed(
     row: JobRow, note: Annotation | None, values: Mapping[int, Mapping[str, float | str]] | None
 ) -> dict[str, Any]:
@@ -140,7 +167,7 @@ def listed(
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
     inputs = (row.spec.get("inputs") or {}).items()
     given = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
-    found = brief(row) | {
+    found = _brief(row) | {
         "display_name": note.display_name,
         "tags": dict(note.tags),
         "archived_at": when(note.archived_at),
@@ -156,6 +183,28 @@ def carried(found: Carried | None) -> dict[str, Any] | None:
         return None
     now = time.time()
     return {**found.to_dict(now), "message": found.sentence(now)}
+
+
+def damaged(row: Damaged) -> dict[str, Any]:
+    """One line of a list, of a job that cannot be read."""
+    unknown = ("compute", "exit_code", "error", "started_at", "ended_at", "archived_at", "duration")
+    return {
+        "name": row.name,
+        "status": "Damaged",
+        "type": "command",
+        "experiment_name": "",
+        "display_name": row.name,
+        "tags": {},
+        "inputs": {},
+        "metrics": {},
+        "nodes": 0,
+        "processes": 0,
+        "attempts": 0,
+        **dict.fromkeys(unknown),
+        "created_by": OWNER.name,
+        "created_at": when(row.created_at),
+        "damaged": row.reason,
+    }
 
 
 def event(told: Told) -> dict[str, Any]:

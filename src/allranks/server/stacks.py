@@ -21,7 +21,7 @@ from allranks.plan.stacks import Process
 from allranks.server.bell import Bell
 from allranks.settings import Home
 from allranks.states import NodeState
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 # Seconds that agents are asked for, and that whoever asks waits for them. An agent that the server
 # reaches by its disk alone looks every so often.

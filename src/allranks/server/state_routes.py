@@ -10,9 +10,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from allranks.errors import NotFound, UsageError
-from allranks.server.agents import PREFIX, json_of, number_of, readable, who
+from allranks.server.agents import PREFIX, number_of, readable, who
+from allranks.server.request_text import parse
 from allranks.server.services import Services
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 from allranks.store.states import State
 
 # The most of a content, or of several, in one answer: it is put together in memory.
@@ -22,7 +23,7 @@ _MOST = 8 << 20
 async def sync(request: Request) -> Response:
     """What a node has changed, in one step; what there is now comes back."""
     with_, row, state, node = await _asked(request)
-    told = json_of(await request.body())
+    told = parse(await request.body(), names=True)
     with readable():
         answer = await run_in_threadpool(with_.states.sync, row, state, node, told)
     # By hand: a name that is not UTF-8 is written as the escapes that make it whole again.
@@ -109,7 +110,7 @@ async def _asked(request: Request) -> tuple[Services, JobRow, State, int]:
 
 async def _wanted(request: Request) -> list[str]:
     """The SHA-256 of some contents. Raises UsageError."""
-    found = json_of(await request.body())
+    found = parse(await request.body())
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise UsageError("contents come as a list of SHA-256", hint="is the agent of this version?")
     return found
@@ -118,7 +119,7 @@ async def _wanted(request: Request) -> list[str]:
 def _take_all(state: State, data: bytes) -> None:
     head, _, rest = data.partition(b"\n")
     at = 0
-    for sha256, size in json_of(head):
+    for sha256, size in parse(head):
         piece = rest[at : at + size]
         at += size
         # What came of it before, in pieces, is gone on with by whom it came from.

@@ -16,7 +16,8 @@ from allranks.plan.plan import Task
 from allranks.plan.states import Entries, Entry, Quiet
 from allranks.settings import Home
 from allranks.states import TERMINAL, NodeState
-from allranks.store.records import JobRow, Records
+from allranks.store.job_rows import JobRow
+from allranks.store.records import Records
 from allranks.store.states import HEAD, NAMED, OF_JOBS, Put, State, is_whole, seed
 
 # So many that nobody writes are in memory with all that they hold: those looked at last.

@@ -14,8 +14,8 @@ from allranks.server import shown
 from allranks.server.limits import Count, Number
 from allranks.server.services import Services
 from allranks.states import TERMINAL
+from allranks.store.job_rows import JobRow
 from allranks.store.logs import Logs
-from allranks.store.records import JobRow
 
 # The longest a viewer hears nothing: it then gets an empty line and knows the server lives.
 BEAT = 5.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.engines.base import Kind
-from allranks.errors import MissingCode, NotFound, Problem, SpecError
+from allranks.errors import MissingCode, Problem, SpecError
 from allranks.plan import recipe
 from allranks.plan.carryover import Carried
 from allranks.plan.compile import Context, compile
@@ -26,7 +26,7 @@ from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 # -P: the folder an agent works in is the user's, and no place to import from.
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
@@ -163,14 +163,14 @@ def submit(
         _hold_to_code(submission, services)
         for other in referred(spec.get("inputs")):
             services.records.get(other)
-        if not exists(services, made.task.job):
+        if not services.records.has(made.task.job):
             begun.place()
+            if submission.diff:
+                kept = diff_of(made.task.record)
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(submission.diff, encoding="utf-8")
         row = services.records.create(spec, made, begun.about())
         begun.keep()
-    if submission.diff:
-        kept = diff_of(made.task.record)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(submission.diff, encoding="utf-8")
     services.loops.wake(row.name)
     return row, begun.carried
 
@@ -212,14 +212,6 @@ def uv() -> str:
         return str(find_uv_bin())
     except FileNotFoundError:
         return ""
-
-
-def exists(services: Services, name: str) -> bool:
-    try:
-        services.records.get(name)
-    except NotFound:
-        return False
-    return True
 
 
 def _compiled(spec: CommandJob, context: Context, problems: list[Problem]) -> Plan:

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, and_, delete, func, select, update
 from sqlalchemy.engine import Connection
 
 from allranks.plan.heard import LATEST
+from allranks.plan.text import repaired
 from allranks.store.db import feeds as _feeds
 from allranks.store.db import insert_many
 from allranks.store.db import points as _points
@@ -272,8 +273,7 @@ def _metrics(told: Mapping[str, Any]) -> list[tuple[Key, Row]]:
 
 def _fitting(told: Any) -> str:
     """That name; one that there is no room for is shortened, so that no other becomes the same."""
-    # A lone surrogate, which no database takes, is as good as unreadable.
-    name = str(told).encode(errors="replace").decode()
+    name = str(repaired(str(told)))
     if len(name) <= _NAME:
         return name
     mark = hashlib.sha256(name.encode()).hexdigest()[:8]

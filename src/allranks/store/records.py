@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, Row, and_, delete, func, or_, select, update
+from sqlalchemy import Engine, Row, Select, and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from allranks import steady
 from allranks.errors import Conflict, NotFound
@@ -16,7 +16,7 @@ from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan import policy
 from allranks.plan.fold import fold
 from allranks.plan.job_query import Query
-from allranks.plan.plan import Gang, Plan, Rules, Task, pack
+from allranks.plan.plan import Plan, pack
 from allranks.plan.policy import Job
 from allranks.states import TERMINAL
 from allranks.store import job_search, points
@@ -25,43 +25,21 @@ from allranks.store.db import deleted_jobs as _deleted
 from allranks.store.db import events as _events
 from allranks.store.db import job_annotations as _annotations
 from allranks.store.db import jobs as _jobs
+from allranks.store.job_rows import (
+    OF_TASK,
+    UNREADABLE,
+    Damaged,
+    JobRow,
+    Uses,
+    job_row,
+    read_one,
+    uses_of,
+)
 
 # Jobs kept in memory beside those that are live.
 _REMEMBERED = 512
 # Ids in one question: databases have a limit.
 _AT_ONCE = 500
-
-
-class JobRow(NamedTuple):
-    """A job as stored. ``record`` is the fold of its events; ``version`` counts its changes."""
-
-    id: int
-    name: str
-    experiment: str
-    version: int
-    created_at: float
-    started_at: float | None
-    ended_at: float | None
-    exit_code: int | None
-    spec: dict[str, Any]
-    plan: Plan
-    record: Job
-    error: dict[str, Any] | None
-
-
-class Uses(NamedTuple):
-    """What a job makes use of, as it is stored: of its spec the ``inputs``, of its plan the code,
-    the folder it runs in, the recipe, and where its inputs lie."""
-
-    name: str
-    live: bool
-    created_at: float
-    ended_at: float | None
-    inputs: dict[str, Any] | None
-    code: str | None
-    in_place: str | None
-    recipe: dict[str, Any] | None
-    sources: list[dict[str, Any]]
 
 
 class Told(NamedTuple):
@@ -130,24 +108,31 @@ class Records:
         return self._latest.get(name)
 
     def get(self, name: str) -> JobRow:
-        """The job of that name; raises NotFound."""
+        """The job of that name; raises NotFound, and Conflict for one that is damaged."""
         latest = self._latest.get(name)
         if latest is not None:
             return latest
-        with self._reading.connect() as connection:
-            row = connection.execute(select(_jobs).where(_jobs.c.name == name)).first()
-        if row is None:
-            raise _no_job(name)
-        return self._keep(_job_row(row))
+        row = self.read(name)
+        if isinstance(row, Damaged):
+            message = f"the record of the job {name!r} is damaged: {row.reason}"
+            raise Conflict(message, hint=f"remove it: allranks job delete {name}")
+        return self._keep(row)
 
-    def find(self, wanted: Query) -> list[JobRow]:
+    def read(self, name: str) -> JobRow | Damaged:
+        """The job of that name as it is stored; raises NotFound."""
+        found = self._several(select(_jobs).where(_jobs.c.name == name))
+        if not found:
+            raise _no_job(name)
+        return found[0]
+
+    def find(self, wanted: Query) -> list[JobRow | Damaged]:
         """The jobs that match, in the order that is asked for."""
         with self._reading.connect() as connection:
             ids = job_search.search(connection, wanted)
-            rows: dict[int, JobRow] = {}
-            for start in range(0, len(ids), _AT_ONCE):
-                some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _AT_ONCE]))
-                rows |= {row.id: _job_row(row) for row in connection.execute(some)}
+        rows: dict[int, JobRow | Damaged] = {}
+        for start in range(0, len(ids), _AT_ONCE):
+            some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _AT_ONCE]))
+            rows |= {row.id: row for row in self._several(some)}
         return [rows[each] for each in ids if each in rows]
 
     def last_values(self, job_ids: Iterable[int]) -> dict[int, dict[str, float | str]]:
@@ -156,24 +141,40 @@ class Records:
             return job_search.last_values(connection, job_ids)
 
     def live(self) -> list[JobRow]:
-        """The jobs that have not ended, oldest first."""
+        """The jobs that have not ended, oldest first. Damaged ones cannot go on: without them."""
         query = select(_jobs).where(_jobs.c.live == 1).order_by(_jobs.c.id)
+        return [row for row in self._several(query) if isinstance(row, JobRow)]
+
+    def _several(self, query: Select[Any]) -> list[JobRow | Damaged]:
+        """The jobs of a query. One that cannot be read is told of as damaged."""
         with self._reading.connect() as connection:
-            return [_job_row(row) for row in connection.execute(query)]
+            try:
+                return [job_row(row) for row in connection.execute(query)]
+            except UNREADABLE:
+                ids = connection.execute(query.with_only_columns(_jobs.c.id)).scalars().all()
+                return [read_one(connection, each) for each in ids]
 
     def uses(self) -> list[Uses]:
-        """What every job makes use of, oldest first."""
+        """What every job makes use of, oldest first. A damaged one cannot use anything."""
         task = _jobs.c.plan["task"]
-        of_task = (task[key] for key in ("code", "in_place", "recipe", "inputs"))
+        of_task = (task[key] for key in OF_TASK)
         facts = (_jobs.c.name, _jobs.c.live, _jobs.c.created_at, _jobs.c.ended_at)
         query = select(*facts, _jobs.c.spec["inputs"], *of_task).order_by(_jobs.c.id)
         with self._reading.connect() as connection:
-            return [Uses(*row)._replace(live=bool(row.live)) for row in connection.execute(query)]
+            try:
+                found = connection.execute(query)
+                return [Uses(*row)._replace(live=bool(row.live)) for row in found]
+            except (DBAPIError, *UNREADABLE):
+                pass  # a text in it that this database cannot take out of its JSON
+        rows = self._several(select(_jobs).order_by(_jobs.c.id))
+        return [uses_of(row) for row in rows if isinstance(row, JobRow)]
 
-    def forget(self, name: str) -> None:
-        """Take an ended job out of the record, with its events. One that lives stays. Its name is
-        not given again."""
-        ended = and_(_jobs.c.name == name, _jobs.c.live == 0)
+    def forget(self, name: str, *, damaged: bool = False) -> None:
+        """Take an ended job out of the record, with its events. Its name is not given again. One
+        that lives stays, unless it is ``damaged`` and so cannot end."""
+        ended = _jobs.c.name == name
+        if not damaged:
+            ended = and_(ended, _jobs.c.live == 0)
         with self._engine.begin() as connection:
             found = connection.execute(select(_jobs.c.id).where(ended)).scalar_one_or_none()
             if found is None:
@@ -242,7 +243,7 @@ class Records:
         )
         with self._engine.begin() as connection:
             row = connection.execute(claimed).first()
-        return None if row is None else _job_row(row)
+        return None if row is None else job_row(row)
 
     def apply(
         self, row: JobRow, owner: str, happened: Sequence[Event], **columns: Any
@@ -276,7 +277,7 @@ class Records:
             ).first()
             if found is None:
                 raise _no_job(name)
-            row = _job_row(found)
+            row = job_row(found)
             job, news = row.record, []
             for event in happened:
                 after = fold(job, event)
@@ -327,7 +328,7 @@ def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobR
     if job.status in TERMINAL:
         columns["live"] = 0
     saved = update(_jobs).where(_jobs.c.id == row.id).values(**columns).returning(_jobs)
-    return _job_row(connection.execute(saved).one())
+    return job_row(connection.execute(saved).one())
 
 
 def _insert(connection: Connection, job_id: int, happened: Sequence[Event]) -> None:
@@ -339,30 +340,4 @@ def _insert(connection: Connection, job_id: int, happened: Sequence[Event]) -> N
 def _event(row: Row[Any]) -> Event:
     return Event(
         Kind(row.kind), row.at, row.launch, row.attempt, row.node, row.rank, row.seq, row.data
-    )
-
-
-def _job_row(row: Row[Any]) -> JobRow:
-    plan = row.plan
-    return JobRow(
-        id=row.id,
-        name=row.name,
-        experiment=row.experiment,
-        version=row.version,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        exit_code=row.exit_code,
-        spec=row.spec,
-        plan=Plan(
-            Gang(**{**plan["gang"], "argv": tuple(plan["gang"]["argv"])}),
-            Task.load(plan["task"]),
-            Rules(**{**plan["rules"], "on": tuple(plan["rules"]["on"])}),
-            plan["engine"],
-            plan["digest"],
-            plan.get("compute", plan["engine"]),
-            plan.get("server_address", ""),
-        ),
-        record=policy.load(row.record),
-        error=row.error,
     )

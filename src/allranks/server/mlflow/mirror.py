@@ -17,9 +17,10 @@ from allranks.plan.plan import Task
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
 from allranks.states import TERMINAL, JobStatus
+from allranks.store.job_rows import JobRow
 from allranks.store.mlflow import MlflowRuns
 from allranks.store.points import METRIC, RESOURCE, Points, Series
-from allranks.store.records import JobRow, Records
+from allranks.store.records import Records
 
 log = logging.getLogger("allranks.mlflow")
 

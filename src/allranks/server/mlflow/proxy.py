@@ -30,8 +30,8 @@ from allranks.server.mlflow.runs import ours
 from allranks.server.roles import Person, Role
 from allranks.server.services import Services
 from allranks.states import TERMINAL
+from allranks.store.job_rows import JobRow
 from allranks.store.points import Point
-from allranks.store.records import JobRow
 
 log = logging.getLogger("allranks.mlflow")
 

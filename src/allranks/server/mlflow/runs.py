@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 from allranks.errors import AllranksError, ServerError
 from allranks.plan import mlflow
 from allranks.server.mlflow.child import Child
+from allranks.store.job_rows import JobRow
 from allranks.store.mlflow import Mirrored, MlflowRuns
-from allranks.store.records import JobRow
 
 API = "/api/2.0/mlflow"
 # Entries of one `log-batch`, of each kind: metrics, and parameters or tags.

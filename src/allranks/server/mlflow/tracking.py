@@ -12,9 +12,10 @@ from allranks.server.mlflow.child import Child, python
 from allranks.server.mlflow.mirror import Mirror
 from allranks.server.mlflow.runs import Runs
 from allranks.settings import Home
+from allranks.store.job_rows import JobRow
 from allranks.store.mlflow import MlflowRuns
 from allranks.store.points import Points
-from allranks.store.records import JobRow, Records
+from allranks.store.records import Records
 
 
 class Tracking(NamedTuple):
