@@ -17,6 +17,7 @@ from allranks.engines.base import Kind
 from allranks.engines.fake import FakeEngine
 from allranks.server.app import create_app
 from allranks.server.auth import Auth
+from allranks.server.listener import Listener
 from allranks.server.patience import Patient
 from allranks.settings import Clocks, Home
 from tests.support import until
@@ -64,13 +65,18 @@ def served(folder: Path, **clocks: float) -> Iterator[Served]:
     """A server of a new home in that folder."""
     home = Home(folder)
     settings.make(home)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = Listener(socket.AF_INET, ("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     app = create_app(
         home, Clocks(**{"lease": 600.0, "hello": 600.0, **clocks}), url, {"fake": FAKE}
     )
     config = uvicorn.Config(
-        app, http=Patient, log_config=None, access_log=False, timeout_graceful_shutdown=1
+        app,
+        http=Patient,
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

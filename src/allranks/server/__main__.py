@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from allranks import __version__, locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.server.auth import Auth
+from allranks.server.listener import Listener
 from allranks.settings import Home
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: Hold | None
     config = uvicorn.Config(
         app,
         http=Patient,
+        loop="asyncio",  # see `listener`: uvloop accepts past the socket
         log_config=None,
         access_log=False,
         lifespan="on",
@@ -121,15 +123,8 @@ def _listen(home: Home, port: int | None) -> socket.socket:
     """A home keeps its port: living agents know it by no other name."""
     kept = _kept_port(home)
     asked = port if port is not None else kept
-    # IPPROTO_TCP said outright: asyncio turns Nagle's algorithm off only where it sees it, and
-    # without that every reply waits 40 ms for the client's delayed acknowledgement.
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        if asked is None:
-            _bind_free(listening)
-        else:
-            listening.bind(("127.0.0.1", asked))
+        return Listener(socket.AF_INET, ("127.0.0.1", _free() if asked is None else asked))
     except (OSError, OverflowError) as error:
         raise ServerError(
             f"port {asked} cannot be listened on: {getattr(error, 'strerror', None) or error}",
@@ -137,17 +132,15 @@ def _listen(home: Home, port: int | None) -> socket.socket:
             hint="end the program that holds it (`ss -ltnp` names it), or move the home to another "
             "port: allranks server start --port N (running jobs would not find it)",
         ) from error
-    listening.listen(512)
-    return listening
 
 
-def _bind_free(listening: socket.socket) -> None:
+def _free() -> int:
     from allranks.agent import ports  # lazy: only a home's very first server
 
     held = ports.hold(1)
     (number,) = ports.numbers(held)
     ports.release(held)
-    listening.bind(("127.0.0.1", number))
+    return number
 
 
 def _kept_port(home: Home) -> int | None:

@@ -25,6 +25,7 @@ import uvicorn
 
 from allranks.agent import ports
 from allranks.errors import AllranksError, ServerError
+from allranks.server.listener import Listener
 from allranks.server.patience import Patient
 from allranks.settings import Home
 
@@ -107,20 +108,15 @@ class Door:
     def _listen(self, address: str) -> socket.socket:
         port = self._port()
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((address, port))
+            return Listener(family, (address, port))
         except OSError as error:
-            listening.close()
             raise ServerError(
                 f"the agents' door cannot be opened: {(error.strerror or str(error)).lower()}",
                 where=f"{address}:{port}",
                 hint="is this still an address of this machine (`ip address`), and the port free? "
                 "Another address: allranks compute update NAME --server-address ADDRESS",
             ) from error
-        listening.listen(512)
-        return listening
 
     def _port(self) -> int:
         """The home's, chosen once: agents that run know no other."""
@@ -146,6 +142,7 @@ def config(app: App, certificate: str | None, most: int) -> uvicorn.Config:
     made = uvicorn.Config(
         app,
         http=Patient,
+        loop="asyncio",  # see `listener`: uvloop accepts past the socket
         ssl_certfile=certificate,
         log_config=None,
         access_log=False,

@@ -19,6 +19,7 @@ import uvicorn
 
 from allranks.errors import AllranksError, UsageError
 from allranks.server.door import Door, Server, config, write
+from allranks.server.listener import Listener
 from allranks.server.names import Names
 from allranks.settings import Home
 
@@ -137,17 +138,9 @@ def _listen(where: Where) -> socket.socket:
     try:
         found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
         family, _, _, _, address = found[0]
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        return Listener(family, address)
     except (OSError, UnicodeError) as error:
         raise _not_there(where, error) from error
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(address)
-        listening.listen(512)
-    except OSError as error:
-        listening.close()
-        raise _not_there(where, error) from error
-    return listening
 
 
 def _not_there(where: Where, error: Exception) -> UsageError:
