@@ -141,7 +141,7 @@ def plan_of(server: Served, name: str, **task: Any) -> str:
     return json.dumps(found | {"task": found["task"] | task})
 
 
-@pytest.mark.parametrize("kind", ["text", "number", "path", "shape", "not JSON"])
+@pytest.mark.parametrize("kind", ["text", "number", "plan", "shape", "not JSON"])
 def test_a_damaged_job_hides_no_other_and_can_be_deleted(tmp_path: Path, kind: str) -> None:
     with served(tmp_path / "h") as first:
         first.submit("good")
@@ -150,7 +150,7 @@ def test_a_damaged_job_hides_no_other_and_can_be_deleted(tmp_path: Path, kind: s
         columns = {
             "text": {"spec": json.dumps(spec | {"display_name": "x\ud800y"})},
             "number": {"spec": json.dumps(spec | {"inputs": {"x": float("nan")}})},
-            "path": {"plan": plan_of(first, "bad", in_place="/\udcff", command="\ud800")},
+            "plan": {"plan": plan_of(first, "bad", command="x\ud800y")},
             "shape": {"plan": "{}"},
             "not JSON": {"spec": '{"display'},
         }[kind]

@@ -20,6 +20,8 @@ from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.plan.text import repaired
 from allranks.store.db import database_error
 
+# Characters of a text in an error.
+_LONGEST = 4000
 _SEE = "the server's /openapi.json tells what it takes"
 
 
@@ -36,7 +38,16 @@ class Answer(JSONResponse):
 
 def reply(error: AllranksError, status: int | None = None) -> Response:
     headers = {VERSION_HEADER: __version__}
-    return Answer(error.body(), status or error.http, headers=headers)
+    return Answer(_shortened(error.body()), status or error.http, headers=headers)
+
+
+def _shortened(value: Any) -> Any:
+    """An error as it is, but for texts that repeat much of a request."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[:_LONGEST]} …"
+    if isinstance(value, dict):
+        return {key: _shortened(each) for key, each in value.items()}
+    return [_shortened(each) for each in value] if isinstance(value, list) else value
 
 
 async def _ours(_: Request, error: Any) -> Response:

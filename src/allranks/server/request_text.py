@@ -89,7 +89,8 @@ class CheckedJson(CheckedAddress):
 
     async def _checked(self, scope: Scope, receive: Receive) -> Receive:
         path = scope["path"]
-        if scope["method"] in ("GET", "HEAD") or path.startswith(_BLOBS):
+        method = scope["method"]
+        if method in ("GET", "HEAD") or (method == "PUT" and path.startswith(_BLOBS)):
             return receive
         body, last = await _read(receive)
         if len(body) > _LARGE:
