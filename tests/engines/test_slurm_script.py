@@ -11,7 +11,7 @@ import pytest
 
 from allranks.engines.slurm import STATES
 from allranks.engines.slurm_commands import gpus, number
-from allranks.engines.slurm_script import script
+from allranks.engines.slurm_script import gpus_of, script
 from allranks.plan.plan import Gang
 
 GANG = Gang("job.1", 2, ("/a b/python", "-P", "-m", "allranks.agent"))
@@ -158,3 +158,22 @@ def test_numbers_that_are_none():
 def test_the_warning_is_never_most_of_a_short_jobs_time(time, warning, before):
     text = script(GANG._replace(options={"time": time, "warning": warning}), "m", "/f")
     assert f"--signal=B:TERM@{before}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, None),
+        ({"gres": "shard:8,craynetwork:1"}, None),
+        ({"gres": "gpu:a100:4,shard:8"}, 4),
+        ({"gres": "gres/gpu:2"}, 2),
+        ({"gres": "gpu"}, 1),
+        ({"gres": "gpu:a100"}, 1),
+        ({"extra": ["--mail-type=END"]}, None),
+        ({"extra": ["--gpus-per-node=4"]}, 0),
+        ({"extra": ["--gres=gpu:1"]}, 0),
+        ({"extra": ["--tres-per-task=gres/gpu:1"]}, 0),
+    ],
+)
+def test_gpus_that_options_ask_for_by_themselves(options, count):
+    assert gpus_of(options) == count

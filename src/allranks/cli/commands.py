@@ -68,6 +68,9 @@ COMMANDS: dict[str, Command] = {
     "compute wait": Command(_COMPUTE, "wait", "return once enough of its hosts are ready"),
     "compute set-default": Command(_COMPUTE, "set_default", "where jobs go that name none"),
     "compute map": Command(_COMPUTE, "stand_for", "let a name in job files mean a compute"),
+    "instance map": Command(
+        "allranks.cli.instance", "stand_for", "how many GPUs an instance type has"
+    ),
     "environment create": Command(_ENVIRONMENT, "create", "add a version of an environment"),
     "environment list": Command(_ENVIRONMENT, "list_environments", "the environments there are"),
     "environment show": Command(_ENVIRONMENT, "show_environment", "what it asks for, what it has"),

@@ -219,6 +219,7 @@ def _key_options(parser: argparse.ArgumentParser) -> None:
     add("--tier", metavar="TIER", help="dedicated or low_priority")
     add("--min-instances", metavar="N", help="`compute wait` waits for so many (0)")
     add("--max-instances", metavar="N", help="no job gets more nodes (as many as there are)")
+    add("--gpus-per-node", metavar="N", help="GPUs of jobs that do not say how many (one a rank)")
     add("--idle-time-before-scale-down", metavar="S", help="kept and shown: the cluster decides")
     where = "where its nodes reach this server (found by asking the kernel)"
     add("--server-address", metavar="ADDRESS", help=where)
@@ -259,6 +260,7 @@ _KEYS = (
     "tier",
     "min_instances",
     "max_instances",
+    "gpus_per_node",
     "idle_time_before_scale_down",
     "server_address",
 )
@@ -356,12 +358,17 @@ def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("about", found["description"]),
         ("nodes", _range(found)),
         ("size", found["size"]),
+        ("gpus", _gpus(found["gpus_per_node"])),
         ("tier", found["tier"]),
         ("options", _words(found["options"])),
         ("door", found["door"]),
         ("trouble", found["door_trouble"] or found["trouble"]),
     ]
     return [(key, value) for key, value in lines if value]
+
+
+def _gpus(count: int | None) -> str:
+    return "" if count is None else f"{count} per node for jobs that do not say how many"
 
 
 def _range(found: Mapping[str, Any]) -> str:

@@ -173,7 +173,7 @@ def _gpus() -> Finding:
     count = len([n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()])
     if not count:
         return Finding("GPUs", NOTE, "none seen")
-    return Finding("GPUs", OK, f"{count}; a job gets those it asks for: --gpus N")
+    return Finding("GPUs", OK, f"{count}; a job gets one for each rank of a node, or --gpus G")
 
 
 # Routed as any address of the world is, and nobody's: RFC 5737.

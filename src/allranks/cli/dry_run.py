@@ -27,7 +27,9 @@ def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json
     found = clusters(home)
     made = plan(Submission.load(submission), home, found, environments(home), datastores(home))
     text = found.engine(found.cluster(made)).render(made.gang)
-    shown = _shown(made, text, submission["spec"].get("properties"))
+    spec = submission["spec"]
+    size = (spec.get("resources") or {}).get("instance_type")
+    shown = _shown(made, text, size, spec.get("properties"))
     if json:
         show.as_json(shown)
     else:
@@ -42,7 +44,9 @@ def _lies(each: InputTask) -> str:
     return f"<the node's {each.name}>" if each.cached else each.source or each.uri
 
 
-def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
+def _shown(
+    made: Plan, text: str, instance_type: str | None, properties: Mapping[str, str] | None
+) -> dict[str, Any]:
     task = made.task
     if task.recipe is not None:
         base = activated(task.base, "<the environment of the attempt>", task.recipe.variables)
@@ -68,6 +72,8 @@ def _shown(made: Plan, text: str, properties: Mapping[str, str] | None) -> dict[
         "rendered": text,
         "gang": {**pack(made.gang), "env": {}},
         "rules": pack(made.rules),
+        "notes": list(made.notes),
+        "instance_type": instance_type,
         "task": {
             **pack(task),
             "inputs": all_without_credentials(pack(task.inputs)),
@@ -153,6 +159,10 @@ def _print(shown: Mapping[str, Any]) -> None:
         print(f"engine     {shown['engine']}: {text}")
     needs = {name: gang[name] for name in ("gpus", "cpus", "memory") if gang[name]}
     print(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
+    if shown["instance_type"]:
+        print(f"size       {shown['instance_type']}")
+    for note in shown["notes"]:
+        print(f"note       {note}")
     code = task["in_place"] or (f"snapshot {task['code'][:12]}" if task["code"] else "none")
     print(f"code       {code}")
     if wanted := task["recipe"]:

@@ -30,7 +30,10 @@ def _by(job: Any) -> str:
 
 def _shape(job: Any) -> str:
     distribution = job["distribution"]
-    return show.size(job) + ("" if distribution == "none" else f", {distribution}")
+    several = [show.size(job)] + ([] if distribution == "none" else [distribution])
+    if gpus := job["gpus_per_node"]:
+        several.append(f"{counted(gpus, 'GPU')} per node")
+    return ", ".join(several)
 
 
 def show_job(options: argparse.Namespace) -> int:
@@ -138,7 +141,9 @@ def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
     tier = (spec.get("queue_settings") or {}).get("job_tier")
     services = spec.get("services") or {}
     told = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
-    lines = [("tier", tier)] if tier else []
+    size = (spec.get("resources") or {}).get("instance_type")
+    lines = [("instance", size)] if size else []
+    lines += [("tier", tier)] if tier else []
     lines += [("services", ", ".join(told))] if told else []
     identity = spec.get("identity") or {}
     return [*lines, ("identity", identity["type"])] if identity else lines

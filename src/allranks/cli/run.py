@@ -39,7 +39,7 @@ def run_options(parser: argparse.ArgumentParser) -> None:
 def _what(add: Callable[..., Any]) -> None:
     add("-n", "--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
     add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks on each (1)")
-    add("--gpus", type=int, default=0, metavar="G", help="GPUs of each node (0)")
+    add("--gpus", type=int, metavar="G", help="GPUs of each node (one a rank, where it has some)")
     kinds = "pytorch, tensorflow, mpi, deepspeed, horovod, jax, ray or none (pytorch when N·P > 1)"
     add("-d", "--distribution", metavar="TYPE", help=kinds)
     add("--workers", type=int, metavar="W", help="tensorflow: workers (one a node)")
@@ -228,7 +228,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     spec["state"], spec["hang_timeout"] = options.state, options.hang_timeout
     if len(words) == 1 and " " in words[0] and not options.quiet:
         show.talk("note: the command is one word with blanks; a shell line is `bash -c '…'`")
-    if options.gpus:
+    if options.gpus is not None:
         spec["resources"]["gpus_per_instance"] = options.gpus
     return {key: value for key, value in spec.items() if value not in (None, {})}
 

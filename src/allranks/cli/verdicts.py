@@ -317,11 +317,13 @@ def _room(question: Question, facts: Facts) -> Iterator[Finding]:
             yield Finding("CPUs", NOTE, said, "they run, but take turns")
             break
     gpus = question.gpus
+    if gpus is None:
+        gpus = max(fact["gpus"] for fact in facts.values())  # those that the probes were given
     if gpus and question.procs > gpus:
         said = f"{question.procs} ranks of a node share {counted(gpus, 'GPU')}"
         hint = f"process_count_per_instance: {gpus} gives each its own; NCCL refuses to share"
         yield Finding("GPUs", NOTE, said, hint)
     there = max(fact["gpus_there"] for fact in facts.values())
     if there and not gpus:
-        said = f"the nodes have {there}, the job asks for none and its ranks will see none"
+        said = f"the nodes have {there}, the job gets none and its ranks will see none"
         yield Finding("GPUs", NOTE, said, "resources.gpus_per_instance: 1")

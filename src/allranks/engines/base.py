@@ -110,7 +110,8 @@ class Kind(NamedTuple):
     ``end_all`` is of engines whose gangs run on this machine: it ends those of a home whose server
     is gone. The nodes of all others are other hosts, who reach the server by the agents' door.
     ``spot`` are the options of which one has to be given for spot jobs to be any different; None:
-    they never are.
+    they never are. ``gpus`` counts the GPUs of each node that the options alone ask for, None where
+    they ask for none.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Kind(NamedTuple):
     make: Callable[[Home, Mapping[str, Any]], Target]
     end_all: Callable[[Home], None] | None = None
     spot: tuple[str, ...] | None = None
+    gpus: Callable[[Mapping[str, Any]], int | None] = lambda options: None
 
     @property
     def remote(self) -> bool:

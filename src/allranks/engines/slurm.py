@@ -23,6 +23,7 @@ from allranks.engines.slurm_script import (
     OPTIONS,
     PROLOGUE,
     cpus,
+    gpus_of,
     has_site,
     placed,
     script,
@@ -318,4 +319,5 @@ KIND = Kind(
     OPTIONS,
     _make,
     spot=("spot_partition", "spot_qos"),
+    gpus=gpus_of,
 )

@@ -211,6 +211,17 @@ def _gres(gang: Gang) -> str:
     return ",".join([*ours, *given])
 
 
+def gpus_of(options: Mapping[str, Any]) -> int | None:
+    """The GPUs of each node that the options alone ask for; None where they ask for none. What
+    options of sbatch's own ask for is not counted: Slurm gives it, and nothing is added."""
+    gres = [each.removeprefix("gres/") for each in (options.get("gres") or "").split(",")]
+    ours = [each for each in gres if re.match(r"gpu(:|$)", each)]
+    if ours:
+        return sum(int(each) if each.isdigit() else 1 for each in (g.split(":")[-1] for g in ours))
+    extra = options.get("extra") or ()
+    return 0 if any(re.match(r"--(gpus|gres|tres-per)|-G", each) for each in extra) else None
+
+
 def _site(options: Mapping[str, Any]) -> list[str]:
     """The lines of the site and of the user that come before the agents."""
     modules = options.get("modules") or []

@@ -14,6 +14,7 @@ from allranks.errors import Problem, SpecError
 from allranks.plan import amounts
 from allranks.plan.container import FILE, NOT_INSIDE, TRACELESS
 from allranks.plan.distributions import world
+from allranks.plan.gpus import Choice, Request, choose
 from allranks.plan.plan import (
     Container,
     Gang,
@@ -43,7 +44,8 @@ class Context(NamedTuple):
     job's environment means there, ``table`` what is taken in the place of other things;
     ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``;
     ``cache`` is the nodes' folder for data from elsewhere, where the options name none;
-    ``tier`` is the compute's for jobs that name none; ``continues`` is the job that is run again,
+    ``tier`` is the compute's for jobs that name none; ``gpus`` is how many each node gets, None: as
+    many as the job asks for; ``continues`` is the job that is run again,
     ``previous`` why that one ended."""
 
     name: str
@@ -65,6 +67,7 @@ class Context(NamedTuple):
     tools: Mapping[str, str] = {}
     cache: str = ""
     tier: str = ""
+    gpus: Choice | None = None
     continues: str = ""
     previous: str = ""
 
@@ -80,18 +83,19 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     options = dict(context.options)
     engine = options.pop("container", None)
     around = {**_around(spec, engine, context), **_cache(options, context)}
+    gpus = context.gpus or choose(Request(resources.gpus_per_instance))
     gang = Gang(
         key=f"{context.name}.1",
         nodes=nodes,
         argv=context.argv,
-        gpus=resources.gpus_per_instance,
+        gpus=gpus.per_node,
         cpus=_number(options.pop("cpus", None), f"resources.properties.{context.engine}.cpus"),
         memory=_bytes(options.pop("memory", None), f"resources.properties.{context.engine}.memory"),
         options=options,
         grace=spec.limits.grace,
         spot=str(spec.queue_settings.job_tier or context.tier) == "spot",
     )
-    task = _task(spec, context, around)
+    task = _task(spec, context, around)._replace(gpus=gpus.per_node)
     _refuse_ranks_there_are_not(task)
     besides = task.chiefs + task.parameter_servers + task.evaluators
     most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
@@ -112,6 +116,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         context.engine,
         compute=context.compute,
         server_address=context.server_address,
+        notes=tuple(filter(None, (gpus.reason, gpus.note))),
     )
     text = json.dumps(pack(plan), sort_keys=True)
     return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
@@ -126,7 +131,6 @@ def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task
         command=spec.command,
         nodes=spec.resources.instance_count,
         procs=getattr(distribution, "process_count_per_instance", 1) or 1,
-        gpus=spec.resources.gpus_per_instance,
         distribution="none" if distribution is None else str(distribution.type),
         chiefs=getattr(distribution, "chief_count", 0),
         parameter_servers=getattr(distribution, "parameter_server_count", 0),

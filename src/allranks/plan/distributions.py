@@ -11,6 +11,8 @@ from allranks.plan.plan import Task
 
 # Those of which each node runs one process of the user's, whatever else is asked for.
 ONE_EACH = ("tensorflow", "ray")
+# Those whose one process on a node gives all GPUs of it out to others.
+GIVES_OUT = ("ray",)
 
 
 class Rank(NamedTuple):

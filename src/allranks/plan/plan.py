@@ -213,7 +213,8 @@ class Plan(NamedTuple):
 
     ``compute`` is the name of the target, ``engine`` its kind; with ``gang.options`` that says
     which cluster it is, whatever becomes of the compute. ``server_address`` is where its nodes
-    reach the server, empty when they are on the server's own machine.
+    reach the server, empty when they are on the server's own machine. ``notes`` are for who submits
+    the job.
     """
 
     gang: Gang
@@ -223,6 +224,7 @@ class Plan(NamedTuple):
     digest: str = ""
     compute: str = ""
     server_address: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):

@@ -17,6 +17,7 @@ from allranks.engines.base import Kind, Target
 from allranks.engines.kinds import KINDS
 from allranks.errors import Problem, SpecError
 from allranks.plan.plan import Plan
+from allranks.server.gpus import HostGpus
 from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob
@@ -69,6 +70,7 @@ class Clusters:
         self._home, self._computes, self.kinds = home, computes, kinds
         self._engines: dict[Cluster, Target] = {}
         self._lock = threading.Lock()
+        self.host_gpus = HostGpus()
         # The kind that needs nothing has a compute of its name without being asked.
         self.first = next(iter(kinds))
 
@@ -88,6 +90,10 @@ class Clusters:
     def find(self, name: str | None) -> Compute:
         """As ``Known.find``."""
         return self.known().find(name)
+
+    def instances(self) -> dict[str, int]:
+        """The GPUs of instance types that were said here."""
+        return {} if self._computes is None else self._computes.instances()
 
     def kind(self, compute: Compute) -> Kind:
         """Raises SpecError when this version has no such engine."""

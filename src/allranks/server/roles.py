@@ -81,6 +81,8 @@ ROLES: Mapping[str, Role] = {
     "DELETE /api/v1/computes/{name}": _A,
     "PUT /api/v1/computes/default": _A,
     "PUT /api/v1/computes/map": _A,
+    "GET /api/v1/instances/map": _R,
+    "PUT /api/v1/instances/map": _A,
     "GET /api/v1/datastores": _R,
     "GET /api/v1/datastores/{name}": _R,
     "POST /api/v1/datastores": _A,

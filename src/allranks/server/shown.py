@@ -85,6 +85,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
         "nodes": task.nodes,
         "processes": world(task),
         "gpus_per_node": task.gpus,
+        "instance_type": (spec.get("resources") or {}).get("instance_type"),
         "code": task.code,
         "attempts": record.attempt,
         "launches": record.launch,

@@ -18,6 +18,7 @@ from allranks.server.clusters import Clusters
 from allranks.server.continuing import Continuation
 from allranks.server.datastores import Datastores
 from allranks.server.environments import Environments
+from allranks.server.gpus import choice
 from allranks.server.places import places, referred
 from allranks.server.registering import refuse_taken
 from allranks.server.services import Services
@@ -121,6 +122,7 @@ def plan(
             tools=submission.tools,
             cache=str(home.cache),
             tier="spot" if compute.tier == "low_priority" else "",
+            gpus=None if problems else choice(spec, compute, options, clusters),
             continues=submission.continues,
             previous=submission.previous,
         ),
@@ -181,12 +183,13 @@ def _hold_to_code(submission: Submission, services: Services) -> None:
 
 
 def notes(made: Plan, kind: Kind) -> list[str]:
-    """What a job asked for that its compute has nothing for."""
+    """What who submits a job should know: the GPUs that it gets, and what it asked for that its
+    compute has nothing for."""
     has = kind.spot
     if not made.gang.spot or has == () or any(made.gang.options.get(each) for each in has or ()):
-        return []
+        return [*made.notes]
     mend = f" without `{has[0]}`" if has else ""
-    return [f"{made.compute} treats a spot job{mend} as any other"]
+    return [*made.notes, f"{made.compute} treats a spot job{mend} as any other"]
 
 
 def _pinned(given: Any, asset: str, is_model: bool) -> Any:

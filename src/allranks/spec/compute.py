@@ -42,7 +42,8 @@ OF_THE_CLOUD = (
 
 class Compute(Part):
     """A named target for jobs. ``type`` is the engine, ``options`` its own; a file has those at its
-    top, beside the rest. ``server_address``: where its nodes reach this server."""
+    top, beside the rest. ``server_address``: where its nodes reach this server. ``gpus_per_node``:
+    what a job gets that does not say how many GPUs it wants."""
 
     name: ComputeName
     type: Text
@@ -53,6 +54,7 @@ class Compute(Part):
     tier: Tier | None = None
     min_instances: Annotated[Integer, Field(ge=0)] = 0
     max_instances: Count | None = None
+    gpus_per_node: Annotated[Integer, Field(ge=0)] | None = None
     idle_time_before_scale_down: Seconds | None = None
     server_address: Text | None = None
     options: Free = Field(default_factory=dict)

@@ -358,7 +358,8 @@ class Environment(Part):
 
 
 class Resources(Part):
-    """What a job asks of its compute; ``properties.<engine>`` holds an engine's own options."""
+    """What a job asks of its compute; ``properties.<engine>`` holds an engine's own options. A job
+    without ``gpus_per_instance`` gets what `plan/gpus.py` chooses, with 0 it gets none."""
 
     instance_count: Count = 1
     instance_type: Text | None = None
@@ -367,7 +368,7 @@ class Resources(Part):
     docker_args: Text | Several[Text] | None = None
     locations: Several[Text] = ()
     properties: Free = Field(default_factory=dict)
-    gpus_per_instance: Annotated[Integer, Field(ge=0)] = 0
+    gpus_per_instance: Annotated[Integer, Field(ge=0)] | None = None
 
 
 class Limits(Part):

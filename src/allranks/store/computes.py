@@ -13,6 +13,7 @@ from allranks.store.db import computes as _computes
 from allranks.store.settings import Settings
 
 _DEFAULT, _MAP = "compute.default", "compute.map"
+_INSTANCES = "instance.map"
 
 
 class ComputeRow(NamedTuple):
@@ -77,6 +78,14 @@ class Computes:
     def sent(self) -> dict[str, str]:
         """Names that stand for another compute."""
         return dict(self._settings.get(_MAP) or {})
+
+    def instances(self) -> dict[str, int]:
+        """The GPUs of instance types, as far as they were said here."""
+        return dict(self._settings.get(_INSTANCES) or {})
+
+    def change_instances(self, entries: Mapping[str, int | None]) -> None:
+        """Set the GPUs of instance types; None: what is built in, if anything."""
+        self._settings.change(_INSTANCES, dict(entries))
 
     def send(self, names: Mapping[str, str | None], default: str | None = None) -> None:
         """Let names stand for another compute, with None no longer; and set the default."""

@@ -101,6 +101,7 @@ def job_row(row: Row[Any]) -> JobRow:
             plan["digest"],
             plan.get("compute", plan["engine"]),
             plan.get("server_address", ""),
+            tuple(plan.get("notes", ())),
         ),
         record=policy.load(row.record),
         error=row.error,

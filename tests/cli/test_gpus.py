@@ -1,0 +1,83 @@
+"""`--gpus`, `compute --gpus-per-node` and `allranks instance map`, on a machine of any kind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from allranks.engines.capacity import this_machine
+from tests.support import Allranks
+
+pytestmark = pytest.mark.slow
+
+HAS = this_machine().gpus
+
+
+def planned(allranks: Allranks, *words: str) -> dict[str, object]:
+    done = allranks("run", *words, "--dry-run", "--json", "--", "true")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_instance_types_can_be_seen_and_changed(allranks: Allranks, code: Path) -> None:
+    listed = allranks("instance", "map")
+    assert listed.returncode == 0, listed.stderr
+    rows = {line.split()[0]: line.split()[1:] for line in listed.stdout.splitlines()[1:]}
+    assert rows["Standard_NC24rs_v3"] == ["4", "built", "in"]
+    assert rows["ml.p4d.24xlarge"][0] == "8"
+    assert "no GPU" not in listed.stdout
+
+    done = allranks("instance", "map", "dgx", "--gpus", 8)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "dgx has 8 GPUs" in done.stderr
+    assert json.loads(allranks("instance", "map", "--json").stdout)["own"] == {"dgx": 8}
+    allranks("instance", "map", "dgx", "--reset")
+    assert json.loads(allranks("instance", "map", "--json").stdout)["own"] == {}
+    for words in (["dgx"], ["--gpus", 1], ["dgx", "--gpus", -1], ["a b", "--gpus", 1]):
+        done = allranks("instance", "map", *words)
+        assert done.returncode == 2, words
+        assert "hint: " in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_what_a_job_file_says_is_shown(allranks: Allranks, code: Path) -> None:
+    (code / "job.yml").write_text(
+        "command: test \"$CUDA_VISIBLE_DEVICES\" = ''\n"
+        "resources: {instance_type: Standard_DS3_v2}\n"
+    )
+    dry = allranks("job", "create", "-f", "job.yml", "--dry-run")
+    assert "size       Standard_DS3_v2" in dry.stdout
+    done = allranks("job", "create", "-f", "job.yml", "--set", "name=cpu-size", "--stream")
+    assert done.returncode == 0, done.stderr
+    shown = allranks("job", "show", "cpu-size").stdout
+    assert "instance    Standard_DS3_v2" in shown
+    told = json.loads(allranks("job", "show", "cpu-size", "--json").stdout)
+    assert (told["instance_type"], told["gpus_per_node"]) == ("Standard_DS3_v2", 0)
+
+
+@pytest.mark.skipif(HAS > 0, reason="this machine has GPUs, which a job then gets")
+def test_a_machine_without_gpus_is_not_talked_about(allranks: Allranks, code: Path) -> None:
+    done = allranks("run", "-p", 2, "--", "bash", "-c", 'test -z "$CUDA_VISIBLE_DEVICES"')
+    assert done.returncode == 0, done.stderr
+    assert "GPU" not in done.stderr
+    assert planned(allranks, "-p", "2")["notes"] == []
+    refused = allranks("run", "--gpus", 1, "--", "true")
+    assert refused.returncode == 2
+    assert "1 GPU (0 are there)" in refused.stderr
+
+
+def test_a_compute_says_what_its_jobs_get(allranks: Allranks, code: Path) -> None:
+    made = allranks("compute", "create", "g", "--type", "local", "--gpus-per-node", 3)
+    assert made.returncode == 0, made.stderr
+    assert "gpus        3 per node" in allranks("compute", "show", "g").stdout
+    done = allranks("run", "-c", "g", "--dry-run", "--", "true")
+    if HAS < 3:
+        assert "3 GPUs" in done.stderr
+    assert allranks("compute", "update", "g", "--gpus-per-node", 0).returncode == 0
+    assert planned(allranks, "-c", "g")["gang"]["gpus"] == 0  # type: ignore[index]
+    assert allranks("compute", "update", "g", "--gpus-per-node", "").returncode == 0
+    assert "gpus" not in allranks("compute", "show", "g").stdout.lower().replace("gpus free", "")
+    wrong = allranks("compute", "update", "g", "--gpus-per-node", "many")
+    assert wrong.returncode == 2
+    assert "gpus_per_node" in wrong.stderr
