@@ -8,8 +8,10 @@ becomes of its compute.
 from __future__ import annotations
 
 import json
+import shlex
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from allranks.engines import options
@@ -53,12 +55,23 @@ class Known(NamedTuple):
         wanted = (name or self.default).removeprefix("azureml:")
         found = self.there.get(self.stands_for.get(wanted, wanted))
         if found is None:
-            known = [*self.there, *self.stands_for]
-            create = f"allranks compute create {wanted} --type …"
-            hint = nearest(wanted, known) or f"there are: {', '.join(known)}; or make it: {create}"
-            problem = Problem(f"there is no compute named {wanted!r}", "compute", hint=hint)
-            raise SpecError(problem)
+            message = f"there is no compute named {wanted!r}"
+            raise SpecError(Problem(message, "compute", hint=self._hint(wanted)))
         return found
+
+    def _hint(self, wanted: str) -> str:
+        """The names that are near or all there are, and how to let the name mean one of them."""
+        known = [*self.there, *self.stands_for]
+        near = get_close_matches(wanted, known, n=3)
+        means = f"allranks compute map {shlex.quote(wanted)}={self.default}"
+        makes = f"allranks compute create {shlex.quote(wanted)} --type …"
+        ways = ([f"let it mean one: {means}"] if "=" not in wanted else []) + [f"make it: {makes}"]
+        names = f"did you mean {_either(near)}?" if near else f"there are: {', '.join(known)}."
+        return f"{names} Or {', or '.join(ways)}"
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)
 
 
 class Clusters:

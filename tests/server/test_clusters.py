@@ -1,0 +1,39 @@
+"""Which compute a name means, and what is said of a name that means none."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from allranks.errors import SpecError
+from allranks.server.clusters import Clusters
+from allranks.settings import Home
+from tests.server.serving import FAKE
+
+
+def hint_of(folder: Path, name: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        Clusters(Home(folder), None, {"fake": FAKE}).find(name)
+    return caught.value.problems[0].hint or ""
+
+
+@pytest.mark.parametrize("name", ["gpu-v100-cluster", "azureml:gpu-v100-cluster"])
+def test_a_name_that_is_near_others_leads_to_the_map(tmp_path: Path, name: str) -> None:
+    hint = hint_of(tmp_path, name)
+    assert "`gpu-cluster`" in hint
+    assert "`cpu-cluster`" in hint
+    assert "allranks compute map gpu-v100-cluster=fake" in hint
+
+
+def test_a_name_like_no_other_leads_there_too(tmp_path: Path) -> None:
+    hint = hint_of(tmp_path, "zzz")
+    assert "there are: fake, cpu-cluster, gpu-cluster, serverless" in hint
+    assert "allranks compute map zzz=fake" in hint
+    assert "allranks compute create zzz --type" in hint
+
+
+@pytest.mark.parametrize("name", ["it's a; rm -rf ~", "$(reboot)", "a=b"])
+def test_the_commands_of_a_hint_are_safe_to_paste(tmp_path: Path, name: str) -> None:
+    hint = hint_of(tmp_path, name)
+    assert shlex.quote(name) in hint
+    assert ("compute map" in hint) == ("=" not in name)
