@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from allranks.agent import load
+from allranks.agent.family import Family, families
+from allranks.agent.memory_limit import MemoryLimit
 from allranks.agent.monitor import Kept, Monitor
 from tests.support import until
 
@@ -67,27 +69,169 @@ def told(path: Path):
     return [{(n, gpu, rank): value for n, gpu, rank, value in each["points"]} for each in lines]
 
 
+def used(family: Family, roots: dict[int, int]) -> dict[int, load.Rank]:
+    """What each rank uses, looked at anew."""
+    found = family.look(roots, age=0.0)
+    each = load.of_processes(found.job)
+    return {rank: load.total(pids, each) for rank, pids in found.ranks.items()}
+
+
 def test_a_rank_is_all_of_its_processes(process):
     """A rank that works in a child of its child."""
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WORKS!r}])"
-    family = load.Family()
+    family = Family()
     root = process(inner)
-    before, began = family.look({3: root})[3], time.monotonic()
-    until(lambda: family.look({3: root})[3].busy > before.busy + 0.5, 60)
-    assert family.look({3: root})[3].busy - before.busy <= 2.2 * (time.monotonic() - began) + 0.1
+    before, began = used(family, {3: root})[3], time.monotonic()
+    until(lambda: used(family, {3: root})[3].busy > before.busy + 0.5, 60)
+    assert used(family, {3: root})[3].busy - before.busy <= 2.2 * (time.monotonic() - began) + 0.1
 
 
 def test_memory_that_is_held_is_seen(process):
-    family = load.Family()
     roots = {0: process(HOLDS), 1: process("print('up', flush=True); input()")}
-    found = family.look(roots)
+    found = used(Family(), roots)
     assert found[0].memory > 300 << 20
     assert found[1].memory < 100 << 20
 
 
-def test_a_rank_that_is_gone_uses_nothing(process):
-    found = load.Family().look({0: 2**22 + 1})
-    assert found == {0: load.Rank(0.0, 0)}
+def test_a_rank_that_is_gone_uses_nothing():
+    found = used(Family(), {0: 2**22 + 1})
+    assert found == {0: load.Rank(0, 0)}
+
+
+# A rank whose grandchild outlives the child that started it, and says who it is.
+LEAVES = """
+import os, sys, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        held = bytearray(200 << 20)
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+time.sleep(600)
+"""
+# An agent that asks what its rank uses: the real way in which orphans come to it.
+AGENT = """
+import json, os, subprocess, sys
+from allranks.agent import load
+from allranks.agent.family import Family
+from allranks.agent.keeper import become_subreaper
+become_subreaper()
+ours = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "allranks.agent.x"])
+rank = subprocess.Popen(
+    [sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, process_group=0
+)
+orphan = int(rank.stdout.readline())
+with open(f"/proc/{orphan}/stat") as file:
+    parent = int(file.read().rpartition(")")[2].split()[1])
+found = Family().look({0: rank.pid})
+told = {"orphan": orphan, "parent": parent, "me": os.getpid(), "ours": ours.pid, "rank": rank.pid}
+job = load.total(found.job, load.of_processes(found.job))
+print(json.dumps({**told, "ranks": found.ranks[0], "job": found.job, "memory": job.memory}))
+os.killpg(rank.pid, 9)
+ours.kill()
+"""
+
+
+def test_an_orphan_is_its_ranks_and_what_is_the_agents_is_nobodys():
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT, LEAVES], capture_output=True, text=True, check=True
+    )
+    told = json.loads(done.stdout)
+    assert told["parent"] == told["me"], "the agent has inherited it"
+    assert told["ranks"][0] == told["rank"]
+    assert told["orphan"] in told["ranks"]
+    assert sorted(told["job"]) == sorted(told["ranks"])
+    assert told["ours"] not in told["job"]
+    assert told["me"] not in told["job"]
+    assert told["memory"] > 200 << 20
+
+
+def test_what_others_on_the_machine_hold_is_not_the_jobs(process, tmp_path):
+    """The process that is measured holds little, the one beside it much; both are ours, so the
+    agent that is asked is another one."""
+    process(HOLDS)
+
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT, LEAVES.replace("200 << 20", "1")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["memory"] < 100 << 20
+
+
+def test_a_family_is_told_by_its_first_process(process):
+    root = process("import os, time; os.fork() and print('up', flush=True); time.sleep(600)")
+    found = families([root])
+    assert [*found] == [root]
+    assert found[root][0] == root
+    assert len(found[root]) == 2
+
+
+WRITES = """
+import os, sys, time
+with open(sys.argv[1] if len(sys.argv) > 1 else PATH, "wb") as file:
+    file.write(bytes(64 << 20))
+    file.flush()
+    os.fsync(file.fileno())
+print('up', flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_a_process_writes_is_counted(process, tmp_path):
+    root = process(WRITES.replace("PATH", repr(str(tmp_path / "f"))))
+    read, written = load.moved([root])
+    assert read >= 0
+    assert written >= 64 << 20
+    other = process("print('up', flush=True); input()")
+    assert load.moved([other])[1] < 1 << 20
+    assert load.moved([2**22 + 1]) == (0, 0)
+
+
+SHARES = """
+import os, time
+held = bytearray(200 << 20)
+for _ in range(3):
+    if os.fork() == 0:
+        time.sleep(600)
+print('up', flush=True)
+time.sleep(600)
+"""
+
+
+def test_memory_that_is_shared_is_held_once(process):
+    """Three children that were forked with 200 MiB: nobody needs 800 MiB for that."""
+    root = process(SHARES)
+    members = families([root])[root]
+    until(lambda: len(families([root])[root]) == 4)
+    members = families([root])[root]
+    assert load.total(members, load.of_processes(members)).memory > 700 << 20
+    assert 200 << 20 < load.held(members) < 350 << 20
+
+
+def test_a_limit_is_for_what_is_held_and_is_told_once(process):
+    root = process(SHARES)
+    until(lambda: len(families([root])[root]) == 4)
+    found = Family().look({7: root}, age=0.0)._replace(job=families([root])[root])
+    each = load.of_processes(found.job)
+    ranks = {7: load.total(found.ranks[7], each), 8: load.Rank(0.0, 1)}
+    resident = ranks[7].memory
+    told = []
+
+    def limit(most):
+        return MemoryLimit(most, lambda *what: told.append(what))
+
+    enough = limit(500 << 20)
+    enough.look(found, ranks, resident)
+    assert told == [], "what processes share counts once"
+    small = limit(100 << 20)
+    for _ in range(3):
+        small.look(found, ranks, resident)
+    ((held, most, rank),) = told
+    assert held > 200 << 20
+    assert (most, rank) == (100 << 20, 7)
 
 
 def test_a_node_has_less_than_all_and_uses_some():
@@ -155,6 +299,10 @@ def test_a_monitor_tells_of_the_node_and_of_each_rank(process, tmp_path):
     assert second["cpu", None, 0] > 5 + second["cpu", None, 5]
     assert second["memory", None, 5] > 300 << 20
     assert 0 < second["cpu", None, None] <= 100
+    assert 0 < second["node_cpu", None, None] <= 100
+    assert second["memory", None, None] >= second["memory", None, 0] + second["memory", None, 5]
+    assert second["memory_total", None, None] == second["node_memory_total", None, None]
+    assert {"node_memory", "node_disk_read", "net_in", "disk_write"} <= {n for n, *_ in second}
     lines = len(told(monitor.into))
     monitor.stop()
     assert len(told(monitor.into)) == lines

@@ -248,7 +248,7 @@ def test_download_of_an_output_by_name(shared, code):
 
 
 def test_a_job_waits_for_room_with_its_reason_shown(shared):
-    take = ("run", "--detach", "--set", "resources.properties.local.memory=1k", "-n", 64)
+    take = ("run", "--detach", "--set", "resources.properties.local.memory=64m", "-n", 64)
     first = shared(*take, "--", "sleep", "60").stdout.strip()
     second = shared("run", "--detach", "--", "true").stdout.strip()
     until(lambda: json.loads(shared("job", "show", second, "--json").stdout)["status_reason"])

@@ -218,7 +218,11 @@ def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
     until(lambda: load() is not None)
     told = load()
     assert told["now"]
-    assert told["memory_total"] > told["memory"] > 200 << 20
+    assert told["memory_total"] > told["memory"] > 400 << 20
+    assert told["memory"] < 800 << 20, "of the job, whatever else this machine holds"
+    assert told["node_load"]["memory_total"] == told["memory_total"]
+    assert {"cpu", "memory", "disk_read", "disk_write", "net_in"} <= told["node_load"].keys()
+    assert told["node_load"]["cpu"] > 0
     assert all(each["memory"] > 200 << 20 for each in told["ranks"])
     assert any(each["cpu"] > 5 for each in told["ranks"])
     screen = allranks("top").stdout.splitlines()
@@ -226,6 +230,9 @@ def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
     assert screen[1].split()[:3] == ["j", "Running", "0"]
     (code / "enough").touch()
     assert allranks("job", "wait", "j").returncode == 0
-    assert "node 0      cpu " in allranks("job", "show", "j").stdout
+    shown = allranks("job", "show", "j").stdout.splitlines()
+    (own,) = [n for n, line in enumerate(shown) if line.startswith("node 0      cpu ")]
+    assert shown[own].endswith(": this job")
+    assert shown[own + 1].endswith(": all that runs there")
     assert not json.loads(allranks("job", "show", "j", "--json").stdout)["load"][0]["now"]
     assert allranks("top").stdout.splitlines()[1:] == []

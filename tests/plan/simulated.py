@@ -196,14 +196,18 @@ def _resources(
                     if loop.power:
                         add("gpu_power", LIMIT * min(1.0, drawn), node=node, gpu=local)
                         add("gpu_power_limit", LIMIT, node=node, gpu=local)
-            add("cpu", min(100.0, 100 * cores / loop.cpus), node=node)
+            add("node_cpu", min(100.0, 100 * cores / loop.cpus), node=node)
+            own = cores - loop.stolen * loop.cpus
+            add("cpu", min(100.0, 100 * own / loop.cpus), node=node)
             share = loop.memory
             if loop.fills:
                 share = 0.97 if full else 0.3 + 0.55 * index / 200
-            add("memory", share * 64 * GIB, node=node)
+            add("node_memory", share * 64 * GIB, node=node)
+            add("memory", 0.2 * 64 * GIB, node=node)
+            add("node_memory_total", 64 * GIB, node=node)
             add("memory_total", 64 * GIB, node=node)
             disk = (400e6 if full else 20e6) / loop.scale
-            add("disk_read", chance.uniform(0.8, 1.2) * disk, node=node)
+            add("node_disk_read", chance.uniform(0.8, 1.2) * disk, node=node)
     return [
         Series(name, tuple(points), rank=rank, node=node, gpu=gpu)
         for (name, node, gpu, rank), points in series.items()

@@ -67,7 +67,9 @@ def test_every_status_has_a_word() -> None:
 
 
 def test_resources_are_in_mlflows_units_and_place() -> None:
-    assert mlflow.resource("memory", 1, 0) == ("system/system_memory_usage_megabytes", 1e6)
+    assert mlflow.resource("node_memory", 1, 0) == ("system/system_memory_usage_megabytes", 1e6)
+    assert mlflow.resource("memory", 1, 0) == ("system/job_memory_usage_megabytes", 1e6)
+    assert mlflow.resource("cpu", 2, 1)[0] == "system/node_1/job_cpu_utilization_percentage"
     assert (
         mlflow.resource("gpu_load", 2, 1, gpu=3)[0] == "system/node_1/gpu_3_utilization_percentage"
     )

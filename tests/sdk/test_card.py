@@ -29,6 +29,7 @@ JOB = {
             "memory": 2e9,
             "memory_total": 8e9,
             "gpus": [{"gpu": 1, "gpu_load": 97.0}],
+            "node_load": {"cpu": 88.0, "memory": 5e9},
         }
     ],
 }
@@ -52,7 +53,7 @@ def test_a_card_tells_how_the_job_stands():
         "step 7",
     ):
         assert each in told
-    assert "cpu 51 %, memory 2.0 GB of 8.0 GB, GPU 1 97 %" in told
+    assert "cpu 51 %, memory 2.0 GB of 8.0 GB, GPU 1 97 %, all of the node: cpu 88 %" in told
     assert "<script>alert(1)</script>" in told
     assert not re.search(r"<script|https?://", html.replace("&lt;", ""))
 

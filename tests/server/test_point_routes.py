@@ -90,3 +90,32 @@ def test_what_is_no_question_is_told(told):
     for positions in ([1], {"a": 1}, {"1": -1}, 3):
         data = {"positions": positions}
         assert told("metrics/follow", data).status_code == 400
+
+
+def loaded(tmp_path, points):
+    """The load of a job of one node, of which these points were told."""
+    database = open_database(tmp_path / "load")
+    records, kept = Records(database), Points(database)
+    row = records.create({}, Plan(Gang("k.1", 1, ()), Task("k", "e", "c"), Rules(), "x"))
+    line = json.dumps({"at": 9.5, "points": points}).encode() + b"\n"
+    kept.take(Source(row.id, 1, 0, "resources"), 0, line)
+    row = row._replace(record=row.record._replace(attempt=1))
+    (found,) = point_routes.measured(row, SimpleNamespace(points=kept))["load"]
+    database.dispose()
+    return found
+
+
+def test_what_a_job_uses_is_told_beside_what_its_node_does(tmp_path):
+    own = [["cpu", None, None, 5], ["memory", None, None, 10], ["cpu", None, 3, 40]]
+    of_node = [["node_cpu", None, None, 90], ["node_memory", None, None, 70]]
+    found = loaded(tmp_path, [*own, *of_node, ["net_in", None, None, 8]])
+    assert (found["node"], found["cpu"], found["memory"], found["net_in"]) == (0, 5, 10, 8)
+    assert found["node_load"] == {"cpu": 90, "memory": 70, "net_in": 8}
+    assert found["ranks"] == [{"rank": 3, "cpu": 40}]
+
+
+def test_what_an_older_agent_told_of_the_node_is_not_taken_for_the_jobs(tmp_path):
+    found = loaded(tmp_path, [["cpu", None, None, 90], ["memory_total", None, None, 70]])
+    assert found["node_load"] == {"cpu": 90, "memory_total": 70}
+    assert "cpu" not in found
+    assert "memory_total" not in found

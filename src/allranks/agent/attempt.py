@@ -6,6 +6,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +63,7 @@ class Attempt:
         self._started = 0.0
         self._circumstances = Circumstances()
         self._facts: Mapping[str, Any] = {}
+        self._exceeded: Callable[[], _End] | None = None
 
     def run(self, begun: Callable[[Mapping[int, Path]], None]) -> None:
         """From the start to the last process's end; ``begun`` hears which rank prints where."""
@@ -97,6 +99,12 @@ class Attempt:
         found = self._running.pids()
         return found if self._launch.hosted is None else found | self._launch.hosted.alive()
 
+    def exceed(self, held: int, most: int, rank: int | None) -> None:
+        """The job holds more memory on this node than it may, ``rank`` the most of it: end it. From
+        any thread."""
+        self._exceeded = partial(self._too_large, held, most, rank)
+        self._inbox.wake()
+
     def _run(self, begun: Callable[[Mapping[int, Path]], None]) -> _End:
         try:
             self._launch = launch.start(self._stage, self._running)
@@ -123,6 +131,10 @@ class Attempt:
                     self._say(Kind.WORKED)
             self._inbox.wait(running.pace if hosted is None else _LOOK, running.fds)
             self._circumstances.look()
+            if self._exceeded is not None:
+                running.send(signal.SIGKILL)  # what it holds is not its own to keep for a while
+                self._stop(Reason.PEER_FAILED)
+                return Reason.OUT_OF_MEMORY, None
             if hosted is not None and (first := hosted.failure() or self._cut_short(hosted)):
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, first
@@ -238,6 +250,8 @@ class Attempt:
                 self._rank_ended(each)
             if first is not None or reason is Reason.PEER_FAILED:
                 first = self._launch.hosted.failure() or first
+        if reason is Reason.OUT_OF_MEMORY and self._exceeded is not None:
+            return self._exceeded()
         if first is not None:
             return self._failed(first)
         return _End(reason, self._told(reason))
@@ -246,6 +260,18 @@ class Attempt:
         """A sentence, where the reason alone does not say it."""
         told = why is self._inbox.taken is Reason.TIME_LIMIT
         return "the time that the compute gives a job is over" if told else ""
+
+    def _too_large(self, held: int, most: int, rank: int | None) -> _End:
+        """As the kernel would have ended it."""
+        from allranks.plan.amounts import size_text  # lazy: nearly no job comes to this
+
+        message = f"the job held {size_text(held)} of memory on node {self._stage.node}, more than "
+        message += f"the {size_text(most)} that it asked for"
+        number = signal.SIGKILL
+        data: dict[str, Any] = {"code": 128 + number, "signal": number.name}
+        data |= {"failed_at": steady.now(), "hint": "", "facts": dict(self._facts)}
+        tail = [] if rank is None else last_lines(self._stage.folder / f"rank-{rank}.log")
+        return _End(Reason.OUT_OF_MEMORY, message, rank, {**data, "tail": tail})
 
     def _failed(self, first: Ended) -> _End:
         process, node = first.process, self._stage.node

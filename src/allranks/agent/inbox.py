@@ -26,12 +26,12 @@ class Inbox:
 
     def put(self, order: dict[str, Any]) -> None:
         self.order = order
-        self._wake()
+        self.wake()
 
     def take(self, why: Reason) -> None:
         """The engine takes the node away: from a signal handler."""
         self.taken = self.taken or why
-        self._wake()
+        self.wake()
 
     def wait(self, timeout: float, fds: Iterable[int] = ()) -> None:
         """Return when there is news since the last call, when one of ``fds`` is readable, or after
@@ -43,6 +43,7 @@ class Inbox:
         with contextlib.suppress(BlockingIOError):
             os.read(self._read, 4096)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let who waits look."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b"!")

@@ -14,6 +14,8 @@ import os
 import signal
 import time
 
+from allranks.agent.family import is_ours
+
 # What an engine tells an agent by: the node is taken away, or its time is up.
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
 # Seconds.
@@ -85,8 +87,7 @@ def has_others() -> bool:
     has_children()  # one that has ended is reaped
     for pid in below(os.getpid()):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read()
-            if b"\0allranks.agent." not in words and b"/agent/relay.py\0" not in words:
+            if not is_ours(file.read()):
                 return True
     return False
 

@@ -1,4 +1,4 @@
-"""What a node and its ranks use, read from /proc: numbers since boot, and levels.
+"""What a node, a job and its ranks use, read from /proc: numbers since boot, and levels.
 
 Read here and not by psutil: an agent has nothing but Python where it is shipped to, and a look
 through psutil costs several times as much.
@@ -7,7 +7,6 @@ through psutil costs several times as much.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -18,8 +17,6 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 # A sector of /proc/diskstats, whatever the disk's own are.
 _SECTOR = 512
-# The share of one CPU that looking for the processes of ranks may take.
-_SHARE = 0.003
 
 
 class Node(NamedTuple):
@@ -46,6 +43,16 @@ class Rank(NamedTuple):
     memory: int
 
 
+class Job(NamedTuple):
+    """Of all processes of the job on this node: as a rank's, and bytes that went to and from
+    disks."""
+
+    busy: float = 0.0
+    memory: int = 0
+    disk_read: int = 0
+    disk_write: int = 0
+
+
 def node() -> Node:
     memory, memory_total = _memory()
     return Node(time.monotonic(), *_cpu(), memory, memory_total, *_disks(), *_network())
@@ -64,55 +71,45 @@ def between(before: Node, now: Node) -> dict[str, float]:
     return found
 
 
-class Family:
-    """The processes of ranks: each one's first, and what came from that. Who belongs to whom is
-    looked up as often as it is cheap."""
-
-    def __init__(self) -> None:
-        self._members: dict[int, list[int]] = {}
-        self._roots: dict[int, int] = {}
-        self._again = self._at = 0.0
-
-    def look(self, roots: Mapping[int, int]) -> dict[int, Rank]:
-        """What each rank uses; ``roots`` are their first processes."""
-        return {rank: _sum(members) for rank, members in self.members(roots).items()}
-
-    def members(self, roots: Mapping[int, int], age: float = math.inf) -> dict[int, list[int]]:
-        """The processes of each rank, its first one before the others, as they were ``age`` seconds
-        ago at the most."""
-        now = time.monotonic()
-        if now >= min(self._again, self._at + age) or roots != self._roots:
-            self._at = now
-            self._members = families(roots.values())
-            self._roots = dict(roots)
-            self._again = now + (time.monotonic() - now) / _SHARE
-        return {rank: self._members.get(root, [root]) for rank, root in self._roots.items()}
-
-
-def _sum(pids: Iterable[int]) -> Rank:
-    busy, memory = 0.0, 0
+def of_processes(pids: Iterable[int]) -> dict[int, Rank]:
+    """What each of them uses, with its children that have ended; without those that are gone."""
+    found = {}
     for pid in pids:
         with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-            busy += sum(map(int, fields[11:15])) / _TICKS
-            memory += int(fields[21]) * _PAGE
-    return Rank(busy, memory)
+            busy = sum(map(int, fields[11:15])) / _TICKS
+            found[pid] = Rank(busy, int(fields[21]) * _PAGE)
+    return found
 
 
-def families(roots: Iterable[int]) -> dict[int, list[int]]:
-    """Each root's descendants, and itself, which comes first."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(name))
-    found = {}
-    for root in roots:
-        members = [root]
-        for pid in members:  # it grows meanwhile
-            members += children.get(pid, [])
-        found[root] = members
+def total(pids: Iterable[int], used: Mapping[int, Rank]) -> Rank:
+    """All of them together."""
+    several = [used[pid] for pid in pids if pid in used]
+    return Rank(sum(each.busy for each in several), sum(each.memory for each in several))
+
+
+def moved(pids: Iterable[int]) -> tuple[int, int]:
+    """Bytes that they have read from disks and written to them, with their children that have
+    ended; what another user's process moved is not known."""
+    read = written = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/io", "rb") as file:
+            told = dict(line.split(b": ") for line in file.read().splitlines())
+            read += int(told[b"read_bytes"])
+            written += int(told[b"write_bytes"])
+    return read, written
+
+
+def held(pids: Iterable[int]) -> int:
+    """Bytes of memory that would be free without them: what they share counts once, files that are
+    mapped do not count. Takes milliseconds a GiB: not for every look."""
+    kinds = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
+    found = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                rows = [line.split() for line in file]
+            found += sum(int(row[1]) for row in rows if row[0] in kinds) * 1024
     return found
 
 

@@ -286,7 +286,12 @@ class Agent:
         )
         watched = Watched(self._task, self._attempt, folder, self._link)
         self._state.start()
-        attempt.run(partial(watched.begin, roots=attempt.pids))
+        limit = None
+        if self._where.memory is not None:
+            from allranks.agent.memory_limit import MemoryLimit  # lazy: few jobs name a limit
+
+            limit = MemoryLimit(self._where.memory, attempt.exceed)
+        attempt.run(partial(watched.begin, roots=attempt.pids, limit=limit))
         watched.over()
         if self._where.node == 0:
             self._collect(work)

@@ -1,4 +1,5 @@
-"""The resources of a node and its ranks, looked at once a second by a thread of the agent.
+"""What a job uses on a node, its ranks and the node itself, looked at once a second by a thread of
+the agent.
 
 What is kept gets coarser as the attempt gets older: as many seconds in one point as a 300th of its
 age, thirty at most; loads and rates are their mean, memory the most there was. So a day leaves some
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent import load
+from allranks.agent.family import Family, Members
 from allranks.agent.gpus import Gpus
 
 # Seconds between two looks; the part of an attempt's age that one point stands for, and the most.
@@ -24,7 +26,16 @@ LOOK = 1.0
 _PART, _MOST = 1 / 300, 30.0
 # An attempt that is shorter leaves nothing.
 _LEAST = 0.2
-_LEVELS = ("memory", "memory_total", "gpu_memory", "gpu_memory_total")
+_LEVELS = (
+    "memory",
+    "memory_total",
+    "node_memory",
+    "node_memory_total",
+    "gpu_memory",
+    "gpu_memory_total",
+)
+# Of these nobody knows which part is the job's.
+_SHARED = ("net_in", "net_out")
 
 _NEW = load.Rank(0.0, 0)
 
@@ -35,7 +46,8 @@ Sample = dict[tuple[str, int | None, int | None], float]
 class Monitor:
     """Looks from its making until stopped; ``roots`` tells each rank's first process. Points go
     ``into`` a file, a line for each time: ``{"at": …, "points": [[name, gpu, rank, value], …]}``.
-    ``also`` is shown what each look has seen.
+    ``also`` is shown what each look has seen, ``held`` the processes and the bytes of memory that
+    they hold; ``most`` is how many they may.
     """
 
     def __init__(
@@ -43,8 +55,11 @@ class Monitor:
         roots: Callable[[], Mapping[int, int]],
         into: Path,
         also: Callable[[Sample], None] = lambda sample: None,
+        held: Callable[[Members, Mapping[int, load.Rank], int], None] = lambda *held: None,
+        most: int | None = None,
     ) -> None:
         self._roots, self.into, self._also = roots, into, also
+        self._held, self._most = held, most
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -57,10 +72,11 @@ class Monitor:
 
     def _watch(self) -> None:
         began, due = time.monotonic(), 0.0
-        eyes, kept = _Eyes(self._roots), Kept()
+        eyes, kept = _Eyes(self._roots, self._most), Kept()
         while not self._over.wait(LOOK):
             seen = eyes.look()
             self._also(seen)
+            self._held(eyes.members, eyes.ranks, eyes.job.memory)
             kept.add(seen)
             if (age := time.monotonic() - began) >= due:
                 self._write(kept.take())
@@ -81,32 +97,48 @@ class Monitor:
 
 
 class _Eyes:
-    def __init__(self, roots: Callable[[], Mapping[int, int]]) -> None:
-        self._roots, self._family, self._gpus = roots, load.Family(), Gpus()
+    def __init__(self, roots: Callable[[], Mapping[int, int]], most: int | None) -> None:
+        self._roots, self._most, self._family, self._gpus = roots, most, Family(), Gpus()
         self._node = load.node()
-        self._ranks: dict[int, load.Rank] = {}
-        self._ranks_at = time.monotonic()
+        self._at = time.monotonic()
+        self.members = Members({}, [])
+        self.ranks: dict[int, load.Rank] = {}
+        self.job = load.Job()
 
     def look(self) -> Sample:
         """What was used since the last look."""
         node, before = load.node(), self._node
         self._node = node
-        found: Sample = {
-            (name, None, None): value for name, value in load.between(before, node).items()
-        }
+        found: Sample = {}
+        for name, value in load.between(before, node).items():
+            found[name if name in _SHARED else f"node_{name}", None, None] = value
         for gpu, told in self._gpus.look().items():
             found |= {(name, gpu, None): value for name, value in told.items()}
-        return found | self._of_ranks()
+        total = node.memory_total if self._most is None else min(self._most, node.memory_total)
+        found["memory_total", None, None] = float(total)
+        return found | self._of_processes(node.total - before.total)
 
-    def _of_ranks(self) -> Sample:
+    def _of_processes(self, seconds: float) -> Sample:
+        """Of the job and its ranks; ``seconds`` are those of all CPUs since the last look."""
         found: Sample = {}
-        ranks, now = self._family.look(self._roots()), time.monotonic()
-        for rank, used in ranks.items():
-            found["memory", None, rank] = float(used.memory)
+        self.members, now = self._family.look(self._roots()), time.monotonic()
+        passed, self._at = max(now - self._at, 1e-3), now
+        used = load.of_processes(self.members.job)
+        if not used:
+            return {}  # all have ended: what they used last is what is to be known
+        ranks = {rank: load.total(pids, used) for rank, pids in self.members.ranks.items()}
+        for rank, each in ranks.items():
+            found["memory", None, rank] = float(each.memory)
             # Less than before: one of its processes has ended, and was not waited for.
-            busy = max(0.0, used.busy - self._ranks.get(rank, _NEW).busy)
-            found["cpu", None, rank] = 100 * busy / max(now - self._ranks_at, 1e-3)
-        self._ranks, self._ranks_at = ranks, now
+            busy = max(0.0, each.busy - self.ranks.get(rank, _NEW).busy)
+            found["cpu", None, rank] = 100 * busy / passed
+        job, before = load.Job(*load.total(used, used), *load.moved(used)), self.job
+        busy = max(0.0, job.busy - before.busy)
+        found["cpu", None, None] = min(100.0, 100 * busy / seconds) if seconds > 0 else 0.0
+        found["memory", None, None] = float(job.memory)
+        found["disk_read", None, None] = max(0, job.disk_read - before.disk_read) / passed
+        found["disk_write", None, None] = max(0, job.disk_write - before.disk_write) / passed
+        self.ranks, self.job = ranks, job
         return found
 
 

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from allranks.agent.load import families
+from allranks.agent.family import families
 from allranks.plan.plan import pack
 from allranks.plan.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
 

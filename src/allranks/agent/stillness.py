@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent import sockets, stacks
-from allranks.agent.load import Family
+from allranks.agent.family import Family
 
 # What a process may use without being at work: heartbeats and watchdogs of libraries, which come in
 # bursts. A share of a CPU, and seconds of it that may come at once; bytes a second, and at once.

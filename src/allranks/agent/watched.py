@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from allranks.agent.monitor import Monitor
 from allranks.plan.plan import Task
 
 if TYPE_CHECKING:
+    from allranks.agent.memory_limit import MemoryLimit
     from allranks.agent.metrics import Metrics
 
 # The files of an attempt's folder that points are shipped from, by what they are called to the
@@ -27,23 +29,33 @@ class Watched:
         self._monitor: Monitor | None = None
         self._metrics: Metrics | None = None
 
-    def begin(self, logs: Mapping[int, Path], roots: Callable[[], Mapping[int, int]]) -> None:
-        """The ranks run: they print to ``logs``, their first processes are ``roots``."""
+    def begin(
+        self,
+        logs: Mapping[int, Path],
+        roots: Callable[[], Mapping[int, int]],
+        limit: MemoryLimit | None = None,
+    ) -> None:
+        """The ranks run: they print to ``logs``, their first processes are ``roots``; ``limit`` is
+        for the memory that they hold."""
         for rank, path in logs.items():
             self._link.follow(Tail(self._attempt, rank, path))
         for name, file in FEEDS.items():
             self._link.feed(Feed(self._attempt, name, self._folder / file))
         self._link.stacks = partial(_stacks, self._link.node, roots, {})
         into = self._folder / FEEDS["resources"]
+        seen = roots if self._task.container is None else _Inside(self._link.node, roots)
+        watch = partial(Monitor, seen, into)
+        if limit is not None:
+            watch = partial(watch, held=limit.look, most=limit.most)
         if self._task.hang_timeout is None:
-            self._monitor = Monitor(roots, into)
+            self._monitor = watch()
         else:
             from allranks.agent.stillness import Stillness  # lazy: it is off unless asked for
 
             node = self._link.node
             eyes = Stillness(node, self._task.hang_timeout, logs, roots, self._tell)
             self._link.stacks = partial(_stacks, node, roots, eyes.busy)
-            self._monitor = Monitor(roots, into, eyes.look)
+            self._monitor = watch(also=eyes.look)
         if self._task.metrics:
             from allranks.agent.metrics import Metrics  # lazy: many jobs ask for none
 
@@ -62,6 +74,28 @@ class Watched:
         """Have everything ready that is to be sent; facts for the record, each with a ``message``
         for a person."""
         return [] if self._metrics is None else self._metrics.finish()
+
+
+class _Inside:
+    """The first processes of ranks that run in a container, as this node numbers them: nobody's
+    children here, so all processes are looked through now and then."""
+
+    _AGAIN, _SOON = 10.0, 2.0
+
+    def __init__(self, node: int, roots: Callable[[], Mapping[int, int]]) -> None:
+        self._node, self._roots = node, roots
+        self._found: Mapping[int, int] = {}
+        self._at = -self._AGAIN
+
+    def __call__(self) -> Mapping[int, int]:
+        if known := self._roots():
+            return known
+        now = time.monotonic()
+        if now - self._at > (self._AGAIN if self._found else self._SOON):
+            from allranks.agent.stacks import inside  # lazy: few jobs run in containers
+
+            self._at, self._found = now, inside(self._node)[1]
+        return self._found
 
 
 def _stacks(

@@ -20,6 +20,7 @@ class Where(NamedTuple):
 
     An engine that does not say: ``address`` is the one this node reaches the server from, ``cpus``
     those this process may run on; ``end``: when its time is over, in seconds since the epoch.
+    ``memory``: the bytes that the job may hold on this node, where the agent is to see to that.
     """
 
     url: str
@@ -31,6 +32,7 @@ class Where(NamedTuple):
     address: str
     cpus: int
     end: float | None = None
+    memory: int | None = None
 
     @staticmethod
     def told(environ: dict[str, str]) -> Where:
@@ -46,6 +48,7 @@ class Where(NamedTuple):
             environ.get(prefix + "ADDRESS") or _own_address(url),
             int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
             float(environ[prefix + "END"]) if environ.get(prefix + "END") else None,
+            int(environ[prefix + "MEMORY"]) if environ.get(prefix + "MEMORY") else None,
         )
 
 

@@ -130,7 +130,8 @@ def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     told = []
     for each in nodes[:_MOST]:
         name = f"node {each['node']}"
-        told.append((name, load.node(each)))
+        told.append((name, f"{load.own(each)}: this job"))
+        told.append(("", f"{load.node(each['node_load'])}: all that runs there"))
         told += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in each["gpus"]]
     more = [("", f"and {counted(len(nodes) - _MOST, 'node')} more")]
     return told + (more if len(nodes) > _MOST else [])

@@ -37,11 +37,16 @@ def gpu(load: Load) -> str:
     return ", ".join(told)
 
 
-def node(load: Load) -> str:
+def own(load: Load) -> str:
+    """What a job uses on a node."""
     told = [f"cpu {percent(load.get('cpu'))}", f"memory {memory(load)}"]
     told += [f"disk {rate(load, 'disk_read', 'disk_write')}"]
-    told += [f"network {rate(load, 'net_in', 'net_out')}"]
     return ", ".join(told)
+
+
+def node(load: Load) -> str:
+    """What a node uses, with all that runs there."""
+    return f"{own(load)}, network {rate(load, 'net_in', 'net_out')}"
 
 
 def mean(several: Sequence[Load], name: str) -> float | None:

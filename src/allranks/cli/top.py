@@ -19,12 +19,19 @@ from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.sdk.following import answered
 
-_HEAD = ("JOB", "STATUS", "NODE", "AGE", "CPU", "MEMORY", "GPU", "GPU MEMORY", "NETWORK", "METRICS")
+# CPU and MEMORY are the job's own, those of the NODE are of all that runs there.
+_HEAD = (
+    *("JOB", "STATUS", "NODE", "AGE", "CPU", "MEMORY", "GPU", "GPU MEMORY"),
+    *("NODE CPU", "NODE MEMORY", "NODE NETWORK", "METRICS"),
+)
 # The least time between two looks: each asks the server.
 _LEAST = 0.1
 # Metrics that a line has room for, and the columns that go first where the screen is narrow.
 _METRICS = 3
-_LESS = ("NETWORK", "GPU MEMORY", "AGE", "MEMORY", "NODE")
+_LESS = (
+    *("NODE NETWORK", "NODE MEMORY", "NODE CPU", "GPU MEMORY"),
+    *("AGE", "MEMORY", "NODE"),
+)
 
 
 def top_options(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +115,7 @@ def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     told = ", ".join(metrics[:_METRICS]) + more
     loads = [each for each in job["load"] if each["now"]]
     if not loads:
-        yield (*first, "-", _age(job), *["-"] * 5, told)
+        yield (*first, "-", _age(job), *["-"] * 7, told)
     for number, node in enumerate(loads):
         gpus = node["gpus"]
         used = {name: sum(g.get(name, 0) for g in gpus) for name in _SUMS}
@@ -120,7 +127,9 @@ def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             load.memory(node),
             load.percent(load.mean(gpus, "gpu_load")),
             load.memory(used, "gpu_memory") if gpus else "-",
-            load.rate(node, "net_in", "net_out"),
+            load.percent(node["node_load"].get("cpu")),
+            load.memory(node["node_load"]),
+            load.rate(node["node_load"], "net_in", "net_out"),
             told if number == 0 else "",
         )
 

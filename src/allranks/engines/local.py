@@ -264,6 +264,7 @@ class LocalEngine:
         env = {
             **{name: text for name, text in os.environ.items() if _HANDED_ON.match(name)},
             **gang.gang.env,
+            "ALLRANKS_AGENT_MEMORY": str(gang.gang.memory or ""),
             MARKER: self.mark(gang.gang.key),
             "ALLRANKS_AGENT_NODE": str(node),
             "ALLRANKS_AGENT_DIR": str(folder),

@@ -179,6 +179,13 @@ def seen(job: Facts, name: str, of: str, span: Span | None) -> list[Seen]:
     return found
 
 
+def of_node(job: Facts, name: str) -> str:
+    """What the series is called that is of a node with all that runs there, whoever's it is. Older
+    records have no other."""
+    whole = f"node_{name}"
+    return whole if any(each.name == whole for each in job.resources) else name
+
+
 def _of(series: Series) -> str:
     if series.gpu is not None:
         return "gpu"
@@ -204,13 +211,14 @@ def computing(job: Facts) -> dict[int, Halves]:
 
 def cpu_load(job: Facts, span: Span | None) -> float | None:
     """How busy the least busy node was, in percent; None where a node was not watched."""
-    found = seen(job, "cpu", "node", span)
+    found = seen(job, of_node(job, "cpu"), "node", span)
     return min(each.mean for each in found) if len(found) == job.nodes else None
 
 
 def own_share(job: Facts, span: Span | None) -> float | None:
     """Which part of what its machines' processors did was for the job's ranks, from 0 to 1."""
-    nodes, ranks = seen(job, "cpu", "node", span), seen(job, "cpu", "rank", span)
+    nodes = seen(job, of_node(job, "cpu"), "node", span)
+    ranks = seen(job, "cpu", "rank", span)
     cpus = dict(enumerate(job.cpus))
     if len(nodes) != job.nodes or len(ranks) != job.ranks or len(job.cpus) != job.nodes:
         return None
@@ -237,12 +245,12 @@ def memory(job: Facts) -> list[Memory]:
     totals = {
         each.node: each.sound[-1].value
         for each in job.resources
-        if each.name == "memory_total" and _of(each) == "node" and each.sound
+        if each.name == of_node(job, "memory_total") and _of(each) == "node" and each.sound
     }
-    found = []
+    found, name = [], of_node(job, "memory")
     for each in job.resources:
         total = totals.get(each.node, 0.0)
-        if each.name == "memory" and _of(each) == "node" and total > 0:
+        if each.name == name and _of(each) == "node" and total > 0:
             points = tuple(point._replace(value=point.value / total) for point in each.sound)
             if len(points) >= LEAST:
                 found.append(Memory(each.node, points))

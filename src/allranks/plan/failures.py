@@ -102,8 +102,8 @@ _INFRA = Blame.INFRASTRUCTURE
 TABLE: dict[Cause, Told] = {
     Cause.UNKNOWN: Told("the cause is not known", "its log may tell more", None, Blame.NOBODY),
     Cause.OUT_OF_MEMORY: Told(
-        "the machine, or the memory limit the job ran under, had no memory left, and the kernel "
-        "killed a process of the job",
+        "the machine, or the memory limit the job ran under, had no memory left, and a process of "
+        "the job was killed for it",
         "use smaller batches, fewer ranks on each node or fewer loader workers, or ask for more "
         "memory",
     ),

@@ -129,13 +129,25 @@ def metric(given: str, rank: int | None, several: bool) -> str:
 
 # What MLflow calls them, and by what ours are divided.
 _OF_NODE = {
-    "cpu": ("cpu_utilization_percentage", 1.0),
-    "memory": ("system_memory_usage_megabytes", _MEGABYTE),
-    "memory_total": ("system_memory_total_megabytes", _MEGABYTE),
+    "node_cpu": ("cpu_utilization_percentage", 1.0),
+    "node_memory": ("system_memory_usage_megabytes", _MEGABYTE),
+    "node_memory_total": ("system_memory_total_megabytes", _MEGABYTE),
     "net_in": ("network_receive_megabytes_per_second", _MEGABYTE),
     "net_out": ("network_transmit_megabytes_per_second", _MEGABYTE),
-    "disk_read": ("disk_read_megabytes_per_second", _MEGABYTE),
-    "disk_write": ("disk_write_megabytes_per_second", _MEGABYTE),
+    "node_disk_read": ("disk_read_megabytes_per_second", _MEGABYTE),
+    "node_disk_write": ("disk_write_megabytes_per_second", _MEGABYTE),
+}
+# Of the job's own processes.
+_OF_JOB = {
+    "cpu": ("job_cpu_utilization_percentage", 1.0),
+    "memory": ("job_memory_usage_megabytes", _MEGABYTE),
+    "memory_total": ("job_memory_total_megabytes", _MEGABYTE),
+    "disk_read": ("job_disk_read_megabytes_per_second", _MEGABYTE),
+    "disk_write": ("job_disk_write_megabytes_per_second", _MEGABYTE),
+}
+_OF_RANK = {
+    "cpu": ("cpu_utilization_percentage", 1.0),
+    "memory": ("system_memory_usage_megabytes", _MEGABYTE),
 }
 _OF_GPU = {
     "gpu_load": ("utilization_percentage", 1.0),
@@ -157,11 +169,11 @@ def resource(
     given: str, nodes: int, node: int, rank: int | None = None, gpu: int | None = None
 ) -> Resource:
     """In the place where MLflow's page shows system metrics, in its units."""
-    of, table = "", _OF_NODE
+    of, table = "", {**_OF_NODE, **_OF_JOB}
     if gpu is not None:
         of, table = f"gpu_{gpu}_", _OF_GPU
     elif rank is not None:
-        of = f"rank_{rank}_"
+        of, table = f"rank_{rank}_", _OF_RANK
     theirs, divisor = table.get(given, (given, 1.0))
     place = f"system/node_{node}" if nodes > 1 else "system"
     return Resource(name(f"{place}/{of}{theirs}"), divisor)

@@ -83,6 +83,8 @@ def _load(nodes: Sequence[Told]) -> str:
         for gpu in each["gpus"]:
             if "gpu_load" in gpu:
                 told.append(f"GPU {gpu['gpu']} {gpu['gpu_load']:.0f} %")
+        if "cpu" in (whole := each.get("node_load", {})):
+            told.append(f"all of the node: cpu {whole['cpu']:.0f} %")
         said = escape(", ".join(told))
         rows.append(
             f'<tr><td style="{_CELL}">node {each["node"]}</td><td style="{_CELL}">{said}</td></tr>'

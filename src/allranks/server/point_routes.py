@@ -35,6 +35,11 @@ _BEAT = 5.0
 _AT_ONCE, _PIECE = 50_000, 1000
 # Points that draw a line of characters.
 _SHAPE = 32
+# How the names of series begin that are of the node with all that runs there, and those that every
+# agent has; nobody knows which part of its network's is the job's.
+_NODE = "node_"
+_OF_NODE = ("cpu", "memory", "memory_total", "disk_read", "disk_write")
+_NETWORK = ("net_in", "net_out")
 # Seconds after which a load is no longer what is going on: a point may stand for thirty.
 _OLD = 60.0
 
@@ -100,7 +105,8 @@ async def follow(name: str, with_: With, known: Follow) -> Response:
 @router.get("/jobs/{name}/resources")
 def resources(name: str, with_: With, attempt: Count | None = None, most: Most = None) -> Response:
     """Every series of what nodes, GPUs and ranks used, with its points: [seconds since the epoch,
-    value]. Percent, bytes, bytes a second, watts, degrees Celsius."""
+    value]. Percent, bytes, bytes a second, watts, degrees Celsius. Those named `node_…` and the
+    network's are of the node with all that runs there, the others of the job."""
     row = with_.records.get(name)
     return _streamed(
         (each._asdict(), ([p.at, p.number] for p in with_.points.read(each, most=most)))
@@ -129,18 +135,27 @@ def measured(row: JobRow, with_: Services) -> dict[str, Any]:
 
 
 def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[dict[str, Any]]:
+    """Of each node what the job used there; ``node_load`` is what everything there used."""
     nodes: dict[int, dict[str, Any]] = {}
     for each, point in several:
-        node = nodes.setdefault(each.node, {"node": each.node, "at": 0.0, "gpus": {}, "ranks": {}})
+        node = nodes.setdefault(
+            each.node, {"node": each.node, "at": 0.0, "node_load": {}, "gpus": {}, "ranks": {}}
+        )
         node["at"] = max(node["at"], point.at)
-        place = node
-        if each.gpu is not None:
+        place, name = node, each.name
+        if name.startswith(_NODE):
+            place, name = node["node_load"], name.removeprefix(_NODE)
+        elif each.gpu is not None:
             place = node["gpus"].setdefault(each.gpu, {"gpu": each.gpu})
         elif each.rank is not None:
             place = node["ranks"].setdefault(each.rank, {"rank": each.rank})
-        place[each.name] = point.number
+        place[name] = point.number
     found = []
     for node in nodes.values():
+        if not node["node_load"]:
+            # An older agent told of the node alone.
+            node["node_load"] = {name: node.pop(name) for name in _OF_NODE if name in node}
+        node["node_load"] |= {name: node[name] for name in _NETWORK if name in node}
         now = row.record.status not in TERMINAL and time.time() - node["at"] < _OLD
         told = {**node, "at": shown.when(node["at"]), "now": now}
         found.append({**told, "gpus": [*node["gpus"].values()], "ranks": [*node["ranks"].values()]})
