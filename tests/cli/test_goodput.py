@@ -82,6 +82,8 @@ def test_several_jobs_an_experiment_and_what_cannot_be_known(shared):
     ]
     assert "how much was lost is not known of dies-once" in shown
     assert "as the metric checkpoint_time" in shown
+    two_ways = shared("report", "goodput", "is-well", "--experiment", "y")
+    assert (two_ways.returncode, "name jobs, or an" in two_ways.stderr) == (2, True)
     both = json.loads(shared("report", "goodput", "is-well", "dies-once", "--json").stdout)
     assert both["in_all"]["whole"] == pytest.approx(sum(each["whole"] for each in both["jobs"]))
 
@@ -108,7 +110,6 @@ def test_a_job_that_was_canceled_before_its_first_step_has_no_goodput(shared, co
 def test_wrong_use(shared):
     for words, said in (
         ([], "name jobs, or an experiment"),
-        (["x", "--experiment", "y"], "name jobs, or an experiment"),
         (["--experiment", "no such"], "no job of the experiment 'no such'"),
         (["nosuch"], "there is no job named 'nosuch'"),
     ):
