@@ -66,7 +66,10 @@ class Problem(NamedTuple):
 
 
 class AllranksError(Exception):
-    """The root: ``message`` a sentence, ``where`` a file, key, node or rank, ``hint`` the mend."""
+    """The root: ``message`` a sentence, ``where`` a file, key, node or rank, ``hint`` the mend.
+
+    A traceback of one that nobody caught ends with the hint: it is a note (PEP 678).
+    """
 
     kind = "error"
     http = 500
@@ -77,6 +80,17 @@ class AllranksError(Exception):
         self.message = message
         self.where = where
         self.hint = hint
+        self._notes: list[str] = []
+
+    @property
+    def __notes__(self) -> list[str]:
+        return [*self._hints(), *self._notes]
+
+    def add_note(self, note: str) -> None:
+        self._notes.append(note)
+
+    def _hints(self) -> list[str]:
+        return [f"hint: {self.hint}"] if self.hint else []
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
@@ -163,6 +177,13 @@ class SpecError(AllranksError):
         first = self.problems[0]
         super().__init__(first.message, where=first.where, hint=first.hint)
         self.line = first.line
+        self.args = (self.problems,)  # pickle calls the constructor with them
+
+    def _hints(self) -> list[str]:
+        if len(self.problems) == 1:
+            return super()._hints()
+        several = [problem for problem in self.problems if problem.hint]
+        return [f"hint: {each.where or each.message}: {each.hint}" for each in several]
 
     def __str__(self) -> str:
         return "\n".join(problem.located(self.file) for problem in self.problems)
