@@ -83,7 +83,7 @@ class AllranksError(Exception):
         self._notes: list[str] = []
 
     @property
-    def __notes__(self) -> list[str]:
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # computed, not assigned
         return [*self._hints(), *self._notes]
 
     def add_note(self, note: str) -> None:
