@@ -149,6 +149,96 @@ def test_what_is_wrong_is_told_by_key() -> None:
     assert set(told) == {"resorces", "retry.on.0", "queue_settings.job_tier"}
 
 
+def test_a_job_may_be_changed_before_it_is_submitted() -> None:
+    job = command(command="x")
+    job.command = "python train.py"
+    job.distribution = PyTorchDistribution(process_count_per_instance=4)
+    job.compute = "gpu"
+    job.environment_variables = {"A": 1}  # type: ignore[dict-item]
+    job.environment_variables["B"] = "2"
+    job.inputs["lr"] = 0.1
+    job.resources.instance_count = 3
+    job.distribution.process_count_per_instance = 2
+    assert job == command(
+        command="python train.py",
+        distribution=PyTorchDistribution(process_count_per_instance=2),
+        compute="gpu",
+        environment_variables={"A": "1", "B": "2"},
+        inputs={"lr": 0.1},
+        instance_count=3,
+    )
+    job.distribution = {"type": "Mpi"}  # type: ignore[assignment]
+    assert job.distribution == MpiDistribution()
+    job.compute = None
+    assert "compute" not in job.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "hint"),
+    [
+        (command(command="x"), "comand", "y", "did you mean `command`?"),
+        (command(command="x"), "command", "", "write `command: …`"),
+        (command(command="x"), "command", ["a", {}], "write str(…) around it"),
+        (command(command="x"), "environment", "c.yml", "Environment(conda_file='c.yml')"),
+        (command(command="x"), "environment", "R.TXT", "Environment(requirements='R.TXT')"),
+        (Resources(), "instance_count", "many", "a whole number"),
+        (Input(path="x"), "mode", "eval_mount", "use `ro_mount` or `download`"),
+        (PyTorchDistribution(), "process_count_per_instance", 0, "such a number"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_nothing_changes(
+    part: Any, name: str, value: object, hint: str
+) -> None:
+    before = part.model_copy()
+    with pytest.raises(SpecError) as caught:
+        setattr(part, name, value)
+    assert hint in str(caught.value.hint)
+    assert str(caught.value.where).partition(".")[0] == name
+    assert part == before
+
+
+def test_a_part_of_its_own_is_refused_in_our_words() -> None:
+    with pytest.raises(SpecError, match="`instance_cout` is not a key") as caught:
+        Resources(instance_cout=2)  # type: ignore[call-arg]
+    assert caught.value.hint == "did you mean `instance_count`?"
+
+
+def test_jobs_do_not_share_their_parts() -> None:
+    given = Resources(instance_count=2)
+    one, other = command(command="x", resources=given), command(command="x", resources=given)
+    one.resources.instance_count = 3
+    assert (other.resources.instance_count, given.instance_count) == (2, 2)
+    one.limits.timeout = 5
+    assert command(command="x").limits == Limits()
+
+
+def test_a_command_may_be_a_list() -> None:
+    words = ["python", Path("my train.py"), "--lr", "${{inputs.lr}}", "--epochs", 3, "a'b"]
+    job = command(command=words, inputs={"lr": 0.1})
+    assert job.command == "python 'my train.py' --lr ${{inputs.lr}} --epochs 3 'a'\"'\"'b'"
+    job.command = ["echo", "$HOME"]  # type: ignore[assignment]
+    assert job.command == "echo '$HOME'"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("AzureML-acpt-pytorch-1.13@latest", "azureml:AzureML-acpt-pytorch-1.13@latest"),
+        ("allranks-sklearn-1", "azureml:allranks-sklearn-1"),
+        ("e:1", "azureml:e:1"),
+        ("azureml:e:1", "azureml:e:1"),
+        ("current", "current"),
+        ("azureml://registries/R/environments/N/labels/L",) * 2,
+    ],
+)
+def test_an_environment_by_its_bare_name(given: str, kept: str) -> None:
+    job = command(command="x", environment=given)
+    assert job.environment == kept
+    job.environment = "other"
+    job.environment = given
+    assert job.environment == kept
+
+
 def test_mappings_of_any_kind() -> None:
     job = command(
         command="x",

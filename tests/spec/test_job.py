@@ -138,11 +138,6 @@ def test_defaults() -> None:
     assert job.to_dict() == {"command": "x"}
 
 
-def test_jobs_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        parse({"command": "x"}).command = "y"  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(
     ("text", "where", "line", "message", "hint"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
 from allranks.sdk.submission import prepare, send
+from allranks.spec.python_forms import environment_reference, joined
 
 _OUTPUTS = ("rw_mount", "upload", "direct")
 _MODES = ("ro_mount", "download", "direct", "stream")
@@ -192,7 +192,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
             "there is no command to run", where="COMMAND", hint="allranks run -- python train.py"
         )
     spec: dict[str, Any] = {
-        "command": _joined(words),
+        "command": joined(words),
         "code": options.code,
         "resources": {"instance_count": options.nodes},
         "inputs": _once(map(_input, options.input), "-i/--input"),
@@ -258,7 +258,7 @@ def _environment(options: argparse.Namespace) -> str | dict[str, Any] | None:
                 where="-e/--environment",
                 hint="a requirements file (.txt), a conda file (.yml), or NAME[:VERSION]",
             )
-        return given if given in (None, "current") else f"azureml:{given.removeprefix('azureml:')}"
+        return given if given is None else environment_reference(given)
     if options.environment is not None:
         raise UsageError(
             "--environment and --image exclude each other",
@@ -306,15 +306,6 @@ def _hold_to_one_each(kind: str) -> None:
             where="-p/--procs-per-node",
             hint="ask for more nodes with -n, or leave -p out",
         )
-
-
-def _joined(words: list[str]) -> str:
-    """The words as a shell would quote them; `${{…}}` in them stays to be substituted."""
-    return " ".join(word if _is_reference(word) else shlex.quote(word) for word in words)
-
-
-def _is_reference(word: str) -> bool:
-    return word.startswith("${{") and word.endswith("}}") and word.count("${{") == 1
 
 
 def _once(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:

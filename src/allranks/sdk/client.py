@@ -6,15 +6,16 @@ import sys
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, TextIO, overload
+from typing import Any, NamedTuple, TextIO, overload
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
 from allranks.plan.rehearsal import TOLERANCE
 from allranks.sdk import finding, preempting, rehearsing
 from allranks.sdk.addresses import job_path
+from allranks.sdk.computes import Computes, Poller
 from allranks.sdk.data import DataAssets, Datastores
-from allranks.sdk.download import download
+from allranks.sdk.download import download, download_path_of
 from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
 from allranks.sdk.metrics import by_name
@@ -22,11 +23,20 @@ from allranks.sdk.models import Models
 from allranks.sdk.rehearsing import Rehearsal
 from allranks.sdk.states import States
 from allranks.sdk.submission import prepare, send
+from allranks.spec.compute import Compute
 from allranks.spec.data import Data
-from allranks.spec.job import CommandJob, Outputs
+from allranks.spec.job import CommandJob, Outputs, parse
 from allranks.spec.model import Model, ModelVersion
 from allranks.spec.references import output_uri
 from allranks.spec.values import Environment, Output
+
+
+class Service(NamedTuple):
+    """Something to reach beside a job; allranks starts none, so most have no ``endpoint``."""
+
+    type: str | None
+    port: int | None = None
+    endpoint: str | None = None
 
 
 class Job:
@@ -54,6 +64,20 @@ class Job:
                 for name, each in found.items()
             }
         )
+
+    @property
+    def studio_url(self) -> str:
+        """Its address at the server: the record as JSON, for who has the token."""
+        with finding.connect() as client:
+            return client.url + job_path(self.name)
+
+    @property
+    def services(self) -> dict[str, Service]:
+        """The services of its job file, and ``Studio``, whose endpoint is ``studio_url``."""
+        told = self._told if "spec" in self._told else finding.ask("GET", job_path(self.name))
+        given = told["spec"].get("services") or {}
+        found = {name: Service(each.get("type"), each.get("port")) for name, each in given.items()}
+        return {"Studio": Service("Studio", endpoint=self.studio_url), **found}
 
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """The numbers its ranks have printed so far: ``{name: [{"step", "timestamp" (ms since the
@@ -117,9 +141,15 @@ class Job:
         self._told = preempting.preempt(self.name, node)
         return self
 
-    def download(self, download_path: str | Path = ".", *, output_name: str | None = None) -> Path:
+    def download(
+        self,
+        download_path: str | Path = ".",
+        *,
+        output_name: str | None = None,
+        path: str | None = None,
+    ) -> Path:
         """As ``Jobs.download``."""
-        return Jobs().download(self.name, download_path, output_name=output_name)
+        return Jobs().download(self.name, download_path, output_name=output_name, path=path)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by copy and pickle before there is a `_told`
@@ -141,6 +171,7 @@ class Client:
 
     def __init__(self) -> None:
         self.jobs = Jobs()
+        self.compute = Computes()
         self.environments = Environments()
         self.data = DataAssets()
         self.datastores = Datastores()
@@ -167,11 +198,14 @@ class Client:
             return self.models.create_or_update(thing)
         return self.jobs.create_or_update(thing)
 
+    def begin_create_or_update(self, thing: Compute) -> Poller[Compute]:
+        """As ``compute.begin_create_or_update``."""
+        return self.compute.begin_create_or_update(thing)
+
 
 class MLClient(Client):
-    """``Client`` under the name and with the words of ``azure.ai.ml.MLClient``, so that a program
-    written for it changes its imports alone. Workspaces do not exist here: the words are read past.
-    """
+    """``Client`` with the name and the parameters of ``azure.ai.ml.MLClient``: a program written
+    for it changes its imports only. There are no workspaces here; the parameters have no effect."""
 
     def __init__(
         self,
@@ -214,7 +248,9 @@ class Jobs:
             "description": description,
             "tags": tags,
         }
-        spec = job.to_dict() | {name: value for name, value in words.items() if value is not None}
+        given = {name: value for name, value in words.items() if value is not None}
+        # Checked as a whole again: values inside its mappings may have been changed.
+        spec = parse({**dict(job), **given}).to_dict()
         folder = Path(base or job.base or ".").absolute()
         submission, snapshot = prepare(spec, folder)
         with finding.connect() as client:
@@ -251,6 +287,10 @@ class Jobs:
     def cancel(self, name: str) -> Job:
         return Job(finding.ask("POST", job_path(name, "/cancel")))
 
+    def begin_cancel(self, name: str) -> Poller[Job]:
+        """As ``cancel``, for programs written for ``azure.ai.ml``."""
+        return Poller(self.cancel(name))
+
     def stream(self, name: str, *, to: TextIO | None = None, timeout: float | None = None) -> Job:
         """Write every rank's output to ``to`` (stdout) until the job has ended. Raises TimedOut as
         ``wait``."""
@@ -275,12 +315,22 @@ class Jobs:
         download_path: str | Path = ".",
         *,
         output_name: str | None = None,
+        path: str | None = None,
         all: bool = True,
     ) -> Path:
         """Fetch ``artifacts/`` and, with ``all``, ``named-outputs/`` into the folder; with
         ``output_name``, that output alone. What is there already is not fetched again; after an
-        interruption the same call goes on from there."""
+        interruption the same call goes on from there. Returns the folder.
+
+        With ``path``, fetch that file or folder alone and return where it is: ``outputs/model.pt``,
+        ``artifacts/outputs/model.pt``, ``outputs.NAME/model.pt`` or ``named-outputs/NAME/…``.
+        """
         folder = Path(download_path)
+        if path is not None:
+            if output_name is not None:
+                hint = f"the path of a file in it: path='outputs.{output_name}/…'"
+                raise UsageError("`path` and `output_name` exclude each other", hint=hint)
+            return folder / download_path_of(finding.connect, name, path, folder)
         download(finding.connect, name, folder, output=output_name, everything=all)
         return folder
 

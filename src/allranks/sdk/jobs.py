@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from allranks.spec import load
 from allranks.spec.job import CommandJob, parse
+from allranks.spec.python_forms import as_in_a_file
 from allranks.spec.retry import Retry
 from allranks.spec.services import Identity, JobService
 from allranks.spec.values import (
@@ -41,7 +42,7 @@ _SECTIONS = {
 
 def command(
     *,
-    command: str,
+    command: str | Sequence[str | int | float | os.PathLike[str]],
     code: str | os.PathLike[str] | None = None,
     name: str | None = None,
     display_name: str | None = None,
@@ -95,7 +96,7 @@ def _job(given: dict[str, Any]) -> CommandJob:
     for word, value in short.items():
         section = _SECTIONS[word]
         given[section] = {**_plain(given.get(section, {})), word: value}
-    return parse({word: _dicts(value) for word, value in given.items()})
+    return parse({word: as_in_a_file(word, _dicts(value)) for word, value in given.items()})
 
 
 def load_job(source: str | os.PathLike[str] | IO[str]) -> CommandJob:

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from allranks.errors import Problem, SpecError
+from allranks.spec.part import Part
 from allranks.spec.problems import placed, problems
 from allranks.spec.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong, matching
-from allranks.spec.values import Part, snake
+from allranks.spec.values import snake
 
 Tier = Annotated[Literal["dedicated", "low_priority"], BeforeValidator(snake)]
 ComputeName = Annotated[
@@ -68,6 +69,13 @@ class Compute(Part):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON without what is default; ``parse`` makes the same of it again."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+class AmlCompute(Compute):
+    """A cluster of virtual machines in Azure. It cannot be created here: its name may stand for a
+    compute that exists."""
+
+    type: Text = "amlcompute"
 
 
 def parse(

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
+from allranks.spec.part import Part
 from allranks.spec.problems import placed, problems
 from allranks.spec.scalars import Name, Text, Texts, Wrong
-from allranks.spec.values import Part, snake
+from allranks.spec.values import snake
 
 
 def _kind(value: object) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -25,8 +25,10 @@ from pydantic_core import CoreSchema, core_schema
 
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.expressions import references, unknown
+from allranks.spec.part import Part
 from allranks.spec.patterns import BUILTIN, KNOWN
 from allranks.spec.problems import nearest, placed, problems
+from allranks.spec.python_forms import as_in_a_file
 from allranks.spec.retry import Budgets, Retry
 from allranks.spec.scalars import (
     EmptyableText,
@@ -51,7 +53,6 @@ from allranks.spec.values import (
     Metric,
     MetricName,
     Output,
-    Part,
     Pattern,
     QueueSettings,
     Resources,
@@ -133,22 +134,27 @@ class CommandJob(Part):
     environment: AnyEnvironment | None = None
     environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
     compute: Text | None = None
-    resources: Resources = Resources()
+    resources: Resources = Field(default_factory=Resources)
     distribution: Distribution | None = None
-    limits: Limits = Limits()
+    limits: Limits = Field(default_factory=Limits)
     inputs: dict[Identifier, AnyInput] = Field(default_factory=dict)
     outputs: Outputs = Field(default_factory=Outputs)
     services: dict[Text, AnyService] = Field(default_factory=dict)
     identity: Identity | None = None
-    queue_settings: QueueSettings = QueueSettings()
+    queue_settings: QueueSettings = Field(default_factory=QueueSettings)
     parent_job_name: Text | None = None
     metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     state: Name | None = None
     warm: Several[Module] = ()
-    retry: Retry = Retry()
+    retry: Retry = Field(default_factory=Retry)
     hang_timeout: Seconds | None = None
 
     _base: str | None = PrivateAttr(default=None)
+
+    if not TYPE_CHECKING:  # as in Part
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, as_in_a_file(name, value))
 
     def __eq__(self, other: object) -> bool:
         """A job is what it says, wherever it was read."""
@@ -197,7 +203,7 @@ class CommandJob(Part):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON without what is default; ``parse`` makes the same job of it again."""
-        data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, warnings=False)
         if self.distribution is not None:
             data["distribution"] = {"type": self.distribution.type, **data["distribution"]}
         if self.identity is not None:

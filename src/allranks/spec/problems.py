@@ -88,7 +88,7 @@ def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
     wanted = list(dict.fromkeys(_WANTED[e["type"]] for e in errors if e["type"] in _WANTED))
     if isinstance(cause, Wrong):
         return Problem(str(cause), where=key, hint=cause.hint)
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "no_such_attribute"):
         return _unknown_key(key, models)
     if kind == "missing":
         return Problem(f"`{_last(key)}` is required", where=key, hint=f"add `{_last(key)}: …`")

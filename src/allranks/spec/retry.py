@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from allranks.spec.part import Part
 from allranks.spec.scalars import Count, Integer, Several
-from allranks.spec.values import Part, snake
+from allranks.spec.values import snake
 
 Key = Annotated[Literal["node_lost", "preempted", "hang", "user", "setup"], BeforeValidator(snake)]
 Restarts = Annotated[Integer, Field(ge=0)]
@@ -28,4 +29,4 @@ class Retry(Part):
 
     max_attempts: Count = 1
     on: Several[Key] = ("node_lost", "preempted", "hang", "user", "setup")
-    budgets: Budgets = Budgets()
+    budgets: Budgets = Field(default_factory=Budgets)

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag
 
+from allranks.spec.part import Part
 from allranks.spec.scalars import Free, Port, Text
-from allranks.spec.values import Part, snake, without
+from allranks.spec.values import snake, without
 
 ServiceType = Literal[
     "ssh",

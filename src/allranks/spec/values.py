@@ -1,6 +1,6 @@
 """The parts of a job: inputs, outputs, distributions, environment, resources, limits.
 
-Names and defaults are Azure ML v2's. All are frozen; an unknown key is an error, but for
+Names and defaults are Azure ML v2's. An unknown key is an error, but for
 ``distribution``, where Azure's own example sends one.
 """
 
@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from allranks.spec.part import Part
 from allranks.spec.patterns import BUILTIN, wrong
 from allranks.spec.scalars import (
     Count,
@@ -104,12 +105,6 @@ InputMode = Annotated[
 OutputMode = Annotated[Literal["rw_mount", "upload", "direct"], BeforeValidator(_output_mode)]
 JobTier = Annotated[Literal["spot", "basic", "standard", "premium"] | None, BeforeValidator(_tier)]
 Priority = Annotated[Literal["low", "medium", "high"], _Snake]
-
-
-class Part(BaseModel):
-    """What every part of a job is: frozen, and with no key that is not in the contract."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 def _pattern(value: str) -> str:
@@ -211,7 +206,7 @@ def as_input(output: Output) -> Input:
             "this output has no place yet: its job has not been submitted",
             "submit the job, and give what came back: `made.outputs.…`",
         )
-    return Input(type=output.type, path=output.path)
+    return Input.model_validate({"type": output.type, "path": output.path})
 
 
 class _Distribution(Part):

@@ -1,0 +1,52 @@
+"""The names of ``azure.ai.ml.entities`` that programs for training use."""
+
+from __future__ import annotations
+
+from allranks.spec.compute import AmlCompute, Compute
+from allranks.spec.data import Data
+from allranks.spec.datastore import Datastore
+from allranks.spec.job import CommandJob
+from allranks.spec.job import CommandJob as Command
+from allranks.spec.model import Model
+from allranks.spec.services import (
+    AmlTokenConfiguration,
+    JobService,
+    JupyterLabJobService,
+    ManagedIdentityConfiguration,
+    SshJobService,
+    TensorBoardJobService,
+    UserIdentityConfiguration,
+    VsCodeJobService,
+)
+from allranks.spec.values import (
+    BuildContext,
+    Environment,
+    QueueSettings,
+)
+from allranks.spec.values import Limits as CommandJobLimits
+from allranks.spec.values import Resources as JobResourceConfiguration
+from allranks.spec.values import Resources as ResourceConfiguration
+
+__all__ = [
+    "AmlCompute",
+    "AmlTokenConfiguration",
+    "BuildContext",
+    "Command",
+    "CommandJob",
+    "CommandJobLimits",
+    "Compute",
+    "Data",
+    "Datastore",
+    "Environment",
+    "JobResourceConfiguration",
+    "JobService",
+    "JupyterLabJobService",
+    "ManagedIdentityConfiguration",
+    "Model",
+    "QueueSettings",
+    "ResourceConfiguration",
+    "SshJobService",
+    "TensorBoardJobService",
+    "UserIdentityConfiguration",
+    "VsCodeJobService",
+]

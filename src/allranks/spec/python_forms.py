@@ -1,0 +1,51 @@
+"""Forms that Python programs and command lines use where a job file has one only: a command as a
+list of words, an environment by its bare name.
+
+``allranks run`` imports this module at every start: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from allranks.errors import Problem, SpecError
+
+_FILES = (".txt", ".yml", ".yaml")
+
+
+def joined(words: Sequence[str]) -> str:
+    """The words as one shell line, each quoted; a word that is a ``${{…}}`` stays a reference."""
+    return " ".join(word if _is_reference(word) else shlex.quote(word) for word in words)
+
+
+def environment_reference(name: str) -> str:
+    """``NAME``, ``NAME:VERSION`` and ``NAME@LABEL`` as a job file has them."""
+    return name if name == "current" else f"azureml:{name.removeprefix('azureml:')}"
+
+
+def as_in_a_file(key: str, value: Any) -> Any:
+    """The value of a job's ``key`` as a job file has it. Raises SpecError."""
+    if key == "command" and isinstance(value, list | tuple):
+        return joined([_word(number, word) for number, word in enumerate(value)])
+    if key == "environment" and isinstance(value, str) and value:
+        if value.lower().endswith(_FILES):
+            kind = "requirements" if value.lower().endswith(_FILES[0]) else "conda_file"
+            message = f"{value!r} is a file, not the name of an environment"
+            hint = f"write Environment({kind}={value!r})"
+            raise SpecError(Problem(message, key, hint=hint))
+        return environment_reference(value)
+    return value
+
+
+def _word(number: int, word: Any) -> str:
+    if isinstance(word, str | int | float | os.PathLike):
+        return os.fspath(word) if isinstance(word, os.PathLike) else str(word)
+    message = f"a word must be text or a number, not {type(word).__name__}"
+    raise SpecError(Problem(message, f"command.{number}", hint="write str(…) around it"))
+
+
+def _is_reference(word: str) -> bool:
+    return word.startswith("${{") and word.endswith("}}") and word.count("${{") == 1
