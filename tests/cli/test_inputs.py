@@ -153,3 +153,23 @@ def test_credentials_are_not_taken_to_another_place(shared):
     shown = json.loads(shared("datastore", "show", "moved", "--json").stdout)
     assert shown["uri"].startswith("s3://b/p")
     assert shared(*words, "--replace", "--credentials", "-", input=who).returncode == 0
+
+
+def test_names_with_dashes_dots_and_digits(shared, code):
+    (code / "train.py").write_text(
+        "import os, sys; print(sys.argv[1:], os.environ['AZUREML_PARAMETER_my-x'])\n"
+        "open(os.environ['AZURE_ML_OUTPUT_o-1'] + '/done', 'w')\n"
+    )
+    (code / "data").mkdir()
+    (code / "job.yml").write_text(
+        "command: >-\n  python train.py ${{inputs.my-x}} ${{inputs.1x}} $[[--b ${{inputs.a.b}}]]\n"
+        '  $[[--c ${{inputs.a.c}}]] && ls "$AZURE_ML_INPUT_d_1" ${{outputs.o-1}}\n'
+        "code: .\ninputs: {my-x: 1, 1x: two, a.b: 3, d.1: {path: data}}\noutputs: {o-1: {}}\n"
+    )
+    (code / "data" / "seen").touch()
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "['1', 'two', '--b', '3'] 1"
+    assert {"seen", "done"} <= set(done.stdout.split())
+    done = shared("run", "-i", "my-x=data", "--", "ls", "${{inputs.my-x}}")
+    assert (done.stdout, done.returncode) == ("seen\n", 0), done.stderr

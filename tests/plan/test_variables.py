@@ -85,6 +85,32 @@ def test_inputs_and_outputs():
 # ---------------------------------------------------------------- frameworks
 
 
+def test_names_that_no_shell_can_write_are_there_in_both_forms():
+    inputs = (
+        InputTask("my-x", text="1"),
+        InputTask("1x", text="2"),
+        InputTask("a.b", source="/a"),
+        InputTask("c-d", source="/b"),
+        InputTask("c_d", source="/c"),
+    )
+    paths = {f"inputs.{each.name}": each.text or each.source for each in inputs}
+    given = task(nodes=1, inputs=inputs, outputs=(OutputTask("o-p", "/o"),))
+    found = variables(given, 0, {**paths, "outputs.o-p": "/o"})
+    ours = ("AZUREML_PARAMETER_", "AZURE_ML_INPUT_", "AZURE_ML_OUTPUT_")
+    assert {k: v for k, v in found.items() if k.startswith(ours)} == {
+        "AZUREML_PARAMETER_my-x": "1",
+        "AZUREML_PARAMETER_my_x": "1",
+        "AZUREML_PARAMETER_1x": "2",
+        "AZURE_ML_INPUT_a.b": "/a",
+        "AZURE_ML_INPUT_a_b": "/a",
+        "AZURE_ML_INPUT_c-d": "/b",
+        "AZURE_ML_INPUT_c_d": "/c",
+        "AZURE_ML_OUTPUT_o-p": "/o",
+        "AZURE_ML_OUTPUT_o_p": "/o",
+    }
+    assert (found["SM_CHANNEL_A_B"], found["SM_HP_MY_X"]) == ("/a", "1")
+
+
 def test_pytorch():
     of = task(procs=2, distribution="pytorch")
     names = {

@@ -162,7 +162,7 @@ DISTRIBUTED = """
 import os
 from allranks import command, Input, MpiDistribution, PyTorchDistribution, TensorFlowDistribution
 from allranks.constants import AssetTypes
-from allranks.entities import ResourceConfiguration, TensorBoardJobService
+from allranks.entities import JobService, ResourceConfiguration, TensorBoardJobService
 
 cifar = command(
     code="./src",
@@ -195,6 +195,7 @@ job = command(
     },
     services={
         "My_tensorboard": TensorBoardJobService(nodes="all", log_dir="outputs/tblogs"),
+        "mine": JobService(type="my_dashboard", port=8501),
     },
 )
 job.resources = ResourceConfiguration(

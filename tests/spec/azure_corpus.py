@@ -24,7 +24,10 @@ _PATHS = (
     "azureml://jobs/j/outputs/o/paths/p runs:/a/b"
 )
 _TYPES = "uri_file uri_folder mltable mlflow_model custom_model triton_model URI_FOLDER MLTable"
-_SERVICES = "ssh jupyter_lab tensor_board vs_code SSH JupyterLab TensorBoard VSCode custom"
+_SERVICES = (
+    "ssh jupyter_lab tensor_board vs_code SSH JupyterLab TensorBoard VSCode custom jupiter_lab "
+    "MyOwn"
+)
 _IDENTITIES = (
     "managed managed_identity user_identity aml_token Managed ManagedIdentity UserIdentity "
     "AMLToken amlToken"
@@ -79,6 +82,12 @@ ACCEPTED: dict[str, str] = {
         "ro_mount download direct eval_mount eval_download",
     ),
     **_all("inputs: {a: {path: ./data, datastore: d}}"),
+    **_each("inputs: {%s: 1}", "a-b 1a a.b"),
+    **_each("outputs: {%s: {}}", "a-b"),
+    **_all(
+        "command: x ${{inputs.a-b}} ${{inputs.1a}} ${{inputs.a.b}}\n"
+        "environment: azureml:e:1\ninputs: {a-b: 1, 1a: 2, a.b: {path: ./data}}"
+    ),
     **_each("outputs: {a: {type: %s}}", _TYPES),
     **_each("outputs: {a: {mode: %s}}", "mount rw_mount upload direct RW_MOUNT"),
     **_each("outputs: {a: {path: '%s'}}", "./out azureml://datastores/d/paths/${{name}}/"),
@@ -254,9 +263,7 @@ SOONER: dict[str, dict[str, str]] = {
     ),
     "names": {
         **_each("name: %s", "a/b ä ''"),
-        **_all("name: a b"),
-        **_each("inputs: {%s: 1}", "a-b 1a a.b"),
-        **_each("outputs: {%s: {}}", "a-b"),
+        **_all("name: a b", "inputs: {a b: 1}", "inputs: {'-a': 1}", "outputs: {'a/b': {}}"),
     },
     "nothing-given": _all(
         "inputs: {a: {type: uri_folder}}",
@@ -276,7 +283,6 @@ SOONER: dict[str, dict[str, str]] = {
     ),
     "eval-modes": _all("inputs: {a: {path: ./data, mode: eval_mount}}"),
     "variables": _all("environment_variables: {a: [1]}"),
-    "service-types": _all("services: {a: {type: jupiter_lab}}"),
 }
 
 

@@ -53,7 +53,7 @@ def environment(
 
 
 def _upper(name: str) -> str:
-    return name.upper().replace("-", "_")
+    return name.upper().replace("-", "_").replace(".", "_")
 
 
 def _typed(text: str) -> object:

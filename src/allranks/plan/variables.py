@@ -47,11 +47,7 @@ def environment(
         # A pipe or file makes Python hold its output back: people want to see it as it happens.
         "PYTHONUNBUFFERED": "1",
     }
-    for each in task.inputs:
-        prefix = "AZUREML_PARAMETER_" if each.text is not None else "AZURE_ML_INPUT_"
-        found[prefix + each.name] = paths[f"inputs.{each.name}"]
-    for output in task.outputs:
-        found[f"AZURE_ML_OUTPUT_{output.name}"] = paths[f"outputs.{output.name}"]
+    found |= _inputs_and_outputs(task, paths)
     found |= sagemaker.environment(task, rank, places, paths)
     of_kind = {
         "pytorch": _pytorch,
@@ -62,6 +58,19 @@ def environment(
         "ray": _ray,
     }.get(task.distribution)
     return found if of_kind is None else found | of_kind(task, rank, places)
+
+
+def _inputs_and_outputs(task: Task, paths: Mapping[str, str]) -> dict[str, str]:
+    """Where each lies, under its exact name. No shell can write ``$AZURE_ML_INPUT_my-x``, and dash
+    drops such a variable: each is there with ``_`` for ``-`` and ``.``, too, unless that is the
+    name of another."""
+    named: dict[str, str] = {}
+    for each in task.inputs:
+        prefix = "AZUREML_PARAMETER_" if each.text is not None else "AZURE_ML_INPUT_"
+        named[prefix + each.name] = paths[f"inputs.{each.name}"]
+    for output in task.outputs:
+        named[f"AZURE_ML_OUTPUT_{output.name}"] = paths[f"outputs.{output.name}"]
+    return {re.sub("[.-]", "_", name): value for name, value in named.items()} | named
 
 
 def _pytorch(task: Task, rank: Rank, places: Sequence[Place]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from allranks.spec.python_forms import as_in_a_file
 from allranks.spec.retry import Budgets, Retry
 from allranks.spec.scalars import (
     EmptyableText,
-    Identifier,
+    DataName,
     Module,
     Name,
     PathText,
@@ -113,9 +113,7 @@ class Outputs(dict[str, Output]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(
-            cls, handler(dict[Identifier, AnyOutput])
-        )
+        return core_schema.no_info_after_validator_function(cls, handler(dict[DataName, AnyOutput]))
 
 
 class CommandJob(Part):
@@ -137,7 +135,7 @@ class CommandJob(Part):
     resources: Resources = Field(default_factory=Resources)
     distribution: Distribution | None = None
     limits: Limits = Field(default_factory=Limits)
-    inputs: dict[Identifier, AnyInput] = Field(default_factory=dict)
+    inputs: dict[DataName, AnyInput] = Field(default_factory=dict)
     outputs: Outputs = Field(default_factory=Outputs)
     services: dict[Text, AnyService] = Field(default_factory=dict)
     identity: Identity | None = None

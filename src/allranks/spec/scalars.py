@@ -129,13 +129,13 @@ Name = Annotated[
         )
     ),
 ]
-Identifier = Annotated[
+DataName = Annotated[
     Text,
     AfterValidator(
         matching(
-            r"[A-Za-z_][A-Za-z0-9_]*",
-            "must be a letter or `_`, then letters, digits and `_`",
-            "it becomes part of a variable's name inside the job",
+            r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}",
+            "must be 1 to 255 of letters, digits, `_`, `-` and `.`, none of the last two first",
+            "as in `data`, `my-data` or `1x`: it names a folder, and a variable inside the job",
         )
     ),
 ]

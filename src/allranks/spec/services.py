@@ -14,7 +14,8 @@ from allranks.spec.part import Part
 from allranks.spec.scalars import Free, Port, Text
 from allranks.spec.values import snake, without
 
-ServiceType = Literal[
+# Azure ML's own types; any other is the user's, kept as it is written.
+_TYPES = (
     "ssh",
     "jupyter_lab",
     "tensor_board",
@@ -23,13 +24,13 @@ ServiceType = Literal[
     "tracking",
     "studio",
     "ray_dashboard",
-]
+)
 
 
 class JobService(Part):
     """Something to reach in a running job; ``nodes``: ``all``, or None for the first."""
 
-    type: ServiceType | None = None
+    type: Text | None = None
     port: Port | None = None
     nodes: Literal["all"] | None = None
     properties: Free = Field(default_factory=dict)
@@ -84,6 +85,14 @@ def _typed(value: object) -> object:
     return rest if kind is None else {"type": snake(kind), **rest}
 
 
+def _service(value: object) -> object:
+    """As ``_typed``; a type that is the user's own stays as it is written."""
+    typed = _typed(value)
+    if isinstance(typed, dict) and typed.get("type") not in (None, *_TYPES):
+        typed["type"] = value.get("type", typed["type"])  # type: ignore[attr-defined]  # a mapping
+    return typed
+
+
 def _kind(value: Any) -> str:
     kind = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
     return str(kind) if kind in _OWN_KEYS else "other"
@@ -102,7 +111,7 @@ AnyService = Annotated[
     | Annotated[VsCodeJobService, Tag("vs_code")]
     | Annotated[JobService, Tag("other")],
     Discriminator(_kind),
-    BeforeValidator(_typed),
+    BeforeValidator(_service),
     without("endpoint", "status", "error_message"),
 ]
 Identity = Annotated[
