@@ -31,8 +31,8 @@ from allranks.spec.problems import nearest, placed, problems
 from allranks.spec.python_forms import as_in_a_file
 from allranks.spec.retry import Budgets, Retry
 from allranks.spec.scalars import (
-    EmptyableText,
     DataName,
+    EmptyableText,
     Module,
     Name,
     PathText,
