@@ -1,6 +1,8 @@
 """What is shown of secrets."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allranks.masking import MASK, all_without_credentials, masked, without_credentials
 
@@ -47,3 +49,36 @@ def test_deep_in_an_environment():
         "conda_file": {"variables": {"K_TOKEN": MASK}},
         "n": 3,
     }
+
+
+AZURES = ["abfss", "abfs", "wasbs", "wasb", "WASBS"]
+containers = st.from_regex(r"[a-z0-9]([a-z0-9]|-(?=[a-z0-9])){2,61}[a-z0-9]", fullmatch=True)
+words = st.text(st.characters(exclude_characters="/ ", exclude_categories=["Z", "C"]), min_size=1)
+passwords = words.map(lambda word: f"pass{word}word")
+hosts = st.sampled_from(["acct.dfs.core.windows.net", "acct.blob.core.windows.net", "host:10000"])
+
+
+@given(st.sampled_from(AZURES), containers | st.just("$root"), hosts)
+def test_a_container_is_no_secret(scheme: str, container: str, host: str):
+    address = f"{scheme}://{container}@{host}/path/file.csv"
+    assert without_credentials(f"cat {address} x") == f"cat {address} x"
+    signed = f"{address}?sv=1&sig=abc%3D"
+    assert without_credentials(signed) == f"{address}?sv=1&sig={MASK}"
+
+
+@given(st.sampled_from([*AZURES, "https", "http", "s3", "gs", "git+ssh"]), words, passwords, hosts)
+def test_a_password_is_one_in_every_scheme(scheme: str, user: str, password: str, host: str):
+    shown = without_credentials(f"{scheme}://{user}:{password}@{host}/x")
+    assert shown == f"{scheme}://{MASK}@{host}/x"
+
+
+@given(st.sampled_from(["https", "http", "s3", "s3a", "gs", "ftp", "adl"]), containers, hosts)
+def test_a_user_alone_is_masked_elsewhere(scheme: str, user: str, host: str):
+    assert without_credentials(f"{scheme}://{user}@{host}/x") == f"{scheme}://{MASK}@{host}/x"
+
+
+@given(st.sampled_from(AZURES), passwords.filter(lambda text: not text.isalnum()), hosts)
+def test_what_cannot_be_a_container_is_masked(scheme: str, secret: str, host: str):
+    for text in (f"{secret}_", f"{secret}=", f"A{secret}", f"me@{secret}", "a" * 64):
+        shown = without_credentials(f"{scheme}://{text}@{host}/x")
+        assert shown == f"{scheme}://{MASK}@{host}/x"

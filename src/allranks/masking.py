@@ -10,7 +10,10 @@ _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(^|_)KEY(_|$)|API_?KEY", re.I
 )
 # Up to the last @ before the path begins.
-_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s]*@", re.I)
+_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s]*)@", re.I)
+# In Azure's own schemes the name of a container stands there: what cannot be one is still a secret.
+_AZURES = ("abfs://", "abfss://", "wasb://", "wasbs://")
+_CONTAINER = re.compile(r"\$?[a-z0-9](?:-?[a-z0-9]){0,62}")
 # What opens an address to whoever has it.
 _SIGNED = re.compile(
     r"([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|"
@@ -50,7 +53,14 @@ def _shown(name: str, given: Any) -> str:
 
 def without_credentials(text: str) -> str:
     """The text with who and by what password masked in the addresses it holds, and signatures."""
-    return _SIGNED.sub(rf"\1{MASK}", _CREDENTIALS.sub(rf"\1{MASK}@", text))
+    return _SIGNED.sub(rf"\1{MASK}", _CREDENTIALS.sub(_without_user, text))
+
+
+def _without_user(found: re.Match[str]) -> str:
+    scheme, user = found.groups()
+    if scheme.lower() in _AZURES and _CONTAINER.fullmatch(user):
+        return found[0]
+    return f"{scheme}{MASK}@"
 
 
 def all_without_credentials(value: Any) -> Any:

@@ -173,3 +173,26 @@ def test_names_with_dashes_dots_and_digits(shared, code):
     assert {"seen", "done"} <= set(done.stdout.split())
     done = shared("run", "-i", "my-x=data", "--", "ls", "${{inputs.my-x}}")
     assert (done.stdout, done.returncode) == ("seen\n", 0), done.stderr
+
+
+def test_a_mapped_address_however_it_is_written(shared, code):
+    (code / "mirror" / "train").mkdir(parents=True)
+    (code / "mirror" / "train" / "a b.csv").write_text("1,2\n")
+    beginning = "https://mapped.blob.core.windows.net/birds/"
+    assert shared("data", "map", beginning, code / "mirror").returncode == 0
+    try:
+        for address in (
+            "https://mapped.blob.core.windows.net/birds/train/a%20b.csv",
+            "wasbs://birds@mapped.blob.core.windows.net/train/a b.csv",
+            "abfss://birds@mapped.dfs.core.windows.net/train/a b.csv",
+        ):
+            done = shared("run", "-i", f"data={address}", "--", "cat", "${{inputs.data}}")
+            assert (done.stdout, done.returncode) == ("1,2\n", 0), done.stderr
+    finally:
+        shared("data", "map", beginning)
+
+
+def test_the_name_of_a_container_is_shown(shared, code):
+    address = "abfss://birds@acct.dfs.core.windows.net/train"
+    assert shared("data", "create", "shown", "--path", address).returncode == 0
+    assert json.loads(shared("data", "show", "shown", "--json").stdout)["path"] == address

@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.plan import stores
+from allranks.plan.address_map import mapped
 from allranks.plan.stores import Account, Address, Located, Store
 from allranks.server.model_versions import ModelVersions
 from allranks.spec.data import Data
@@ -140,7 +141,7 @@ class Datastores:
             raise SpecError(Problem(error.message, where, hint=error.hint)) from None
 
     def _located(self, given: str, where: str, so_far: Located, steps: int) -> Located:
-        path = _mapped(given, self.map())
+        path = mapped(given, self.map())
         if path.startswith("/"):
             return so_far._replace(path=path)
         if path.startswith("file:"):
@@ -201,17 +202,6 @@ def start(made: Datastore) -> Address:
     else:
         store = Store(made.type, made.bucket or "", "", made.endpoint or "", made.region or "")
     return stores.within(Address(store), prefix)
-
-
-def _mapped(path: str, table: Mapping[str, str]) -> str:
-    """With its beginning replaced, by the longest that is known."""
-    fit = [each for each in table if path == each or path.startswith(each.rstrip("/") + "/")]
-    fit += [each for each in table if each.endswith((":", "@")) and path.startswith(each)]
-    if not fit:
-        return path
-    longest = max(fit, key=len)
-    goal, rest = table[longest], path[len(longest) :]
-    return goal if not rest else f"{goal.rstrip('/')}/{rest.lstrip('/')}"
 
 
 def _below(folder: str, path: str) -> str:
