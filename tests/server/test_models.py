@@ -140,6 +140,39 @@ def test_ways_to_say_what_of_a_job(house, given, path):
 
 
 @pytest.mark.parametrize(
+    ("address", "same"),
+    [
+        (
+            "outputs/model.pt",
+            [
+                {"job": "j", "path": "artifacts/outputs/model.pt"},
+                {"job": "j", "path": "outputs//./model.pt"},
+                {"path": "azureml://jobs/j/outputs/artifacts/paths/outputs/model.pt"},
+                {"path": "runs:/j/outputs/model.pt"},
+                {"job": "j", "path": "runs:/j/artifacts/outputs/model.pt"},
+            ],
+        ),
+        (
+            "outputs.o/deep/m.onnx",
+            [
+                {"job": "j", "path": "named-outputs/o/deep/m.onnx"},
+                {"path": "azureml://jobs/j/outputs/o/paths/deep/m.onnx"},
+                {"path": "runs:/j/outputs.o/deep/m.onnx"},
+            ],
+        ),
+        ("outputs", [{"job": "j", "path": "artifacts/outputs/"}]),
+        ("artifacts", [{"path": "azureml://jobs/j/outputs/artifacts/paths/"}]),
+    ],
+)
+def test_one_file_is_one_version_however_it_is_named(house, address, same):
+    house.job("j", {**MODEL, "named-outputs/o/deep/m.onnx": b"x"})
+    first = house.register("j", address)
+    for given in same:
+        again = house.models.register(parse({"name": "birds", **given}))
+        assert (again.version, again.spec["path"], again.new) == (first.version, address, False)
+
+
+@pytest.mark.parametrize(
     ("given", "error", "said"),
     [
         ({"path": "outputs/nosuch.pt"}, SpecError, "left no 'outputs/nosuch.pt'"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allranks.errors import SpecError
-from allranks.spec.references import OutputOf, left_at, of_run, output_of, output_uri
+from allranks.spec.references import OutputOf, address_of, left_at, of_run, output_of, output_uri
 
 
 @pytest.mark.parametrize(
@@ -78,3 +80,13 @@ def test_what_is_no_run() -> None:
     assert of_run("outputs/model.pt") is None
     with pytest.raises(SpecError):
         of_run("runs:/j")
+
+
+steps = st.sampled_from(["outputs", "outputs.o", "named-outputs", "artifacts", "model.pt", "o p"])
+
+
+@given(st.lists(steps, min_size=1, max_size=4).map("/".join))
+def test_the_address_of_what_a_job_left_means_the_same(path: str) -> None:
+    of = left_at("j", path)
+    assert left_at("j", address_of(of)) == of
+    assert address_of(left_at("j", address_of(of))) == address_of(of)

@@ -15,7 +15,7 @@ from allranks.server.model_versions import ModelVersions
 from allranks.server.places import Find, left_nothing, named_output, within
 from allranks.settings import Home
 from allranks.spec.model import Model
-from allranks.spec.references import ARTIFACTS, OutputOf, left_at, of_run, output_of
+from allranks.spec.references import ARTIFACTS, OutputOf, address_of, left_at, of_run, output_of
 from allranks.states import TERMINAL
 from allranks.store import trees
 from allranks.store.assets import AssetRow
@@ -71,15 +71,18 @@ class Models(NamedTuple):
         if row.record.status not in TERMINAL:
             hint = f"wait for it: allranks job wait {row.name}"
             raise Conflict(f"the job {row.name} is {row.record.status} and may write it", hint=hint)
+        if of.output == ARTIFACTS and ARTIFACTS not in (e.name for e in row.plan.task.outputs):
+            of = of._replace(output="")
         root, path = self._place(row, of)
         if not path.exists():
             raise SpecError(left_nothing(of)._replace(where="path"))
-        return trees.below(path, root), {"job": row.name, "lineage": lineage(row)}
+        # However its place was written, the same files are the same version.
+        where = {"job": row.name, "path": address_of(of)}
+        return trees.below(path, root), {**where, "lineage": lineage(row)}
 
     def _place(self, row: JobRow, of: OutputOf) -> tuple[Path, Path]:
         """The folder that it has to lie in, and where it lies."""
-        outputs = [each.name for each in row.plan.task.outputs]
-        if not of.output or (of.output == ARTIFACTS and ARTIFACTS not in outputs):
+        if not of.output:
             root = self.home.jobs / row.name / "artifacts"
             return root, root / of.path
         output = named_output(row, of.output)

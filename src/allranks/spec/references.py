@@ -65,6 +65,16 @@ def left_at(job: str, path: str) -> OutputOf:
     return OutputOf(job, "", "/".join(rest if first == ARTIFACTS else steps))
 
 
+def address_of(of: OutputOf) -> str:
+    """The one address of what a job left, as ``left_at`` reads it: `outputs/model.pt`,
+    `outputs.NAME/model.pt` in the named output `NAME`, `artifacts` for all but those."""
+    if of.output:
+        return f"outputs.{of.output}/{of.path}".rstrip("/")
+    # A folder of the artifacts may be called as a named output is.
+    plain = bool(of.path) and left_at(of.job, of.path) == of
+    return of.path if plain else f"{ARTIFACTS}/{of.path}".rstrip("/")
+
+
 def of_run(path: str) -> OutputOf | None:
     """What MLflow's ``runs:/J/P`` refers to, or None where it is none. Raises SpecError."""
     run, _, rest = path.removeprefix("runs:").lstrip("/").partition("/")
