@@ -19,8 +19,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import psutil
-
 from allranks.events import Event, Kind
 from allranks.plan.plan import pack
 from allranks.states import Reason
@@ -149,12 +147,11 @@ def run(given: argparse.Namespace) -> Result:
         try:
             assert server.stdout is not None
             told = json.loads(server.stdout.readline())
-            process = psutil.Process(server.pid)
-            began, spent = time.perf_counter(), sum(process.cpu_times()[:2])
+            began, spent = time.perf_counter(), procs.cpu_seconds(server.pid)
             asyncio.run(_all(told, given, found))
             seconds = time.perf_counter() - began
-            spent = sum(process.cpu_times()[:2]) - spent
-            memory = process.memory_info().rss / 1e6
+            spent = procs.cpu_seconds(server.pid) - spent
+            memory = procs.resident_mb(server.pid)
             kept = sum(path.stat().st_size for path in Path(root).rglob("std_log*"))
         finally:
             server.terminate()

@@ -138,6 +138,13 @@ def resident_mb(pid: int) -> float:
     return _status(pid, "VmRSS") * 1024 / 1e6
 
 
+def cpu_seconds(pid: int) -> float:
+    """The time that a process has spent on CPUs, its own and the kernel's for it."""
+    # The name in parentheses may hold blanks; utime and stime are fields 14 and 15 (proc(5)).
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
