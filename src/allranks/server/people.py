@@ -14,6 +14,7 @@ from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.plan.distributions import ranks, world
+from allranks.plan.service_notes import service_notes
 from allranks.server import explaining, shown
 from allranks.server.front import PORT, Where
 from allranks.server.limits import Count
@@ -23,6 +24,7 @@ from allranks.server.services import Services, services
 from allranks.server.shown import submitter
 from allranks.server.streams import Wanted, follow, until_ended
 from allranks.server.submit import Submission, again, notes, submit
+from allranks.spec.job import parse
 from allranks.states import TERMINAL, JobStatus
 
 With = Annotated[Services, Depends(services)]
@@ -75,6 +77,8 @@ def create(data: Annotated[Any, Body()], with_: With, who: Who) -> dict[str, Any
     """Submit a job. Refused ones (400, 409, 422) leave nothing behind."""
     row = submit(Submission.load(data), with_, who.name)
     noted = notes(row.plan, with_.clusters.kinds[row.plan.engine])
+    if row.spec.get("services"):
+        noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
     return {**shown.job(row, with_.home), "notes": noted}
 
 
