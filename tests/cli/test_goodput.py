@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.support import until
+
 # Every tenth step is kept; it dies in steps 27 and 48, so that it does 8 and 9 of them twice.
 RESUMES = """\
 import os, pathlib, time
@@ -82,6 +84,25 @@ def test_several_jobs_an_experiment_and_what_cannot_be_known(shared):
     assert "as the metric checkpoint_time" in shown
     both = json.loads(shared("report", "goodput", "is-well", "dies-once", "--json").stdout)
     assert both["in_all"]["whole"] == pytest.approx(sum(each["whole"] for each in both["jobs"]))
+
+
+@pytest.mark.slow
+def test_a_job_that_was_canceled_before_its_first_step_has_no_goodput(shared, code):
+    (code / "train.py").write_text(
+        "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(600)\n"
+    )
+    up = code / "up"
+    words = ["-m", r"loss=loss (\S+)", "--detach", "--", "python", "train.py", up]
+    shared("run", "--name", "stepless", *words)
+    until(up.exists, 60)
+    shared("job", "cancel", "stepless")
+    shared("job", "wait", "stepless")
+    shown = shared("job", "show", "stepless").stdout
+    assert "goodput     unknown: it ended before a metric or a checkpoint showed a step" in shown
+    told = json.loads(shared("report", "goodput", "stepless", "--json").stdout)
+    assert (told["jobs"][0]["goodput"], told["jobs"][0]["stepless"]) == (None, True)
+    shown = shared("report", "goodput", "stepless").stdout
+    assert "stepless: no metric and no checkpoint shows a step" in shown
 
 
 def test_wrong_use(shared):

@@ -118,6 +118,22 @@ def test_what_is_wrong_is_said_with_its_place(allranks, code, home, text, line, 
     assert not list(home.glob("jobs/*")), "nothing half-made"
 
 
+def test_set_of_a_name_that_the_job_does_not_have_submits_nothing(shared, job_file):
+    before = len(json.loads(shared("job", "list", "--json").stdout))
+    for words in (("create", "--stream"), ("create", "--dry-run"), ("validate",)):
+        done = shared("job", *words, "-f", job_file, "--set", "inputs.lrr=0.7")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "inputs.lrr: the job has no input `lrr`" in done.stderr
+        assert "hint: did you mean `lr`?" in done.stderr
+    done = shared("job", "validate", "-f", job_file, "--json", "--set", "outputs.mdoel.path=/x")
+    (found,) = json.loads(done.stdout)["errors"]
+    assert (found["where"], found["hint"]) == ("outputs.mdoel", "did you mean `model`?")
+    typed = ("--set", "inputs.lrr=0.7", "--", "echo", "$[[--lr ${{inputs.lr}}]]")
+    done = shared("run", *typed)
+    assert (done.returncode, "did you mean `lr`?" in done.stderr) == (2, True)
+    assert len(json.loads(shared("job", "list", "--json").stdout)) == before
+
+
 def test_a_good_file_is_valid(allranks, job_file, home):
     done = allranks("job", "validate", "-f", job_file, "--json")
     assert json.loads(done.stdout) == {"valid": True, "errors": []}
@@ -206,7 +222,7 @@ def test_restart_of_one_that_runs_is_refused(shared):
     shared("run", "--detach", "--name", "busy", "--", "sleep", "60")
     done = shared("job", "restart", "busy")
     assert done.returncode == 2
-    assert "hint: cancel it first" in done.stderr
+    assert "hint: cancel it first: allranks job cancel busy" in done.stderr
     shared("job", "cancel", "busy")
 
 

@@ -73,7 +73,7 @@ def test_a_job_that_can_run(allranks: Allranks, job: Path) -> None:
     assert told["inputs"] == "1 readable on every node"
     assert "GLOO_SOCKET_IFNAME=lo" in " ".join(each["found"] for each in found)
     assert states(allranks) == ["Completed"]
-    shown = allranks("doctor", "--job", job)
+    shown = allranks("doctor", "--job", job, "-v")
     assert "✓ gang           3 nodes on " in shown.stdout
 
 
@@ -170,7 +170,7 @@ def test_the_output_of_another_job_is_an_input(allranks: Allranks, job: Path) ->
     words = ["bash", "-c", 'echo hi > "$AZURE_ML_OUTPUT_kept/x"']
     made = allranks("run", "--name", "first", "-o", "kept", "--", *words)
     assert made.returncode == 0, made.stderr
-    other = "inputs.other={type: uri_folder, path: 'azureml://jobs/first/outputs/kept'}"
+    other = "inputs.data={type: uri_folder, path: 'azureml://jobs/first/outputs/kept'}"
     code, found = doctor(allranks, "--set", other, "--set", "resources.instance_count=1")
     assert (code, wrong(found)) == (0, [])
 
@@ -204,7 +204,7 @@ def test_infiniband_that_is_seen(allranks: Allranks, job: Path, tmp_path: Path) 
     said = [each["found"] for each in found]
     assert "mlx5_0:1 InfiniBand 400 Gb/s on nodes 0, 1" in said
     assert any(each.startswith("NCCL_IB_HCA==mlx5_0:1  the active InfiniBand") for each in said)
-    plain = allranks("doctor", env=env)
+    plain = allranks("doctor", "--verbose", env=env)
     assert "mlx5_0:1 InfiniBand 400 Gb/s" in plain.stdout
     assert "NCCL_IB_HCA==mlx5_0:1" in plain.stdout
 

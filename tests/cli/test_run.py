@@ -319,7 +319,7 @@ def test_a_dry_run_starts_nothing_and_tells_all(allranks, home, code):
     assert "x" not in plan["task"]["variables"].values()
     assert {"PATH", "OMP_NUM_THREADS", "ALLRANKS_ATTEMPT"} <= plan["ranks"][0]["environment"].keys()
     assert not home.exists()
-    assert "rank 1  node 1" in allranks("run", "-n", 2, "--dry-run", "--", "true").stdout
+    assert "  RANK={rank}\n" in allranks("run", "-n", 2, "--dry-run", "--", "true").stdout
 
 
 def test_bytes_that_are_no_text_come_through(shared):

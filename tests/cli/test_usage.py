@@ -1,5 +1,6 @@
 """Wrong command lines, help, and what is typed before anything is set up."""
 
+import importlib
 import shlex
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 
 from allranks.cli.commands import COMMANDS
+from allranks.cli.examples import EXAMPLES
+from allranks.cli.main import parser_of
 from tests.support import CLI, environment
 
 
@@ -19,10 +22,15 @@ from tests.support import CLI, environment
             "there is no command `allranks job lst`",
             "did you mean `allranks job list`?",
         ),
+        (["job", "delte"], "`allranks job delte`", "did you mean `allranks job delete`?"),
+        (["job", "frobnicate"], "`allranks job frobnicate`", "`allranks job --help` lists"),
         (["rum"], "there is no command `allranks rum`", "did you mean `allranks run`?"),
         (["run"], "there is no command to run", "allranks run -- python train.py"),
         (["run", "--", ""], "there is no command to run", "allranks run -- python train.py"),
         (["run", "--nodez", "2", "--", "true"], "", "--help"),
+        (["run", "--node", "2", "--", "true"], "--node", "did you mean `--nodes`?"),
+        (["job", "list", "--experment=x"], "--experment", "did you mean `--experiment`?"),
+        (["run", "-d", "foo", "--", "true"], "distribution.type", "`pytorch`"),
         (["run", "-n", "two", "--", "true"], "'two' is no whole number", "--help"),
         (["top", "--interval", "x"], "'x' is no interval", "--help"),
         (["run", "-n", "0", "--", "true"], "resources.instance_count", ""),
@@ -72,8 +80,8 @@ from tests.support import CLI, environment
         (["job", "show"], "NAME", "--help"),
         (
             ["job", "download", "x", "--all", "--output-name", "o"],
-            "exclude each other",
-            "choose one",
+            "not allowed with",
+            "--help",
         ),
     ],
 )
@@ -96,6 +104,38 @@ def test_every_command_has_help(name):
     assert f"allranks {name}" in done.stdout
     if not COMMANDS[name].plain:
         assert "--json" in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_that_parse(name):
+    parser = parser_of(name, importlib.import_module(COMMANDS[name].module))
+    shown = parser.format_help().partition("\nexamples:\n")[2].splitlines()
+    assert len(shown) >= 2, "add them to cli/examples.py"
+    assert len(set(shown)) == len(shown)
+    for line in shown:
+        words = shlex.split(line)
+        assert words[: len(name.split()) + 1] == ["allranks", *name.split()]
+        parser.parse_args(words[len(name.split()) + 1 :])
+
+
+def test_no_examples_of_commands_that_are_not_there():
+    assert EXAMPLES.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["job", "list", "--help"], ["run", "--help"]])
+def test_help_is_quick(words):
+    """The processor time, at best of a few: other tests may run beside this one."""
+    script = (
+        "import resource, sys; from allranks.cli.main import main; "
+        f"sys.argv[1:] = {words}; sys.stdout = open('/dev/null', 'w')\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "print(used.ru_utime + used.ru_stime, file=sys.stderr)"
+    )
+    argv = [sys.executable, "-c", script]
+    told = (subprocess.run(argv, capture_output=True, text=True).stderr for _ in range(5))
+    assert min(map(float, told)) < 0.1
 
 
 def test_help_names_every_command():
@@ -143,10 +183,21 @@ def test_a_reader_that_leaves_early_is_no_error(shared):
 
 
 def test_doctor(shared):
-    done = shared("doctor")
+    done = shared("doctor", "-v")
     assert "allranks" in done.stdout
     assert "ranks run" in done.stdout
     assert done.returncode == 0, done.stdout
+
+
+def test_doctor_says_in_a_line_what_is_fine_and_whole_what_is_not(shared):
+    done = shared("doctor")
+    assert len(done.stdout.splitlines()) < 8, done.stdout
+    assert "✓ machine        python, bash, " in done.stdout
+    assert "-v shows each finding" in done.stderr
+    wrong = shared("doctor", env={"PATH": "/nowhere", "VIRTUAL_ENV": "/nowhere"})
+    assert wrong.returncode == 1
+    assert "✗ python         no `python` for the ranks" in wrong.stdout
+    assert "hint: activate an environment that has one" in wrong.stdout
 
 
 def test_a_folder_that_is_no_more(shared, code):

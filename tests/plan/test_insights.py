@@ -117,6 +117,58 @@ def test_the_right_bottleneck_or_none(name, seed):
         assert found.bottleneck is truth, found
 
 
+PROCESSORS = Bottleneck.PROCESSORS
+# Of these the processors really are what everything waits for.
+SATURATED = (
+    "processors compute",
+    "processors of two nodes compute",
+    "four ranks on a node compute",
+)
+
+
+def untimed(name: str, seed: int = 0) -> Facts:
+    """The same job with a script that prints its loss, and nothing of how long a step takes."""
+    job = simulated(name, seed)
+    kept = [each for each in job.metrics if each.name not in ("batch_time", "data_time")]
+    losses = [
+        each._replace(name="loss", points=tuple(p._replace(value=0.5) for p in each.points))
+        for each in job.metrics
+        if each.name == "batch_time"
+    ]
+    return job._replace(metrics=(*kept, *losses))
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_without_times_of_steps_the_loads_tell_the_bottleneck_or_none(name, seed):
+    truth, loop = JOBS[name]
+    job = untimed(name, seed)
+    found = report(job)
+    true = {truth, UNKNOWN}
+    if truth is COMPUTE and not loop.gpus:
+        true = {PROCESSORS, UNKNOWN}
+    if name == "gpu, no free processors":
+        true |= {PROCESSORS}
+    assert found.bottleneck in true, found
+    if name in SATURATED:
+        assert found.bottleneck is PROCESSORS, found
+    if name in ("gpu computes", "8 gpus compute", "gpu computes, noisy"):
+        assert found.bottleneck is COMPUTE, found
+    if found.bottleneck is UNKNOWN:
+        said = " ".join(found.used)
+        assert "a step of `loss` took" in said or name == "a short run"
+        assert "processors were busy" in said
+        assert "batch_time and data_time missing" in " ".join(found.needed)
+
+
+def test_of_a_short_run_it_is_said_that_it_was_short():
+    job = untimed("gpu computes")
+    few = tuple(each._replace(points=each.points[:12]) for each in job.resources)
+    found = report(job._replace(resources=few))
+    assert found.bottleneck is UNKNOWN
+    assert any("let it train longer" in each for each in found.needed)
+
+
 def kinds(job: Facts) -> tuple[Bottleneck, list[Kind]]:
     found = report(job)
     return found.bottleneck, sorted(insight.kind for insight in found.insights)
@@ -177,7 +229,7 @@ def test_of_few_points_nothing_is_concluded(name, count):
     ]
     few = job._replace(metrics=tuple(cut[0]), resources=tuple(cut[1]))
     counts = [each for each in few.metrics if each.name == "samples"]
-    assert counts or report(few) == ((), UNKNOWN)
+    assert counts or report(few)[:2] == ((), UNKNOWN)
 
 
 VALUES = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-1, 200)
@@ -286,7 +338,8 @@ def test_a_rank_killed_for_want_of_memory():
     job = simulated("gpu with full memory beside it")
     job = job._replace(status="Failed", reason="RANK_KILLED", metrics=())
     assert report(job).bottleneck is MEMORY
-    assert report(job._replace(reason="RANK_EXITED")).bottleneck is UNKNOWN
+    # One that failed otherwise is as any other: its GPU was busy.
+    assert report(job._replace(reason="RANK_EXITED")).bottleneck is COMPUTE
 
 
 def test_gpus_that_nothing_ran_on():

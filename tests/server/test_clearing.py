@@ -176,9 +176,8 @@ def test_records_of_jobs_go_only_when_asked_and_with_all_that_was_theirs(house):
     with pytest.raises(NotFound):
         house.records.get("old")
     assert house.records.events("old") == []
-    # The name is free again, and the new one is not taken for the old.
-    house.job("old")
-    assert house.records.get("old").ended_at is None
+    with pytest.raises(Conflict, match="was deleted"):
+        house.job("old")
 
 
 def test_a_dry_run_tells_the_same_and_changes_nothing(house):

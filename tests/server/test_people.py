@@ -98,6 +98,16 @@ def test_members_end_and_repeat_their_own_jobs_only(server: Served) -> None:
     assert again.status_code in (201, 409)
 
 
+def test_a_restart_of_a_job_that_ends_says_wait(server: Served) -> None:
+    server.submit("ends")
+    told = server.people.post("/api/v1/jobs/ends/restart").json()
+    assert "allranks job cancel ends" in told["hint"]
+    row = server.people.post("/api/v1/jobs/ends/cancel").json()
+    told = server.people.post("/api/v1/jobs/ends/restart").json()
+    # Between the two the job may have ended; then there is nothing to hint at.
+    assert row["ended_at"] or "allranks job wait ends" in told.get("hint", "allranks job wait ends")
+
+
 def test_nobody_makes_themselves_more(server: Served) -> None:
     shown = made(server, "cat", "member")
     asked = {"name": "cat2", "role": "admin"}

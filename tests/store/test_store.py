@@ -99,7 +99,8 @@ def columns(engine):
     return {
         table: sorted((c["name"], str(c["type"]), c["nullable"]) for c in found.get_columns(table))
         + sorted((i["name"], tuple(i["column_names"])) for i in found.get_indexes(table))
-        for table in ("jobs", "events")
+        for table in found.get_table_names()
+        if table != "alembic_version"
     }
 
 

@@ -15,6 +15,7 @@ class Command(NamedTuple):
 
 
 _JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.cli.compute"
+_JOB_CHANGE = "allranks.cli.job_change"
 _BACKUP = "allranks.cli.backup"
 _ENVIRONMENT = "allranks.cli.environment"
 _MODEL = "allranks.cli.model"
@@ -32,7 +33,9 @@ COMMANDS: dict[str, Command] = {
     "gc": Command("allranks.cli.gc", "gc", "remove what nobody needs any more"),
     "job create": Command("allranks.cli.create", "create", "submit the job of a YAML file"),
     "job validate": Command("allranks.cli.create", "validate", "check a YAML file, submit nothing"),
-    "job list": Command(_JOB, "list_jobs", "the newest jobs and how they fare"),
+    "job list": Command(
+        "allranks.cli.job_list", "list_jobs", "the newest jobs, or those that match"
+    ),
     "job show": Command(_JOB, "show_job", "everything about a job"),
     "job stream": Command("allranks.cli.logs", "stream", "follow a job's output to its end"),
     "job logs": Command("allranks.cli.logs", "logs", "what the ranks have printed"),
@@ -49,7 +52,14 @@ COMMANDS: dict[str, Command] = {
     "job tensorboard": Command(
         "allranks.cli.tensorboard", "tensorboard", "TensorBoard on what a job has logged"
     ),
-    "job restart": Command(_JOB, "restart", "run an ended job again, as a new one"),
+    "job restart": Command(
+        "allranks.cli.restart", "restart", "run an ended job again, as a new one"
+    ),
+    "job compare": Command("allranks.cli.job_compare", "compare", "what differs between jobs"),
+    "job tag": Command(_JOB_CHANGE, "tag", "set and remove tags of a job"),
+    "job archive": Command(_JOB_CHANGE, "archive", "hide jobs from lists"),
+    "job restore": Command(_JOB_CHANGE, "restore", "show archived jobs in lists again"),
+    "job delete": Command(_JOB_CHANGE, "delete", "remove ended jobs with outputs and logs"),
     "report": Command("allranks.cli.report", "report", "what kept a job from being faster"),
     "report scaling": Command("allranks.cli.report", "scaling", "what more nodes bring a job"),
     "report goodput": Command("allranks.cli.goodput", "goodput", "where the time of jobs went"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.main import complain
+from allranks.cli.overrides import engines
 from allranks.cli.run import after_submit, rehearsal_options
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.sdk import finding
@@ -130,7 +131,8 @@ class _JobFile:
         self._text = sys.stdin.read() if file == "-" else load.content(Path(file))
 
     def __enter__(self) -> _JobFile:
-        self.job = load.loads(self._text, self._overrides, file=self._name)
+        known = engines(self._overrides)
+        self.job = load.loads(self._text, self._overrides, file=self._name, engines=known)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from allranks import __version__, settings
@@ -30,6 +30,8 @@ _SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0
 
 def doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Exit 0 when nothing is in the way, 1 otherwise."
+    every = "each finding on a line of its own"
+    parser.add_argument("-v", "--verbose", action="store_true", help=every)
     job = "try this job's script, inputs and compute"
     parser.add_argument("--job", metavar="FILE", help=job)
     sets = "with --job: set a key, e.g. resources.instance_count=2"
@@ -53,8 +55,15 @@ def doctor(options: argparse.Namespace) -> int:
             raise UsageError("--set changes a job", where="--set", hint="add --job FILE")
         if options.timeout is not None:
             raise UsageError("--timeout is for a job", where="--timeout", hint="add --job FILE")
-        return present(list(_look(home)), json=options.json)
+        return _present(list(_look(home)), options)
     return _of_job(options, home)
+
+
+def _present(found: Sequence[Finding], options: argparse.Namespace) -> int:
+    code = present(found, json=options.json, verbose=options.verbose)
+    if not (options.json or options.verbose or options.quiet):
+        show.talk("\n-v shows each finding")
+    return code
 
 
 def _of_job(options: argparse.Namespace, home: Home) -> int:
@@ -73,7 +82,7 @@ def _of_job(options: argparse.Namespace, home: Home) -> int:
         line.clear()
     # Of this machine only what is in the way: the rest of it is told without --job.
     wrong = [each for each in found if each.state == BAD]
-    return present([*wrong, *of_job], json=options.json)
+    return _present([*wrong, *of_job], options)
 
 
 def _age() -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import settings
-from allranks.cli import show
+from allranks.cli import rank_variables, show
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan import container, distributions, mpi, variables
 from allranks.plan.activation import activated
@@ -165,9 +165,6 @@ def _print(shown: Mapping[str, Any]) -> None:
         print(f"container  {shlex.join(shown['container'])}")
     if shown["launcher"]:
         print(f"launcher   {' '.join(shown['launcher'])}")
-    for rank in shown["ranks"]:
-        print(f"\nrank {rank['rank']}  node {rank['node']}  {rank['role']}")
-        print(f"  address  {rank['address_source']}")
-        print(f"  argv     {rank['argv']}")
-        for name, value in sorted(rank["environment"].items()):
-            print(f"  {name}={value}")
+    print("\naddresses and ports come from each node's agent when it is ready\n")
+    for line in rank_variables.lines(shown["ranks"], show.table):
+        print(line)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.plan.amounts import counted
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -17,7 +18,7 @@ _WIDE = 200
 
 
 def explain_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    job_argument(parser)
 
 
 def explain(options: argparse.Namespace) -> int:

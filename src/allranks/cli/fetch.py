@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.cli.versions import which_option
-from allranks.errors import UsageError
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
 from allranks.sdk.download import Fetched, Progress, download, download_model, download_state
@@ -27,16 +27,17 @@ _NAMED = 3
 
 def fetch_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", metavar="NAME")
-    add("--output-name", metavar="O", help="only this named output")
-    add("--all", action="store_true", help="artifacts, named outputs and the logs of all attempts")
+    job_argument(parser)
+    which = parser.add_mutually_exclusive_group().add_argument
+    which("--output-name", metavar="O", help="only this named output")
+    which(
+        "--all", action="store_true", help="artifacts, named outputs and the logs of all attempts"
+    )
     add("-p", "--download-path", default=".", metavar="DIR", help="where to (.)")
 
 
 def fetch(options: argparse.Namespace) -> int:
     """Fetch a job's things; prints the files that are there now."""
-    if options.output_name is not None and options.all:
-        raise UsageError("--output-name and --all exclude each other", hint="choose one")
     one = {"output": options.output_name, "everything": options.all}
     return _fetch(options, partial(download, **one))
 

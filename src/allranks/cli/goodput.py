@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.errors import NotFound, UsageError
 from allranks.plan.checkpoints import Advice, advise
 from allranks.plan.goodput import Activity, Goodput
@@ -22,7 +23,7 @@ _MOST = 1000
 
 def goodput_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="*", metavar="JOB")
+    job_argument(parser, nargs="*", metavar="JOB")
     add("--experiment", metavar="E", help="every job of this experiment")
 
 
@@ -52,6 +53,8 @@ def goodput(options: argparse.Namespace) -> int:
 
 def summary(found: Goodput) -> str:
     """In a line: the share, and what the rest was, the longest first; empty before the start."""
+    if found.stepless:
+        return "unknown: it ended before a metric or a checkpoint showed a step"
     if found.share is None:
         return ""
     rest = [(found.seconds(each), each) for each in Activity if each is not Activity.COMPUTING]
@@ -74,9 +77,11 @@ def _percent(found: Goodput) -> str:
 
 
 def _together(jobs: Sequence[Spent]) -> Goodput:
-    spans = tuple(span for job in jobs for span in job.goodput.spans)
-    failures = sum(job.goodput.failures for job in jobs)
-    return Goodput(spans, failures, any(job.goodput.unknown for job in jobs))
+    """All of them as one, but for those of which nobody knows whether they trained."""
+    known = [job.goodput for job in jobs if not job.goodput.stepless]
+    spans = tuple(span for each in known for span in each.spans)
+    failures = sum(each.failures for each in known)
+    return Goodput(spans, failures, any(each.unknown for each in known))
 
 
 def _advice(jobs: Sequence[Spent]) -> Advice | None:
@@ -92,6 +97,11 @@ def _said(jobs: Sequence[Spent], advice: Advice | None) -> Iterator[str]:
         yield (
             f"\nhow much was lost is not known of {', '.join(unknown)}, and counts as computing: "
             "let a metric tell its step (-m 'loss=step (?P<step>\\d+).*loss (?P<value>\\S+)')"
+        )
+    if stepless := [job.name for job in jobs if job.goodput.stepless]:
+        yield (
+            f"\n{', '.join(stepless)}: no metric and no checkpoint shows a step before the end, so "
+            "the time of the ranks need not have been training, and has no goodput"
         )
     whole = _together(jobs)
     if advice is not None:
@@ -138,4 +148,5 @@ def _as_json(jobs: Sequence[Spent], advice: Advice | None) -> dict[str, Any]:
 def _numbers(found: Goodput) -> dict[str, Any]:
     seconds = {str(each): found.seconds(each) for each in Activity}
     told = {"goodput": found.share, "seconds": seconds, "whole": found.seconds()}
-    return told | {"failures": found.failures, "lost_unknown": found.unknown}
+    told |= {"failures": found.failures, "lost_unknown": found.unknown}
+    return told | {"stepless": found.stepless}

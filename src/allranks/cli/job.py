@@ -4,75 +4,24 @@ from __future__ import annotations
 
 import argparse
 import time
-from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
 
 from allranks.cli import load, show
 from allranks.cli.follow import exit_code, verdict, why
 from allranks.cli.goodput import summary
+from allranks.cli.job_names import job_argument
 from allranks.errors import AllranksError
 from allranks.plan.amounts import counted
 from allranks.sdk import finding, preempting
 from allranks.sdk.addresses import job_path
 from allranks.sdk.spent import spent
-from allranks.states import JobStatus
 
 # Metrics, and nodes, that one look at a job has room for.
 _MOST = 8
 
 
-def _name_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return count
-
-
-def _status(text: str) -> str:
-    if text.lower() not in {status.lower() for status in JobStatus}:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(JobStatus)}")
-    return text
-
-
-def list_jobs_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--status", type=_status, metavar="S", help="only those, e.g. Running")
-    parser.add_argument("--experiment", metavar="E", help="only those of this experiment")
-    parser.add_argument("--limit", type=_count, default=50, metavar="N", help="the newest N (50)")
-
-
-def list_jobs(options: argparse.Namespace) -> int:
-    query = {"status": options.status, "experiment": options.experiment, "limit": options.limit}
-    asked = urlencode({key: value for key, value in query.items() if value is not None})
-    jobs = finding.connect().json("GET", f"/api/v1/jobs?{asked}")
-    if options.json:
-        show.as_json(jobs)
-        return 0
-    if not jobs:
-        asked_all = not (options.status or options.experiment)
-        show.talk(
-            "no jobs yet; `allranks run -- echo hello` makes one" if asked_all else "no such jobs"
-        )
-        return 0
-    # Where one person uses a home, nothing is to be said of who submitted what.
-    several = len({job["created_by"] for job in jobs}) > 1
-    head = ["NAME", "STATUS", "EXPERIMENT", *["BY"] * several, "RANKS", "AGE", "TOOK"]
-    show.columns(head, [_row(job, several) for job in jobs])
-    return 0
-
-
-def _row(job: Any, several: bool) -> list[str]:
-    by = [job["created_by"]] * several
-    found = [job["name"], job["status"], job["experiment_name"], *by]
-    return [*found, _size(job), _age(job), _took(job)]
-
-
 def show_job_options(parser: argparse.ArgumentParser) -> None:
-    _name_option(parser)
+    job_argument(parser)
 
 
 def _by(job: Any) -> str:
@@ -93,6 +42,7 @@ def show_job(options: argparse.Namespace) -> int:
     reason = f" ({job['status_reason']})" if job["status_reason"] and not job["ended_at"] else ""
     lines = [
         ("name", job["name"]),
+        *_said_of(job),
         ("status", job["status"] + reason),
         ("experiment", job["experiment_name"]),
         ("compute", job["compute"]),
@@ -124,6 +74,14 @@ def show_job(options: argparse.Namespace) -> int:
         if error["hint"]:
             show.field("hint", error["hint"])
     return 0
+
+
+def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """What people say about it: its display name and tags, and whether it is archived."""
+    name, tags, archived = job["display_name"], job["tags"], job["archived_at"]
+    lines = [("display name", name)] if name != job["name"] else []
+    lines += [("tags", ", ".join(f"{k}={v}" if v else k for k, v in tags.items()))] if tags else []
+    return [*lines, ("archived", archived)] if archived else lines
 
 
 def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
@@ -194,7 +152,7 @@ def _network(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def events_options(parser: argparse.ArgumentParser) -> None:
-    _name_option(parser)
+    job_argument(parser)
 
 
 def events(options: argparse.Namespace) -> int:
@@ -218,7 +176,7 @@ def events(options: argparse.Namespace) -> int:
 
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
-    _name_option(parser)
+    job_argument(parser)
     force = "do not wait for the word of a cluster that does not answer"
     parser.add_argument("--force", action="store_true", help=force)
 
@@ -238,7 +196,7 @@ def cancel(options: argparse.Namespace) -> int:
 
 
 def preempt_options(parser: argparse.ArgumentParser) -> None:
-    _name_option(parser)
+    job_argument(parser)
     parser.add_argument("--node", type=int, metavar="N", help="only this one (all of them)")
 
 
@@ -255,7 +213,7 @@ def preempt(options: argparse.Namespace) -> int:
 
 
 def wait_options(parser: argparse.ArgumentParser) -> None:
-    _name_option(parser)
+    job_argument(parser)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long")
 
 
@@ -293,37 +251,6 @@ def _waited(name: str, seconds: float) -> dict[str, Any]:
                 raise
             time.sleep(0.2)
     raise AssertionError
-
-
-def restart_options(parser: argparse.ArgumentParser) -> None:
-    _name_option(parser)
-    fresh = "begin with an empty state, and not with what the job has left"
-    parser.add_argument("--fresh", action="store_true", help=fresh)
-
-
-def restart(options: argparse.Namespace) -> int:
-    where = job_path(options.name, "/restart" + ("?fresh=true" if options.fresh else ""))
-    job = finding.connect().json("POST", where)
-    show.as_json(job) if options.json else print(job["name"])
-    if not options.json and not options.quiet:
-        show.talk(f"follow it: allranks job stream {job['name']}")
-    return 0
-
-
-def _size(job: dict[str, Any]) -> str:
-    return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
-
-
-def _age(job: dict[str, Any]) -> str:
-    born = datetime.fromisoformat(job["created_at"])
-    return show.seconds((datetime.now(UTC) - born).total_seconds())
-
-
-def _took(job: dict[str, Any]) -> str:
-    if not job["started_at"]:
-        return "-"
-    end = datetime.fromisoformat(job["ended_at"]) if job["ended_at"] else datetime.now(UTC)
-    return show.seconds((end - datetime.fromisoformat(job["started_at"])).total_seconds())
 
 
 def _brief(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.follow import Printer, Viewer, verdict
+from allranks.cli.job_names import job_argument
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -20,7 +21,7 @@ Piece = dict[str, Any]
 
 
 def stream_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    job_argument(parser)
     parser.add_argument("--rank", action="append", type=int, metavar="R", help="only this rank")
     parser.add_argument(
         "--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines"
@@ -56,7 +57,7 @@ def _count(text: str) -> int:
 
 def logs_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", metavar="NAME")
+    job_argument(parser)
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
     add("--node", action="append", type=int, metavar="N", help="only this node's ranks")
     add("--attempt", type=int, metavar="A", help="that attempt (the newest)")

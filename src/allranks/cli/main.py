@@ -15,12 +15,35 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from allranks import __version__
+from allranks.cli import job_names
 from allranks.cli.commands import COMMANDS, Command, groups, in_group
 from allranks.errors import AllranksError, SpecError, UsageError
+
+# Options whose value may begin with a dash, which argparse would take for another option.
+_DASHED = ("--sort",)
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, with errors that say where and how to mend, as all of ours do."""
+
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(prog=f"allranks {name}", description=description, allow_abbrev=False)
+        self.name = name
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(args)
+        for index in range(len(words) - 1, 0, -1):
+            before = words[index - 1]
+            if before in _DASHED and "--" not in words[: index + 1]:
+                words[index - 1 : index + 1] = [f"{before}={words[index]}"]
+        return super().parse_args(words, namespace)
+
+    def format_help(self) -> str:
+        """The help, and examples as they are typed."""
+        from allranks.cli.examples import EXAMPLES  # lazy: only for `--help`
+
+        lines = (f"{self.prog} {each}".rstrip() for each in EXAMPLES[self.name])
+        return super().format_help() + "\nexamples:\n" + "".join(f"  {each}\n" for each in lines)
 
     def error(self, message: str) -> NoReturn:
         """argparse names the Python function that refused a value."""
@@ -28,7 +51,18 @@ class Parser(argparse.ArgumentParser):
         if found is not None:
             what = {"int": "whole number", "float": "number"}.get(found[1], found[1])
             message = f"{message[: found.start()]}{found[2]} is no {what}"
-        raise UsageError(message, hint=f"`{self.prog} --help` shows what it takes")
+        hint = f"`{self.prog} --help` shows what it takes"
+        unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
+        if unknown is not None and (near := self._nearest_option(unknown[1])):
+            hint = f"did you mean `{near}`? {hint}"
+        raise UsageError(message, hint=hint)
+
+    def _nearest_option(self, option: str) -> str | None:
+        import difflib  # lazy: only when an option was misspelt
+
+        known = [each for each in self._option_string_actions if each.startswith("--")]
+        near = difflib.get_close_matches(option, known, 1)
+        return near[0] if near else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,20 +154,36 @@ def _run(words: list[str]) -> int:
     if command is None:
         raise UsageError(f"there is no command `allranks {name}`", hint=_nearest(name))
     module: Any = importlib.import_module(command.module)
-    parser = Parser(prog=f"allranks {name}", description=command.help, allow_abbrev=False)
+    options = parser_of(name, module).parse_args(rest)
+    execute = getattr(module, command.function)
+    job_names.resolve(options)
+    return int(execute(options))
+
+
+def parser_of(name: str, module: Any) -> Parser:
+    """The parser of a command, whose module has been imported."""
+    command = COMMANDS[name]
+    parser = Parser(name, command.help)
     getattr(module, f"{command.function}_options")(parser)
     if not command.plain:
         parser.add_argument("--json", action="store_true", help="machine-readable, on stdout")
         parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no hints")
-    execute = getattr(module, command.function)
-    return int(execute(parser.parse_args(rest)))
+    return parser
 
 
 def _nearest(name: str) -> str:
     import difflib  # lazy: only when a command was misspelt
 
-    near = difflib.get_close_matches(name, [*COMMANDS, *groups()], 1, 0.5)
-    return f"did you mean `allranks {near[0]}`?" if near else "`allranks --help` lists them"
+    group, _, verb = name.partition(" ")
+    if verb and group in groups():
+        # Another group's command of the same verb is never what was meant.
+        verbs = [each.removeprefix(f"{group} ") for each, _ in in_group(group) if " " in each]
+        near = [f"{group} {each}" for each in difflib.get_close_matches(verb, verbs, 1)]
+        overview = f"allranks {group} --help"
+    else:
+        near = difflib.get_close_matches(group, [*COMMANDS, *groups()], 1, 0.5)
+        overview = "allranks --help"
+    return f"did you mean `allranks {near[0]}`?" if near else f"`{overview}` lists the commands"
 
 
 def _overview() -> str:

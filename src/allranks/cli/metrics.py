@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.errors import NotFound
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -15,7 +16,8 @@ from allranks.sdk.metrics import by_name, news
 
 
 def metrics_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    several = "a job: its name, the beginning of it, or - for the newest; several side by side"
+    job_argument(parser, nargs="+", help=several)
     add = parser.add_argument
     add("--name", dest="metric", metavar="M", help="the points of this one")
     add("--attempt", type=int, metavar="A", help="of this attempt only (all)")
@@ -24,6 +26,12 @@ def metrics_options(parser: argparse.ArgumentParser) -> None:
 
 def metrics(options: argparse.Namespace) -> int:
     """Every metric in a line, or the points of one; as JSON all points of all."""
+    names = list(dict.fromkeys(options.names))
+    if len(names) > 1:
+        from allranks.cli.job_compare import metrics_of  # lazy: one job is what is asked for most
+
+        return metrics_of(names, options)
+    options.name = names[0]
     if options.follow:
         return _follow(options)
     if not options.json and options.metric is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import show, versions
+from allranks.cli.job_names import JobReference
 from allranks.errors import SpecError, UsageError
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
@@ -20,7 +21,7 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
     add("-f", "--file", metavar="FILE", help="a model's YAML")
-    add("-j", "--job", metavar="JOB", help="the job that left it")
+    add("-j", "--job", type=JobReference, metavar="JOB", help="the job that left it")
     path = "of what the job left: outputs/model.pt, outputs.NAME/…; without --job of this machine"
     add("--path", metavar="PATH", help=path)
     add("--version", metavar="V", help="its version (the next number)")

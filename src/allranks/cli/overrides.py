@@ -7,11 +7,19 @@ from typing import Any
 
 
 def override(spec: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The spec with each override in place, values read as YAML. Raises UsageError."""
+    """Set each override in the spec, values read as YAML. Raises UsageError and SpecError."""
     if not overrides:
         return spec
-    from allranks.spec.load import override_key  # lazy: imports YAML, 60 ms, seldom asked for
+    from allranks.spec.load import override_keys  # lazy: imports YAML, 60 ms, seldom asked for
 
-    for each in overrides:
-        override_key(spec, {}, each)
+    override_keys(spec, {}, overrides, typed=True, engines=engines(overrides))
     return spec
+
+
+def engines(overrides: Sequence[str]) -> Sequence[str]:
+    """The names of the engines, where one of the overrides may mean one."""
+    if not any(each.strip().startswith("resources") for each in overrides):
+        return ()
+    from allranks.engines.kinds import KINDS  # lazy: as above
+
+    return [*KINDS]

@@ -17,6 +17,7 @@ from allranks.agent.environments import Shelf
 from allranks.cli import job_command, job_script, verdicts
 from allranks.cli.asked import Question
 from allranks.cli.findings import BAD, NOTE, OK, Finding
+from allranks.cli.overrides import engines
 from allranks.cli.rehearsal import MEET, TOTAL, rehearse, spec_of, within
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan import mpi
@@ -49,7 +50,7 @@ def preflight(
     were given. Raises NotFound when there is no such file."""
     say("reading the job")
     try:
-        job = load.load(file, overrides)
+        job = load.load(file, overrides, engines=engines(overrides))
     except SpecError as error:
         return [_of_problem(problem, str(file)) for problem in error.problems]
     found = [Finding("job file", OK, str(file))]

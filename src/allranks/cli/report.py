@@ -9,11 +9,10 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.follow import why
+from allranks.cli.job_names import job_argument
 from allranks.errors import UsageError
 from allranks.plan.amdahl import Fit, Interval
-from allranks.plan.insights import Report
 from allranks.plan.insights import report as insights
-from allranks.plan.observed import Facts
 from allranks.plan.plan import pack
 from allranks.plan.scaling import Gain, Row, Scaling
 from allranks.plan.scaling import scaling as compare
@@ -26,7 +25,7 @@ _HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHO
 
 
 def report_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="JOB")
+    job_argument(parser, metavar="JOB")
     parser.epilog = (
         "`allranks report scaling JOB JOB …` compares runs of several sizes, "
         "`allranks report goodput JOB …` tells where the time went. A job that is called so: "
@@ -45,7 +44,8 @@ def report(options: argparse.Namespace) -> int:
         for each in listed:
             del each["verdict"]
         ended = {key: told[key] for key in ("name", "status", "error")}
-        show.as_json(ended | {"bottleneck": found.bottleneck, "insights": listed})
+        more = {"used": found.used, "needed": found.needed}
+        show.as_json(ended | {"bottleneck": found.bottleneck, "insights": listed} | more)
         return 0
     for line in _ended(told):
         print(show.one_line(line))
@@ -55,8 +55,13 @@ def report(options: argparse.Namespace) -> int:
         for word, said in (("change", insight.hint), ("gain", insight.gain)):
             if said:
                 print(f"  {word:<7} {said}")
-    if not options.quiet and (missing := _missing(job, found)):
-        show.talk(f"\n{missing}")
+    if found.used:
+        print("\nwhile it trained:")
+    for sentence in found.used:
+        print(f"  {sentence}")
+    if not options.quiet:
+        for sentence in found.needed:
+            show.talk(f"\nto know more: {sentence}")
     return 0
 
 
@@ -68,26 +73,13 @@ def _ended(job: dict[str, Any]) -> list[str]:
     return [f"status: {job['status']}", f"error: {error['message']}", *why(error)]
 
 
-def _missing(job: Facts, found: Report) -> str:
-    """What would tell more, where little was found."""
-    if found.insights:
-        return ""
-    if job.started_at is None:
-        return f"{job.name} is {job.status}: its ranks have not started"
-    if not job.of_ranks("batch_time") or not job.of_ranks("data_time"):
-        return (
-            "hint: without the metrics batch_time and data_time (seconds of a step, and of its "
-            "wait for data) little can be said"
-        )
-    return "nothing stands out, or what does is contradicted by something else"
-
-
 # ---------------------------------------------------------------- scaling
 
 
 def scaling_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="+", metavar="JOB", help="runs of the same work at several sizes")
+    runs = "runs of the same work at several sizes"
+    job_argument(parser, nargs="+", metavar="JOB", help=runs)
     add("--html", type=Path, metavar="FILE", help="write figures and table as a page, too")
     add("--png", type=Path, metavar="FILE", help="write the figures as a picture (matplotlib)")
     equal = "compare though the runs were not asked for the same (code, command, inputs, …)"

@@ -78,6 +78,9 @@ def _hold_to_it(options: argparse.Namespace, follow: str) -> None:
     if options.in_place:
         hint = "leave it out: each of the two jobs begins with a copy of its own"
         raise UsageError("a rehearsal runs the job twice", where="--in-place", hint=hint)
+    if getattr(options, "start_from", None):  # which `job create` does not have
+        hint = "leave it out: both jobs begin with empty outputs and an empty state"
+        raise UsageError("a rehearsal starts from nothing", where="--from", hint=hint)
     if follow:
         hint = f"leave {follow} out; a shell's `&` or `nohup` keeps it in the background"
         raise UsageError("a rehearsal is followed to its end", where=follow, hint=hint)

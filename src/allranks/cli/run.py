@@ -11,7 +11,9 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.follow import Viewer, exit_code, verdict
+from allranks.cli.job_names import JobReference
 from allranks.cli.overrides import override
+from allranks.cli.restart import tell_carried
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk import finding
@@ -59,6 +61,8 @@ def _what(add: Callable[..., Any]) -> None:
     add("--hang-timeout", type=float, metavar="SECONDS", help=hang)
     state = "find again what jobs before it kept in the state folder of that name"
     add("--state", metavar="NAME", help=state)
+    start = "start from copies of the outputs and the state that an ended job left"
+    add("--from", dest="start_from", type=JobReference, metavar="JOB", help=start)
     # Of the contract, not built yet: refused by name by the plan, not as a word never heard of.
     add("--warm", help=argparse.SUPPRESS)
     sets = "set any key of the job's YAML"
@@ -118,6 +122,8 @@ def run(options: argparse.Namespace) -> int:
 
         return dry_run(spec, base, in_place=options.in_place, json=options.json)
     submission, snapshot = prepare(spec, base, in_place=options.in_place, note=note)
+    if options.start_from:
+        submission["continues"] = options.start_from
     job = send(finding.connect(), submission, snapshot)
     return after_submit(
         job,
@@ -143,8 +149,10 @@ def after_submit(
 ) -> int:
     """Say what was made; follow it unless told to leave it alone."""
     name = job["name"]
-    for note in () if quiet else job.get("notes", ()):
-        show.talk(f"note: {note}")
+    if not quiet:
+        for note in job.get("notes", ()):
+            show.talk(f"note: {note}")
+        tell_carried(job)
     if detach:
         show.as_json(job) if json else print(name)
         if not json and not quiet:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.errors import NotFound
 from allranks.plan.stacks import numbers
 from allranks.sdk import finding
@@ -18,7 +19,7 @@ _MOST = 12
 
 def stacks_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", metavar="NAME")
+    job_argument(parser)
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
     add("--all", action="store_true", help="whole stacks, of every thread that is known")
 

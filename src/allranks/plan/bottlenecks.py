@@ -5,7 +5,7 @@ Thresholds stand here with their reasons; docs/design/reports.md tells what thes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median_low
 
 from allranks.plan import evidence
@@ -180,6 +180,47 @@ def _busy_cpus(job: Facts, span: Span | None, told: int) -> tuple[str, float] | 
     if load is None or load < BUSY or own is None or own < OWN:
         return None
     return "the processors", load
+
+
+def saturated(job: Facts) -> Iterator[Insight]:
+    """What always had work, in both halves of the run, where no metric says how long a step waits
+    for data. Busy processors may compute or prepare data: which of the two is not known."""
+    span = evidence.training(job)
+    if span is None or evidence.waits(job):
+        return
+    on_gpus = _has_gpus(job, span)
+    if on_gpus and not evidence.gpus(job, "gpu_load", span):
+        return  # GPUs that nobody watched may have been busier than the processors
+    if on_gpus and (found := _in_both_halves(span, lambda half: _busy_gpus(job, half))):
+        yield Insight(
+            Kind.COMPUTE,
+            f"the GPUs were busy {found:.0f}% of the time",
+            {"load": round(found, 1)},
+            "more or faster GPUs, lower precision, or a cheaper model make it faster; "
+            "`allranks report scaling` shows what more nodes bring",
+            verdict=Bottleneck.COMPUTE,
+        )
+    elif found := _in_both_halves(span, lambda half: _busy_cpus(job, half, len(job.trainers))):
+        idle = evidence.gpus(job, "gpu_load", span)
+        load = sum(each.mean for each in idle) / len(idle) if idle else None
+        if load is not None and load > 100 * SLACK + (100 - BUSY):
+            return  # the GPUs had so much to do that either may be the limit
+        said = f"the processors were busy {found:.0f}% of the time"
+        beside = "" if load is None else f", and the GPUs {load:.0f}%: these waited for them"
+        yield Insight(
+            Kind.PROCESSORS,
+            said + beside,
+            {"load": round(found, 1)} | ({} if load is None else {"gpu_load": round(load, 1)}),
+            "more processors or nodes make it faster; the metrics batch_time and data_time would "
+            "show whether they prepare data or compute",
+            verdict=Bottleneck.PROCESSORS,
+        )
+
+
+def _in_both_halves(span: Span, busy: Callable[[Span], tuple[str, float] | None]) -> float | None:
+    """The mean load, where each half of the run is busy by itself."""
+    first, second = (busy(half) for half in span.halves)
+    return None if first is None or second is None else (first[1] + second[1]) / 2
 
 
 # ---------------------------------------------------------------- memory

@@ -66,7 +66,7 @@ def _plain(before: Side, after: Side) -> Iterator[Change]:
         was, now = getattr(before, what), getattr(after, what)
         if was != now:
             yield Change(what, was, now)
-    yield from _named("package", _packages(before), _packages(after))
+    yield from _named("package", packages(before), packages(after))
     yield from _named("input", before.inputs, after.inputs)
     yield from _named("variable", _variables(before, after), _variables(after, before))
     for what in ("compute", "distribution", "nodes", "procs", "gpus"):
@@ -75,7 +75,7 @@ def _plain(before: Side, after: Side) -> Iterator[Change]:
             yield Change({"procs": "ranks on each node"}.get(what, what), was, now)
 
 
-def _packages(side: Side) -> dict[str, str]:
+def packages(side: Side) -> dict[str, str]:
     """Lines of requirements by the package they begin with."""
     found: dict[str, str] = {}
     for line in side.requirements:

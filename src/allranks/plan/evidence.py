@@ -50,6 +50,11 @@ class Span(NamedTuple):
     def of(self, points: Iterable[Point]) -> tuple[Point, ...]:
         return tuple(point for point in points if self.begin <= point.at <= self.end)
 
+    @property
+    def halves(self) -> tuple[Span, Span]:
+        middle = (self.begin + self.end) / 2
+        return Span(self.begin, middle), Span(middle, self.end)
+
 
 def settled(points: Sequence[Point]) -> tuple[Point, ...]:
     """The points after the beginning; none where too few are left to say anything."""
@@ -139,16 +144,17 @@ def _halves(points: Sequence[Point]) -> Halves:
 
 
 def training(job: Facts) -> Span | None:
-    """From the first step after the beginning to the last, as the ranks tell; else all the time
-    that they ran."""
-    told = [
-        points
-        for name in ("batch_time", "data_time")
-        for each in job.of_ranks(name).values()
-        if (points := settled(each))
-    ]
-    if told:
-        return Span(min(at[0].at for at in told), max(at[-1].at for at in told))
+    """From the first step after the beginning to the last: by `batch_time` and `data_time`, else by
+    whatever metrics the ranks report often enough. Without any, all the time that they ran."""
+    for names in (("batch_time", "data_time"), dict.fromkeys(each.name for each in job.metrics)):
+        told = [
+            points
+            for name in names
+            for each in job.of_ranks(name).values()
+            if (points := settled(each))
+        ]
+        if told:
+            return Span(min(at[0].at for at in told), max(at[-1].at for at in told))
     ended = job.ranks_ended_at or job.ended_at
     return None if job.started_at is None or ended is None else Span(job.started_at, ended)
 

@@ -54,11 +54,13 @@ class Trail(NamedTuple):
 
 class Goodput(NamedTuple):
     """The whole time of a job, without gaps. ``failures`` are those that took work with them or
-    ended it; ``unknown``: how much was lost is not in the record of each."""
+    ended it; ``unknown``: how much was lost is not in the record of each; ``stepless``: it did not
+    complete, and nothing in its record shows that it ever took a step."""
 
     spans: tuple[Span, ...] = ()
     failures: int = 0
     unknown: bool = False
+    stepless: bool = False
 
     def seconds(self, *activities: Activity) -> float:
         """The time spent with these; with none of them given, with all."""
@@ -67,7 +69,10 @@ class Goodput(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """From 0 to 1; None for a job that never had its nodes."""
+        """From 0 to 1; None for a job that never had its nodes, and for a stepless one: its ranks
+        may have imported, or waited, all the time."""
+        if self.stepless:
+            return None
         had = self.seconds() - self.seconds(Activity.QUEUEING)
         return self.seconds(Activity.COMPUTING) / had if had > 0 else None
 

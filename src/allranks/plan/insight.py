@@ -14,6 +14,7 @@ class Kind(StrEnum):
 
     INPUT = "input-bound"
     COMPUTE = "compute-bound"
+    PROCESSORS = "processor-bound"
     MEMORY = "memory pressure"
     IMBALANCE = "imbalance"
     IDLE_GPUS = "idle GPUs"
@@ -26,6 +27,7 @@ class Bottleneck(StrEnum):
 
     INPUT = "input"
     COMPUTE = "compute"
+    PROCESSORS = "processors"
     MEMORY = "memory"
     IMBALANCE = "imbalance"
     UNKNOWN = "unknown"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from allranks.plan import bottlenecks, oddities
+from allranks.plan import bottlenecks, oddities, usage
 from allranks.plan.insight import Bottleneck, Insight
 from allranks.plan.observed import Facts
 
@@ -27,14 +27,24 @@ RULES: tuple[Rule, ...] = (
 
 
 class Report(NamedTuple):
-    """Everything that was found, and the one thing that held the job back."""
+    """Everything that was found, and the one thing that held the job back. Where that is unknown:
+    the sentences ``used`` say what was measured, ``needed`` what it would take to know more."""
 
     insights: tuple[Insight, ...]
     bottleneck: Bottleneck
+    used: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
 
 
 def report(job: Facts) -> Report:
-    """What the record of that job shows. Two verdicts contradict each other: then it is unknown."""
+    """What the record of that job shows. Two verdicts contradict each other: then it is unknown.
+
+    Loads alone count where nothing else has a verdict: a job may be short of memory and busy.
+    """
     found = tuple(insight for rule in RULES for insight in rule(job))
+    if not any(insight.verdict for insight in found):
+        found += tuple(bottlenecks.saturated(job))
     verdicts = {insight.verdict for insight in found if insight.verdict is not None}
-    return Report(found, verdicts.pop() if len(verdicts) == 1 else Bottleneck.UNKNOWN)
+    if len(verdicts) == 1:
+        return Report(found, verdicts.pop())
+    return Report(found, Bottleneck.UNKNOWN, usage.used(job), usage.needed(job))

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     UNREGISTERED = "unfinished models"
     STATE = "states"
     PIECE = "unfinished states"
+    COPY = "unfinished copies"
     TRASH = "half removed"
 
 
@@ -60,6 +61,8 @@ RULES: Mapping[Kind, Rule] = {
     # That of a job that begins as another's is there before the job is.
     Kind.STATE: Rule(HOUR, False, "its job is gone"),
     Kind.PIECE: Rule(HOUR, False, "nobody sent the rest for {idle}"),
+    # Of what another job left: who copies touches it after every file.
+    Kind.COPY: Rule(HOUR, False, "its copying was broken off {idle} ago"),
     Kind.TRASH: Rule(0.0, False, "left by a removal that was broken off"),
 }
 
@@ -118,6 +121,11 @@ def kept(jobs: Iterable[Job], protected: Set[str], older_than: float, now: float
             found.add(name)
             ways += known[name].refers
     return found
+
+
+def readers(name: str, jobs: Iterable[Job]) -> list[str]:
+    """The other jobs that read the outputs of the one of that name."""
+    return [job.name for job in jobs if name in job.refers and job.name != name]
 
 
 def needs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, overload
@@ -18,6 +18,7 @@ from allranks.sdk.data import DataAssets, Datastores
 from allranks.sdk.download import download, download_path_of
 from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
+from allranks.sdk.job_names import job_name
 from allranks.sdk.metrics import by_name
 from allranks.sdk.models import Models
 from allranks.sdk.rehearsing import Rehearsal
@@ -277,12 +278,53 @@ class Jobs:
         return rehearsing.rehearse(job.to_dict(), folder, tolerance=tolerance, say=say)
 
     def get(self, name: str) -> Job:
-        return Job(finding.ask("GET", job_path(name)))
+        """The job of that name, or of the only name that begins so; ``@last`` is the newest that
+        you submitted."""
+        return Job(finding.ask("GET", job_path(job_name(name))))
 
-    def list(self, *, status: str | None = None, limit: int = 50) -> list[Job]:
-        """The newest first."""
-        query = {"limit": limit} | ({"status": status} if status else {})
-        return [Job(each) for each in finding.ask("GET", f"/api/v1/jobs?{urlencode(query)}")]
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        experiment_name: str | None = None,
+        name: str | None = None,
+        tags: Mapping[str, str | None] | None = None,
+        metrics: Sequence[str] = (),
+        sort: str = "-created",
+        archived: bool | None = False,
+        limit: int = 50,
+    ) -> list[Job]:
+        """The jobs that match, the newest first: ``name`` is a part or a glob, a tag's value None
+        is any, ``metrics`` are conditions like ``"loss<0.5"``, ``sort`` is e.g. ``"-loss"``,
+        ``archived`` True is only archived jobs, None archived jobs, too."""
+        tagged = [key if each is None else f"{key}={each}" for key, each in (tags or {}).items()]
+        words = {"status": status, "experiment": experiment_name, "name": name}
+        given = {key: each for key, each in words.items() if each is not None}
+        hidden = "all" if archived is None else "only" if archived else "no"
+        more = {"tag": tagged, "metric": [*metrics], "sort": sort, "archived": hidden}
+        query = urlencode(given | more | {"limit": limit, "metrics": True}, doseq=True)
+        return [Job(each) for each in finding.ask("GET", f"/api/v1/jobs?{query}")]
+
+    def archive(self, name: str) -> Job:
+        """Hide a job from lists."""
+        return self._change(name, {"archived": True})
+
+    def restore(self, name: str) -> Job:
+        """Show an archived job in lists again."""
+        return self._change(name, {"archived": False})
+
+    def tag(
+        self, name: str, tags: Mapping[str, str] | None = None, *, remove: Sequence[str] = ()
+    ) -> Job:
+        """Set tags of a job and remove others; the rest stay."""
+        return self._change(name, {"tags": dict(tags or {}), "remove_tags": [*remove]})
+
+    def delete(self, name: str) -> None:
+        """Remove an ended job with its outputs and logs, for good."""
+        finding.ask("DELETE", job_path(name))
+
+    def _change(self, name: str, changes: dict[str, Any]) -> Job:
+        return Job(finding.ask("PATCH", job_path(name), changes))
 
     def cancel(self, name: str) -> Job:
         return Job(finding.ask("POST", job_path(name, "/cancel")))

@@ -15,6 +15,7 @@ from allranks.plan.checkpoints import held_up
 from allranks.plan.goodput import Goodput, Trail, goodput
 from allranks.plan.rehearsal import is_counted
 from allranks.sdk.addresses import job_path, state_path
+from allranks.states import JobStatus
 
 # Metrics by which scripts say for how many seconds a checkpoint held them up.
 COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
@@ -38,11 +39,17 @@ def spent(client: Client, name: str) -> Spent:
     events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
     series = _series(client, job)
     ways = trails(job, series)
-    found = goodput(events, time.time(), ways)
+    found = goodput(events, time.time(), ways)._replace(stepless=_stepless(job))
     cost = _cost(series)
     if cost is None and ways:
         cost = _seen(client, job, ways)
     return Spent(name, job["status"], found, cost)
+
+
+def _stepless(job: Told) -> bool:
+    """Whether it ended before anything showed that it trained: no metric, no checkpoint."""
+    ended = job["ended_at"] is not None and job["status"] != JobStatus.COMPLETED
+    return ended and not job["metrics"] and job["state"]["version"] is None
 
 
 def _series(client: Client, job: Told) -> list[Told]:

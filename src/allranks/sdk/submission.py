@@ -34,6 +34,8 @@ _NOUNS = (
     "meadow", "otter", "pebble", "pepper", "river", "rocket", "sparrow", "tulip", "willow",
 )
 # fmt: on
+# Seconds that a server may take to copy what another job left.
+COPYING = 6 * 3600.0
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 
 
@@ -117,12 +119,15 @@ def send(
     """Submit, with the code when the server has not got it; the job as the server shows it."""
     while True:
         try:
-            made: dict[str, Any] = client.json("POST", "/api/v1/jobs", submission)
+            body = json.dumps(submission).encode()
+            timeout = COPYING if submission.get("continues") else None
+            told = client.call("POST", "/api/v1/jobs", body, timeout=timeout)
+            made: dict[str, Any] = json.loads(told.body)
             return made
         except MissingCode:
             if snapshot is None:
                 raise
-            _send_code(client, snapshot)
+            send_code(client, snapshot)
         except Unreachable as error:
             if error.asked:
                 name = submission["spec"]["name"]
@@ -130,7 +135,7 @@ def send(
             raise
 
 
-def _send_code(client: Client, snapshot: Snapshot) -> None:
+def send_code(client: Client, snapshot: Snapshot) -> None:
     """What the server has not got of it; the list of the parts last, so that it is never there
     without them."""
     missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])

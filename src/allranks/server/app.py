@@ -19,6 +19,7 @@ from allranks.server import (
     data_routes,
     datastores,
     environment_routes,
+    history,
     mailbox,
     model_routes,
     people,
@@ -57,6 +58,7 @@ from allranks.server.states import States
 from allranks.server.tokens import Tokens
 from allranks.settings import Clocks, Home
 from allranks.settings import database as where_database
+from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
@@ -71,6 +73,7 @@ App = Callable[..., Any]
 
 _ROUTES = (
     people,
+    history,
     record_files,
     stack_routes,
     point_routes,
@@ -186,6 +189,7 @@ def _services(
         pulse=pulse,
         states=states,
         stacks=stacks,
+        annotations=Annotations(database),
         hangs=hangs,
         door=door,
         front=Front(home, door, names),

@@ -174,13 +174,13 @@ class Clearing:
                 return ""
             if found.kind is Kind.LOG and path.suffix == ".lock":
                 return why if _remove_lock(path) else ""
-            away = _put_away(path)
+            away = put_away(path)
             if found.kind is Kind.JOB:
                 self._records.forget(found.name)
             if found.kind is Kind.STATE:
                 self._rest(found.name)
         if away is not None:
-            _delete(away)
+            remove_folder(away)
         return why
 
     def _fail(self, error: OSError, path: str) -> None:
@@ -190,7 +190,7 @@ class Clearing:
             self._report.failed.append(failed)
 
 
-def _put_away(path: Path) -> Path | None:
+def put_away(path: Path) -> Path | None:
     """Take a thing from its place in one step; the folder that it is now, if it is one."""
     if path.is_dir() and not path.is_symlink():
         if path.name.startswith(GOING):
@@ -212,7 +212,7 @@ def _remove_lock(path: Path) -> bool:
     return True
 
 
-def _delete(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder with all that is in it. Raises OSError."""
     try:
         shutil.rmtree(folder)

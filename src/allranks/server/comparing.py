@@ -1,16 +1,21 @@
-"""What changed since the last job of an experiment that completed, and how often it failed so."""
+"""What differs between jobs: since the last job of an experiment that completed, or among any."""
 
 from __future__ import annotations
 
 import hashlib
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.errors import AllranksError
 from allranks.masking import PASSED_ON, all_without_credentials, looks_secret, without_credentials
 from allranks.plan.changes import Change, Side, changes
+from allranks.plan.comparison import Facts, differences
+from allranks.plan.job_query import Query
 from allranks.plan.plan import InputTask
+from allranks.server import shown
+from allranks.server.services import Services
 from allranks.states import JobStatus
 from allranks.store.blobs import Blobs
 from allranks.store.records import JobRow, Records
@@ -19,6 +24,7 @@ from allranks.store.records import JobRow, Records
 _LARGE = 64 << 20
 # How many jobs of an experiment are looked at.
 _FAR = 500
+_COMMIT = "azureml.git.commit"
 
 
 class Past(NamedTuple):
@@ -31,7 +37,8 @@ class Past(NamedTuple):
 
 def past(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Past:
     """What the experiment's earlier jobs tell of this one."""
-    earlier = [e for e in records.find(experiment=row.experiment, limit=_FAR) if e.id < row.id]
+    wanted = Query(experiment=row.experiment, archived=None, limit=_FAR)
+    earlier = [each for each in records.find(wanted) if each.id < row.id]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
     same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
     if good is None:
@@ -61,6 +68,48 @@ def _side(row: JobRow, files: dict[str, str] | None) -> Side:
         variables={k: without_credentials(v) for k, v in task.variables.items()},
         hidden=frozenset(k for k in task.variables if looks_secret(k) or k in passed),
     )
+
+
+def compared(rows: Sequence[JobRow], with_: Services) -> dict[str, Any]:
+    """The jobs in brief, and all that is not the same in each of them."""
+    notes = with_.annotations.several(row.id for row in rows)
+    values = with_.records.last_values(row.id for row in rows)
+    told = [shown.listed(row, notes.get(row.id), values) for row in rows]
+    sides = [_side(row, None) for row in rows]
+    facts = [
+        Facts(
+            side,
+            _result(each),
+            each["metrics"],
+            frozenset(put.name for put in row.plan.task.inputs if put.text is not None),
+            _differing(rows[0], row, with_.blobs),
+            str((row.spec.get("properties") or {}).get(_COMMIT) or ""),
+        )
+        for row, side, each in zip(rows, sides, told, strict=True)
+    ]
+    return {"jobs": told, "differences": [each._asdict() for each in differences(facts)]}
+
+
+def _result(told: Mapping[str, Any]) -> dict[str, str]:
+    error, code = told["error"], told["exit_code"]
+    return {
+        "status": told["status"],
+        **({} if error is None else {"error": str(error.get("reason"))}),
+        **({} if code is None else {"exit code": str(code)}),
+    }
+
+
+def _differing(first: JobRow, row: JobRow, blobs: Blobs) -> dict[str, str]:
+    """The files of its code that are not as in the first job's."""
+    was, now = _files(first.plan.task.code, row.plan.task.code, blobs)
+    was, now = was or {}, now or {}
+    gone = {name: "gone" for name in was if name not in now}
+    new = {
+        name: "changed" if name in was else "new"
+        for name, digest in now.items()
+        if was.get(name) != digest
+    }
+    return dict(sorted((gone | new).items()))
 
 
 def _environment(row: JobRow) -> str:

@@ -194,8 +194,26 @@ def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
                 yield Found(Kind.TRASH, path.name, str(path), _changed(path), looked=str(path))
 
 
+def copies(home: Home, _: Sequence[Job]) -> Iterator[Found]:
+    """What is left of copying what one job left for another."""
+    for path in _within(home.jobs):
+        if path.name.startswith(COMING):
+            used = _changed_within(path, _DEEP)
+            yield Found(Kind.COPY, path.name, str(path), used, looked=str(path))
+
+
 # In the order in which things go; records of jobs before all of them, see `clearing`.
-LOOKS: tuple[Look, ...] = (going, environments, code, checkouts, nodes, data, models, states)
+LOOKS: tuple[Look, ...] = (
+    going,
+    copies,
+    environments,
+    code,
+    checkouts,
+    nodes,
+    data,
+    models,
+    states,
+)
 
 
 def size(path: Path) -> int:

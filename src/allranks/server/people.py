@@ -9,13 +9,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.plan.distributions import ranks, world
 from allranks.plan.service_notes import service_notes
-from allranks.server import explaining, shown
+from allranks.server import continuing, explaining, restarting, shown
 from allranks.server.front import PORT, Where
 from allranks.server.limits import Count
 from allranks.server.point_routes import measured
@@ -23,9 +24,10 @@ from allranks.server.roles import Who, hold_to_own
 from allranks.server.services import Services, services
 from allranks.server.shown import submitter
 from allranks.server.streams import Wanted, follow, until_ended
-from allranks.server.submit import Submission, again, notes, submit
+from allranks.server.submit import Submission, notes, submit
 from allranks.spec.job import parse
 from allranks.states import TERMINAL, JobStatus
+from allranks.store.records import JobRow
 
 With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1")
@@ -75,28 +77,21 @@ async def front(wanted: Wide, with_: With) -> dict[str, Any]:
 @router.post("/jobs", status_code=201)
 def create(data: Annotated[Any, Body()], with_: With, who: Who) -> dict[str, Any]:
     """Submit a job. Refused ones (400, 409, 422) leave nothing behind."""
-    row = submit(Submission.load(data), with_, who.name)
+    made, after = Submission.load(data), None
+    if made.continues:
+        after = continuing.ended(with_.records.get(made.continues))
+        made = made._replace(previous=continuing.end_of(after))
+    row, carried = submit(made, with_, who.name, after=after)
     noted = notes(row.plan, with_.clusters.kinds[row.plan.engine])
     if row.spec.get("services"):
         noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
-    return {**shown.job(row, with_.home), "notes": noted}
-
-
-@router.get("/jobs")
-def list_jobs(
-    with_: With, status: str | None = None, experiment: str | None = None, limit: Count = 50
-) -> list[dict[str, Any]]:
-    """The newest first."""
-    return [
-        shown.brief(row)
-        for row in with_.records.find(status=status, experiment=experiment, limit=limit)
-    ]
+    return {**_shown(row, with_), "notes": noted, "carried": shown.carried(carried)}
 
 
 @router.get("/jobs/{name}")
 def show(name: str, with_: With) -> dict[str, Any]:
     row = with_.records.get(name)
-    return {**shown.job(row, with_.home), **measured(row, with_), "state": with_.states.brief(row)}
+    return {**_shown(row, with_), **measured(row, with_), "state": with_.states.brief(row)}
 
 
 @router.get("/jobs/{name}/explanation")
@@ -118,7 +113,7 @@ def cancel(name: str, with_: With, who: Who, force: bool = False) -> dict[str, A
     there is ended."""
     hold_to_own(who, name, submitter(with_.records.get(name).spec))
     _cancel(with_, name, force)
-    return shown.job(with_.records.get(name), with_.home)
+    return _shown(with_.records.get(name), with_)
 
 
 @router.post("/jobs/{name}/preempt")
@@ -146,7 +141,7 @@ def preempt(
     asked = Event(Kind.PREEMPT_ASKED, steady.now(), record.launch, record.attempt, node, data=told)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)
-    return shown.job(with_.records.get(name), with_.home)
+    return _shown(with_.records.get(name), with_)
 
 
 @router.post("/jobs/{name}/kill")
@@ -171,21 +166,21 @@ def kill(
     asked = Event(Kind.KILL_ASKED, at, record.launch, attempt, found.node, rank, data=told)
     with_.records.hear(name, [asked])
     with_.loops.wake(name)
-    return shown.job(with_.records.get(name), with_.home)
+    return _shown(with_.records.get(name), with_)
 
 
 @router.post("/jobs/{name}/restart", status_code=201)
-def restart(name: str, with_: With, who: Who, fresh: bool = False) -> dict[str, Any]:
-    """Run an ended job again, as a new one; it goes on from the state that this has left, unless it
-    is to be ``fresh``."""
+def restart(
+    name: str, with_: With, who: Who, fresh: bool = False, data: Annotated[Any, Body()] = None
+) -> dict[str, Any]:
+    """Run an ended job again, as a new one; it goes on from the outputs and the state that this has
+    left, unless it is to be ``fresh``. ``data``: other code for it."""
     row = with_.records.get(name)
     hold_to_own(who, name, submitter(row.spec))
-    if row.record.status not in TERMINAL:
-        raise Conflict(
-            f"{name} is {row.record.status} and has not ended",
-            hint=f"cancel it first: allranks job cancel {name}",
-        )
-    return shown.job(again(row, with_, who.name, fresh), with_.home)
+    made, carried = restarting.restart(
+        row, with_, who.name, fresh=fresh, code=restarting.Code.load(data)
+    )
+    return {**_shown(made, with_), "carried": shown.carried(carried)}
 
 
 @router.get("/jobs/{name}/wait")
@@ -193,7 +188,8 @@ async def wait(
     name: str, with_: With, timeout: Annotated[float, Field(ge=0)] = 20.0
 ) -> dict[str, Any]:
     """The job, once it has ended or ``timeout`` seconds (at most 60) have passed."""
-    return shown.job(await until_ended(with_, name, min(timeout, 60.0)), with_.home)
+    row = await until_ended(with_, name, min(timeout, 60.0))
+    return await run_in_threadpool(_shown, row, with_)
 
 
 @router.post("/jobs/{name}/stream")
@@ -216,6 +212,10 @@ async def blob(digest: str, with_: With, request: Request) -> None:
     with with_.blobs.receive(digest) as take:
         async for piece in request.stream():
             take(piece)
+
+
+def _shown(row: JobRow, with_: Services) -> dict[str, Any]:
+    return shown.job(row, with_.home, with_.annotations.of(row.id))
 
 
 def _cancel(with_: Services, name: str, force: bool = False) -> None:

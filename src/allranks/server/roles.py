@@ -48,12 +48,16 @@ ROLES: Mapping[str, Role] = {
     "POST /api/v1/gc": _A,
     "GET /api/v1/jobs": _R,
     "POST /api/v1/jobs": _M,
+    "GET /api/v1/resolve": _R,
+    "GET /api/v1/compare": _R,
     "GET /api/v1/jobs/{name}": _R,
+    "PATCH /api/v1/jobs/{name}": _M,  # of their own: see `hold_to_own`
+    "DELETE /api/v1/jobs/{name}": _M,  # as above
     "GET /api/v1/jobs/{name}/explanation": _R,
     "GET /api/v1/jobs/{name}/events": _R,
     "GET /api/v1/jobs/{name}/wait": _R,
     "POST /api/v1/jobs/{name}/stream": _R,
-    "POST /api/v1/jobs/{name}/cancel": _M,  # of their own: see `hold_to_own`
+    "POST /api/v1/jobs/{name}/cancel": _M,  # as above
     "POST /api/v1/jobs/{name}/restart": _M,  # as above
     "POST /api/v1/jobs/{name}/preempt": _M,  # as above
     "POST /api/v1/jobs/{name}/kill": _M,  # as above

@@ -22,6 +22,7 @@ from allranks.server.pulse import Pulse
 from allranks.server.stacks import Stacks
 from allranks.server.states import States
 from allranks.settings import Clocks, Home
+from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
 from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
@@ -54,6 +55,7 @@ class Services(NamedTuple):
     pulse: Pulse
     states: States
     stacks: Stacks
+    annotations: Annotations
     hangs: Hangs
     door: Door
     front: Front

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from allranks import steady
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan import standing as plan_standing
+from allranks.plan.carryover import Carried
 from allranks.plan.distributions import log_name, ranks, together, world
 from allranks.plan.plan import Task, pack
 from allranks.server.roles import OWNER
 from allranks.settings import Home
+from allranks.states import TERMINAL
+from allranks.store.annotations import Annotation
 from allranks.store.records import JobRow, Told
 
 # The property of a job that names who submitted it; a job of the home's owner has none.
@@ -40,7 +44,7 @@ def submitter(spec: Mapping[str, Any]) -> str:
     return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
 
 
-def job(row: JobRow, home: Home) -> dict[str, Any]:
+def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
     """Everything there is to know, times in ISO 8601 with their zone."""
     spec, record, task = row.spec, row.record, row.plan.task
     return {
@@ -48,10 +52,11 @@ def job(row: JobRow, home: Home) -> dict[str, Any]:
         "type": "command",
         "status": str(record.status),
         "status_reason": standing(row) or None,
-        "display_name": spec.get("display_name") or row.name,
+        "display_name": note.display_name or row.name,
         "description": spec.get("description"),
         "experiment_name": row.experiment,
-        "tags": spec.get("tags") or {},
+        "tags": dict(note.tags),
+        "archived_at": when(note.archived_at),
         "compute": row.plan.compute,
         "environment": environment(task),
         "command": without_credentials(task.command),
@@ -124,6 +129,33 @@ def brief(row: JobRow) -> dict[str, Any]:
         "started_at": when(row.started_at),
         "ended_at": when(row.ended_at),
     }
+
+
+def listed(
+    row: JobRow, note: Annotation | None, values: Mapping[int, Mapping[str, float | str]] | None
+) -> dict[str, Any]:
+    """One line of a list, with what a column may show; ``values`` of metrics where asked for."""
+    note = note or Annotation(row.name)
+    end = row.ended_at if row.record.status in TERMINAL else steady.now()
+    took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
+    inputs = (row.spec.get("inputs") or {}).items()
+    given = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
+    found = brief(row) | {
+        "display_name": note.display_name,
+        "tags": dict(note.tags),
+        "archived_at": when(note.archived_at),
+        "duration": took,
+        "inputs": all_without_credentials(given),
+    }
+    return found if values is None else found | {"metrics": values.get(row.id, {})}
+
+
+def carried(found: Carried | None) -> dict[str, Any] | None:
+    """What a job started with of another one."""
+    if found is None:
+        return None
+    now = time.time()
+    return {**found.to_dict(now), "message": found.sentence(now)}
 
 
 def event(told: Told) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
 from allranks.plan import states
-from allranks.plan.states import Entry, Quiet
+from allranks.plan.plan import Task
+from allranks.plan.states import Entries, Entry, Quiet
 from allranks.settings import Home
 from allranks.states import TERMINAL, NodeState
 from allranks.store.records import JobRow, Records
@@ -19,6 +21,8 @@ from allranks.store.states import HEAD, NAMED, OF_JOBS, Put, State, is_whole, se
 
 # So many that nobody writes are in memory with all that they hold: those looked at last.
 _AT_HAND = 8
+# How often a state that is being written is copied anew.
+_TRIES = 5
 
 
 class _Watched(NamedTuple):
@@ -80,15 +84,25 @@ class States:
             return ""
         return f"waits for the job {first.name}, which has the state {row.plan.task.state}"
 
-    def begin(self, name: str, after: JobRow | None) -> None:
+    def begin(self, task: Task, after: JobRow | None) -> Entries:
         """Let the own state of a job to come be empty, or begin as that of one that has ended is
-        now. What is there was of a job that the record has not, or never came to be."""
-        folder = self._root / OF_JOBS / name
+        now; what the job finds of the one ``after`` which it comes. What is there was of a job that
+        the record has not, or never came to be."""
+        folder = self._root / OF_JOBS / task.job
         if folder.exists():
-            self._open(OF_JOBS, name).delete()
-        if after is not None and not after.plan.task.state:
-            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            seed(folder, self.of(after))
+            self._open(OF_JOBS, task.job).delete()
+        if after is None:
+            return {}
+        if task.state:
+            return self.of(after).entries() if after.plan.task.state == task.state else {}
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for _ in range(_TRIES):
+            # Another job may have a state with a name by now, and replace what is being linked.
+            with contextlib.suppress(FileNotFoundError):
+                seed(folder, self.of(after))
+                return self._open(OF_JOBS, task.job).entries()
+        hint = f"wait for the job that writes it, or copy it: allranks state download {after.name}"
+        raise Conflict(f"the state of {after.name} changes while it is copied", hint=hint)
 
     def brief(self, row: JobRow) -> dict[str, Any]:
         """What is told of a job's with the job."""
@@ -156,7 +170,10 @@ class States:
 
     def forget(self, row: JobRow) -> None:
         """If a job has ended, what it has left is a version, and nothing is kept in memory."""
-        state, row = self.of(row), self._records.get(row.name)
+        try:
+            state, row = self.of(row), self._records.get(row.name)
+        except NotFound:
+            return  # deleted meanwhile, with its own state
         if row.record.status not in TERMINAL or not self.is_known(row):
             return
         with self._lock:
@@ -168,6 +185,11 @@ class States:
             if not row.plan.task.state:
                 self._states.pop(state.folder, None)
         state.rest()
+
+    def drop(self, job: str) -> None:
+        """Remove the own state of a job that is deleted, if it has one."""
+        if (self._root / OF_JOBS / job).exists():
+            self._open(OF_JOBS, job).delete()
 
     def rest(self, job: str) -> None:
         """A job's own was taken away, or will not be asked for: nothing of it is remembered."""

@@ -53,7 +53,8 @@ async def follow(with_: Services, name: str, wanted: Wanted) -> AsyncIterator[by
             for piece in pieces:
                 yield _line(piece)
         if ended or not wanted.follow:
-            yield _line({"job": shown.job(row, with_.home), "last": True})
+            note = await run_in_threadpool(with_.annotations.of, row.id)
+            yield _line({"job": shown.job(row, with_.home, note), "last": True})
             return
         await with_.bell.wait(name, count, BEAT)
         if with_.bell.count(name) == count:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -10,11 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.engines.base import Kind
-from allranks.errors import MissingCode, NotFound, Problem, SpecError, UsageError
+from allranks.errors import MissingCode, NotFound, Problem, SpecError
 from allranks.plan import recipe
+from allranks.plan.carryover import Carried
 from allranks.plan.compile import Context, compile
 from allranks.plan.plan import Plan
 from allranks.server.clusters import Clusters
+from allranks.server.continuing import Continuation
 from allranks.server.datastores import Datastores
 from allranks.server.environments import Environments
 from allranks.server.places import places, referred
@@ -31,7 +32,7 @@ from allranks.store.records import JobRow
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
 
 
-_NO_SUBMISSION = Problem(
+NO_SUBMISSION = Problem(
     "a submission is {spec, code, in_place, base, tools, diff}",
     hint="the command line and the SDK of this version make one",
 )
@@ -40,8 +41,8 @@ _NO_SUBMISSION = Problem(
 class Submission(NamedTuple):
     """What a door sends: the spec with absolute paths, the code's digest or folder, the
     environment the submitter had in front, the variables of their pip and uv, and what of the code
-    is in no commit. ``continues`` is the job that it runs again, ``previous`` why that one
-    ended."""
+    is in no commit. ``continues`` is the ended job whose files it starts from, ``previous`` why
+    that one ended."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -55,13 +56,13 @@ class Submission(NamedTuple):
     @staticmethod
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
-            raise SpecError(_NO_SUBMISSION)
+            raise SpecError(NO_SUBMISSION)
         known = {name: data[name] for name in Submission._fields if name in data}
         made = Submission(**known)
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
         plain = all(isinstance(each, str) for each in texts)
         if not plain or not all(map(_is_words, (made.base, made.tools))):
-            raise SpecError(_NO_SUBMISSION)
+            raise SpecError(NO_SUBMISSION)
         return made
 
 
@@ -135,9 +136,9 @@ def submit(
     by: str,
     known: Environments | None = None,
     after: JobRow | None = None,
-) -> JobRow:
-    """Record the job and set it going; its own state begins as that of the one ``after`` which it
-    comes. Nothing is left behind when it is refused."""
+) -> tuple[JobRow, Carried | None]:
+    """Record the job and set it going; it starts with what the ended job ``after`` left, which is
+    told, too. Nothing is left behind when it is refused."""
     known = known or services.environments
     made = plan(
         submission,
@@ -155,21 +156,28 @@ def submit(
         if each.asset:
             was, is_model = spec["inputs"][each.name], models.has(each.source)
             spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset, is_model)}
-    with services.coming:
+    if after is not None:
+        _hold_to_code(submission, services)  # before anything is copied
+    with Continuation(services, made.task, after) as begun, services.coming:
         models.hold_to(each.source for each in made.task.inputs)
-        if submission.code is not None and not services.blobs.is_whole(submission.code):
-            raise MissingCode("the server does not have this code yet", hint="send it first")
+        _hold_to_code(submission, services)
         for other in referred(spec.get("inputs")):
             services.records.get(other)
-        if not _exists(services, made.task.job):
-            services.states.begin(made.task.job, after)
-        row = services.records.create(spec, made)
+        if not exists(services, made.task.job):
+            begun.place()
+        row = services.records.create(spec, made, begun.about())
+        begun.keep()
     if submission.diff:
-        kept = _diff(made.task.record)
+        kept = diff_of(made.task.record)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(submission.diff, encoding="utf-8")
     services.loops.wake(row.name)
-    return row
+    return row, begun.carried
+
+
+def _hold_to_code(submission: Submission, services: Services) -> None:
+    if submission.code is not None and not services.blobs.is_whole(submission.code):
+        raise MissingCode("the server does not have this code yet", hint="send it first")
 
 
 def notes(made: Plan, kind: Kind) -> list[str]:
@@ -181,30 +189,6 @@ def notes(made: Plan, kind: Kind) -> list[str]:
     return [f"{made.compute} treats a spot job{mend} as any other"]
 
 
-def again(row: JobRow, services: Services, by: str, fresh: bool = False) -> JobRow:
-    """The same job once more, under the next free name: an ended job itself is never changed. Its
-    own state begins as that of the one before is, unless it is to be ``fresh``."""
-    task = row.plan.task
-    base = re.sub(r"-r\d+$", "", row.name)
-    number = 2
-    while _exists(services, f"{base}-r{number}"):
-        number += 1
-    spec = {**row.spec, "name": f"{base}-r{number}"}
-    kept = _diff(task.record)
-    diff = kept.read_text(encoding="utf-8") if kept.exists() else ""
-    ended = row.record.then.reason if row.record.then is not None else ""
-    ended = row.error["reason"] if row.error else ended
-    of_code = task.code, task.in_place, task.base, task.tools, diff
-    submission = Submission(spec, *of_code, row.name, str(ended))
-    if fresh and task.state:
-        hint = f"allranks state delete {task.state}, or restore a version of it"
-        raise UsageError(
-            f"{row.name} has the state {task.state}, which others have, too", hint=hint
-        )
-    known = services.environments.with_deleted()
-    return submit(submission, services, by, known, after=None if fresh else row)
-
-
 def _pinned(given: Any, asset: str, is_model: bool) -> Any:
     """An input that names a data asset or a model, with the version it was, and which of the two:
     one day there may be both."""
@@ -214,7 +198,7 @@ def _pinned(given: Any, asset: str, is_model: bool) -> Any:
     return found
 
 
-def _diff(record: str) -> Path:
+def diff_of(record: str) -> Path:
     """Where a job keeps what of its code is in no commit."""
     return Path(record, "artifacts", "system_logs", "uncommitted.diff")
 
@@ -230,7 +214,7 @@ def uv() -> str:
         return ""
 
 
-def _exists(services: Services, name: str) -> bool:
+def exists(services: Services, name: str) -> bool:
     try:
         services.records.get(name)
     except NotFound:

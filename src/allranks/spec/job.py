@@ -183,7 +183,7 @@ class CommandJob(Part):
         lines = lines or {}
         _refuse_other_types(data, lines, file)
         # A section left empty in YAML (`tags:`) is a section not given.
-        given = {k: v for k, v in data.items() if v is not None and k not in _READ_ONLY}
+        given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
         try:
             job = cls.model_validate(given)
         except ValidationError as error:
@@ -256,7 +256,7 @@ _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "identity": IDENTITIES,
 }
 # What `az ml job show` prints and `az ml job create` reads past.
-_READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "parameters"})
+READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "parameters"})
 _TYPES = ("command", "sweep", "pipeline")
 _SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
 

@@ -6,7 +6,7 @@ Plain words are read as ``allranks.spec.plain`` says. No tags, no second documen
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.spec.job import CommandJob
+from allranks.spec.overrides import ineffective, names
 from allranks.spec.plain import PLAIN, TAG, written
 from allranks.spec.scalars import Real, Whole
 
@@ -36,21 +37,53 @@ _MISTAKES = (
 )  # fmt: skip
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> CommandJob:
+def load(
+    path: str | Path, overrides: Sequence[str] = (), *, engines: Collection[str] = ()
+) -> CommandJob:
     """The job in the file at ``path``, after ``a.b=c`` overrides; its paths stay as written, and
-    begin at the file's folder.
+    begin at the file's folder. ``engines`` as in ``override_keys``.
 
     Raises NotFound, SpecError (everything wrong, with lines) and UsageError (an override).
     """
-    return loads(content(Path(path)), overrides, file=str(path)).based(Path(path).parent)
+    job = loads(content(Path(path)), overrides, file=str(path), engines=engines)
+    return job.based(Path(path).parent)
 
 
-def loads(text: str, overrides: Sequence[str] = (), *, file: str | None = None) -> CommandJob:
+def loads(
+    text: str,
+    overrides: Sequence[str] = (),
+    *,
+    file: str | None = None,
+    engines: Collection[str] = (),
+) -> CommandJob:
     """The job in ``text``; ``file`` is what error messages call it."""
     data, lines = read(text, file=file)
+    try:
+        override_keys(data, lines, overrides, engines=engines)
+    except SpecError as error:
+        raise SpecError(error.problems, file=file) from None
+    return CommandJob.parse(data, lines, file)
+
+
+def override_keys(
+    data: dict[str, Any],
+    lines: dict[str, int],
+    overrides: Sequence[str],
+    *,
+    typed: bool = False,
+    engines: Collection[str] = (),
+) -> None:
+    """Set each ``a.b=c`` in place. ``typed``: the job comes from a command line. ``engines``: the
+    names that `resources.properties` may have, where they are known.
+
+    Raises UsageError for what is not ``a.b=c``, SpecError for what would have no effect.
+    """
+    before = names(data)
     for override in overrides:
         override_key(data, lines, override)
-    return CommandJob.parse(data, lines, file)
+    paths = [override.partition("=")[0].strip() for override in overrides]
+    if found := ineffective(data, before, paths, typed=typed, engines=engines):
+        raise SpecError(found)
 
 
 def read(text: str, *, file: str | None = None) -> tuple[dict[str, Any], dict[str, int]]:
@@ -291,4 +324,4 @@ def _mistake(error: yaml.YAMLError, text: str) -> Problem:
     return Problem(f"this is not YAML: {said}", None, line, "correct the line, or the one above it")
 
 
-__all__ = ["dump", "load", "loads", "override_key", "read"]
+__all__ = ["dump", "load", "loads", "override_key", "override_keys", "read"]

@@ -144,8 +144,10 @@ def _untold(key: str, kind: str, context: Mapping[str, Any]) -> Problem:
 
 def _not_among(key: str, value: object, expected: list[str]) -> Problem:
     shown = ", ".join(f"`{word}`" for word in expected)
-    message = f"must be {'one of ' if len(expected) > 1 else ''}{shown}, not {_shown(value)}"
-    return Problem(message, where=key, hint=nearest(str(value), expected) or f"use `{expected[0]}`")
+    several = len(expected) > 1
+    message = f"must be {'one of ' if several else ''}{shown}, not {_shown(value)}"
+    choose = f"use {'one of ' if several else ''}{shown}"
+    return Problem(message, where=key, hint=nearest(str(value), expected) or choose)
 
 
 def _wrong_form(key: str, value: object, wanted: list[str]) -> Problem:

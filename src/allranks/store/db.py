@@ -24,9 +24,11 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    TableValuedAlias,
     Text,
     create_engine,
     event,
+    func,
     inspect,
     select,
 )
@@ -37,7 +39,7 @@ from allranks.store import postgres
 
 # The newest migration. A fresh database is made from the tables below and stamped with it, because
 # importing Alembic takes longer than all the rest of making one; a test holds both ways equal.
-HEAD = "0005"
+HEAD = "0006"
 
 metadata = MetaData()
 
@@ -62,6 +64,30 @@ jobs = Table(
     Column("error", JSON),
     Index("jobs_live", "live"),
     Index("jobs_status", "status"),
+)
+
+# What people say about a job, which they may change: see `annotations`.
+job_annotations = Table(
+    "job_annotations",
+    metadata,
+    Column(
+        "job_id",
+        Integer,
+        ForeignKey("jobs.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("display_name", Text, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("archived_at", Float),
+)
+
+# A name is one job's for ever: outputs, models and runs are known by it.
+deleted_jobs = Table(
+    "deleted_jobs",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("deleted_at", Float, nullable=False),
 )
 
 events = Table(
@@ -122,6 +148,7 @@ series = Table(
     Column("gpu", Integer),
     Column("length", Integer, nullable=False),
     Index("series_job", "job_id", "kind"),
+    Index("series_name", "kind", "name", "job_id"),
 )
 
 # By series and number: the last ones, and every so-many-th, are found without reading the others.
@@ -221,6 +248,13 @@ def number_on(connection: Connection, filled: Sequence[Table]) -> None:
         for table in filled:
             if "id" in table.columns:
                 postgres.number_on(connection, table.name)
+
+
+def members(connection: Connection, column: Column[Any]) -> TableValuedAlias:
+    """The members of a JSON object of texts, as a table of ``key`` and ``value``."""
+    on_postgres = connection.dialect.name == "postgresql"
+    function = func.json_each_text if on_postgres else func.json_each
+    return function(column).table_valued("key", "value")
 
 
 def database_error(error: Exception, where: Path | str) -> ServerError:

@@ -178,6 +178,11 @@ def _of_job(job_id: int, kind: str, attempt: int | None) -> Any:
     return mine if attempt is None else and_(mine, _series.c.attempt == attempt)
 
 
+def number(value: float | None) -> float | str:
+    """A stored value as JSON has it."""
+    return _point(0, 0.0, value).number
+
+
 def _point(step: int, at: float, value: float | None) -> Point:
     # SQLite has no number that is none: NULL stands for it.
     return Point(step, at, math.nan if value is None else value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, Row, and_, delete, func, or_, select, update
@@ -15,15 +15,21 @@ from allranks.errors import Conflict, NotFound
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan import policy
 from allranks.plan.fold import fold
+from allranks.plan.job_query import Query
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.plan.policy import Job
 from allranks.states import TERMINAL
-from allranks.store import points
+from allranks.store import job_search, points
+from allranks.store.annotations import add as annotate
+from allranks.store.db import deleted_jobs as _deleted
 from allranks.store.db import events as _events
+from allranks.store.db import job_annotations as _annotations
 from allranks.store.db import jobs as _jobs
 
 # Jobs kept in memory beside those that are live.
 _REMEMBERED = 512
+# Ids in one question: databases have a limit.
+_AT_ONCE = 500
 
 
 class JobRow(NamedTuple):
@@ -76,8 +82,11 @@ class Records:
         # How many jobs came in by this object: whether one did is seen without asking.
         self.created = 0
 
-    def create(self, spec: dict[str, Any], plan: Plan) -> JobRow:
-        """A new job, NotStarted. Raises Conflict when the name is taken."""
+    def create(
+        self, spec: dict[str, Any], plan: Plan, about: Mapping[str, Any] | None = None
+    ) -> JobRow:
+        """A new job, NotStarted; its first event also tells what is ``about`` it. Raises Conflict
+        when the name is taken, or was a deleted job's."""
         if all(row.record.status in TERMINAL for row in list(self._latest.values())):
             steady.begin_anew()  # nobody waits for anything: a clock that was set right counts
         now = steady.now()
@@ -93,8 +102,14 @@ class Records:
             "plan": pack(plan),
             "record": pack(record),
         }
-        created = Event(Kind.CREATED, now, data={"digest": plan.digest})
+        created = Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})
         with self._engine.begin() as connection:
+            if _is_deleted(connection, plan.task.job):
+                raise Conflict(
+                    f"a job named {plan.task.job!r} was deleted, and no other gets its name",
+                    where="name",
+                    hint="give it another name, or none: one is made up",
+                )
             try:
                 found = connection.execute(_jobs.insert().values(**values).returning(_jobs.c.id))
             except IntegrityError:
@@ -105,6 +120,7 @@ class Records:
                 ) from None
             job_id = found.scalar_one()
             _insert(connection, job_id, [created])
+            annotate(connection, job_id, plan.task.job, spec)
         self.created += 1
         return self.get(plan.task.job)
 
@@ -124,17 +140,20 @@ class Records:
             raise _no_job(name)
         return self._keep(_job_row(row))
 
-    def find(
-        self, *, status: str | None = None, experiment: str | None = None, limit: int = 50
-    ) -> list[JobRow]:
-        """The newest jobs first."""
-        query = select(_jobs).order_by(_jobs.c.id.desc()).limit(limit)
-        if status is not None:
-            query = query.where(func.lower(_jobs.c.status) == status.lower())
-        if experiment is not None:
-            query = query.where(_jobs.c.experiment == experiment)
+    def find(self, wanted: Query) -> list[JobRow]:
+        """The jobs that match, in the order that is asked for."""
         with self._reading.connect() as connection:
-            return [_job_row(row) for row in connection.execute(query)]
+            ids = job_search.search(connection, wanted)
+            rows: dict[int, JobRow] = {}
+            for start in range(0, len(ids), _AT_ONCE):
+                some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _AT_ONCE]))
+                rows |= {row.id: _job_row(row) for row in connection.execute(some)}
+        return [rows[each] for each in ids if each in rows]
+
+    def last_values(self, job_ids: Iterable[int]) -> dict[int, dict[str, float | str]]:
+        """As ``job_search.last_values``."""
+        with self._reading.connect() as connection:
+            return job_search.last_values(connection, job_ids)
 
     def live(self) -> list[JobRow]:
         """The jobs that have not ended, oldest first."""
@@ -152,7 +171,8 @@ class Records:
             return [Uses(*row)._replace(live=bool(row.live)) for row in connection.execute(query)]
 
     def forget(self, name: str) -> None:
-        """Take an ended job out of the record, with its events. One that lives stays."""
+        """Take an ended job out of the record, with its events. One that lives stays. Its name is
+        not given again."""
         ended = and_(_jobs.c.name == name, _jobs.c.live == 0)
         with self._engine.begin() as connection:
             found = connection.execute(select(_jobs.c.id).where(ended)).scalar_one_or_none()
@@ -160,9 +180,43 @@ class Records:
                 return
             connection.execute(delete(_events).where(_events.c.job_id == found))
             points.forget(connection, found)
+            connection.execute(_deleted.insert().values(name=name, deleted_at=steady.now()))
             connection.execute(delete(_jobs).where(_jobs.c.id == found))
         with self._lock:
             self._latest.pop(name, None)
+
+    def has(self, name: str) -> bool:
+        """Whether a job has that name."""
+        query = select(_jobs.c.id).where(_jobs.c.name == name)
+        with self._reading.connect() as connection:
+            return connection.execute(query).first() is not None
+
+    def beginning(self, prefix: str, most: int) -> list[str]:
+        """The names that begin so, the newest jobs' first."""
+        query = select(_jobs.c.name).where(func.substr(_jobs.c.name, 1, len(prefix)) == prefix)
+        with self._reading.connect() as connection:
+            found = connection.execute(query.order_by(_jobs.c.id.desc()).limit(most))
+            return list(found.scalars())
+
+    def recent(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Name and spec of the jobs that are not archived, the newest first."""
+        query = select(_jobs.c.id, _jobs.c.name, _jobs.c.spec).order_by(_jobs.c.id.desc())
+        query = query.join(_annotations, _annotations.c.job_id == _jobs.c.id)
+        query = query.where(_annotations.c.archived_at.is_(None)).limit(_AT_ONCE)
+        older = query
+        while True:
+            with self._reading.connect() as connection:
+                page = connection.execute(older).all()
+            yield from ((row.name, row.spec) for row in page)
+            if len(page) < _AT_ONCE:
+                return
+            older = query.where(_jobs.c.id < page[-1].id)
+
+    def had(self, name: str) -> bool:
+        """Whether a job has that name, or a deleted one had it."""
+        with self._reading.connect() as connection:
+            known = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
+            return known is not None or _is_deleted(connection, name)
 
     def events(self, name: str, after: int = 0) -> list[Told]:
         """The job's events in the order they were recorded, those numbered over ``after``."""
@@ -241,9 +295,7 @@ class Records:
         it; one that several share must ask it instead."""
         with self._lock:
             known = self._latest.get(row.name)
-            # Of that name there may have been another, which was forgotten.
-            mine = (row.created_at, row.version)
-            if known is not None and (known.created_at, known.version) >= mine:
+            if known is not None and known.version >= row.version:
                 return known
             self._latest[row.name] = row
             if len(self._latest) > _REMEMBERED:
@@ -256,6 +308,11 @@ class Records:
         ours = and_(_jobs.c.id == job_id, _jobs.c.lease_owner == owner)
         with self._engine.begin() as connection:
             connection.execute(update(_jobs).where(ours).values(lease_owner=None, lease_until=None))
+
+
+def _is_deleted(connection: Connection, name: str) -> bool:
+    query = select(_deleted.c.name).where(_deleted.c.name == name)
+    return connection.execute(query).first() is not None
 
 
 def _no_job(name: str) -> NotFound:

@@ -176,7 +176,7 @@ def _copied(source: Path, goal: Path, name: str) -> Entry:
         if not stat.S_ISREG(before.st_mode):
             raise _odd(source, "is no plain file")
         with goal.open("x+b") as copy:
-            _copy(file, copy, before.st_size)
+            copy_contents(file, copy, before.st_size)
             copy.seek(0)
             sha256, size = _hash(copy), os.fstat(copy.fileno()).st_size
         after = os.fstat(file.fileno())
@@ -187,7 +187,7 @@ def _copied(source: Path, goal: Path, name: str) -> Entry:
     return Entry(name, size, sha256)
 
 
-def _copy(file: BinaryIO, copy: BinaryIO, left: int) -> None:
+def copy_contents(file: BinaryIO, copy: BinaryIO, left: int) -> None:
     """By the kernel, which copies nothing where both files may share their blocks; where it will
     not, as between two file systems, piece by piece."""
     with contextlib.suppress(OSError):

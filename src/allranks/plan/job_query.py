@@ -1,0 +1,87 @@
+"""Which jobs a list shows and in which order: the words of `job list`, read. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from allranks.errors import UsageError
+
+# What a list may be sorted by; any other word is a metric.
+SORTS = ("created", "started", "ended", "duration", "name", "status", "experiment")
+OPERATORS = ("<=", ">=", "!=", "==", "<", ">", "=")
+_METRIC = "metrics."
+_CONDITION = re.compile(rf"(?P<metric>.+?)\s*(?P<operator>{'|'.join(OPERATORS)})\s*(?P<value>.*)")
+
+
+class Condition(NamedTuple):
+    """What the last value of a metric has to be; ``operator`` is one of OPERATORS."""
+
+    metric: str
+    operator: str
+    value: float
+
+
+class Sort(NamedTuple):
+    """``metric``: whether ``key`` is the name of a metric, else it is one of SORTS."""
+
+    key: str
+    descending: bool = False
+    metric: bool = False
+
+
+class Query(NamedTuple):
+    """``name`` is a glob (`*`, `?`) or a part of a name or display name. ``tags`` have a key, and a
+    value or None for any. ``since`` and ``until`` (exclusive) are seconds since the epoch.
+    ``archived``: True for archived jobs only, None for all."""
+
+    status: str | None = None
+    experiment: str | None = None
+    name: str | None = None
+    tags: tuple[tuple[str, str | None], ...] = ()
+    since: float | None = None
+    until: float | None = None
+    metrics: tuple[Condition, ...] = ()
+    sort: Sort = Sort("created", descending=True)
+    archived: bool | None = False
+    limit: int = 50
+
+
+def condition(text: str) -> Condition:
+    """What `loss<0.5` says. Raises UsageError."""
+    found = _CONDITION.fullmatch(text.strip())
+    try:
+        if found is not None:
+            metric = found["metric"].removeprefix(_METRIC)
+            return Condition(metric, found["operator"], float(found["value"]))
+    except ValueError:
+        pass
+    hint = "a metric, an operator and a number: --metric 'loss<0.5'"
+    raise UsageError(f"{text[:80]!r} is no condition", where="--metric", hint=hint)
+
+
+def sort(text: str) -> Sort:
+    """What `created`, `loss` or `-loss` says; `-` is descending. Raises UsageError."""
+    key = text.removeprefix("-")
+    if not key.removeprefix(_METRIC):
+        hint = f"a metric, or one of {', '.join(SORTS)}; `-` before it for descending"
+        raise UsageError(f"{text!r} names nothing to sort by", where="--sort", hint=hint)
+    metric = key not in SORTS
+    return Sort(key.removeprefix(_METRIC), text.startswith("-"), metric)
+
+
+def tag(text: str) -> tuple[str, str | None]:
+    """What `team=vision` (that value) or `team` (any value) says. Raises UsageError."""
+    key, separator, value = text.partition("=")
+    if not key:
+        hint = "--tag KEY=VALUE, or --tag KEY for any value"
+        raise UsageError(f"{text[:80]!r} names no tag", where="--tag", hint=hint)
+    return key, value if separator else None
+
+
+def like(name: str) -> str:
+    """The pattern of SQL's LIKE, escaped by `\\`, for a glob or a part of a name."""
+    pattern = re.sub(r"([%_\\])", r"\\\1", name)
+    if "*" in name or "?" in name:
+        return pattern.replace("*", "%").replace("?", "_")
+    return f"%{pattern}%"

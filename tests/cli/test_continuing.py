@@ -1,0 +1,197 @@
+"""`job restart`, `job restart -C` and `run --from`: a job goes on from what another one left."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks, until
+
+# Real servers and processes, about a second a test.
+pytestmark = pytest.mark.slow
+
+# Counts in each place that the next attempt of a job finds again, and writes in place.
+COUNT = """\
+import os, sys
+from pathlib import Path
+places = ["AZURE_ML_OUTPUT_model", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR", "ALLRANKS_STATE_DIR"]
+for folder in map(Path, [*(os.environ[name] for name in places), "outputs", "logs"]):
+    file = folder / "co;unt \\n"
+    with file.open("a+") as opened:
+        opened.seek(0)
+        before = int(opened.read() or 0)
+        opened.seek(0)
+        opened.truncate()
+        opened.write(str(before + 1))
+    print(before, end=" ")
+print(flush=True)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def script(code: Path) -> Path:
+    path = code / "count.py"
+    path.write_text(COUNT)
+    return path
+
+
+def counted(allranks: Allranks, name: str, *words: object) -> list[str]:
+    """The counts that a job found, once it has ended."""
+    allranks("job", "wait", name)
+    return str(allranks("job", "logs", name, *words).stdout).split()
+
+
+def left(home: Path, name: str) -> dict[str, bytes]:
+    """Every file that a job left in its record, but for what its attempts printed."""
+    record, found = home / "jobs" / name, dict[str, bytes]()
+    for each in record.rglob("*"):
+        if each.is_file() and each.relative_to(record).parts[0] != "attempts":
+            found[str(each.relative_to(record))] = each.read_bytes()
+    return found
+
+
+def test_a_restart_finds_what_the_next_attempt_would(
+    allranks: Allranks, script: Path, home: Path
+) -> None:
+    run = ("run", "--name", "j", "--max-attempts", 2, "-o", "model", "--", "python", "count.py")
+    assert allranks(*run).returncode == 3
+    assert counted(allranks, "j", "--attempt", 2) == ["1"] * 6
+    before = left(home, "j")
+    done = allranks("job", "restart", "j")
+    assert done.stdout == "j-r2\n"
+    assert "j-r2 continues from 6 files of j (6 bytes); newest: " in done.stderr
+    assert "co;unt \n (1 byte, " in done.stderr
+    assert counted(allranks, "j-r2", "--attempt", 1) == ["2"] * 6
+    fresh = allranks("job", "restart", "j", "--fresh")
+    assert "continues from" not in fresh.stderr
+    assert counted(allranks, "j-r3", "--attempt", 1) == ["0"] * 6
+    assert left(home, "j") == before
+    (created, *_) = json.loads(allranks("job", "events", "j-r2", "--json").stdout)
+    assert "continues from 6 files of j" in created["data"]["message"]
+
+
+def test_a_restart_with_mended_code(allranks: Allranks, code: Path, script: Path) -> None:
+    allranks("run", "--name", "j", "-o", "model", "--", "python", "count.py")
+    mended = code / "else where"
+    mended.mkdir()
+    (mended / "count.py").write_text(COUNT.replace("sys.exit(3)", "print('mended')"))
+    done = allranks("job", "restart", "j", "-C", "else where", "--json")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert (made["carried"]["of"], made["carried"]["files"]) == ("j", 6)
+    assert made["spec"]["code"] == str(mended)
+    assert counted(allranks, "j-r2") == [*["1"] * 6, "mended"]
+    # The next one has that code.
+    assert allranks("job", "restart", "j-r2").returncode == 0
+    assert counted(allranks, "j-r3") == [*["2"] * 6, "mended"]
+
+
+def test_a_restart_with_code_that_cannot_be_used(allranks: Allranks, script: Path) -> None:
+    allranks("run", "--name", "j", "--in-place", "--", "true")
+    done = allranks("job", "restart", "j", "-C", ".")
+    assert (done.returncode, "finds the code there as it is now" in done.stderr) == (2, True)
+    allranks("run", "--name", "k", "--", "true")
+    done = allranks("job", "restart", "k", "-C", "nowhere")
+    assert (done.returncode, "there is no such file or folder" in done.stderr) == (2, True)
+    assert "there is no job" in allranks("job", "restart", "no", "-C", ".").stderr
+    assert len(json.loads(allranks("job", "list", "--json").stdout)) == 2
+
+
+def test_a_run_from_another_job(allranks: Allranks, script: Path, home: Path) -> None:
+    allranks("run", "--name", "j", "-o", "model", "--", "python", "count.py")
+    before = left(home, "j")
+    done = allranks("run", "--name", "k", "--from", "j", "-o", "model", "--", "python", "count.py")
+    assert done.returncode == 3
+    assert done.stdout.split() == ["1"] * 6
+    assert "k continues from 6 files of j" in done.stderr
+    said = ("bash", "-c", 'echo "$ALLRANKS_CONTINUES $ALLRANKS_PREVIOUS_REASON"')
+    done = allranks("run", "--from", "j", "--state", "mine", "--", *said)
+    assert done.stdout == "j RANK_EXITED\n"
+    assert "note: the output model of j is left out" in done.stderr
+    assert "note: the state of j is left out: this job has the state mine" in done.stderr
+    assert left(home, "j") == before
+
+
+def test_a_run_from_a_job_with_a_named_state(allranks: Allranks) -> None:
+    words = ("bash", "-c", 'cd "$ALLRANKS_STATE_DIR"; cat f; echo x >> f')
+    allranks("run", "--name", "j", "--state", "birds", "--", *words)
+    assert allranks("run", "--from", "j", "--", *words).stdout == "x\n"
+    assert allranks("run", "--state", "birds", "--", *words).stdout == "x\n"
+
+
+def test_a_run_from_a_job_that_cannot_be_continued(allranks: Allranks, code: Path) -> None:
+    assert "there is no job" in allranks("run", "--from", "no", "--", "true").stderr
+    allranks("run", "--detach", "--name", "busy", "--", "sleep", "60")
+    done = allranks("run", "--from", "busy", "--", "true")
+    assert (done.returncode, "has not ended" in done.stderr) == (2, True)
+    done = allranks("run", "--rehearse", "--from", "busy", "--", "true")
+    assert (done.returncode, "--from" in done.stderr) == (2, True)
+    allranks("job", "cancel", "busy")
+    assert len(json.loads(allranks("job", "list", "--json").stdout)) == 1
+
+
+LINKS = """\
+import os
+from pathlib import Path
+folder = Path(os.environ["AZURE_ML_OUTPUT_model"])
+if (folder / "latest").exists():
+    (folder / "latest").write_text("changed")
+else:
+    (folder / "step-5").write_text("saved")
+    (folder / "latest").symlink_to(folder / "step-5")
+    (folder / "beside").symlink_to("step-5")
+    (folder / "elsewhere").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "pipe")
+    (folder / os.fsdecode(b"\\xff")).mkdir()
+    (folder / "step-5").chmod(0o600)
+    os.utime(folder / "step-5", (1e9, 1e9))
+"""
+
+
+def test_links_and_odd_files(allranks: Allranks, code: Path, home: Path) -> None:
+    (code / "links.py").write_text(LINKS)
+    assert allranks("run", "--name", "j", "-o", "model", "--", "python", "links.py").returncode == 0
+    done = allranks("job", "restart", "j")
+    assert "step-5 (5 bytes, " in done.stderr
+    allranks("job", "wait", "j-r2")
+    old, new = (home / "jobs" / each / "named-outputs" / "model" for each in ("j", "j-r2"))
+    assert ((old / "step-5").read_text(), (new / "step-5").read_text()) == ("saved", "changed")
+    assert os.readlink(new / "latest") == str(new / "step-5")
+    assert os.readlink(new / "elsewhere") == "/etc/hostname"
+    assert (new / "step-5").stat().st_mode & 0o777 == 0o600
+    assert not (new / "pipe").exists()
+    assert os.path.isdir(os.fsencode(new) + b"/\xff")
+
+
+def test_what_cannot_be_copied_refuses_the_restart_and_leaves_nothing(
+    allranks: Allranks, code: Path, home: Path
+) -> None:
+    deep = "import os\nfor _ in range(30): os.mkdir('d' * 200); os.chdir('d' * 200)"
+    command = ("bash", "-c", f'cd "$AZURE_ML_OUTPUT_model"; exec python -c "{deep}"')
+    assert allranks("run", "--name", "j", "-o", "model", "--", *command).returncode == 0
+    done = allranks("job", "restart", "j")
+    assert done.returncode == 2
+    assert "what j left cannot be copied: file name too long" in done.stderr
+    assert "--fresh" in done.stderr
+    assert [each.name for each in (home / "jobs").iterdir()] == ["j"]
+    assert allranks("job", "restart", "j", "--fresh").returncode == 0
+
+
+def test_a_record_of_a_job_that_was_never_recorded_is_in_nobodys_way(
+    allranks: Allranks, script: Path, home: Path
+) -> None:
+    allranks("run", "--name", "j", "-o", "model", "--", "python", "count.py")
+    stale = home / "jobs" / "j-r2" / "named-outputs" / "model"
+    stale.mkdir(parents=True)
+    (stale / "co;unt \n").write_text("7")
+    (home / "jobs" / ".coming-0123").mkdir()
+    os.utime(home / "jobs" / ".coming-0123", (1e9, 1e9))
+    assert allranks("job", "restart", "j").returncode == 0
+    assert counted(allranks, "j-r2") == ["1"] * 6
+    done = allranks("gc", "--json")
+    assert "unfinished copies" in done.stdout
+    until(lambda: not [e for e in (home / "jobs").iterdir() if e.name.startswith(".")])
