@@ -32,6 +32,7 @@ STEPS: dict[str, list[list[str]]] = {
     "ray": [["ray[default]==2.60.0", "numpy"]],
     "azure": [["azure-ai-ml"]],
     "notebook": [["nbclient", "ipykernel"]],
+    "tensorboard": [["tensorboard==2.21.0", "setuptools<81"]],
     "mlflow3": [["mlflow==3.17.2"]],
     "mlflow2": [["mlflow==2.22.5"]],
     "stores": [["moto[s3,server]==5.2.5", "azure-storage-blob>=12,<13", "webdataset==1.0.2"]],

@@ -21,7 +21,13 @@ PLACES = [
     Place("10.0.0.1", "alpha", (7000, 7001, 7002, 7003), "eth0"),
     Place("10.0.0.2", "beta", (8000, 8001), "eth1"),
 ]
-FOLDERS = {"model_dir": "/m", "data_dir": "/d", "state_dir": "/s", "instance_state_dir": "/i"}
+FOLDERS = {
+    "model_dir": "/m",
+    "data_dir": "/d",
+    "tensorboard_dir": "/t",
+    "state_dir": "/s",
+    "instance_state_dir": "/i",
+}
 
 
 def task(**changes: object) -> Task:
@@ -287,6 +293,7 @@ def test_sagemaker():
         "SSM_NUM_NODES": "2",
         "SSM_HOST_RANK": "1",
         "SSM_OUTPUT": "/d",
+        "SSM_TENSORBOARD_DIR": "/t",
         "SSM_STATE": "/s",
         "SSM_INSTANCE_STATE": "/i",
         "SSM_CHANNEL_TRAIN_SET": "/t",

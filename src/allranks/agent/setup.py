@@ -128,6 +128,7 @@ def _folders(task: Task) -> dict[str, str]:
     found = {
         "model_dir": record / "artifacts" / "model",
         "data_dir": record / "artifacts" / "data",
+        "tensorboard_dir": record / "artifacts" / "tensorboard",
     }
     for path in found.values():
         path.mkdir(parents=True, exist_ok=True)

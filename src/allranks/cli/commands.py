@@ -49,6 +49,9 @@ COMMANDS: dict[str, Command] = {
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job preempt": Command(_JOB, "preempt", "rehearse that its nodes are taken away"),
     "job stacks": Command("allranks.cli.stacks", "stacks", "where every process of a job is"),
+    "job tensorboard": Command(
+        "allranks.cli.tensorboard", "tensorboard", "TensorBoard on what a job has logged"
+    ),
     "job restart": Command(
         "allranks.cli.restart", "restart", "run an ended job again, as a new one"
     ),

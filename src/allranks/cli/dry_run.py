@@ -57,7 +57,7 @@ def _shown(
     ]
     # The placeholders stand where the nodes' own words will: nothing else differs from a real run.
     paths = {"name": task.job}
-    for name in ("model_dir", "data_dir", "state_dir", "instance_state_dir"):
+    for name in ("model_dir", "data_dir", "tensorboard_dir", "state_dir", "instance_state_dir"):
         paths[name] = f"<the node's {name.replace('_', ' ')}>"
     paths |= {f"inputs.{each.name}": each.text or _lies(each) for each in task.inputs}
     paths |= {f"outputs.{o.name}": o.path or f"<the node's {o.name}>" for o in task.outputs}

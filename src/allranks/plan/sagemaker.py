@@ -19,7 +19,7 @@ def environment(
     """SM_* and SSM_* of a rank, but for the counts of CPUs and GPUs, which only its node knows.
 
     Hosts are addresses: scripts connect to the first of them. ``paths`` also holds ``model_dir``,
-    ``data_dir``, ``state_dir`` and ``instance_state_dir``.
+    ``data_dir``, ``tensorboard_dir``, ``state_dir`` and ``instance_state_dir``.
     """
     hosts = [place.address for place in places]
     here = hosts[rank.node]
@@ -40,6 +40,7 @@ def environment(
         "SSM_NUM_NODES": str(task.nodes),
         "SSM_HOST_RANK": str(rank.node),
         "SSM_OUTPUT": paths["data_dir"],
+        "SSM_TENSORBOARD_DIR": paths["tensorboard_dir"],
         "SSM_STATE": paths["state_dir"],
         "SSM_INSTANCE_STATE": paths["instance_state_dir"],
         "ALLRANKS_STATE_DIR": paths["state_dir"],

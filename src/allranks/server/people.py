@@ -15,6 +15,7 @@ from allranks import __version__, steady
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event, Kind
 from allranks.plan.distributions import ranks, world
+from allranks.plan.service_notes import service_notes
 from allranks.server import continuing, explaining, restarting, shown
 from allranks.server.front import PORT, Where
 from allranks.server.limits import Count
@@ -24,6 +25,7 @@ from allranks.server.services import Services, services
 from allranks.server.shown import submitter
 from allranks.server.streams import Wanted, follow, until_ended
 from allranks.server.submit import Submission, notes, submit
+from allranks.spec.job import parse
 from allranks.states import TERMINAL, JobStatus
 from allranks.store.job_rows import JobRow
 
@@ -81,6 +83,8 @@ def create(data: Annotated[Any, Body()], with_: With, who: Who) -> dict[str, Any
         made = made._replace(previous=continuing.end_of(after))
     row, carried = submit(made, with_, who.name, after=after)
     noted = notes(row.plan, with_.clusters.kinds[row.plan.engine])
+    if row.spec.get("services"):
+        noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
     return {**_shown(row, with_), "notes": noted, "carried": shown.carried(carried)}
 
 

@@ -1,6 +1,7 @@
 """Services beside a job's ranks, and the identity it acts under: Azure ML's words for both.
 
-Typed, kept in the record and shown; nothing is started for them in this version.
+Typed, kept in the record and shown. `allranks job tensorboard` opens a TensorBoard; nothing is
+started for other services.
 """
 
 from __future__ import annotations
