@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -269,3 +270,68 @@ def test_the_example_goes_on_exactly(quick, code):
     done = quick("job", "create", "--rehearse", *words, *metric, timeout=280)
     assert done.stdout.startswith("resume verified: exact; "), done.stdout + done.stderr
     assert "rank 1 is killed" in done.stderr
+
+
+# Saves as `torch.save` and a pointer to it do, at 2.5 s, for 15 s in all.
+SLOW = """
+import os, time
+from pathlib import Path
+folder = Path(os.environ["ALLRANKS_STATE_DIR"])
+latest = folder / "latest"
+at = int(latest.read_text()) if latest.exists() else 0
+for step in range(at + 1, 61):
+    time.sleep(0.25)
+    print(f"step {step} loss {1 / step!r}", flush=True)
+    if step % 10 == 0:
+        with (folder / "weights").open("wb") as file:
+            for part in range(5):
+                file.write(b"x" * 100_000)
+                file.flush()
+                time.sleep(0.1)
+        (folder / "new").write_text(str(step))
+        (folder / "new").replace(latest)
+        print(f"saved at {time.time()!r}", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_is_killed_soon_after_the_first_checkpoint_at_the_usual_pace(allranks, code):
+    (code / "slow.py").write_text(SLOW)
+    words = ("--rehearse", "--json", "-m", f"loss={STEP}", "--", "python", "slow.py")
+    found = json.loads(allranks("run", *words, timeout=100).stdout)
+    assert (found["verified"], found["verdict"]) == (True, "exact"), found
+    told = json.loads(allranks("job", "events", found["killed"], "--json").stdout)
+    (asked,) = (each for each in told if each["kind"] == "kill_asked")
+    log = allranks("job", "logs", found["killed"], "--attempt", 1).stdout
+    saved = float(re.findall(r"saved at (\S+)", log)[0])
+    # Two seconds; as many again for a machine with other work to do.
+    assert datetime.fromisoformat(asked["at"]).timestamp() - saved < 4.0
+
+
+# A checkpoint of two files, the second of which takes its time.
+PARTS = """
+import os, time
+from pathlib import Path
+folder = Path(os.environ["ALLRANKS_STATE_DIR"])
+names = [folder / name for name in ("model", "optimizer")]
+found = [name.read_bytes() if name.exists() else b"" for name in names]
+assert len(found[0]) == len(found[1]) // 15, f"half a checkpoint: {[len(e) for e in found]}"
+for step in range(1 + 20 * bool(found[0]), 200):
+    time.sleep(0.1)
+    print(f"step {step} loss {1 / step!r}", flush=True)
+    if step == 20:
+        names[0].write_bytes(b"x" * 1000)
+        with names[1].open("wb") as file:
+            for part in range(15):
+                file.write(b"y" * 1000)
+                file.flush()
+                time.sleep(0.1)
+"""
+
+
+@pytest.mark.slow
+def test_no_rank_is_killed_while_a_checkpoint_is_being_written(quick, code):
+    (code / "parts.py").write_text(PARTS)
+    words = ("--rehearse", "-m", f"loss={STEP}", "--", "python", "parts.py")
+    done = quick("run", *words, timeout=100)
+    assert "resume verified: exact" in done.stdout, done.stdout + done.stderr

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from allranks.agent.state_tree import Seen, Sight, Torn, Tree
@@ -40,13 +40,14 @@ class Agreed(NamedTuple):
 
 class Work(NamedTuple):
     """What a look has found to do. ``later``: something is not whole yet, and not because somebody
-    has it open."""
+    has it open; ``writing``: somebody has a file open and writes to it."""
 
     send: list[str]
     gone: list[str]
     fetch: list[str]
     remove: list[str]
     later: bool
+    writing: bool = False
 
 
 class Sync:
@@ -65,6 +66,8 @@ class Sync:
         # What may not be read, or not lie there, as long as nothing changes.
         self._refused: dict[str, Seen] = {}
         self._waited = 0
+        # Since when a file that changed is open for writing.
+        self._opened: dict[str, float] = {}
         self._told: set[str] = set()
         # The server has something that is no version yet, and would make one of it.
         self.due = False
@@ -108,7 +111,7 @@ class Sync:
         work = self._work(sight, end)
         changes, torn = self._changes(work.send, sight.seen)
         sent = self._send(changes, [] if torn else work.gone)
-        same = not (work.send or work.gone or work.later)
+        same = not (work.send or work.gone or work.later or work.writing)
         if ask or sent or (self.due and same):
             self._exchange([], same=same)
             work = self._work(sight, end)
@@ -162,6 +165,7 @@ class Sync:
             return work._replace(send=order)
         hurry = self._waited >= _PATIENT
         open_ = {path for path in order if self._tree.is_written(path)}
+        work = work._replace(writing=self._is_writing(open_, seen))
         for number, path in enumerate(order):
             if not self._is_whole(path, seen[path], path in open_, hurry):
                 ready, rest = order[:number], order[number:]
@@ -169,6 +173,14 @@ class Sync:
                 # What was removed may have been so because of what is not there yet.
                 return work._replace(send=ready, gone=[] if later else work.gone, later=later)
         return work._replace(send=order)
+
+    def _is_writing(self, open_: Set[str], seen: Mapping[str, Seen]) -> bool:
+        """Whether one of these files grows, as the rest of a checkpoint does. One that goes on for
+        longer is a log: it keeps no version from being made."""
+        now = time.monotonic()
+        self._opened = {path: self._opened.get(path, now) for path in open_}
+        changed = (path for path in open_ if self._before.get(path) != seen[path])
+        return any(now - self._opened[path] < _AT_REST for path in changed)
 
     def _is_whole(self, path: str, seen: Seen, is_open: bool, hurry: bool) -> bool:
         if seen.look is None:

@@ -45,8 +45,8 @@ class Context(NamedTuple):
     ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``;
     ``cache`` is the nodes' folder for data from elsewhere, where the options name none;
     ``tier`` is the compute's for jobs that name none; ``gpus`` is how many each node gets, None: as
-    many as the job asks for; ``continues`` is the job that is run again,
-    ``previous`` why that one ended."""
+    many as the job asks for; ``continues`` is the job that is run again, ``previous`` why that one
+    ended; ``look``: how often its state is looked at, see ``Rules``."""
 
     name: str
     record: str
@@ -70,6 +70,7 @@ class Context(NamedTuple):
     gpus: Choice | None = None
     continues: str = ""
     previous: str = ""
+    look: float | None = None
 
 
 def compile(spec: CommandJob, context: Context) -> Plan:
@@ -108,6 +109,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         spec.limits.timeout,
         retry.budgets.model_dump(exclude_none=True),
         spec.limits.grace,
+        context.look,
     )
     plan = Plan(
         gang,

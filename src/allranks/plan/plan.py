@@ -194,7 +194,8 @@ class Task(NamedTuple):
 class Rules(NamedTuple):
     """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat.
     ``budgets`` are restarts by key of ``on`` where they are not those of ``plan/retry.py``,
-    ``grace`` the seconds from SIGTERM to SIGKILL where they are not the server's."""
+    ``grace`` the seconds from SIGTERM to SIGKILL where they are not the server's, ``look`` the
+    seconds between two looks at its state where those are to be fewer."""
 
     nodes: int = 1
     max_attempts: int = 1
@@ -202,10 +203,12 @@ class Rules(NamedTuple):
     timeout: float | None = None
     budgets: Mapping[str, int] = {}
     grace: float | None = None
+    look: float | None = None
 
     def clocks(self, clocks: Clocks) -> Clocks:
         """The server's, as they are for this job."""
-        return clocks if self.grace is None else clocks._replace(grace=self.grace)
+        look = clocks.look if self.look is None else min(clocks.look, self.look)
+        return clocks._replace(grace=clocks.grace if self.grace is None else self.grace, look=look)
 
 
 class Plan(NamedTuple):

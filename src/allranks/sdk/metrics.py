@@ -27,16 +27,17 @@ def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, An
     return found
 
 
-def rounds(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, Any]]]:
+def rounds(
+    connect: Callable[[], Client], name: str, wait: float | None = None
+) -> Iterator[list[dict[str, Any]]]:
     """Series with their new points, each once, until the job has ended; none when there was nothing
-    new for some seconds. A server that goes away is waited for."""
+    new for some seconds, or for ``wait``. A server that goes away is waited for."""
     positions: dict[str, int] = {}
+    known = {"positions": positions} | ({} if wait is None else {"wait": wait})
     while True:
         told = answered(
             connect,
-            lambda client: client.json(
-                "POST", job_path(name, "/metrics/follow"), {"positions": positions}
-            ),
+            lambda client: client.json("POST", job_path(name, "/metrics/follow"), known),
         )
         for each in told["series"]:
             key = str(each["id"])

@@ -17,7 +17,7 @@ from allranks.sdk.following import answered
 from allranks.sdk.metrics import rounds
 
 # Seconds between two looks at what many nodes may have told meanwhile.
-_PACE = 0.5
+_PACE = 0.2
 # What was sent to the server when it was broken off arrives within so many seconds, or never.
 _ON_ITS_WAY = 2.0
 # A canceled job has its grace to end; one that does not is left to its own end.
@@ -70,7 +70,7 @@ class Run:
     def looks(self) -> Iterator[None]:
         """Again and again, with what is new, until the job has ended."""
         shown, due = "", 0.0
-        for series in rounds(finding.connect, self.name):
+        for series in rounds(finding.connect, self.name, wait=_PACE):
             self._take(series)
             if time.monotonic() < due:
                 continue

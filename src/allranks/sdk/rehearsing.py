@@ -28,6 +28,10 @@ from allranks.sdk.submission import made_up_name, prepare, send
 # Of a state that is written to all the time no version is made while it is: after so many seconds
 # with something in it a rank is killed nevertheless.
 _RESTLESS = 5.0
+# Seconds between two looks of its agents at the state: a version is there after three or four.
+_LOOK = 0.1
+# And as many without another file: the rest of a checkpoint may come a moment later.
+_SETTLED = 0.3
 # With a checkpoint there the first steps of a metric are waited for as long again, and so long.
 _PATIENCE = 60.0
 # A second attempt that has run so many times as long as the first one had to, and tells no step.
@@ -95,7 +99,7 @@ def rehearse(
         named = {**submission["spec"], "name": name, **more}
         try:
             with finding.connect() as client:
-                made = send(client, {**submission, "spec": named}, snapshot)
+                made = send(client, {**submission, "spec": named, "look": _LOOK}, snapshot)
         except KeyboardInterrupt:
             cancel(name)
             raise
@@ -164,6 +168,7 @@ class _Killed:
         self.seconds: float | None = None
         # By our own clock: since when its ranks run, something of it is kept, and that is whole.
         self._ran_at = self._kept_at = self._held_at = 0.0
+        self._files, self._counted_at = 0, 0.0
         self._killed_at = self._again_at = self._resumed_at = 0.0
 
     @property
@@ -212,9 +217,13 @@ class _Killed:
         state = self._kept()
         if state is None:
             return ""
-        self._kept_at = self._kept_at or time.monotonic()
+        now = time.monotonic()
+        self._kept_at = self._kept_at or now
+        if state["files"] != self._files:
+            self._files, self._counted_at = state["files"], now
         whole = any(each["files"] for each in state["versions"])
-        if not whole and time.monotonic() - self._kept_at < _RESTLESS:
+        settled = whole and now - self._counted_at >= _SETTLED
+        if not settled and now - self._kept_at < _RESTLESS:
             return ""
         return f"{state['files']} file{'s' * (state['files'] > 1)}, {size_text(state['size'])}"
 
@@ -291,7 +300,7 @@ class _Killed:
         if self.rank is not None:
             why = f"the job was done when the kill of rank {self.rank} came"
         elif not self._held_at:
-            why += "; a checkpoint has to lie there whole for some seconds first"
+            why += "; a checkpoint has to lie there whole for a second first"
         return Verdict.TOO_LITTLE, why
 
 

@@ -29,7 +29,7 @@ With = Annotated[Services, Depends(services)]
 Most = Annotated[int | None, Field(ge=1, lt=2**53)]
 router = APIRouter(prefix="/api/v1")
 
-# Seconds that who follows is kept waiting for something new.
+# Seconds that who follows is kept waiting for something new, at most.
 _BEAT = 5.0
 # The most points that who follows gets at once, and those of one piece of a longer answer.
 _AT_ONCE, _PIECE = 50_000, 1000
@@ -45,9 +45,10 @@ _OLD = 60.0
 
 
 class Follow(BaseModel):
-    """How much of each series, by its id, is known."""
+    """How much of each series, by its id, is known, and how many seconds to wait for news."""
 
     positions: dict[int, Count] | None = None
+    wait: Annotated[float, Field(ge=0, le=_BEAT)] = _BEAT
 
 
 @router.get("/jobs/{name}/metrics")
@@ -90,7 +91,7 @@ def summary(name: str, with_: With) -> Response:
 async def follow(name: str, with_: With, known: Follow) -> Response:
     """What is new since ``positions``, once something is, or the job has ended, or some seconds
     have passed. No more than so many points at once: the rest comes when it is asked again."""
-    until = asyncio.get_running_loop().time() + _BEAT
+    until = asyncio.get_running_loop().time() + known.wait
     while True:
         count = with_.bell.count(name)
         row = await run_in_threadpool(with_.records.get, name)

@@ -33,6 +33,8 @@ from allranks.store.job_rows import JobRow
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
 
 
+# Seconds between two looks at a state that a submission may ask for.
+_LEAST_PACE, _MOST_PACE = 0.05, 60.0
 NO_SUBMISSION = Problem(
     "a submission is {spec, code, in_place, base, tools, diff}",
     hint="the command line and the SDK of this version make one",
@@ -43,7 +45,7 @@ class Submission(NamedTuple):
     """What a door sends: the spec with absolute paths, the code's digest or folder, the
     environment the submitter had in front, the variables of their pip and uv, and what of the code
     is in no commit. ``continues`` is the ended job whose files it starts from, ``previous`` why
-    that one ended."""
+    that one ended. ``look``: seconds between two looks at its state, for a rehearsal."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -53,6 +55,7 @@ class Submission(NamedTuple):
     diff: str = ""
     continues: str = ""
     previous: str = ""
+    look: float | None = None
 
     @staticmethod
     def load(data: Any) -> Submission:
@@ -62,9 +65,15 @@ class Submission(NamedTuple):
         made = Submission(**known)
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
         plain = all(isinstance(each, str) for each in texts)
+        if made.look is not None and not _is_pace(made.look):
+            raise SpecError(NO_SUBMISSION)
         if not plain or not all(map(_is_words, (made.base, made.tools))):
             raise SpecError(NO_SUBMISSION)
         return made
+
+
+def _is_pace(data: Any) -> bool:
+    return isinstance(data, int | float) and _LEAST_PACE <= data <= _MOST_PACE
 
 
 def _is_words(data: Any) -> bool:
@@ -125,6 +134,7 @@ def plan(
             gpus=None if problems else choice(spec, compute, options, clusters),
             continues=submission.continues,
             previous=submission.previous,
+            look=submission.look,
         ),
         problems,
     )
