@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.agent import frameworks, network, ports, tracking
+from allranks.agent import frameworks, network, ports, tracking, work_files
 from allranks.agent.attempt import Attempt, sentence
 from allranks.agent.inbox import Inbox
 from allranks.agent.keeper import end_descendants
@@ -32,6 +32,7 @@ from allranks.events import Kind
 from allranks.plan import distributions, variables
 from allranks.plan.distributions import Rank
 from allranks.plan.plan import Place, Task
+from allranks.plan.work_files import ABOUT, Summary, note
 from allranks.settings import Clocks
 from allranks.spec.expressions import fill_shell
 from allranks.states import Reason
@@ -110,6 +111,7 @@ class Agent:
             elsewhere = self._state.paths | ({} if data is None else self._have(data))
             wait = partial(self._or_stop, None)
             self._state.begin(self._attempt, wait, self._doing)
+            work_files.set_aside(self._task, self._where.node, self._attempt)
             work = prepare(self._task, folder, code, time.time(), elsewhere)
             self._environment(folder)
             room = self._room(folder)
@@ -298,6 +300,7 @@ class Agent:
         done = attempt.reason is Reason.DONE
         if not done:  # others wait for the word that it has failed, and not for what it leaves
             attempt.tell()
+        self._keep(work)
         self._state.finish(done, self._clocks.grace, self._order, self._wait_a_while)
         if data is not None:
             self._bring(data, attempt)
@@ -318,6 +321,14 @@ class Agent:
             collect(self._task, work)
         except OSError as error:
             self._say(Kind.NOTE, message=f"not all outputs could be collected: {sentence(error)}")
+
+    def _keep(self, work: Work) -> None:
+        """Move what the ranks wrote into their working folder to the record."""
+        task, node = self._task, self._where.node
+        tick = work_files.Deadline(self._order, self._clocks.grace).check
+        kept = work_files.keep(task, node, work.folder, work.laid_out, tick)
+        if kept != Summary():
+            self._say(Kind.NOTE, about=ABOUT, **note(kept))
 
     def _bring(self, data: Data, attempt: Attempt) -> None:
         """What a job that has failed has written counts, too, but does not take as long as it

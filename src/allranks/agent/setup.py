@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks.agent.work_files import Listing, listing
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.plan import InputTask, OutputTask, Task
 
@@ -17,11 +18,13 @@ COLLECTED = ("outputs", "logs")
 
 
 class Work(NamedTuple):
-    """A prepared working folder, and a value for each ``inputs.x``, ``outputs.y`` and ``name``."""
+    """A prepared working folder with the ``laid_out`` files, and a value for each ``inputs.x``,
+    ``outputs.y`` and ``name``."""
 
     folder: Path
     paths: dict[str, str]
     began: float
+    laid_out: Listing
 
 
 def prepare(
@@ -51,7 +54,7 @@ def prepare(
     for output in task.outputs:
         key = f"outputs.{output.name}"
         paths[key] = elsewhere.get(key) or _output(output)
-    return Work(work, paths, began)
+    return Work(work, paths, began, {} if task.in_place else listing(work))
 
 
 def collect(task: Task, work: Work) -> None:

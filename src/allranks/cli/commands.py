@@ -42,6 +42,7 @@ COMMANDS: dict[str, Command] = {
     "job cancel": Command(_JOB, "cancel", "end a job"),
     "job wait": Command(_JOB, "wait", "return once a job has ended, as it did"),
     "job download": Command("allranks.cli.fetch", "fetch", "fetch a job's outputs and logs"),
+    "job files": Command("allranks.cli.job_files", "files", "the files that a job left"),
     "job metrics": Command(
         "allranks.cli.metrics", "metrics", "the numbers that ranks have printed"
     ),

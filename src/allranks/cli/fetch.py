@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,8 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser)
     which = parser.add_mutually_exclusive_group().add_argument
+    only = "only this file or folder, as `job files` names it, or a pattern with * (repeat)"
+    which("--path", action="append", default=[], metavar="PATH", help=only)
     which("--output-name", metavar="O", help="only this named output")
     which(
         "--all", action="store_true", help="artifacts, named outputs and the logs of all attempts"
@@ -38,8 +40,8 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
 
 def fetch(options: argparse.Namespace) -> int:
     """Fetch a job's things; prints the files that are there now."""
-    one = {"output": options.output_name, "everything": options.all}
-    return _fetch(options, partial(download, **one))
+    which = {"output": options.output_name, "everything": options.all, "paths": options.path}
+    return _fetch(options, partial(download, **which))
 
 
 def fetch_model_options(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +88,8 @@ def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int
         show.talk(_sentence(options.name, fetched))
         if fetched.links:
             show.talk(_left_out(fetched.links))
+        if fetched.left_out:
+            show.talk(_not_fetched(options.name, fetched.left_out))
     return 0
 
 
@@ -147,6 +151,13 @@ def _left_out(links: Sequence[str]) -> str:
     return f"note: {many} left out: {named}{more}"
 
 
+def _not_fetched(name: str, addresses: Sequence[str]) -> str:
+    """What a plain download leaves out, by folder, and how to have it."""
+    folders = Counter("/".join(each.split("/")[:2]) for each in addresses)
+    named = ", ".join(f"{folder} ({counted(n, 'file')})" for folder, n in folders.items())
+    return f"note: not fetched: {named}; to have them, too: allranks job download {name} --all"
+
+
 def _as_json(fetched: Fetched) -> object:
     return {
         "files": [
@@ -157,6 +168,7 @@ def _as_json(fetched: Fetched) -> object:
         "there": len(fetched.there),
         "gone": fetched.gone,
         "links": list(fetched.links),
+        "left_out": list(fetched.left_out),
         "bytes_received": fetched.received,
     }
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import datetime
 from typing import Any
 
 from allranks.cli import show
+from allranks.cli.job_files import left
 from allranks.client import Client
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -137,9 +137,8 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
             took = f" after {show.seconds(span.total_seconds())}"
         tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
         show.talk(f"{job['name']}: {job['status']}{took}{tries}")
-        outputs = os.path.join(job["folder"], "artifacts", "outputs")
-        if job["status"] == SUCCESS and os.path.isdir(outputs) and os.listdir(outputs):
-            show.talk(f"outputs: {outputs}")
+        for told in left(job):
+            show.talk(told)
         for told in _of_metrics(job):
             show.talk(f"note: {told}")
         if job["status"] == SUCCESS:

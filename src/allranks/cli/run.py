@@ -63,6 +63,8 @@ def _what(add: Callable[..., Any]) -> None:
     add("--state", metavar="NAME", help=state)
     start = "start from copies of the outputs and the state that an ended job left"
     add("--from", dest="start_from", type=JobReference, metavar="JOB", help=start)
+    keep = "how much new files of the working folder may take (10 GB a node), all, or none"
+    add("--keep-work", metavar="SIZE", help=keep)
     # Of the contract, not built yet: refused by name by the plan, not as a word never heard of.
     add("--warm", help=argparse.SUPPRESS)
     sets = "set any key of the job's YAML"
@@ -226,6 +228,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     if options.warm:
         spec["warm"] = options.warm.split(",")
     spec["state"], spec["hang_timeout"] = options.state, options.hang_timeout
+    spec["keep_work"] = options.keep_work
     if len(words) == 1 and " " in words[0] and not options.quiet:
         show.talk("note: the command is one word with blanks; a shell line is `bash -c '…'`")
     if options.gpus is not None:

@@ -11,7 +11,15 @@ from pathlib import Path
 import allranks
 
 # What an agent imports; it needs nothing but Python beside it, and for GPUs one module.
-_PARTS = ("*.py", "agent/**/*.py", "agent/inside/*.sh", "plan/*.py", "spec/*.py")
+_PARTS = (
+    "*.py",
+    "agent/**/*.py",
+    "agent/inside/*.sh",
+    "plan/*.py",
+    "snapshot/__init__.py",
+    "snapshot/files.py",
+    "spec/*.py",
+)
 _GPUS = "pynvml"
 
 

@@ -28,6 +28,7 @@ from allranks.plan.plan import (
 )
 from allranks.plan.recipe import Compute, Meant, is_image, meant, recipe
 from allranks.plan.stores import Located
+from allranks.plan.work_files import LIMIT
 from allranks.spec.job import CommandJob
 from allranks.spec.references import Asset
 from allranks.spec.values import Distribution, Environment, Input, Metric, Output
@@ -149,6 +150,7 @@ def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task
         hang_timeout=spec.hang_timeout,
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         state=spec.state or "",
+        keep_work=_keep_work(spec.keep_work),
         continues=context.continues,
         previous=context.previous,
         **around,
@@ -336,6 +338,19 @@ def _number(value: Any, where: str) -> float | None:
     except (TypeError, ValueError):
         hint = "e.g. 2 or 0.5"
         raise SpecError(Problem(f"{value!r} is not a positive number", where, hint=hint)) from None
+
+
+def _keep_work(value: str | None) -> int | None:
+    """Bytes of the working folder that are kept; None: all of it."""
+    if value is None:
+        return LIMIT
+    if (word := value.strip().lower()) in ("all", "none"):
+        return None if word == "all" else 0
+    try:
+        return amounts.memory(value)
+    except ValueError:
+        hint = "a size with its unit (20g, 500m), `all`, or `none`"
+        raise SpecError(Problem(f"{value!r} is not a size", "keep_work", hint=hint)) from None
 
 
 def _bytes(value: Any, where: str) -> int | None:

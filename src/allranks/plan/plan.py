@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from allranks.plan.work_files import LIMIT
 from allranks.settings import Clocks
 
 
@@ -135,6 +136,7 @@ class Task(NamedTuple):
     ``continues`` is the job that it runs again, ``previous`` why that one ended.
     ``cache``: the folder for what jobs are given of data elsewhere, which may take up to
     ``cache_limit`` bytes, or what the disk has.
+    ``keep_work``: bytes that a node keeps of what ranks wrote into their working folder; None: all.
     """
 
     job: str
@@ -169,6 +171,7 @@ class Task(NamedTuple):
     continues: str = ""
     previous: str = ""
     state: str = ""
+    keep_work: int | None = LIMIT
 
     @property
     def moves_data(self) -> bool:

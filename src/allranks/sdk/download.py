@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.client import Client
 from allranks.errors import NotFound, ServerError
+from allranks.plan.job_files import address, downloaded
 from allranks.sdk.addresses import asset_path, job_path, state_path
 from allranks.sdk.fetching import Fetcher, Tally, Wanted
+from allranks.sdk.job_files import selected
 from allranks.sdk.landing import Stopped, beside, checked, is_there
 from allranks.spec.references import left_at
 
@@ -36,14 +38,15 @@ class Progress(NamedTuple):
 
 class Fetched(NamedTuple):
     """What lies in the folder now: the files, those of them that were ``there`` already, the bytes
-    ``received``, and the record's files that were ``gone`` before they could be fetched; and the
-    symbolic ``links`` that were left out."""
+    ``received``, and the record's files that were ``gone`` before they could be fetched; the
+    symbolic ``links``, and the addresses of other files that were ``left_out``."""
 
     files: list[tuple[Path, int]]
     there: set[Path]
     received: int
     gone: list[str]
     links: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 Unit = list[Wanted]
@@ -56,16 +59,18 @@ def download(
     *,
     output: str | None = None,
     everything: bool = False,
+    paths: Sequence[str] = (),
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Fetched:
     """Fetch ``artifacts/`` (outputs, logs, and the last attempt's user_logs), one named
-    ``output``, or ``everything``, over a few connections.
+    ``output``, ``everything``, or the files at ``paths`` (addresses of files or folders, patterns
+    with `*`), over a few connections.
 
     A file is whole, and what the server has, or not there. One that is there with the server's
     size and time is not fetched again; a large one that was interrupted is gone on with. A file
     that grows meanwhile is fetched up to the size it had at the start. Symbolic links are left out.
 
-    Raises NotFound for an output the job has not got; ServerError where one may not write, when the
+    Raises NotFound for an output or a file the job has not got; ServerError where one may not write, when the
     server names files that would lie elsewhere, or when a file keeps changing; Unreachable when the
     server stays away.
     """
@@ -82,12 +87,24 @@ def download(
         listing = client.json("GET", job_path(name, "/files"))
         links = client.json("GET", job_path(name, "/links"))
 
+    chosen = selected(job, listing, paths) if paths else set()
+
     def goal(path: str) -> str | None:
+        if paths:
+            return downloaded(path, job["attempts"]) if path in chosen else None
         return _goal(path, job["attempts"], output, everything)
 
-    wanted = list(_wanted(listing, {each["path"]: goal(each["path"]) for each in listing}))
+    goals = {each["path"]: goal(each["path"]) for each in listing}
+    wanted = list(_wanted(listing, goals))
     fetched = _fetched(connect, job_path(name), folder, wanted, progress)
-    return fetched._replace(links=tuple(filter(None, map(goal, links))))
+    return fetched._replace(
+        links=tuple(filter(None, map(goal, links))),
+        left_out=tuple(
+            address(path, job["attempts"])
+            for path in goals
+            if goals[path] is None and output is None and not paths
+        ),
+    )
 
 
 def download_path_of(connect: Callable[[], Client], name: str, path: str, folder: Path) -> str:
@@ -222,12 +239,8 @@ def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str
     """Where a file of the record goes, or None when it was not asked for."""
     if output is not None:
         return path if path.startswith(f"named-outputs/{output}/") else None
-    last = f"attempts/{attempts}/"
-    if path.startswith(last):
-        return "artifacts/" + path.removeprefix(last)
-    if path.startswith("artifacts/"):
-        return path
-    return path if everything else None
+    found = downloaded(path, attempts)
+    return found if everything or found.startswith("artifacts/") else None
 
 
 def _units(missing: list[Wanted]) -> Iterator[Unit]:

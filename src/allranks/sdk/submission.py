@@ -73,6 +73,8 @@ def prepare(
         spec["outputs"] = {
             name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
         }
+    if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
+        spec.setdefault("keep_work", limit)
     submission: dict[str, Any] = {"spec": spec, "base": current()}
     brought = spec.get("environment") in (None, "current", "azureml:current@latest")
     if not brought or _moves_data(spec):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_NEVER = frozenset({".git", "__pycache__", ".ipynb_checkpoints"})
+NEVER = frozenset({".git", "__pycache__", ".ipynb_checkpoints"})
 _THE_JOBS_OWN = frozenset({"outputs", "logs"})
 
 
@@ -33,7 +33,7 @@ def walk(code: Path, notes: list[str]) -> list[File]:
 
 
 def _walk(root: Path, notes: list[str]) -> Iterator[File]:
-    ignored = _ignored(root)
+    ignored = ignore_rules(root)
     folders = [(str(root), "")]
     while folders:
         folder, here = folders.pop()
@@ -58,7 +58,7 @@ def _walk(root: Path, notes: list[str]) -> Iterator[File]:
 
 
 def _leave_out(name: str, here: str, path: str, notes: list[str]) -> bool:
-    if name in _NEVER:
+    if name in NEVER:
         return True
     if not here and name in _THE_JOBS_OWN:
         if os.listdir(path):
@@ -88,7 +88,8 @@ def _can_be_taken(path: str, name: str, kind: int, notes: list[str]) -> bool:
     return True
 
 
-def _ignored(root: Path) -> Callable[[str], bool]:
+def ignore_rules(root: Path) -> Callable[[str], bool]:
+    """A function that says whether ``.amlignore``, else ``.gitignore``, leaves a path out."""
     for name in (".amlignore", ".gitignore"):
         file = root / name
         if file.is_file():

@@ -143,6 +143,7 @@ class CommandJob(Part):
     parent_job_name: Text | None = None
     metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     state: Name | None = None
+    keep_work: Text | None = None
     warm: Several[Module] = ()
     retry: Retry = Field(default_factory=Retry)
     hang_timeout: Seconds | None = None

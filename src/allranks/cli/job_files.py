@@ -1,0 +1,62 @@
+"""`allranks job files`: what a job left, and the lines about it when the job ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from allranks.cli import show
+from allranks.plan import work_files
+from allranks.plan.amounts import counted, size_text
+from allranks.sdk import finding
+from allranks.sdk.addresses import job_path
+from allranks.sdk.job_files import job_files
+from allranks.states import JobStatus
+
+# Folders of the record, the word for each at the end of a job, and the variable that names it.
+_FOLDERS = {"outputs": "", "model": " ($SM_MODEL_DIR)", "data": " ($SSM_OUTPUT)"}
+
+
+def files_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+
+
+def files(options: argparse.Namespace) -> int:
+    """List the files of a job: a path here is an address that every other command takes."""
+    client = finding.connect()
+    found = job_files(client, options.name)
+    if options.json:
+        show.as_json([each._asdict() for each in found])
+        return 0
+    if not found:
+        show.talk(f"{options.name} has left no files so far")
+        return 0
+    rows = [
+        (each.path, size_text(each.size), "" if each.node is None else str(each.node))
+        for each in found
+    ]
+    show.columns(("PATH", "SIZE", "NODE"), rows)
+    if not options.quiet:
+        size = size_text(sum(each.size for each in found))
+        show.talk(f"{counted(len(found), 'file')}, {size}")
+        show.talk(f"fetch one: allranks job download {options.name} --path PATH")
+    return 0
+
+
+def left(job: dict[str, Any]) -> list[str]:
+    """What an ended job left in its own folders, in lines for a person."""
+    told = []
+    if job["status"] == JobStatus.COMPLETED:
+        for name, variable in _FOLDERS.items():
+            folder = os.path.join(job["folder"], "artifacts", name)
+            if os.path.isdir(folder) and os.listdir(folder):
+                told.append(f"{name}{variable}: {folder}")
+    with finding.connect() as client:
+        events = client.json("GET", job_path(job["name"], "/events"))
+    found = work_files.summary(events, job["attempts"])
+    if found.files:
+        folder = os.path.join(job["folder"], "artifacts", "work")
+        many = f"{counted(found.files, 'file')}, {size_text(found.size)}"
+        told.append(f"working folder: {many} kept in {folder}")
+    return told + [f"note: {sentence}" for sentence in work_files.sentences(found)]

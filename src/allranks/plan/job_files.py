@@ -1,0 +1,92 @@
+"""Addresses of a job's files: each has one, the same in every command, in inputs and in Python.
+
+`outputs/…`, `logs/…`, `work/…`, `model/…`, `data/…` and `user_logs/…` are its artifacts, which
+`job download` puts below `artifacts/`; `named-outputs/NAME/…` is in a named output; `attempts/1/…`
+is of an earlier attempt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from posixpath import basename
+from typing import NamedTuple
+
+_ARTIFACTS = "artifacts/"
+_NAMED = "named-outputs/"
+_NODE = re.compile(r"work/node-(\d+)/")
+# How many addresses a hint lists, and among how many it looks.
+_LISTED, _LOOKED_AT = 3, 20_000
+
+
+class JobFile(NamedTuple):
+    """A file that a job left. ``node`` wrote it; None where all nodes write to the same folder."""
+
+    path: str
+    size: int
+    node: int | None = None
+
+
+def address(recorded: str, attempts: int) -> str:
+    """The address of a file, by its path in the record of a job of so many attempts."""
+    for head in (f"attempts/{attempts}/", _ARTIFACTS):
+        if recorded.startswith(head):
+            return recorded.removeprefix(head)
+    return recorded
+
+
+def downloaded(recorded: str, attempts: int) -> str:
+    """Where `job download` puts a file of the record."""
+    last = f"attempts/{attempts}/"
+    return _ARTIFACTS + recorded.removeprefix(last) if recorded.startswith(last) else recorded
+
+
+def written_by(path: str, nodes: int) -> int | None:
+    """The node that wrote the file at an address."""
+    if nodes == 1:
+        return 0
+    found = _NODE.match(path)
+    return int(found[1]) if found else None
+
+
+def normal(given: str) -> str:
+    """The address that a person means: `artifacts/` or `./` may stand before it, and
+    `outputs.NAME/…` is `named-outputs/NAME/…`."""
+    path = "/".join(step for step in given.split("/") if step not in ("", "."))
+    path = path.removeprefix(_ARTIFACTS)
+    if (rest := path.removeprefix("outputs.")) not in ("", path):
+        return _NAMED + rest
+    return path
+
+
+def selects(wanted: str, path: str) -> bool:
+    """Whether an address (of a file, of a folder, or a pattern with `*`) means that file."""
+    meant = normal(wanted)
+    return path == meant or path.startswith(f"{meant}/") or fnmatchcase(path, meant)
+
+
+def hint(job: str, wanted: str, known: Iterable[str]) -> str:
+    """What to write instead of an address that is not there."""
+    found = _nearest(normal(wanted), [path for path, _ in zip(known, range(_LOOKED_AT))])  # noqa: B905
+    if not found:
+        return f"it left no files: allranks job files {job}"
+    return f"it left {', '.join(map(_printable, found))}; all: allranks job files {job}"
+
+
+def _nearest(wanted: str, known: Sequence[str]) -> list[str]:
+    """Those of the same name, else of a name or an address like it, else any."""
+    last, names = basename(wanted), {basename(path): path for path in known}
+    found = (
+        [path for path in known if f"/{last}/" in f"/{path}/"]
+        or [names[name] for name in get_close_matches(last, names, _LISTED)]
+        or get_close_matches(wanted, known, _LISTED)
+        # What ranks printed is rarely meant.
+        or [path for path in known if not path.startswith(("user_logs/", "attempts/"))]
+    )
+    return found[:_LISTED]
+
+
+def _printable(path: str) -> str:
+    return path.encode(errors="surrogateescape").decode(errors="replace")
