@@ -13,7 +13,14 @@ from allranks.agent.work_files import Deadline, OutOfTime, keep, listing, set_as
 from allranks.plan.plan import Task
 from allranks.plan.work_files import FILES, Summary, Why
 
-NAMES = ["a\nb", "ü'\"", "$(touch x)", "-rf", "n" * 255, b"\xff\xfe".decode(errors="surrogateescape")]
+NAMES = [
+    "a\nb",
+    "ü'\"",
+    "$(touch x)",
+    "-rf",
+    "n" * 255,
+    b"\xff\xfe".decode(errors="surrogateescape"),
+]
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_what_a_job_left_from_yaml_and_the_command_line(shared, code, first):
     [
         ("nosuch", "o", "", "there is no job named 'nosuch'", "allranks job list"),
         (None, "p", "", "has no output 'p'", "its outputs: `o`"),
-        (None, "o", "wrod", "left no ", "--output-name o"),
+        (None, "o", "wrod", "left no ", "it left named-outputs/o/word"),
         (None, "o", "../../x", "is not the address", "without `..`"),
     ],
 )
@@ -196,3 +196,83 @@ def test_the_name_of_a_container_is_shown(shared, code):
     address = "abfss://birds@acct.dfs.core.windows.net/train"
     assert shared("data", "create", "shown", "--path", address).returncode == 0
     assert json.loads(shared("data", "show", "shown", "--json").stdout)["path"] == address
+@pytest.fixture
+def whole(shared):
+    """A completed job that left a file in every place there is, and those places' addresses."""
+    script = (
+        'echo o > outputs/m.pt; echo s > "$SM_MODEL_DIR/m.pt"; echo d > "$SSM_OUTPUT/m.pt"; '
+        'echo l > logs/m.pt; echo w > m.pt; echo n > "$AZURE_ML_OUTPUT_best/m.pt"; echo p'
+    )
+    done = shared("run", "-o", "best", "--", "bash", "-c", script)
+    assert done.returncode == 0, done.stderr
+    name = json.loads(shared("job", "list", "--limit", "1", "--json").stdout)[0]["name"]
+    for variable, folder in (("$SM_MODEL_DIR", "model"), ("$SSM_OUTPUT", "data")):
+        assert re.search(
+            rf"^{folder} \({re.escape(variable)}\): /.*/artifacts/{folder}$", done.stderr, re.M
+        )
+    listed = json.loads(shared("job", "files", name, "--json").stdout)
+    return name, sorted(each["path"] for each in listed)
+
+
+def test_every_file_of_a_job_is_an_input_of_the_next_by_the_address_that_is_listed(shared, whole):
+    name, listed = whole
+    assert listed == [
+        "data/m.pt",
+        "logs/m.pt",
+        "model/m.pt",
+        "named-outputs/best/m.pt",
+        "outputs/m.pt",
+        "user_logs/std_log.txt",
+        "work/m.pt",
+    ]
+    azure = f"azureml://jobs/{name}/outputs/artifacts/paths"
+    inputs = [word for n, path in enumerate(listed) for word in ("-i", f"a{n}={azure}/{path}")]
+    inputs += ["-i", f"b={azure}/artifacts/outputs/m.pt", "-i", f"c=runs:/{name}/work/m.pt"]
+    inputs += ["-i", f"e={azure}/outputs/:download"]
+    inputs += ["-i", f"f=azureml://jobs/{name}/outputs/best/paths/m.pt"]
+    names = [f"a{n}" for n in range(len(listed))] + ["b", "c", "f"]
+    words = [f"${{{{inputs.{each}}}}}" for each in names]
+    done = shared("run", *inputs, "--", "cat", *words, "${{inputs.e}}/m.pt")
+    assert done.returncode == 0, done.stderr
+    assert "".join(done.stdout.split()) == "dlsnopwowno", done.stdout
+
+
+def test_each_address_that_is_listed_registers_and_downloads(shared, code, whole):
+    name, listed = whole
+    for number, path in enumerate(listed):
+        for head in ("", "artifacts/") if path == "outputs/m.pt" else ("",):
+            words = ("--job", name, "--path", head + path, "--json")
+            done = shared("model", "register", f"m{number}-{name}", *words)
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout)["files"] == 1
+            got = shared(
+                "job", "download", name, "--path", head + path, "-p", f"g{number}{head[:1]}"
+            )
+            assert len(got.stdout.splitlines()) == 1, got.stderr
+    got = shared("job", "download", name, "--path", "*.pt", "-p", "all")
+    assert len(got.stdout.splitlines()) == 6
+    plain = shared("job", "download", name, "-p", "plain")
+    assert "not fetched: named-outputs/best (1 file)" in plain.stderr
+    assert f"allranks job download {name} --all" in plain.stderr
+
+
+def test_an_address_that_is_not_there_gives_the_nearest_that_are(shared, whole):
+    name, _ = whole
+    script = 'echo x > "$AZURE_ML_OUTPUT_model/w.pt"'
+    shared("run", "--name", f"one-{name}", "-o", "model", "--", "bash", "-c", script)
+    right = f"it left named-outputs/model/w.pt; all: allranks job files one-{name}"
+    azure = f"azureml://jobs/one-{name}/outputs/artifacts/paths/outputs/w.pt"
+    for words in (
+        ("model", "register", "x", "--job", f"one-{name}", "--path", "outputs/w.pt"),
+        ("job", "download", f"one-{name}", "--path", "outputs/w.pt"),
+        ("run", "-i", f"a={azure}", "--", "true"),
+        ("run", "-i", f"a=runs:/one-{name}/outputs/w.pt", "--", "true"),
+        ("run", "-i", f"a=azureml://jobs/one-{name}/outputs/model/paths/v.pt", "--", "true"),
+    ):
+        done = shared(*words)
+        assert done.returncode != 0
+        assert right in done.stderr, (words, done.stderr)
+    outside = shared("run", "-i", f"a=runs:/{name}/../x", "--", "true")
+    assert outside.returncode == 2
+    gone = shared("run", "-i", "a=runs:/no-such-job/outputs/x", "--", "true")
+    assert "no-such-job" in gone.stderr

@@ -12,7 +12,6 @@ from tests.support import Allranks, until
 pytestmark = pytest.mark.slow
 
 
-
 def files(allranks: Allranks, name: str) -> dict[str, tuple[int, int | None]]:
     done = allranks("job", "files", name, "--json")
     assert done.returncode == 0, done.stderr
@@ -57,7 +56,9 @@ def test_above_the_limit_files_are_named_with_the_flag_that_keeps_them(shared, c
     script = "head -c 300000 /dev/zero > large; echo x > small"
     words = ("--", "bash", "-c", script)
     done = shared("run", "--name", "work-large", "--keep-work", "100k", *words)
-    assert "not kept: 1 file (300.0 kB) of the working folder, above the limit: large" in done.stderr
+    assert (
+        "not kept: 1 file (300.0 kB) of the working folder, above the limit: large" in done.stderr
+    )
     assert "--keep-work 1g keeps" in done.stderr
     assert files(shared, "work-large").keys() == {"work/small"}
 
@@ -74,9 +75,7 @@ def test_above_the_limit_files_are_named_with_the_flag_that_keeps_them(shared, c
 
 def test_of_a_job_that_fails_and_is_run_again_each_attempt_keeps_its_own(shared):
     script = 'echo "$ALLRANKS_ATTEMPT" > model.pt; exit 3'
-    done = shared(
-        "run", "--name", "work-fails", "--max-attempts", 2, "--", "bash", "-c", script
-    )
+    done = shared("run", "--name", "work-fails", "--max-attempts", 2, "--", "bash", "-c", script)
     assert done.returncode == 3
     assert "working folder: 1 file, 2 bytes kept" in done.stderr
     found = files(shared, "work-fails")

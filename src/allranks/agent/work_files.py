@@ -80,9 +80,7 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
         kept.rename(goal)
 
 
-def keep(
-    task: Task, node: int, work: Path, before: Listing, tick: Callable[[], None]
-) -> Summary:
+def keep(task: Task, node: int, work: Path, before: Listing, tick: Callable[[], None]) -> Summary:
     """Move what is new or changed in the folder ``work`` since the listing ``before`` to the job's
     record, ``task.keep_work`` bytes at most (None: all, ignored files too).
 

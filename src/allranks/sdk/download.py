@@ -70,9 +70,9 @@ def download(
     size and time is not fetched again; a large one that was interrupted is gone on with. A file
     that grows meanwhile is fetched up to the size it had at the start. Symbolic links are left out.
 
-    Raises NotFound for an output or a file the job has not got; ServerError where one may not write, when the
-    server names files that would lie elsewhere, or when a file keeps changing; Unreachable when the
-    server stays away.
+    Raises NotFound for an output or a file the job has not got; ServerError where one may not
+    write, when the server names files that would lie elsewhere, or when a file keeps changing;
+    Unreachable when the server stays away.
     """
     with connect() as client:
         job = client.json("GET", job_path(name))

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from allranks.errors import Conflict, MissingCode, SpecError, UsageError
 from allranks.masking import without_credentials
 from allranks.plan import flavors
-from allranks.server import shown
+from allranks.plan.plan import OutputTask
+from allranks.server import job_files, shown
 from allranks.server.model_versions import ModelVersions
-from allranks.server.places import Find, left_nothing, named_output, within
+from allranks.server.places import Find
 from allranks.settings import Home
 from allranks.spec.model import Model
-from allranks.spec.references import ARTIFACTS, OutputOf, address_of, left_at, of_run, output_of
+from allranks.spec.references import OutputOf, address_of, left_at, left_by
 from allranks.states import TERMINAL
 from allranks.store import trees
 from allranks.store.assets import AssetRow
@@ -71,30 +72,14 @@ class Models(NamedTuple):
         if row.record.status not in TERMINAL:
             hint = f"wait for it: allranks job wait {row.name}"
             raise Conflict(f"the job {row.name} is {row.record.status} and may write it", hint=hint)
-        if of.output == ARTIFACTS and ARTIFACTS not in (e.name for e in row.plan.task.outputs):
-            of = of._replace(output="")
-        root, path = self._place(row, of)
-        if not path.exists():
-            raise SpecError(left_nothing(of)._replace(where="path"))
+        left = job_files.find(self.home, row, of)
+        if left.output is not None and left.output.uri:
+            raise _elsewhere(left.output)
+        if not left.path.exists():
+            raise SpecError(job_files.left_nothing(self.home, row, of)._replace(where="path"))
         # However its place was written, the same files are the same version.
-        where = {"job": row.name, "path": address_of(of)}
-        return trees.below(path, root), {**where, "lineage": lineage(row)}
-
-    def _place(self, row: JobRow, of: OutputOf) -> tuple[Path, Path]:
-        """The folder that it has to lie in, and where it lies."""
-        if not of.output:
-            root = self.home.jobs / row.name / "artifacts"
-            return root, root / of.path
-        output = named_output(row, of.output)
-        if output.uri:
-            said, where = (
-                f"the output {output.name} lies elsewhere",
-                without_credentials(output.uri),
-            )
-            hint = "fetch it, then: allranks model create NAME --path FILES --property job=JOB"
-            raise UsageError(said, where=where, hint=hint)
-        path = within(output, of.path)
-        return Path(output.path) if not output.is_file else path.parent, path
+        where = {"job": row.name, "path": address_of(of if left.output else of._replace(output=""))}
+        return trees.below(left.path, left.root), {**where, "lineage": lineage(row)}
 
     def _sent(self, sent: Sequence[Entry]) -> dict[str, Path]:
         missing = [each.sha256 for each in sent if not self.blobs.has(each.sha256)]
@@ -111,9 +96,15 @@ class Models(NamedTuple):
                 raise MissingCode(f"{each.path!r} is damaged here", hint="send it again")
 
 
+def _elsewhere(output: OutputTask) -> UsageError:
+    hint = "fetch it, then: allranks model create NAME --path FILES --property job=JOB"
+    where = without_credentials(output.uri)
+    return UsageError(f"the output {output.name} lies elsewhere", where=where, hint=hint)
+
+
 def _asked(given: Model) -> OutputOf | None:
     """What of a job is meant."""
-    of = output_of(given.path, "path") or of_run(given.path)
+    of = left_by(given.path, "path")
     if of is None and given.job is not None:
         return left_at(given.job, given.path)
     if of is not None and given.job not in (None, of.job):

@@ -11,12 +11,13 @@ from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.plan import stores
 from allranks.plan.plan import OutputTask
 from allranks.plan.stores import Located
+from allranks.server import job_files
 from allranks.server.datastores import DEFAULT, Datastores
 from allranks.settings import Home
 from allranks.spec.expressions import fill
 from allranks.spec.job import CommandJob
 from allranks.spec.model import TYPES
-from allranks.spec.references import OutputOf, output_of
+from allranks.spec.references import ARTIFACTS, OutputOf, left_by
 from allranks.spec.values import Input
 from allranks.states import TERMINAL, JobStatus
 from allranks.store.job_rows import JobRow
@@ -37,13 +38,13 @@ def places(
     for key, path, model in _wanted(spec):
         where = f"{key}.path"
         try:
-            of = output_of(path, where) if key.startswith("inputs.") else None
+            of = left_by(path, where) if key.startswith("inputs.") else None
             if of is None:
                 found[key] = known.locate(path, where, model=model)
                 if key.startswith("outputs."):
                     _hold_to_goals(found[key], path)
             else:
-                found[key] = _by_default(of, home) if find is None else _place(of, find)
+                found[key] = _by_default(of, home) if find is None else _place(of, home, find)
         except SpecError as error:
             wrong += [each._replace(where=where) for each in error.problems]
     if wrong:
@@ -57,7 +58,7 @@ def referred(inputs: Any) -> set[str]:
     for value in (inputs or {}).values():
         path = value.get("path") if isinstance(value, Mapping) else value
         with contextlib.suppress(SpecError):
-            if isinstance(path, str) and (of := output_of(path, "")) is not None:
+            if isinstance(path, str) and (of := left_by(path, "")) is not None:
                 found.add(of.job)
     return found
 
@@ -84,43 +85,25 @@ def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:
 
 
 def _by_default(wanted: OutputOf, home: Home) -> Located:
-    return Located(str(Path(home.jobs, wanted.job, "named-outputs", wanted.output, wanted.path)))
+    named = wanted.output not in ("", ARTIFACTS)
+    folder = f"named-outputs/{wanted.output}" if named else ARTIFACTS
+    return Located(str(Path(home.jobs, wanted.job, folder, wanted.path)))
 
 
-def _place(wanted: OutputOf, find: Find) -> Located:
+def _place(wanted: OutputOf, home: Home, find: Find) -> Located:
     try:
         row = find(wanted.job)
     except NotFound as error:
         raise SpecError(Problem(error.message, hint=error.hint)) from None
     status = row.record.status
-    output = named_output(row, wanted.output)
+    left = job_files.find(home, row, wanted)
     if status is not JobStatus.COMPLETED:
         raise SpecError(_not_ready(row.name, status))
-    if output.uri:
-        return _in_store(output, wanted)
-    path = within(output, wanted.path)
-    if not path.exists():
-        raise SpecError(left_nothing(wanted))
-    return Located(str(path))
-
-
-def named_output(row: JobRow, name: str) -> OutputTask:
-    """The output of a job. Raises SpecError when it has none of that name."""
-    outputs = row.plan.task.outputs
-    for each in outputs:
-        if each.name == name:
-            return each
-    has = ", ".join(f"`{each.name}`" for each in outputs) or "none"
-    message = f"the job {row.name!r} has no output {name!r}"
-    raise SpecError(Problem(message, hint=f"its outputs: {has}"))
-
-
-def left_nothing(wanted: OutputOf) -> Problem:
-    what = f"no {wanted.path!r}" if wanted.path else "nothing"
-    where, look = "", f"allranks job download {wanted.job}"
-    if wanted.output:
-        where, look = f" in its output {wanted.output!r}", f"{look} --output-name {wanted.output}"
-    return Problem(f"the job {wanted.job!r} left {what}{where}", hint=f"see what it left: {look}")
+    if left.output is not None and left.output.uri:
+        return _in_store(left.output, wanted)
+    if not left.path.exists():
+        raise SpecError(job_files.left_nothing(home, row, wanted))
+    return Located(str(left.path))
 
 
 def _not_ready(name: str, status: JobStatus) -> Problem:
@@ -135,9 +118,3 @@ def _in_store(output: OutputTask, wanted: OutputOf) -> Located:
     except UsageError as error:
         raise SpecError(Problem(error.message, hint=error.hint)) from None
     return Located(uri=str(place), datastore=output.datastore)
-
-
-def within(output: OutputTask, path: str) -> Path:
-    """The output itself, or what lies at ``path`` in it; one that is a file has its own name."""
-    whole = Path(output.path)
-    return (whole.parent if output.is_file else whole) / path if path else whole

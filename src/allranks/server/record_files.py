@@ -7,7 +7,6 @@ is fetched up to the size that its reader was told, and then held against a chec
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
@@ -23,6 +22,7 @@ from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 
 from allranks.errors import NotFound, UsageError
+from allranks.server.job_files import below
 from allranks.server.limits import Count
 from allranks.server.services import Services, services
 from allranks.spec.references import asset_of
@@ -95,7 +95,7 @@ def files(place: Place) -> Response:
     root = str(place.root)
     found = [
         {"path": path[len(root) + 1 :], "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        for path, status in _below(root)
+        for path, status in below(root)
         if stat.S_ISREG(status.st_mode)
     ]
     # By hand: a name that is not UTF-8 is written as the escapes that make it whole again.
@@ -107,7 +107,7 @@ def links(place: Place) -> Response:
     """The paths of the symbolic links in the job's record: they are not followed, nor told of by
     ``files``."""
     root = str(place.root)
-    found = [p[len(root) + 1 :] for p, status in _below(root) if stat.S_ISLNK(status.st_mode)]
+    found = [p[len(root) + 1 :] for p, status in below(root) if stat.S_ISLNK(status.st_mode)]
     return Response(json.dumps(found), media_type="application/json")
 
 
@@ -156,18 +156,6 @@ def _within(root: Path, path: str) -> Path | None:
         return found if found.is_relative_to(root) and found.is_file() else None
     except (OSError, ValueError, RuntimeError):
         return None  # no name that a file can have, or links in a ring
-
-
-def _below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files and the links below a folder in order, without what a live job removes
-    meanwhile."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
-            if entry.is_dir(follow_symlinks=False):
-                yield from _below(entry.path)
-            elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(FileNotFoundError):
-                    yield entry.path, entry.stat(follow_symlinks=False)
 
 
 def _framed(root: Path, path: str, size: int) -> tuple[bytes, bytes]:

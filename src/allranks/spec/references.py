@@ -66,10 +66,10 @@ def left_at(job: str, path: str) -> OutputOf:
 
 
 def address_of(of: OutputOf) -> str:
-    """The one address of what a job left, as ``left_at`` reads it: `outputs/model.pt`,
-    `outputs.NAME/model.pt` in the named output `NAME`, `artifacts` for all but those."""
+    """The one address of what a job left, as `job files` lists it: `outputs/model.pt`,
+    `named-outputs/NAME/model.pt`; `artifacts` for all but the named outputs."""
     if of.output:
-        return f"outputs.{of.output}/{of.path}".rstrip("/")
+        return f"named-outputs/{of.output}/{of.path}".rstrip("/")
     # A folder of the artifacts may be called as a named output is.
     plain = bool(of.path) and left_at(of.job, of.path) == of
     return of.path if plain else f"{ARTIFACTS}/{of.path}".rstrip("/")
@@ -79,6 +79,12 @@ def of_run(path: str) -> OutputOf | None:
     """What MLflow's ``runs:/J/P`` refers to, or None where it is none. Raises SpecError."""
     run, _, rest = path.removeprefix("runs:").lstrip("/").partition("/")
     return left_at(run, rest) if path.startswith("runs:") else None
+
+
+def left_by(path: str, where: str) -> OutputOf | None:
+    """What of a job an address means, ``azureml://jobs/J/outputs/O/paths/P`` or ``runs:/J/P``; None
+    for other paths. Raises SpecError for one that cannot be read."""
+    return output_of(path, where) or of_run(path)
 
 
 class Asset(NamedTuple):
