@@ -25,6 +25,8 @@ for name in ("--data", "--out", "--lr"):
 given = parser.parse_args()
 assert os.path.isdir(given.data), given.data
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
+if given.out and os.environ["RANK"] == "0":
+    open(os.path.join(given.out, "model.pt"), "w").write("weights")
 """
 
 
@@ -64,6 +66,23 @@ def test_command(project: Path, shared_home: Path, shared: Allranks, command: st
     expected = 7 if "exit 7" in command else 0
     done = run(project, shared_home, "bash", "-c", command.replace("NAME", "readme"))
     assert done.returncode == expected, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_what_a_job_left_becomes_a_model(project: Path, shared_home: Path) -> None:
+    (train,) = (line for line in commands() if " -o model " in line)
+    found = re.search(r"^allranks model register .*$", README, re.MULTILINE)
+    assert found is not None
+    done = run(project, shared_home, "bash", "-c", train.replace("run ", "run --name readme-o ", 1))
+    assert done.returncode == 0, done.stderr
+    line = found[0].replace("JOB", "readme-o")
+    done = run(project, shared_home, "bash", "-c", line)
+    assert done.returncode == 0, done.stderr
+    address = line.split()[-1]
+    listed = run(project, shared_home, "allranks", "job", "files", "readme-o")
+    assert address in listed.stdout.split()
+    done = run(project, shared_home, "allranks", "model", "download", "birds")
+    assert (project / "birds" / "model.pt").read_text() == "weights", done.stderr
 
 
 @pytest.mark.slow

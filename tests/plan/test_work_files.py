@@ -49,8 +49,8 @@ def test_a_flag_is_named_that_keeps_them_the_next_time():
         return sentences(Summary(1, 10, missing))[0]
 
     big = LeftOut(Why.LIMIT, 1, 11 << 30, (File("a", 11 << 30),))
-    assert "--keep-work 12g keeps" in told(big)
-    assert "--keep-work all keeps" in told(LeftOut(Why.IGNORED, 1, 1, (File("a", 1),)))
+    assert "--keep-work 12g (keep_work: 12g in a job file) keeps" in told(big)
+    assert "--keep-work all " in told(LeftOut(Why.IGNORED, 1, 1, (File("a", 1),)))
     assert "no space left on device" in told(
         LeftOut(Why.FAILED, 1, 1, (File("a", 1),), "no space left on device")
     )

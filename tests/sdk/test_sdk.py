@@ -72,6 +72,7 @@ def test_what_a_job_tells_while_it_runs_and_after(client, code, capsys):
     (code / "train.py").write_text(
         "import os, pathlib\nprint('loss 0.5\\nloss nan')\npathlib.Path('outputs/m.pt').touch()\n"
         "pathlib.Path('outputs/a').mkdir(exist_ok=True); pathlib.Path('outputs/a/b').touch()\n"
+        "pathlib.Path('beside').touch()\n"
     )
     made = client.jobs.create_or_update(
         command(
@@ -87,7 +88,10 @@ def test_what_a_job_tells_while_it_runs_and_after(client, code, capsys):
     found = made.metrics()
     assert sorted(found) == ["every/rank_0", "every/rank_1", "loss"]
     assert [str(point["value"]) for point in found["loss"]] == ["0.5", "nan"]
-    assert made.artifacts() == ["artifacts/outputs/a/b", "artifacts/outputs/m.pt"]
+    left = ["outputs/a/b", "outputs/m.pt", "work/beside"]
+    assert made.artifacts() == [f"artifacts/{path}" for path in left]
+    assert [f.path for f in client.jobs.files(made.name) if "user_logs" not in f.path] == left
+    assert client.jobs.files(made.name)[-1].node == 0
     assert isinstance(made.resources(), list)
     assert (made.download("got") / "artifacts" / "outputs" / "m.pt").exists()
 

@@ -215,6 +215,7 @@ SUPERSETS: dict[str, dict[str, str]] = {
         "warm: [torch]",
         "retry: {max_attempts: 2, on: [node_lost]}",
         "hang_timeout: 5",
+        "keep_work: 5g",
         "resources: {gpus_per_instance: 1}",
     ),
     "spelling": {

@@ -131,10 +131,12 @@ _WHY: Mapping[Why, str] = {
 
 def _mend(each: LeftOut, found: Summary) -> str:
     if each.why is Why.LIMIT:
-        return f"--keep-work {-(-(found.size + each.size) // _GIB)}g keeps them the next time"
-    if each.why in (Why.COUNT, Why.IGNORED):
-        return "--keep-work all keeps them the next time"
-    return "write what is to be kept to ./outputs"
+        wanted = f"{-(-(found.size + each.size) // _GIB)}g"
+    elif each.why in (Why.COUNT, Why.IGNORED):
+        wanted = "all"
+    else:
+        return "write what is to be kept to ./outputs"
+    return f"--keep-work {wanted} (keep_work: {wanted} in a job file) keeps them the next time"
 
 
 def _many(each: LeftOut) -> str:

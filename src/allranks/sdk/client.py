@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, TextIO, overload
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
+from allranks.plan.job_files import JobFile
 from allranks.plan.rehearsal import TOLERANCE
 from allranks.sdk import finding, preempting, rehearsing
 from allranks.sdk.addresses import job_path
@@ -18,6 +20,7 @@ from allranks.sdk.data import DataAssets, Datastores
 from allranks.sdk.download import download, download_path_of
 from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
+from allranks.sdk.job_files import job_files
 from allranks.sdk.job_names import job_name
 from allranks.sdk.metrics import by_name
 from allranks.sdk.models import Models
@@ -98,10 +101,11 @@ class Job:
         return found
 
     def artifacts(self) -> list[str]:
-        """What it left in ``./outputs`` and ``./logs``: paths as `download` makes them."""
+        """What it left in ``./outputs``, ``./logs`` and its working folder: paths as `download`
+        makes them."""
         files = finding.ask("GET", job_path(self.name, "/files"))
         paths = (each["path"] for each in files)
-        ours = ("artifacts/outputs/", "artifacts/logs/")
+        ours = ("artifacts/outputs/", "artifacts/logs/", "artifacts/work/")
         return sorted(path for path in paths if path.startswith(ours))
 
     def refresh(self) -> Job:
@@ -350,6 +354,11 @@ class Jobs:
         for _ in following.pieces():
             pass
         return Job(following.job)
+
+    def files(self, name: str) -> builtins.list[JobFile]:
+        """The files that a job left; each ``path`` is what other operations and inputs take."""
+        with finding.connect() as client:
+            return job_files(client, name)
 
     def download(
         self,

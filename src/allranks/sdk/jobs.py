@@ -75,6 +75,7 @@ def command(
     parent_job_name: str | None = None,
     metrics: Mapping[str, str | Metric | Mapping[str, Any]] | None = None,
     state: str | None = None,
+    keep_work: str | None = None,
     warm: Sequence[str] | None = None,
     retry: Retry | Mapping[str, Any] | None = None,
     hang_timeout: float | None = None,
