@@ -126,9 +126,9 @@ def test_code_that_went_is_sent_again(allranks, home, code):
     assert not list(home.glob("blobs/*/*"))
     gone = allranks("job", "show", "first")
     assert gone.returncode == 2
-    assert "there is no job named 'first'" in gone.stderr
-    assert allranks("run", "--name", "first", "--", "python", "a.py").stdout == "here\n"
-    assert json.loads(allranks("job", "list", "--json").stdout)[0]["name"] == "first"
+    assert "the job 'first' was deleted" in gone.stderr
+    assert allranks("run", "--name", "second", "--", "python", "a.py").stdout == "here\n"
+    assert json.loads(allranks("job", "list", "--json").stdout)[0]["name"] == "second"
 
 
 def with_database(home: Path, statement: str) -> None:

@@ -95,8 +95,8 @@ def _usual(jobs: list[dict[str, Any]]) -> list[str]:
     several = len({job["created_by"] for job in jobs}) > 1
     named = any(job["display_name"] != job["name"] for job in jobs)
     tagged = any(job["tags"] for job in jobs)
-    found = ["name", *["display_name"] * named, "status", "experiment", *["by"] * several]
-    return [*found, "ranks", "age", "took", *["tags"] * tagged]
+    found = ["name", "status", "experiment", *["by"] * several, "ranks", "age", "took"]
+    return [*found, *["display_name"] * named, *["tags"] * tagged]
 
 
 def _size(job: Mapping[str, Any]) -> str:
