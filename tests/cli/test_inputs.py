@@ -196,6 +196,8 @@ def test_the_name_of_a_container_is_shown(shared, code):
     address = "abfss://birds@acct.dfs.core.windows.net/train"
     assert shared("data", "create", "shown", "--path", address).returncode == 0
     assert json.loads(shared("data", "show", "shown", "--json").stdout)["path"] == address
+
+
 @pytest.fixture
 def whole(shared):
     """A completed job that left a file in every place there is, and those places' addresses."""

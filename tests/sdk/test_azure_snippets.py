@@ -321,7 +321,7 @@ for path in ("outputs/a", "artifacts/outputs/a", "outputs/d", "outputs.o/c", "na
 try:
     made.download("got", path="outputs/d/c")
 except AllranksError as error:
-    print(error.hint)
+    print(error.hint.partition(";")[0])
 """
     done = ran(program, sources, shared_home)
     assert done.returncode == 0, done.stderr
@@ -331,7 +331,7 @@ except AllranksError as error:
         "got/artifacts/outputs/d",
         "got/named-outputs/o/c",
         "got/named-outputs/o/c",
-        "did you mean 'artifacts/outputs/d/b'?",
+        "it left named-outputs/o/c",
     ]
     left = sorted(each.name for each in (sources / "got").rglob("*") if each.is_file())
     assert left == ["a", "b", "c"]

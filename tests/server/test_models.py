@@ -153,9 +153,9 @@ def test_ways_to_say_what_of_a_job(house, given, path):
             ],
         ),
         (
-            "outputs.o/deep/m.onnx",
+            "named-outputs/o/deep/m.onnx",
             [
-                {"job": "j", "path": "named-outputs/o/deep/m.onnx"},
+                {"job": "j", "path": "outputs.o/deep/m.onnx"},
                 {"path": "azureml://jobs/j/outputs/o/paths/deep/m.onnx"},
                 {"path": "runs:/j/outputs.o/deep/m.onnx"},
             ],

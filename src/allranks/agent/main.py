@@ -32,7 +32,6 @@ from allranks.events import Kind
 from allranks.plan import distributions, variables
 from allranks.plan.distributions import Rank
 from allranks.plan.plan import Place, Task
-from allranks.plan.work_files import ABOUT, Summary, note
 from allranks.settings import Clocks
 from allranks.spec.expressions import fill_shell
 from allranks.states import Reason
@@ -204,9 +203,8 @@ class Agent:
                 raise Leave
 
     def _hold(self) -> list[socket.socket]:
-        task, node = self._task, self._where.node
-        ours = distributions.helper_ports(task, node)
-        held = ports.hold(distributions.ports_needed(task, node) - ours)
+        ours = distributions.helper_ports(self._task, self._where.node)
+        held = ports.hold(distributions.ports_needed(self._task, self._where.node) - ours)
         return held + ports.hold(ours, self._where.address)
 
     def _place(self, held: list[socket.socket]) -> Place:
@@ -324,11 +322,9 @@ class Agent:
 
     def _keep(self, work: Work) -> None:
         """Move what the ranks wrote into their working folder to the record."""
-        task, node = self._task, self._where.node
-        tick = work_files.Deadline(self._order, self._clocks.grace).check
-        kept = work_files.keep(task, node, work.folder, work.laid_out, tick)
-        if kept != Summary():
-            self._say(Kind.NOTE, about=ABOUT, **note(kept))
+        node, until = self._where.node, work_files.Deadline(self._order, self._clocks.grace)
+        if kept := work_files.kept(self._task, node, work.folder, work.laid_out, until):
+            self._say(Kind.NOTE, **kept)
 
     def _bring(self, data: Data, attempt: Attempt) -> None:
         """What a job that has failed has written counts, too, but does not take as long as it

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.plan.plan import Task
-from allranks.plan.work_files import FILES, File, LeftOut, Summary, Why, choose, left_out
+from allranks.plan.work_files import (
+    ABOUT,
+    FILES,
+    File,
+    LeftOut,
+    Summary,
+    Why,
+    choose,
+    left_out,
+    note,
+)
 from allranks.snapshot.files import NEVER, ignore_rules
 from allranks.states import Reason
 
@@ -78,6 +88,14 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
         goal = _place(task, node, f"attempts/{attempt - 1}")
         goal.parent.mkdir(parents=True, exist_ok=True)
         kept.rename(goal)
+
+
+def kept(
+    task: Task, node: int, work: Path, before: Listing, deadline: Deadline
+) -> dict[str, Any] | None:
+    """Keep them, and say what the record is to note of it; None where there was nothing."""
+    found = keep(task, node, work, before, deadline.check)
+    return None if found == Summary() else {"about": ABOUT, **note(found)}
 
 
 def keep(task: Task, node: int, work: Path, before: Listing, tick: Callable[[], None]) -> Summary:

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.plan import work_files
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
@@ -19,7 +20,7 @@ _FOLDERS = {"outputs": "", "model": " ($SM_MODEL_DIR)", "data": " ($SSM_OUTPUT)"
 
 
 def files_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    job_argument(parser)
 
 
 def files(options: argparse.Namespace) -> int:

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli import show
+from allranks.cli.job_names import job_argument
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.plan.service_notes import SHOWN
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
-from allranks.sdk.download import download_path_of
+from allranks.sdk.download import download
 from allranks.sdk.environment import current
 from allranks.states import TERMINAL
 
@@ -29,7 +30,7 @@ _START, _LOOK, _END = 60.0, 0.1, 5.0
 
 
 def tensorboard_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    job_argument(parser)
     port = f"where it listens on this machine ({_PORT}, or another that is free)"
     parser.add_argument("--port", type=int, metavar="P", help=port)
 
@@ -88,7 +89,7 @@ def _artifacts(job: dict[str, Any], made: Path) -> Path:
         return folder / "artifacts"
     for name in SHOWN:
         with contextlib.suppress(NotFound):  # it has written nothing there
-            download_path_of(finding.connect, job["name"], name, made)
+            download(finding.connect, job["name"], made, paths=[name])
     if job["status"] not in TERMINAL:
         show.talk("note: the job runs elsewhere: this is what it has logged by now")
     return made / "artifacts"

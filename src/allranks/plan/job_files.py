@@ -43,6 +43,12 @@ def downloaded(recorded: str, attempts: int) -> str:
     return _ARTIFACTS + recorded.removeprefix(last) if recorded.startswith(last) else recorded
 
 
+def downloaded_as(wanted: str) -> str:
+    """Where `job download` puts the file or folder of an address."""
+    path = normal(wanted)
+    return path if path.startswith((_NAMED, "attempts/")) else _ARTIFACTS + path
+
+
 def written_by(path: str, nodes: int) -> int | None:
     """The node that wrote the file at an address."""
     if nodes == 1:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, TextIO, overload
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
-from allranks.plan.job_files import JobFile
+from allranks.plan.job_files import JobFile, downloaded_as
 from allranks.plan.rehearsal import TOLERANCE
 from allranks.sdk import finding, preempting, rehearsing
 from allranks.sdk.addresses import job_path
 from allranks.sdk.computes import Computes, Poller
 from allranks.sdk.data import DataAssets, Datastores
-from allranks.sdk.download import download, download_path_of
+from allranks.sdk.download import download
 from allranks.sdk.environments import Environments
 from allranks.sdk.following import Following
 from allranks.sdk.job_files import job_files
@@ -373,15 +373,16 @@ class Jobs:
         ``output_name``, that output alone. What is there already is not fetched again; after an
         interruption the same call goes on from there. Returns the folder.
 
-        With ``path``, fetch that file or folder alone and return where it is: ``outputs/model.pt``,
-        ``artifacts/outputs/model.pt``, ``outputs.NAME/model.pt`` or ``named-outputs/NAME/…``.
+        With ``path``, an address that ``files`` lists, fetch that file or folder alone and return
+        where it is: ``outputs/model.pt``, ``named-outputs/NAME/…``. Raises NotFound without it.
         """
         folder = Path(download_path)
         if path is not None:
             if output_name is not None:
-                hint = f"the path of a file in it: path='outputs.{output_name}/…'"
+                hint = f"the path of a file in it: path='named-outputs/{output_name}/…'"
                 raise UsageError("`path` and `output_name` exclude each other", hint=hint)
-            return folder / download_path_of(finding.connect, name, path, folder)
+            download(finding.connect, name, folder, paths=[path])
+            return folder / downloaded_as(path)
         download(finding.connect, name, folder, output=output_name, everything=all)
         return folder
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ from allranks.sdk.addresses import asset_path, job_path, state_path
 from allranks.sdk.fetching import Fetcher, Tally, Wanted
 from allranks.sdk.job_files import selected
 from allranks.sdk.landing import Stopped, beside, checked, is_there
-from allranks.spec.references import left_at
 
 _CONNECTIONS = 4
 # Files up to this size travel in bundles, of so many bytes and files at most.
@@ -105,32 +103,6 @@ def download(
             if goals[path] is None and output is None and not paths
         ),
     )
-
-
-def download_path_of(connect: Callable[[], Client], name: str, path: str, folder: Path) -> str:
-    """Fetch one file of a job, or one folder, into ``folder``; where it is, from there.
-
-    Raises SpecError for a path that leads elsewhere, NotFound when the job left nothing there, and
-    otherwise as ``download``.
-    """
-    of = left_at(name, path)
-    goal = "/".join(filter(None, ("named-outputs", of.output, of.path)))
-    if not of.output:
-        goal = f"artifacts/{of.path}"
-    with connect() as client:
-        job = client.json("GET", job_path(name))
-        listing = client.json("GET", job_path(name, "/files"))
-    goals = {each["path"]: _goal(each["path"], job["attempts"], None, True) for each in listing}
-    chosen = {
-        path: found if found and f"{found}/".startswith(f"{goal}/") else None
-        for path, found in goals.items()
-    }
-    if not any(chosen.values()):
-        near = get_close_matches(goal, filter(None, goals.values()), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"allranks job download {name} --all"
-        raise NotFound(f"{name} left no file {path!r}", hint=hint)
-    _fetched(connect, job_path(name), folder, list(_wanted(listing, chosen)), lambda _: None)
-    return goal
 
 
 def download_model(

@@ -14,7 +14,7 @@ from allranks.plan import job_files
 from allranks.plan.plan import OutputTask
 from allranks.settings import Home
 from allranks.spec.references import ARTIFACTS, OutputOf
-from allranks.store.records import JobRow
+from allranks.store.job_rows import JobRow
 
 
 class Left(NamedTuple):
