@@ -56,7 +56,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "compute wait": ("gpu", "gpu --min-nodes 4 --timeout 600"),
     "compute set-default": ("gpu", "gpu --json"),
     "compute map": ("gpu-cluster=gpu", "gpu-cluster=gpu cpu-cluster=local"),
-    "instance map": ("", "my-gpu-node=4 Standard_NC96ads_A100_v4=2"),
+    "instance map": ("", "my-gpu-node --gpus 4"),
     "environment create": (
         "train -f conda.yml --label prod",
         "train --pip torch==2.8.0 --pip numpy --python 3.12",
