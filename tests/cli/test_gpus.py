@@ -1,6 +1,8 @@
 """`--gpus`, `compute --gpus-per-node` and `allranks instance map`, on a machine of any kind."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,47 @@ def test_a_compute_says_what_its_jobs_get(allranks: Allranks, code: Path) -> Non
     wrong = allranks("compute", "update", "g", "--gpus-per-node", "many")
     assert wrong.returncode == 2
     assert "gpus_per_node" in wrong.stderr
+
+
+# Slurm's commands on a login node whose cluster has two hosts of four GPUs, and one that has none.
+SBATCH = '#!/bin/sh\ncat > "$(dirname "$0")/sent"\n'
+SINFO = """#!/bin/sh
+for gres in 'a|gpu:a100:4(S:0-1)' 'b|gpu:a100:4(S:0-1)' 'c|(null)'; do
+  host=${gres%%|*}
+  echo "$host|127.0.0.1|idle|0/8/0/8|64000|${gres#*|}|gpu:a100:0|none|"
+done
+"""
+
+
+def test_a_cluster_is_asked_what_its_hosts_have(allranks: Allranks, code: Path) -> None:
+    programs = code / "bin"
+    programs.mkdir()
+    for name, text in (("sbatch", SBATCH), ("sinfo", SINFO)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    env = {"env": {"PATH": f"{programs}:{os.environ['PATH']}"}}
+    made = allranks("compute", "create", "s", "--type", "slurm", **env)
+    assert made.returncode == 0, made.stderr
+
+    def sent(*words: str) -> tuple[str, str]:
+        done = allranks("run", "-c", "s", *words, "--dry-run", "--", "true", **env)
+        assert done.returncode == 0, done.stderr
+        return (programs / "sent").read_text(), done.stdout
+
+    script, shown = sent("-n", "2", "-p", "3")
+    assert "--gres=gpu:3" in script
+    assert "GPUs: 3 per node, one per process (a node has 4); --gpus 0 for none" in shown
+    script, shown = sent("-n", "3", "-p", "3")
+    assert "--gres" not in script
+    assert "cannot have one each" in shown
+    script, shown = sent("-p", "3", "--gpus", "0")
+    assert "--gres" not in script
+    assert "GPUs:" not in shown
+    script, _ = sent("--set", "resources.instance_type=NC24rs_v3")
+    assert "--gres=gpu:4" in script
+    (programs / "sinfo").write_text("#!/bin/sh\nsleep 60\n")
+    began = time.monotonic()
+    script, shown = sent("-p", "2")
+    assert time.monotonic() - began < 40
+    assert "--gres" not in script
+    assert "does not answer the question" in shown

@@ -45,7 +45,7 @@ class Cluster(NamedTuple):
 
 
 # Each worker of a parallel run has clusters of its own, one of each; 0 to 9 are left to people.
-KINDS = ("slurm", "accounted", "ray", "scaled")
+KINDS = ("slurm", "accounted", "ray", "scaled", "gpus")
 
 
 def number_of(kind: str, worker: str) -> int:
@@ -64,12 +64,18 @@ def environment_of(state: Path, number: int) -> dict[str, str]:
     return {**env, "PATH": PATH, **more}
 
 
+def missing_for_slurm() -> str:
+    """What keeps this machine from a Slurm of several hosts; empty: nothing."""
+    missing = [name for name in NEEDS if shutil.which(name, path=PATH) is None]
+    needs = f"a Slurm of several hosts needs root and {', '.join(missing or NEEDS)}"
+    return needs if os.geteuid() != 0 or missing else ""
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Cluster]:
     """Three hosts that are up, and two that Slurm boots when they are wanted."""
-    missing = [name for name in NEEDS if shutil.which(name, path=PATH) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"a Slurm of several hosts needs root and {', '.join(missing or NEEDS)}")
+    if why := missing_for_slurm():
+        pytest.skip(why)
     state = tmp_path_factory.mktemp("cluster")
     found = Cluster(environment_of(state, number_of("slurm", worker_id)))
     found("up", 3)

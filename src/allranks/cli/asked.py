@@ -14,7 +14,7 @@ class Question(NamedTuple):
 
     nodes: int
     procs: int
-    gpus: int | None
+    gpus: int
     kind: str
     modules: Mapping[str, Mapping[str, Any]]
     paths: Mapping[str, str]

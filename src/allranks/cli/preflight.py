@@ -24,10 +24,12 @@ from allranks.plan import mpi
 from allranks.plan.amounts import counted
 from allranks.plan.compile import Context, compile
 from allranks.plan.container import ENGINES
+from allranks.plan.gpus import Choice
 from allranks.plan.plan import Recipe, Task
 from allranks.plan.recipe import CURRENT, Compute, meant
 from allranks.sdk.environment import current, tools
 from allranks.sdk.submission import environment_of, local, prepare
+from allranks.server.gpus import choice
 from allranks.server.known import clusters, datastores, environments
 from allranks.server.places import places
 from allranks.spec import load
@@ -75,7 +77,9 @@ def preflight(
     taken = None if isinstance(copied, AllranksError) else copied
     read = job_script.look(job.command, code, taken, base, job.environment in CURRENT)
     found += read.findings
-    question = _question(job, folder, read)
+    question = _question(job, folder, read)._replace(gpus=task.gpus)
+    # The gang has one process a node, and gets what the job would.
+    data["resources"] = {**(data.get("resources") or {}), "gpus_per_instance": task.gpus}
     if waits:
         # Of what is not there yet nothing can be found missing.
         data.pop("environment")
@@ -118,6 +122,7 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
             options={"container": engine},
             meant=meant(given, on, table, known.find),
             table=table,
+            gpus=_gpus(job, home),
         )
         return compile(job, context).task
     except SpecError as error:
@@ -134,6 +139,16 @@ def _container(job: CommandJob, home: settings.Home) -> str | None:
         return ENGINES[0]
     found = options.get("container")
     return None if found is None else str(found)
+
+
+def _gpus(job: CommandJob, home: settings.Home) -> Choice | None:
+    """The GPUs that the job gets there; None for a compute that is not as it should be."""
+    known = clusters(home)
+    try:
+        compute = known.find(job.compute)
+        return choice(job, compute, known.options(compute, job), known)
+    except SpecError:
+        return None
 
 
 def _is_made(recipe: Recipe) -> bool:
@@ -222,7 +237,7 @@ def _question(job: CommandJob, folder: Path, read: job_script.Read) -> Question:
     return Question(
         job.resources.instance_count,
         getattr(distribution, "process_count_per_instance", 1),
-        job.resources.gpus_per_instance,
+        job.resources.gpus_per_instance or 0,
         kind,
         read.modules,
         paths,

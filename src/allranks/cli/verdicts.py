@@ -317,8 +317,6 @@ def _room(question: Question, facts: Facts) -> Iterator[Finding]:
             yield Finding("CPUs", NOTE, said, "they run, but take turns")
             break
     gpus = question.gpus
-    if gpus is None:
-        gpus = max(fact["gpus"] for fact in facts.values())  # those that the probes were given
     if gpus and question.procs > gpus:
         said = f"{question.procs} ranks of a node share {counted(gpus, 'GPU')}"
         hint = f"process_count_per_instance: {gpus} gives each its own; NCCL refuses to share"
