@@ -64,6 +64,8 @@ class Proxy:
         self._points, self._bell, self._tracking = with_.points, with_.bell, with_.tracking
         # What runs are called that jobs made, by the job's own run and theirs.
         self._names: dict[tuple[str, str], str] = {}
+        # Logged models that jobs made, alike.
+        self._owned: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Any, receive: Messages, send: Any) -> None:
         answer: Response
@@ -186,13 +188,11 @@ class Proxy:
             raise Refusal(400, "BAD_REQUEST", "the request is not JSON") from None
         verdict = rules.judge(request, job)
         refused = verdict.refused
-        for run in verdict.runs:
-            if not refused and await self._name(run, row, job) is None:
-                refused = f"the run {run} is not one of this job's"
-        if refused:
+        if refused := refused or await self._not_its(verdict, row, job):
             raise Refusal(403, "PERMISSION_DENIED", f"{refused} (it has its job's token)")
         answer = verdict.answer
         request = verdict.request
+        headers = Headers(raw=rules.headers(headers.raw, job))
         if verdict.makes_run and await run_in_threadpool(self._tracking.runs.take, job.run):
             answer = await run_in_threadpool(self._tracking.runs.get, "/runs/get", run_id=job.run)
         elif verdict.makes_run:
@@ -222,6 +222,23 @@ class Proxy:
         for message in messages:
             await send(message)
 
+    async def _not_its(self, verdict: rules.Verdict, row: JobRow, job: rules.Job) -> str:
+        """Which run, model or trace that a request would change is another's; empty: none."""
+        assert self._tracking is not None
+        for run in verdict.runs:
+            if await self._name(run, row, job) is None:
+                return f"the run {run} is not one of this job's"
+        owns = {"model": self._tracking.runs.owns_model, "trace": self._tracking.runs.owns_trace}
+        several = {"model": verdict.models, "trace": verdict.traces}
+        for what, each in ((what, each) for what, those in several.items() for each in those):
+            if (job.ours, each) in self._owned:
+                continue
+            if not await run_in_threadpool(owns[what], each, row):
+                return f"the {what} {each} is not one of this job's"
+            if what == "model":  # a trace that nobody has begun may be another's yet
+                self._owned.add((job.ours, each))
+        return ""
+
     async def _live(self, who: Speaker) -> JobRow:
         try:
             row = await run_in_threadpool(self._records.get, who.job)
@@ -240,8 +257,9 @@ class Proxy:
             name = await run_in_threadpool(self._tracking.runs.name_of, run, row)
             if name is None:
                 return None
-            if len(self._names) >= _NAMES:
+            if len(self._names) + len(self._owned) >= _NAMES:
                 self._names.clear()
+                self._owned.clear()
             self._names[job.ours, run] = name
         return self._names[job.ours, run]
 

@@ -1,30 +1,82 @@
 """What a job's own processes may ask of MLflow, and what becomes of it. Pure.
 
 Whatever experiment a script names, its runs are its job's: `set_experiment` finds the job's own, so
-that the run of MLFLOW_RUN_ID fits it. Jobs read what they like and write what is theirs. A job's
-run is over when the job is, not when one of its processes says so.
+that the run of MLFLOW_RUN_ID fits it. Each call is allowed by its name, and by whose run, logged
+model or trace it changes; all that is not named here is refused. Jobs read what other jobs have
+logged, and write what is theirs. A job's run is over when the job is, not when one of its processes
+says so.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from allranks.plan.mlflow import JOB_TAG, PARENT_TAG, RUN_TAG
 
 _CALL = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow/(.*)")
-_FILES = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow-artifacts/(?:artifacts|mpu/[^/]+)/(.*)")
+_FILES = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow-artifacts/artifacts/(.*)")
 _TRACES = "/v1/traces"
-# Of calls that change something, those about these.
-_OPEN = ("datasets", "logged-models", "metrics", "model-versions", "registered-models", "traces")
-# Of calls about experiments, those that only ask.
-_ASKS = ("experiments/search", "experiments/get")
+# Addresses that tell of the server, and those of one artifact.
+_PAGES: tuple[str, ...] = (
+    "/",
+    "/health",
+    "/version",
+    "/server-info",
+    "/api/3.0/mlflow/server-info",
+)
+_PAGES += ("/get-artifact", "/model-versions/get-artifact")
+_PAGES += ("/api/2.0/mlflow-artifacts/artifacts", "/ajax-api/2.0/mlflow-artifacts/artifacts")
+# What a job reads, of whichever job: the calls that only ask.
+_READS = re.compile(
+    r"experiments/(?:get|get-by-name|search)|runs/(?:get|search)|artifacts/list"
+    r"|metrics/get-history(?:-bulk(?:-interval)?)?|runs/get-history-bulk"
+    r"|logged-models/(?:search|[^/]+|[^/]+/artifacts/(?:directories|files))"
+    r"|(?:registered-models|model-versions)/(?:get|search|get-latest-versions|get-download-uri)"
+    r"|registered-models/alias|server-info|get-trace-artifact"
+    r"|traces|traces/(?:get|search|batchGet|batchGetInfos|metrics|calculate-filter-correlation)"
+    r"|traces/[^/]+(?:/info|/assessments/[^/]+)?"
+    r"|datasets/(?:search|[^/]+|[^/]+/(?:records|experiment-ids))"
+)
+# Calls that only ask and are sent with a body.
+_ASKED = re.compile(
+    r"(?:experiments|runs|logged-models|traces|datasets)/search|runs/get-history-bulk"
+    r"|registered-models/get-latest-versions"
+    r"|traces/(?:batchGetInfos|metrics|calculate-filter-correlation)"
+)
+# Calls that change the run in their body.
+_RUNS: tuple[str, ...] = (
+    "delete",
+    "delete-tag",
+    "log-batch",
+    "log-inputs",
+    "log-metric",
+    "log-model",
+)
+_RUNS += ("log-parameter", "outputs", "restore", "set-tag", "update")
+# Calls of the registry, which all jobs share, by which models are made and marked.
+_REGISTRY = re.compile(
+    r"POST (?:registered-models/(?:create|set-tag|alias)"
+    r"|model-versions/(?:create|set-tag|transition-stage))"
+    r"|PATCH (?:registered-models|model-versions)/update"
+    r"|DELETE (?:registered-models|model-versions)/delete-tag"
+)
+_MODEL = re.compile(r"PATCH logged-models/([^/]+)(?:/tags)?|POST logged-models/([^/]+)/params")
+_MODEL_TAG = re.compile(r"DELETE logged-models/([^/]+)/tags/[^/]+")
+_TRACE = re.compile(
+    r"PATCH traces/([^/]+)(?:/tags|/assessments/[^/]+)?|DELETE traces/([^/]+)/tags"
+    r"|POST traces/([^/]+)/assessments|DELETE traces/([^/]+)/assessments/[^/]+"
+)
 # A run by any of the names that MLflow takes for it.
 _RUN = ("run_id", "run_uuid", "runId", "runUuid", "source_run_id", "sourceRunId")
 _EXPERIMENT = ("experiment_id", "experimentId")
+_MODEL_ID, _TRACE_ID = ("model_id", "modelId"), ("trace_id", "traceId", "request_id", "requestId")
+# Headers by which a request can be about another experiment, run or workspace than its job's.
+_EXPERIMENT_HEADER = b"x-mlflow-experiment-id"
+_HEADERS = (_EXPERIMENT_HEADER, b"x-mlflow-run-id", b"x-mlflow-workspace")
 
 
 class Job(NamedTuple):
@@ -47,15 +99,18 @@ class Request(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """``request`` is what to ask MLflow, provided that all ``runs`` are the job's; ``answer``: what
-    to answer instead of asking; ``refused``: why not. ``makes_run``: it wants a run that is under
-    no other, the job's own if nobody has that yet."""
+    """``request`` is what to ask MLflow, provided that all ``runs``, logged ``models`` and
+    ``traces`` are the job's (of ``traces`` those that are there at all); ``answer``: what to answer
+    instead of asking; ``refused``: why not. ``makes_run``: it wants a run that is under no other,
+    the job's own if nobody has that yet."""
 
     request: Request
     runs: frozenset[str] = frozenset()
     answer: Mapping[str, Any] | None = None
     refused: str = ""
     makes_run: bool = False
+    models: frozenset[str] = frozenset()
+    traces: frozenset[str] = frozenset()
 
 
 def is_file(path: str) -> bool:
@@ -74,15 +129,18 @@ def only_asks(request: Request) -> bool:
 def judge(request: Request, job: Job) -> Verdict:
     """``request`` has MLflow's id of the job's run in the place of ours: `translated`."""
     reads = request.method in ("GET", "HEAD")
-    files = _FILES.fullmatch(request.path)
-    if files is not None and not reads:
-        return _written(request, job, unquote(files[1]))
-    if "%" in request.path and not reads:
+    if (files := _FILES.fullmatch(request.path)) is not None:
+        path = _steps(files[1])
+        if path is None:
+            return Verdict(request, refused="the path of an artifact stays below its run")
+        return Verdict(request) if reads else _written(request, job, path)
+    if "%" in request.path or "//" in request.path:
         # MLflow reads what that stands for, and may find another call there than we have judged.
         return Verdict(request, refused="the name of a call is written as it is, without %")
     call = _CALL.fullmatch(request.path)
     if call is None:
-        may = reads or request.path == _TRACES
+        pages = request.path in _PAGES or request.path.startswith("/static-files/")
+        may = pages if reads else (request.method, request.path) == ("POST", _TRACES)
         return Verdict(request, refused="" if may else "a job may not do that")
     return _called(request, job, call[1].strip("/"))
 
@@ -118,38 +176,54 @@ def translated(request: Request, job: Job, data: bytes | None) -> Request:
     return Request(request.method, path, query, body)
 
 
+def headers(sent: Sequence[tuple[bytes, bytes]], job: Job) -> list[tuple[bytes, bytes]]:
+    """The headers that go to MLflow: spans that are sent are of the job's experiment."""
+    kept = [each for each in sent if each[0].lower() not in _HEADERS]
+    return [*kept, (_EXPERIMENT_HEADER, job.experiment_id.encode())]
+
+
 def _called(request: Request, job: Job, call: str) -> Verdict:
     if call == "experiments/get-by-name":
         asked = {**dict(parse_qsl(request.query)), "experiment_name": job.experiment}
         return Verdict(request._replace(query=urlencode(asked)))
+    refused = Verdict(request, refused=f"a job may not do that: {call}")
     if request.method in ("GET", "HEAD"):
-        return Verdict(request)
-    if call == "experiments/create":
+        return Verdict(request) if _READS.fullmatch(call) else refused
+    if call == "experiments/create" and request.method == "POST":
         return Verdict(request, answer={"experiment_id": job.experiment_id})
     if not isinstance(request.body, dict):
         return Verdict(request, refused="this cannot be read")
-    if call == "runs/create":
-        return _new_run(request, job)
-    topic, last = call.split("/", 1)[0], call.rsplit("/", 1)[-1]
-    runs = frozenset(_values(request.body, _RUN)) - {""}
-    if call == "runs/update" and job.run in runs:
-        body = {k: v for k, v in request.body.items() if k not in ("status", "end_time", "endTime")}
-        return Verdict(request._replace(body=body), runs)
-    if topic == "runs" and last in ("search", "get-history-bulk"):
+    if request.method == "POST" and _ASKED.fullmatch(call):
         return Verdict(request)
-    if topic == "runs":
-        refused = "its job's own run is not a job's to delete" if call == "runs/delete" else ""
-        return Verdict(request, runs, refused=refused if job.run in runs else "")
-    if call == "experiments/set-experiment-tag":
+    topic, _, rest = call.partition("/")
+    if topic == "runs" and request.method == "POST":
+        return _run_changed(request, job, rest, refused)
+    line = f"{request.method} {call}"
+    if line == "POST experiments/set-experiment-tag":
         mine = set(_values(request.body, _EXPERIMENT)) == {job.experiment_id}
         return Verdict(request, refused="" if mine else "that experiment is another's")
-    deletes = request.method == "DELETE" or last.startswith("delete")
-    may = call in _ASKS or (topic in _OPEN and (not deletes or last == "delete-tag"))
-    return Verdict(request, runs, refused="" if may else f"a job may not do that: {call}")
+    if _REGISTRY.fullmatch(line):
+        return Verdict(request, _named(request, _RUN), models=_named(request, _MODEL_ID))
+    if topic == "logged-models":
+        return _model_changed(request, job, line, refused)
+    return _trace_changed(request, job, line, refused) if topic == "traces" else refused
+
+
+def _run_changed(request: Request, job: Job, what: str, refused: Verdict) -> Verdict:
+    if what == "create":
+        return _new_run(request, job)
+    runs = _named(request, _RUN)
+    if what not in _RUNS or not runs:
+        return refused
+    if what == "update" and job.run in runs:
+        body = {k: v for k, v in request.body.items() if k not in ("status", "end_time", "endTime")}
+        return Verdict(request._replace(body=body), runs)
+    own = what == "delete" and job.run in runs
+    return Verdict(request, runs, refused="its job's own run is not a job's to delete" * own)
 
 
 def _new_run(request: Request, job: Job) -> Verdict:
-    tags = [each for each in request.body.get("tags") or () if isinstance(each, dict)]
+    tags = _entries(request.body.get("tags"))
     tags += [{"key": RUN_TAG, "value": job.ours}, {"key": JOB_TAG, "value": job.name}]
     body = {k: v for k, v in request.body.items() if k not in _EXPERIMENT}
     body |= {"experiment_id": job.experiment_id, "tags": tags}
@@ -157,12 +231,101 @@ def _new_run(request: Request, job: Job) -> Verdict:
     return Verdict(request._replace(body=body), frozenset(parents), makes_run=not parents)
 
 
-def _written(request: Request, job: Job, path: str) -> Verdict:
-    experiment, _, rest = path.partition("/")
-    run = rest.partition("/")[0]
-    if experiment != job.experiment_id or not run or ".." in path.split("/"):
+def _model_changed(request: Request, job: Job, line: str, refused: Verdict) -> Verdict:
+    """A logged model is the job's by its run, or, made without one, by a tag."""
+    if line == "POST logged-models":
+        tags = _entries(request.body.get("tags"))
+        tags += [{"key": RUN_TAG, "value": job.ours}]
+        body = {k: v for k, v in request.body.items() if k not in _EXPERIMENT}
+        body |= {"experiment_id": job.experiment_id, "tags": tags}
+        return Verdict(request._replace(body=body), _named(request, _RUN))
+    found = _MODEL.fullmatch(line) or _MODEL_TAG.fullmatch(line)
+    if found is None or _marks(request.body.get("tags")):
+        return refused
+    models = {each for each in found.groups() if each} | _named(request, _MODEL_ID)
+    return Verdict(request, models=frozenset(models))
+
+
+def _trace_changed(request: Request, job: Job, line: str, refused: Verdict) -> Verdict:
+    """A trace is the job's by what it was marked with when it was begun."""
+    body, one = request.body, _named(request, _TRACE_ID)
+    if line == "POST traces":
+        return _new_trace(request, job, refused)
+    if line in ("POST traces/link-to-run", "POST traces/link-prompts"):
+        lists = [body.get(name) for name in ("trace_ids", "traceIds")]
+        several = [each for some in lists if isinstance(some, list) for each in some]
+        return Verdict(request, _named(request, _RUN), traces=one | frozenset(map(str, several)))
+    found = _TRACE.fullmatch(line)
+    if found is None:
+        return refused
+    return Verdict(request, traces=one | frozenset(each for each in found.groups() if each))
+
+
+def _new_trace(request: Request, job: Job, refused: Verdict) -> Verdict:
+    body = request.body
+    if request.path.endswith("/2.0/mlflow/traces"):
+        told = _entries(body.get("request_metadata"))
+        told += [{"key": RUN_TAG, "value": job.ours}]
+        made = {**_without(body, (*_EXPERIMENT, "requestMetadata")), "request_metadata": told}
+        return Verdict(request._replace(body={**made, "experiment_id": job.experiment_id}))
+    trace = body.get("trace")
+    info = trace.get("trace_info") if isinstance(trace, dict) else None
+    if not isinstance(info, dict) or not isinstance(info.get("trace_metadata", {}), dict):
+        return refused
+    info = _without(info, ("traceLocation", "traceMetadata")) | {
+        "trace_location": {
+            "type": "MLFLOW_EXPERIMENT",
+            "mlflow_experiment": {"experiment_id": job.experiment_id},
+        },
+        "trace_metadata": {**info.get("trace_metadata", {}), RUN_TAG: job.ours},
+    }
+    traces = frozenset(_values(info, _TRACE_ID))
+    return Verdict(request._replace(body={"trace": {"trace_info": info}}), traces=traces)
+
+
+def _marks(tags: Any) -> bool:
+    """Whether it would say whose a thing is."""
+    return any(each.get("key") == RUN_TAG for each in _entries(tags))
+
+
+def _written(request: Request, job: Job, path: list[str]) -> Verdict:
+    """``path`` is EXPERIMENT/RUN/…, EXPERIMENT/models/MODEL/…, or EXPERIMENT/traces/TRACE/…."""
+    kind, *rest = path[1:]
+    which = rest[0] if rest and kind in ("models", "traces") else ""
+    if path[0] != job.experiment_id or request.method not in ("PUT", "DELETE"):
         return Verdict(request, refused="a job writes artifacts of its own runs only")
-    return Verdict(request, frozenset() if run in ("models", "traces") else frozenset({run}))
+    if kind in ("models", "traces"):
+        if not which:
+            return Verdict(request, refused="a job writes artifacts of its own runs only")
+        one = frozenset({which})
+        return Verdict(request, models=one) if kind == "models" else Verdict(request, traces=one)
+    return Verdict(request, frozenset({kind}))
+
+
+def _steps(path: str) -> list[str] | None:
+    """The steps of an artifact's path; None where it leads elsewhere, however it is written."""
+    seen = unquote(path)
+    steps, deeper = seen.split("/"), seen
+    for _ in range(5):
+        if "\0" in deeper or "\\" in deeper or {"..", "."} & {*deeper.split("/")}:
+            return None
+        deeper = unquote(deeper)
+    whole = len(steps) > 1 and all(steps[:2]) and "%" not in "".join(steps[:3])
+    return steps if whole and unquote(deeper) == deeper else None
+
+
+def _entries(given: Any) -> list[dict[str, Any]]:
+    """Keys with values as MLflow's bodies have them."""
+    several = given if isinstance(given, list) else []
+    return [each for each in several if isinstance(each, dict)]
+
+
+def _without(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {key: each for key, each in body.items() if key not in names}
+
+
+def _named(request: Request, names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(_values(request.body, names)) - {""}
 
 
 def _values(body: Any, names: tuple[str, ...]) -> list[str]:

@@ -7,8 +7,9 @@ a tag of the run, and the proxy puts the one in the place of the other.
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +19,9 @@ from allranks.server.mlflow.child import Child
 from allranks.store.job_rows import JobRow
 from allranks.store.mlflow import Mirrored, MlflowRuns
 
-API = "/api/2.0/mlflow"
+API, _API_3 = "/api/2.0/mlflow", "/api/3.0/mlflow"
+# What MLflow calls logged models and traces.
+_ID = re.compile(r"[\w-]{1,64}")
 # Entries of one `log-batch`, of each kind: metrics, and parameters or tags.
 METRICS, PAIRS = 1000, 100
 
@@ -66,6 +69,31 @@ class Runs:
         name = str(found["info"]["run_name"])
         alone = run == self._first_named(name, found["info"]["experiment_id"], row)
         return name if alone else f"{name}_{run[:6]}"
+
+    def owns_model(self, model: str, row: JobRow) -> bool:
+        """Whether the job has made the logged model, by the model's tag or its run."""
+        if not _ID.fullmatch(model):
+            return False
+        try:
+            info = self.get(f"/logged-models/{model}")["model"]["info"]
+        except Gone:
+            return False
+        if _tag(info.get("tags", ())) == ours(row):
+            return True
+        source = str(info.get("source_run_id") or "")
+        if source == self.of(row).run_id:
+            return True
+        return bool(source) and self.name_of(source, row) is not None
+
+    def owns_trace(self, trace: str, row: JobRow) -> bool:
+        """Whether the job has begun the trace, or nobody has."""
+        if not _ID.fullmatch(trace):
+            return False
+        try:
+            info = self._answer("GET", f"/traces/{trace}", api=_API_3)["trace"]["trace_info"]
+        except Gone:
+            return True
+        return bool(info.get("trace_metadata", {}).get(mlflow.RUN_TAG) == ours(row))
 
     def take(self, run: str) -> bool:
         """Note that a process of its job has the run; whether none had."""
@@ -140,8 +168,8 @@ class Runs:
         }
         return str(self.call("/runs/create", data)["run"]["info"]["run_id"])
 
-    def _answer(self, method: str, path: str, body: bytes | None = None) -> Any:
-        status, answer = self._child.ask(method, API + path, body)
+    def _answer(self, method: str, path: str, body: bytes | None = None, api: str = API) -> Any:
+        status, answer = self._child.ask(method, api + path, body)
         if status < 300:
             return json.loads(answer)
         said = answer.decode(errors="replace")
@@ -157,6 +185,11 @@ _MAIN, _TAKEN = "allranks.main", "allranks.taken"
 def ours(row: JobRow) -> str:
     """The id of the job's run, as its ranks are told it."""
     return mlflow.run_id(row.name, row.created_at)
+
+
+def _tag(tags: Iterable[Mapping[str, str]]) -> str | None:
+    """The id of the job's run that the tags tell."""
+    return next((each["value"] for each in tags if each["key"] == mlflow.RUN_TAG), None)
 
 
 def _pairs(told: Mapping[str, str]) -> list[dict[str, str]]:
