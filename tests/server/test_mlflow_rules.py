@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from allranks.server.mlflow.rules import Job, Request, Verdict, judge, metrics, translated, under
+from allranks.server.mlflow.rules import (
+    Job,
+    Request,
+    Verdict,
+    headers,
+    judge,
+    metrics,
+    translated,
+    under,
+)
 
 OURS, RUN, OTHER = "a" * 32, "b" * 32, "c" * 32
 JOB = Job("j", OURS, RUN, "7", "mine & yours")
@@ -77,6 +86,19 @@ def test_no_process_ends_the_jobs_run() -> None:
         ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{RUN}/%2e%2e/%2e%2e/8/x/f"),
         ("DELETE", "/api/2.0/mlflow-artifacts/artifacts/8"),
         ("POST", "/api/2.0/mlflow-artifacts/mpu/create/8/x/f"),
+        ("DELETE", "/api/2.0/mlflow-artifacts/artifacts/7/models"),
+        ("DELETE", "/api/2.0/mlflow-artifacts/artifacts/7/traces/"),
+        ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{RUN}/%252e%252e/{OTHER}/x"),
+        ("PUT", f"/api/2.0/mlflow-artifacts/artifacts/7/{RUN}/..%5c{OTHER}/x"),
+        ("GET", "/api/2.0/mlflow-artifacts/artifacts/7/%2e%2e/%2e%2e/mlflow.db"),
+        ("GET", "/ajax-api/2.0/mlflow/gateway-proxy"),
+        ("GET", "/api/3.0/mlflow/gateway/secrets/list"),
+        ("GET", API + "webhooks"),
+        ("GET", "/graphql"),
+        ("GET", "/docs"),
+        ("POST", "/ajax-api/2.0/mlflow/runs/create-promptlab-run"),
+        ("POST", API + "registered-models/rename"),
+        ("POST", "/api/3.0/mlflow/datasets/create"),
         # MLflow reads what is written so, and sees another call or another's folder in it.
         ("POST", API + "runs/%64elete"),
         ("POST", API + "runs/log%2Dmetric"),
@@ -113,6 +135,37 @@ def test_what_a_job_may(method: str, path: str) -> None:
 def test_a_job_does_not_delete_its_own_run_but_what_it_made() -> None:
     assert asked("runs/delete", {"run_id": OURS}).refused
     assert not asked("runs/delete", {"run_id": OTHER}).refused
+
+
+def test_a_logged_model_and_a_trace_are_looked_up() -> None:
+    files = "/api/2.0/mlflow-artifacts/artifacts/7/"
+    assert judge(Request("DELETE", files + "models/m-1"), JOB).models == {"m-1"}
+    assert judge(Request("PUT", files + "traces/tr-1/artifacts/x"), JOB).traces == {"tr-1"}
+    assert asked("logged-models/m-1/tags", {}, "PATCH").models == {"m-1"}
+    assert asked("traces/tr-1/tags", {}, "PATCH").traces == {"tr-1"}
+    linked = asked("traces/link-to-run", {"trace_ids": ["tr-1", "tr-2"], "run_id": OURS})
+    assert (linked.runs, linked.traces) == ({RUN}, {"tr-1", "tr-2"})
+    forged = {"tags": [{"key": "allranks.run", "value": OURS}]}
+    assert asked("logged-models/m-1/tags", forged, "PATCH").refused
+
+
+def test_what_is_made_is_of_the_jobs_experiment_and_marked() -> None:
+    made = asked("logged-models", {"experiment_id": "1", "name": "n"}).request.body
+    assert made["experiment_id"] == "7"
+    assert made["tags"] == [{"key": "allranks.run", "value": OURS}]
+    body = {"trace": {"trace_info": {"trace_id": "tr-1", "trace_metadata": {"a": "b"}}}}
+    old = asked("traces", {}).request.body
+    assert old["request_metadata"] == [{"key": "allranks.run", "value": OURS}]
+    found = judge(Request("POST", "/api/3.0/mlflow/traces", "", body), JOB)
+    info = found.request.body["trace"]["trace_info"]
+    assert info["trace_location"]["mlflow_experiment"] == {"experiment_id": "7"}
+    assert info["trace_metadata"] == {"a": "b", "allranks.run": OURS}
+    assert found.traces == {"tr-1"}
+
+
+def test_spans_are_of_the_jobs_experiment() -> None:
+    sent = [(b"X-Mlflow-Experiment-Id", b"1"), (b"x-mlflow-workspace", b"w"), (b"a", b"b")]
+    assert headers(sent, JOB) == [(b"a", b"b"), (b"x-mlflow-experiment-id", b"7")]
 
 
 def test_metrics_are_found_in_both_calls_that_tell_them() -> None:

@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from allranks.errors import AllranksError, Forbidden, NotFound, Unauthorized
+from allranks.plan import text
 from allranks.server.auth import Speaker
 from allranks.server.mlflow import rules
 from allranks.server.mlflow.forward import Call, forward
@@ -186,6 +187,9 @@ class Proxy:
             request = await run_in_threadpool(rules.translated, request, job, data)
         except ValueError:
             raise Refusal(400, "BAD_REQUEST", "the request is not JSON") from None
+        if (found := await run_in_threadpool(text.flaw, request.body)) is not None:
+            message = f"{found.where}: {found.message}"
+            raise Refusal(400, "INVALID_PARAMETER_VALUE", message)
         verdict = rules.judge(request, job)
         refused = verdict.refused
         if refused := refused or await self._not_its(verdict, row, job):
