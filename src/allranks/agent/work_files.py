@@ -83,9 +83,8 @@ class Deadline:
 def set_aside(task: Task, node: int, attempt: int) -> None:
     """Move what the attempt before kept of this node to ``attempts/N/work``: ``artifacts/work`` is
     the last attempt's. Raises OSError."""
-    kept = _place(task, node, "artifacts")
-    if attempt > 1 and os.path.lexists(kept):
-        goal = _place(task, node, f"attempts/{attempt - 1}")
+    kept, goal = (_place(task, node, each) for each in ("artifacts", f"attempts/{attempt - 1}"))
+    if attempt > 1 and os.path.lexists(kept) and not os.path.lexists(goal):
         goal.parent.mkdir(parents=True, exist_ok=True)
         kept.rename(goal)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from typing import Any
 
 from allranks.cli import show
 from allranks.cli.job_names import job_argument
+from allranks.errors import ServerError
 from allranks.plan import work_files
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
@@ -53,7 +55,8 @@ def left(job: dict[str, Any]) -> list[str]:
             folder = os.path.join(job["folder"], "artifacts", name)
             if os.path.isdir(folder) and os.listdir(folder):
                 told.append(f"{name}{variable}: {folder}")
-    with finding.connect() as client:
+    events: list[dict[str, Any]] = []
+    with contextlib.suppress(ServerError), finding.connect() as client:  # how it ended is known
         events = client.json("GET", job_path(job["name"], "/events"))
     found = work_files.summary(events, job["attempts"])
     if found.files:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from posixpath import basename
 from typing import NamedTuple
@@ -83,6 +82,8 @@ def hint(job: str, wanted: str, known: Iterable[str]) -> str:
 
 def _nearest(wanted: str, known: Sequence[str]) -> list[str]:
     """Those of the same name, else of a name or an address like it, else any."""
+    from difflib import get_close_matches  # lazy: only when something is not there
+
     last, names = basename(wanted), {basename(path): path for path in known}
     found = (
         [path for path in known if f"/{last}/" in f"/{path}/"]
