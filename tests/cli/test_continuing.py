@@ -64,7 +64,7 @@ def test_a_restart_finds_what_the_next_attempt_would(
     done = allranks("job", "restart", "j")
     assert done.stdout == "j-r2\n"
     assert "j-r2 continues from 6 files of j (6 bytes); newest: " in done.stderr
-    assert "co;unt \n (1 byte, " in done.stderr
+    assert "co;unt ? (1 byte, " in done.stderr
     assert counted(allranks, "j-r2", "--attempt", 1) == ["2"] * 6
     fresh = allranks("job", "restart", "j", "--fresh")
     assert "continues from" not in fresh.stderr

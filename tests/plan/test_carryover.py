@@ -58,5 +58,11 @@ def test_the_newest_files_are_named_with_size_and_age() -> None:
     assert found.to_dict(1020.0)["newest"][0]["age"] == 120.0
 
 
+def test_names_that_are_not_utf_8_can_be_recorded() -> None:
+    entries = {"shared/\udcff\ud800": Entry("file", "x", 1, 10**9)}
+    said = Carried("a").add(files_of_state(entries)).sentence(2.0)
+    assert "state/shared/?? (1 byte" in said.encode().decode()
+
+
 def test_a_job_that_left_nothing() -> None:
     assert Carried("a").sentence(0.0) == "a left no files to continue from"

@@ -37,6 +37,6 @@ def restart(options: argparse.Namespace) -> int:
 def tell_carried(job: dict[str, Any]) -> None:
     """What the job starts with of another one, if it does."""
     if carried := job.get("carried"):
-        show.talk(f"{job['name']} {carried['message']}")
+        show.talk(show.one_line(f"{job['name']} {carried['message']}"))
         for each in carried["notes"]:
-            show.talk(f"note: {each}")
+            show.talk(show.one_line(f"note: {each}"))

@@ -112,7 +112,8 @@ def _in_record(output: OutputTask, task: Task) -> bool:
 def files_of_state(entries: Entries) -> list[File]:
     """The files of a state folder, by its manifest."""
     return [
-        File(f"state/{path}", entry.size, entry.mtime_ns / 1e9)
+        # A name that is not UTF-8 cannot be recorded as it is.
+        File(f"state/{path.encode(errors='replace').decode()}", entry.size, entry.mtime_ns / 1e9)
         for path, entry in entries.items()
         if entry.what == "file"
     ]
