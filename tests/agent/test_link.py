@@ -2,14 +2,16 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from allranks.agent.inbox import Inbox
-from allranks.agent.link import Door, Feed, Link
+from allranks.agent.link import LOOK, REDRAW, Door, Feed, Link, Tail
 from allranks.agent.outbox import Outbox, read
 from allranks.events import Kind
+from tests.support import until
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -19,6 +21,7 @@ class Refusing(BaseHTTPRequestHandler):
     heard: list[dict]
     taken: dict[str, bytes]
     over: threading.Event
+    logs: list[bytes]
 
     def do_GET(self):
         if self.over.wait(0.2):
@@ -34,7 +37,11 @@ class Refusing(BaseHTTPRequestHandler):
 
     def do_PUT(self):
         feed, data = self.path.split("/")[-1].split("?")[0], self.body()
-        if feed == "metrics":
+        if "/logs/" in self.path:
+            offset = int(self.path.rpartition("=")[2])
+            self.logs.append(data)
+            self.answer({"size": offset + len(data)})
+        elif feed == "metrics":
             self.answer({"error": "server", "message": "no room"}, 500)
         else:
             self.taken[feed] = data
@@ -57,6 +64,7 @@ class Refusing(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     Refusing.heard, Refusing.taken, Refusing.over = [], {}, threading.Event()
+    Refusing.logs = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as found:
         threading.Thread(target=found.serve_forever, daemon=True).start()
         yield found
@@ -113,3 +121,24 @@ def test_what_is_said_can_always_be_stored(tmp_path):
     (kept,), (on_disk,) = outbox.kept(), read(tmp_path)
     assert kept == on_disk
     assert kept.data == {"message": "a\ufffd\ufffd\ufffdb", "path": ["\ufffd"], "value": None}
+
+
+def test_a_line_that_is_redrawn_is_sent_at_a_bounded_rate_and_whole(server, tmp_path):
+    outbox, log = Outbox(tmp_path, 1, 0), tmp_path / "log"
+    log.touch()
+    link = Link(Door(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    link.follow(Tail(1, 0, log))
+    link.start()
+    began = time.monotonic()
+    with log.open("wb", buffering=0) as file:
+        while (passed := time.monotonic() - began) < 3 * REDRAW:
+            file.write(b"\r%.3f s" % passed)
+            time.sleep(LOOK / 5)
+        bars = len(Refusing.logs)
+        assert 2 <= bars <= 5
+        file.write(b"\rdone\n")
+        until(lambda: Refusing.logs[-1].endswith(b"\n"), LOOK * 3)
+        file.write(b"\rmore")
+    assert link.flush(patience=5.0)
+    assert b"".join(Refusing.logs) == log.read_bytes()
+    outbox.close()

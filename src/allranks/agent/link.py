@@ -30,6 +30,9 @@ LOOK = 0.1
 # How often points are sent: nobody needs a number before they have blinked.
 FEED = 1.0
 AGAIN = 0.5
+# Seconds from one piece of a log that ends no line to the next: each rank redraws a progress bar
+# many times a second.
+REDRAW = 0.5
 PIECE = 1 << 20
 # A door's URL that names a folder, where no network leads to the server.
 MAILBOX = "mailbox:"
@@ -61,6 +64,8 @@ class Tail:
         self.sent = 0
         # Whether that is what this server has: one that began anew may have a restored record.
         self.sure = True
+        # When a line that has not ended may be sent again, in time.monotonic().
+        self.due = 0.0
 
     def rest(self) -> bytes:
         """What the server has not got; nothing more of a file that the job itself took away."""
@@ -171,6 +176,8 @@ class Link:
         with self._empty:
             while not self._is_empty():
                 self._feed_at = 0.0  # points, too, now
+                for tail in self._tails:
+                    tail.due = 0.0
                 self._empty.wait(0.05)
                 now = time.monotonic()
                 if self._refused or now - max(self._heard, began) > patience:
@@ -309,8 +316,12 @@ class Link:
         """Send a piece of each log that has grown; whether there may be more at once."""
         more = False
         for tail in self._tails:
-            piece = tail.rest()
+            piece, now = tail.rest(), time.monotonic()
+            unfinished = b"\n" not in piece and len(piece) < PIECE
+            if unfinished and tail.sure and now < tail.due:
+                continue
             if piece or not tail.sure:
+                tail.due = now + REDRAW if unfinished else 0.0
                 path = f"{self._base}/logs/{tail.attempt}/{tail.rank}?offset={tail.sent}"
                 self._put(client, tail, path, piece)
                 more = more or len(piece) == PIECE

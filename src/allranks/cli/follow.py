@@ -8,6 +8,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.job_files import left
+from allranks.cli.output import Printer
 from allranks.client import Client
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -18,43 +19,6 @@ SUCCESS = "Completed"
 # Of a line that is evidence, what is shown.
 _WIDE = 160
 _AGAIN = {True: " (trying again may well help)", False: "", None: ""}
-
-
-class Printer:
-    """Writes ranks' output to stdout line by line, so that no rank's line is cut by another's."""
-
-    def __init__(self, nodes: int, to: Any = None, prefixed: bool | None = None) -> None:
-        goal = to or sys.stdout
-        self._out = goal.buffer
-        self._prefixed = goal.isatty() if prefixed is None else prefixed
-        self._colours = show.coloured(goal)
-        self._nodes = nodes
-        self._rests: dict[tuple[int, int], tuple[bytes, bytes]] = {}
-
-    def put(self, piece: dict[str, Any]) -> None:
-        key = (piece["attempt"], piece["rank"])
-        before = b""
-        if self._prefixed:
-            rank, node = piece["rank"], piece["node"]
-            before = show.prefix(rank, node, self._nodes, colours=self._colours).encode()
-        data = piece["log"].encode(errors="surrogateescape")
-        whole, newline, rest = (self._rests.get(key, (b"", b""))[1] + data).rpartition(b"\n")
-        self._rests[key] = (before, rest)
-        if newline:
-            self._write(before, whole + newline)
-
-    def end(self) -> None:
-        """Write what ranks left without an end of line, with one."""
-        for before, rest in self._rests.values():
-            if rest:
-                self._write(before, rest + b"\n")
-        self._rests.clear()
-
-    def _write(self, before: bytes, lines: bytes) -> None:
-        if before:
-            lines = b"".join(before + line for line in lines.splitlines(keepends=True))
-        self._out.write(lines)
-        self._out.flush()
 
 
 class Viewer:
@@ -96,12 +60,14 @@ class Viewer:
             return
         if job["attempts"] > self._attempt:
             self._line.clear()
+            self._printer.hide()
             self._attempt = job["attempts"]
             show.talk(f"{self._name}: {_why_again(self._name, self._attempt)}")
         reason = f": {job['status_reason']}" if job.get("status_reason") else ""
         if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
             self._line.clear()
             return
+        self._printer.hide()
         self._line.say(f"{self._name} {job['status']}{reason}")
         # Where no line can be overwritten, a reason to wait is said once.
         if reason and reason != self._reason and not sys.stderr.isatty():

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from allranks.cli import show
-from allranks.cli.follow import Printer, Viewer, verdict
+from allranks.cli.follow import Viewer, verdict
 from allranks.cli.job_names import job_argument
+from allranks.cli.output import Printer
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
@@ -64,6 +65,8 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add("--follow", action="store_true", help="go on until the job has ended")
     add("--tail", type=_count, metavar="K", help="the last K lines of each rank")
     add("--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines")
+    raw = "print redrawn lines, such as progress bars, as the ranks wrote them"
+    add("--raw", action="store_true", help=raw)
 
 
 def logs(options: argparse.Namespace) -> int:
@@ -77,7 +80,8 @@ def logs(options: argparse.Namespace) -> int:
             f"{job['name']} has no attempt {options.attempt}", hint=f"it has 1 to {job['attempts']}"
         )
     attempts = [options.attempt or NEWEST]
-    printer = Printer(job["nodes"], prefixed=False if options.json else options.prefix)
+    prefixed = False if options.json else options.prefix
+    printer = Printer(job["nodes"], prefixed=prefixed, raw=options.raw)
     if options.follow:
         wanted = {"ranks": ranks, "attempts": attempts}
         for piece in Following(finding.connect, job["name"], wanted=wanted).pieces():
