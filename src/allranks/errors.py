@@ -2,6 +2,7 @@
 
     AllranksError            one sentence, where it is, how to mend it
     ├── UsageError           a wrong command line or API call                     exit 2
+    │   └── CodeTooLarge     a code folder that is most likely a wrong one
     ├── SpecError            a job that cannot be run as written (1…n problems)   exit 2
     ├── NotFound             no such job, file, rank, …                           exit 2
     │   └── MissingCode      the snapshot has to be sent first                    (mended by doors)
@@ -107,6 +108,10 @@ class AllranksError(Exception):
 
 class UsageError(AllranksError):
     kind, http = "usage", 400
+
+
+class CodeTooLarge(UsageError):
+    """May be submitted all the same, if that is said."""
 
 
 class NotFound(AllranksError):

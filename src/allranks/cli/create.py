@@ -11,9 +11,9 @@ from allranks.cli import show
 from allranks.cli.main import complain
 from allranks.cli.overrides import engines
 from allranks.cli.run import after_submit, rehearsal_options
+from allranks.cli.submitting import large_code_option, submit
 from allranks.errors import AllranksError, Problem, SpecError
-from allranks.sdk import finding
-from allranks.sdk.submission import prepare, send
+from allranks.sdk.submission import prepare
 from allranks.spec import load
 from allranks.spec.problems import placed
 
@@ -46,16 +46,15 @@ def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> in
     if options.dry_run:
         from allranks.cli.dry_run import dry_run  # lazy: imports the server's half
 
-        return dry_run(spec, base, in_place=options.in_place, json=options.json)
+        large = options.allow_large_code
+        return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
     note = (
         (lambda sentence: None)
         if options.quiet
         else (lambda sentence: show.talk(f"note: {sentence}"))
     )
-    submission, snapshot = prepare(spec, base, in_place=options.in_place, note=note)
-    made = send(finding.connect(), submission, snapshot)
     return after_submit(
-        made,
+        submit(options, spec, base, note),
         detach=not options.stream,
         json=options.json,
         quiet=options.quiet,
@@ -77,7 +76,9 @@ def validate(options: argparse.Namespace) -> int:
     error: AllranksError | None = None
     try:
         with _JobFile(options.file, options.set) as file:
-            submission, _ = prepare(file.job.to_dict(), file.base)
+            submission, _ = prepare(
+                file.job.to_dict(), file.base, allow_large=options.allow_large_code
+            )
             home = settings.home()
             plan(
                 Submission.load(submission),
@@ -116,6 +117,7 @@ def _file_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="set a key, e.g. inputs.lr=0.1",
     )
+    large_code_option(parser.add_argument)
 
 
 class _JobFile:

@@ -20,9 +20,16 @@ from allranks.server.submit import Submission, plan
 from allranks.spec.expressions import fill_shell
 
 
-def dry_run(spec: Mapping[str, Any], base: Path, *, in_place: bool = False, json: bool) -> int:
+def dry_run(
+    spec: Mapping[str, Any],
+    base: Path,
+    *,
+    in_place: bool = False,
+    json: bool,
+    allow_large: bool = False,
+) -> int:
     """Print what would happen. Raises what submitting would raise."""
-    submission, _ = prepare(spec, base, in_place=in_place)
+    submission, _ = prepare(spec, base, in_place=in_place, allow_large=allow_large)
     home = settings.home()
     found = clusters(home)
     made = plan(Submission.load(submission), home, found, environments(home), datastores(home))

@@ -182,7 +182,7 @@ def _of_problem(problem: Problem, file: str) -> Finding:
 def _taken(data: Mapping[str, Any], folder: Path) -> Collection[str] | AllranksError:
     """The files of the snapshot that a real submission would take, or why there is none."""
     try:
-        _, snapshot = prepare({"code": data["code"]}, folder)
+        _, snapshot = prepare({"code": data["code"]}, folder, allow_large=True)
     except AllranksError as error:
         return error
     if snapshot is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.job_names import job_argument
+from allranks.cli.submitting import large_code_option
 from allranks.sdk import restarting
 
 
@@ -16,6 +17,7 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fresh", action="store_true", help=fresh)
     code = "run this folder, file or repository instead of the job's code; the rest stays"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
+    large_code_option(parser.add_argument)
 
 
 def restart(options: argparse.Namespace) -> int:
@@ -23,7 +25,13 @@ def restart(options: argparse.Namespace) -> int:
         if not options.quiet:
             show.talk(f"note: {sentence}")
 
-    job = restarting.restart(options.name, fresh=options.fresh, code=options.code, note=note)
+    job = restarting.restart(
+        options.name,
+        fresh=options.fresh,
+        code=options.code,
+        note=note,
+        allow_large=options.allow_large_code,
+    )
     if options.json:
         show.as_json(job)
         return 0

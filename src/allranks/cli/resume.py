@@ -27,7 +27,9 @@ def rehearse(
     if options.dry_run:
         from allranks.cli.dry_run import dry_run  # lazy: compiling imports the models
 
-        return dry_run(rehearsing.dry(spec), base, in_place=False, json=options.json)
+        return dry_run(
+            rehearsing.dry(spec), base, json=options.json, allow_large=options.allow_large_code
+        )
     # What ends this command ends both jobs; `nohup` has it outlast its terminal.
     interrupt = _Interrupt()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -36,7 +38,9 @@ def rehearse(
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     say = (lambda sentence: None) if options.quiet else show.talk
     try:
-        found = rehearsing.rehearse(spec, base, tolerance=tolerance, say=say)
+        found = rehearsing.rehearse(
+            spec, base, tolerance=tolerance, say=say, allow_large_code=options.allow_large_code
+        )
     except KeyboardInterrupt:
         show.talk("\nthe rehearsal is broken off; its jobs are canceled")
         return 130

@@ -14,12 +14,12 @@ from allranks.cli.follow import Viewer, exit_code, verdict
 from allranks.cli.job_names import JobReference
 from allranks.cli.overrides import override
 from allranks.cli.restart import tell_carried
+from allranks.cli.submitting import large_code_option, submit
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
 from allranks.sdk.environment import asked_for
-from allranks.sdk.submission import prepare, send
 from allranks.spec.python_forms import environment_reference, joined
 
 _OUTPUTS = ("rw_mount", "upload", "direct")
@@ -46,6 +46,7 @@ def _what(add: Callable[..., Any]) -> None:
     add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
     add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
     add("--in-place", action="store_true", help="run in that folder itself, copy nothing")
+    large_code_option(add)
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
     environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
     add("-e", "--environment", metavar="SPEC", help=environment)
@@ -122,13 +123,10 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         from allranks.cli.dry_run import dry_run  # lazy: compiling imports the models
 
-        return dry_run(spec, base, in_place=options.in_place, json=options.json)
-    submission, snapshot = prepare(spec, base, in_place=options.in_place, note=note)
-    if options.start_from:
-        submission["continues"] = options.start_from
-    job = send(finding.connect(), submission, snapshot)
+        large = options.allow_large_code
+        return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
     return after_submit(
-        job,
+        submit(options, spec, base, note, options.start_from),
         detach=options.detach,
         json=options.json,
         quiet=options.quiet,

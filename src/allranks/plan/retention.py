@@ -46,8 +46,9 @@ class Rule(NamedTuple):
 RULES: Mapping[Kind, Rule] = {
     # Its viewers are still told how it ended, its agents say their last words.
     Kind.JOB: Rule(MINUTE, True, "ended {idle} ago"),
-    # The code of a job that is being submitted is there before the job is.
-    Kind.CODE: Rule(DAY, False, "of no job"),
+    # The code of a job that is being submitted is there before the job is; who misses it sends it
+    # again.
+    Kind.CODE: Rule(HOUR, False, "of no job"),
     Kind.ENVIRONMENT: Rule(0.0, True, "not used for {idle}"),
     # Whose lock nobody holds; where hosts do not see each other's locks, its age has to tell.
     Kind.UNFINISHED: Rule(HOUR, False, "its making was broken off {idle} ago"),

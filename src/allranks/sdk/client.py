@@ -239,11 +239,13 @@ class Jobs:
         compute: str | None = None,
         description: str | None = None,
         tags: Mapping[str, str] | None = None,
+        allow_large_code: bool = False,
     ) -> Job:
         """Submit a job. Its relative paths begin at ``base``, else at the folder of the file it
         was loaded from, else at the current one; the other words take the place of the job's.
 
-        An existing name is a Conflict: an ended job is never changed.
+        An existing name is a Conflict: an ended job is never changed. A code folder of more than
+        500 MB or 20,000 files raises CodeTooLarge unless ``allow_large_code``.
         """
         if not isinstance(job, CommandJob):
             raise _no_job(job)
@@ -257,7 +259,7 @@ class Jobs:
         # Checked as a whole again: values inside its mappings may have been changed.
         spec = parse({**dict(job), **given}).to_dict()
         folder = Path(base or job.base or ".").absolute()
-        submission, snapshot = prepare(spec, folder)
+        submission, snapshot = prepare(spec, folder, allow_large=allow_large_code)
         with finding.connect() as client:
             return Job(send(client, submission, snapshot))
 

@@ -80,6 +80,7 @@ def rehearse(
     *,
     tolerance: float = rehearsal.TOLERANCE,
     say: Say = lambda sentence: None,
+    allow_large_code: bool = False,
 ) -> Rehearsal:
     """Run the job to its first checkpoint, kill its last rank, let it go on, and compare what it
     logs with the same job uninterrupted; ``say`` hears how far it is.
@@ -92,7 +93,9 @@ def rehearse(
         raise UsageError(f"{tolerance:g} is no tolerance", where="--tolerance", hint=hint)
     stem = f"rehearsal-{made_up_name()}"
     wanted = {**spec_of(spec), "name": stem}
-    submission, snapshot = prepare(wanted, base, note=lambda told: say(f"note: {told}"))
+    submission, snapshot = prepare(
+        wanted, base, note=lambda told: say(f"note: {told}"), allow_large=allow_large_code
+    )
 
     def submit(suffix: str, **more: Any) -> Run:
         name = f"{stem}-{suffix}"

@@ -19,6 +19,7 @@ def restart(
     fresh: bool = False,
     code: str | None = None,
     note: Callable[[str], None] = lambda sentence: None,
+    allow_large: bool = False,
 ) -> dict[str, Any]:
     """Run the job again, with what it left unless it is to be ``fresh``; the new job. ``code`` is a
     folder, file or repository that takes the place of its code; ``note`` is told about that."""
@@ -27,7 +28,9 @@ def restart(
     data = snapshot = None
     if code is not None:
         client.json("GET", job_path(name))  # before the code of a wrong name is read
-        read, snapshot = prepare({"name": name, "code": code}, Path.cwd(), note=note)
+        read, snapshot = prepare(
+            {"name": name, "code": code}, Path.cwd(), note=note, allow_large=allow_large
+        )
         if snapshot is None:
             hint = "name the folder with the code: -C DIR"
             raise UsageError("there are no files to run", where=code, hint=hint)

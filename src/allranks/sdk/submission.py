@@ -7,6 +7,7 @@ against them anyway.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -16,11 +17,11 @@ from urllib.parse import unquote
 
 from allranks import settings
 from allranks.client import Client
-from allranks.errors import MissingCode, Problem, SpecError, Unreachable, UsageError
+from allranks.errors import AllranksError, MissingCode, Problem, SpecError, Unreachable, UsageError
 from allranks.masking import without_credentials
 from allranks.sdk.environment import current, tools
 from allranks.snapshot.git import Asked, Checkout, checkout, is_address
-from allranks.snapshot.take import Snapshot, take
+from allranks.snapshot.take import Progress, Snapshot, take
 
 # fmt: off
 _ADJECTIVES = (
@@ -52,10 +53,13 @@ def prepare(
     *,
     in_place: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
+    allow_large: bool = False,
+    progress: Progress = lambda what, done, total: None,
 ) -> tuple[dict[str, Any], Snapshot | None]:
     """The submission of a job whose relative paths are relative to ``base``, and its snapshot.
 
-    Raises SpecError for a file that is not there, by key. ``note`` hears what a person should know.
+    Raises SpecError for a file that is not there, by key, and CodeTooLarge unless ``allow_large``.
+    ``note`` hears what a person should know.
     """
     spec = dict(spec)
     spec.setdefault("name", made_up_name())
@@ -88,7 +92,7 @@ def prepare(
         return submission, None
     # A commit that was fetched has told already; else git is asked while we read.
     asked = Asked(folder.resolve()).told if fetched is None else lambda: fetched.told
-    snapshot = take(code, note, settings.home().snapshots)
+    snapshot = take(code, note, settings.home().snapshots, allow_large, progress)
     told = asked()
     if told.properties:
         spec["properties"] = {**told.properties, **(spec.get("properties") or {})}
@@ -116,9 +120,31 @@ def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
 
 
 def send(
-    client: Client, submission: Mapping[str, Any], snapshot: Snapshot | None
+    client: Client,
+    submission: Mapping[str, Any],
+    snapshot: Snapshot | None,
+    progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:
-    """Submit, with the code when the server has not got it; the job as the server shows it."""
+    """Submit, with the code when the server has not got it; the job as the server shows it. When
+    that is broken off, the server is told to remove what it was sent."""
+    sent: list[str] = []
+    try:
+        return _send(client, submission, snapshot, progress, sent)
+    except BaseException:
+        if sent:
+            client.close()  # it may be in the middle of a request
+            with contextlib.suppress(AllranksError):
+                client.json("POST", "/api/v1/blobs/discard", sent)
+        raise
+
+
+def _send(
+    client: Client,
+    submission: Mapping[str, Any],
+    snapshot: Snapshot | None,
+    progress: Progress,
+    sent: list[str],
+) -> dict[str, Any]:
     while True:
         try:
             body = json.dumps(submission).encode()
@@ -129,7 +155,7 @@ def send(
         except MissingCode:
             if snapshot is None:
                 raise
-            send_code(client, snapshot)
+            send_code(client, snapshot, progress, sent)
         except Unreachable as error:
             if error.asked:
                 name = submission["spec"]["name"]
@@ -137,13 +163,25 @@ def send(
             raise
 
 
-def send_code(client: Client, snapshot: Snapshot) -> None:
+def send_code(
+    client: Client,
+    snapshot: Snapshot,
+    progress: Progress = lambda what, done, total: None,
+    sent: list[str] | None = None,
+) -> None:
     """What the server has not got of it; the list of the parts last, so that it is never there
-    without them."""
+    without them. ``sent`` is told the digests beforehand."""
+    told = [] if sent is None else sent
     missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
+    sizes = {digest: sum(f.status.st_size for f in snapshot.parts[digest]) for digest in missing}
+    done = 0
     for digest in missing:
+        progress("sending the code", done, sum(sizes.values()))
+        done += sizes[digest]
+        told.append(digest)
         with snapshot.open(digest) as file:
             client.call("PUT", f"/api/v1/blobs/{digest}", file, timeout=600.0)
+    told.append(snapshot.digest)
     client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)
 
 

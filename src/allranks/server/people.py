@@ -206,6 +206,16 @@ def missing(digests: Annotated[list[str], Body()], with_: With) -> list[str]:
     return [digest for digest in digests if not with_.blobs.has(digest)]
 
 
+@router.post("/blobs/discard", status_code=204)
+def discard(digests: Annotated[list[str], Body()], with_: With) -> None:
+    """Remove those of these blobs that no job needs: their submission was broken off."""
+    with with_.coming:
+        codes = {row.code for row in with_.records.uses() if row.code is not None}
+        needed = codes.union(*(with_.blobs.names(code) for code in codes))
+        for digest in {*digests} - needed:
+            with_.blobs.path(digest).unlink(missing_ok=True)
+
+
 @router.put("/blobs/{digest}", status_code=204)
 async def blob(digest: str, with_: With, request: Request) -> None:
     """Store a blob under the hash of its content."""

@@ -73,6 +73,7 @@ ROLES: Mapping[str, Role] = {
     "GET /api/v1/jobs/{name}/checksums/{_:rest}": _R,
     "GET /api/v1/top": _R,
     "POST /api/v1/blobs/missing": _M,
+    "POST /api/v1/blobs/discard": _M,
     "PUT /api/v1/blobs/{digest}": _M,
     "GET /api/v1/computes": _R,
     "GET /api/v1/computes/{name}": _R,

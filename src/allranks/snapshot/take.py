@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from allranks.errors import NotFound, UsageError
+from allranks.errors import CodeTooLarge, NotFound, UsageError
+from allranks.plan.amounts import size_text
+from allranks.plan.code_size import is_too_large, largest
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, walk
 
@@ -24,6 +26,10 @@ LARGE = 300 << 20
 _LATELY = 2.0
 # How many chunks are remembered, of all folders.
 _REMEMBERED = 20_000
+
+
+# Hears what is done, how many bytes of it, and of how many.
+Progress = Callable[[str, int, int], None]
 
 
 class Snapshot(NamedTuple):
@@ -64,14 +70,17 @@ def take(
     code: Path,
     note: Callable[[str], None] = lambda sentence: None,
     memory: Path | None = None,
+    allow_large: bool = False,
+    progress: Progress = lambda what, done, total: None,
 ) -> Snapshot:
     """Snapshot a folder or a single file; ``note`` hears at once what a person should know.
     ``memory`` is a file in which this remembers what it has read.
 
-    Raises NotFound or UsageError with the path.
+    Raises NotFound or UsageError with the path; unless ``allow_large``, CodeTooLarge before any
+    file is read.
     """
     try:
-        return _take(code, note, memory)
+        return _take(code, note, memory, allow_large, progress)
     except OSError as error:
         raise UsageError(
             f"the code cannot be read: {(error.strerror or str(error)).lower()}",
@@ -81,7 +90,13 @@ def take(
         ) from error
 
 
-def _take(code: Path, note: Callable[[str], None], memory: Path | None) -> Snapshot:
+def _take(
+    code: Path,
+    note: Callable[[str], None],
+    memory: Path | None,
+    allow_large: bool,
+    progress: Progress,
+) -> Snapshot:
     if not code.exists():
         raise NotFound(
             "there is no such file or folder",
@@ -98,19 +113,26 @@ def _take(code: Path, note: Callable[[str], None], memory: Path | None) -> Snaps
     notes: list[str] = []
     found = walk(code, notes)
     size = sum(file.status.st_size for file in found)
+    if is_too_large(len(found), size) and not allow_large:
+        raise _refused(code, size, found)
     if size > LARGE:
-        notes.append(_too_large(code, size, found))
+        notes.append(_large(code, size, found))
     for sentence in notes:
         note(sentence)
-    parts = _parts(found, _Memory(memory))
+    parts = _parts(found, _Memory(memory), size, progress)
     manifest = json.dumps({"chunks": [*parts], "files": len(found), "size": size}).encode()
     digest = hashlib.sha256(manifest).hexdigest()
     return Snapshot(digest, manifest, parts, tuple(file.name for file in found), size)
 
 
-def _parts(found: list[File], memory: _Memory) -> dict[str, chunks.Chunk]:
-    parts = {}
+def _parts(
+    found: list[File], memory: _Memory, size: int, progress: Progress
+) -> dict[str, chunks.Chunk]:
+    parts: dict[str, chunks.Chunk] = {}
+    done = 0
     for chunk in chunks.split(found):
+        progress("reading the code", done, size)
+        done += sum(file.status.st_size for file in chunk)
         looks = chunks.looks(chunk)
         digest = memory.known.get(looks)
         if digest is None:
@@ -149,14 +171,23 @@ class _Memory:
             beside.replace(self._file)
 
 
-def _too_large(root: Path, size: int, found: list[File]) -> str:
-    largest = sorted(found, key=lambda file: -file.status.st_size)[:10]
-    lines = "".join(
-        f"\n  {file.status.st_size >> 20:6} MB  {file.name}"
-        for file in largest
-        if file.status.st_size >> 20
+def _refused(root: Path, size: int, found: list[File]) -> CodeTooLarge:
+    return CodeTooLarge(
+        f"the code has {size_text(size)} ({len(found):,} files), more than the limit of 500 MB and "
+        f"20,000 files. The largest in it:{_largest(found)}",
+        where=str(root),
+        hint="name the folder of your script: --code DIR; leave data out by lines in .amlignore; "
+        "or send all of it: --allow-large-code (in Python allow_large_code=True)",
     )
+
+
+def _large(root: Path, size: int, found: list[File]) -> str:
     return (
         f"the code in {root} has {size >> 20} MB and travels with every job; "
-        f"leave out data by lines in .amlignore. The largest files:{lines}"
+        f"leave out data by lines in .amlignore. The largest in it:{_largest(found)}"
     )
+
+
+def _largest(found: list[File]) -> str:
+    entries = largest((file.name, file.status.st_size) for file in found)
+    return "".join(f"\n  {entry}" for entry in entries)
