@@ -11,6 +11,9 @@ from typing import Any
 
 import psutil
 
+from allranks.plan.shell_variables import dropped
+from allranks.sdk.environment import current
+
 CLI = "import sys; from allranks.cli.main import main; sys.exit(main())"
 
 Allranks = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -47,7 +50,13 @@ def children(word: str) -> list[psutil.Process]:
 
 def environment(home: Path) -> dict[str, str]:
     """The environment of a user with that home, and nothing else of ours."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ALLRANKS_")}
+    # Jobs do not get these, and each submit would say so.
+    lacked = dropped(os.environ, {*current()})
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ALLRANKS_") and name not in lacked
+    }
     # The environment `current` of the tests' jobs is the one that runs the tests.
     return {**clean, "ALLRANKS_HOME": str(home), "VIRTUAL_ENV": sys.prefix}
 

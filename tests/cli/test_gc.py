@@ -138,6 +138,30 @@ def with_database(home: Path, statement: str) -> None:
     connection.close()
 
 
+def test_a_dry_run_adds_up_to_what_du_says(allranks, home, code):
+    (code / "a.py").write_text("open('outputs/f', 'wb').write(b'x' * 3_000_000)")
+    assert allranks("run", "--", "python", "a.py").returncode == 0
+    clutter(home)
+    for name, size in (("data/mine", 5_000_000), ("blobs/00/tmpx1", 4_000_000)):
+        path = home / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x" * size)
+    os.utime(home / "blobs/00/tmpx1", (OLD, OLD))
+    (home / "data/again").hardlink_to(home / "data/mine")
+    (home / "strange file").write_bytes(b"x" * 1_000_000)
+    told = cleared(allranks, "--dry-run")
+    counted = subprocess.run(["du", "-s", "-B1", home], capture_output=True, text=True, check=True)
+    # The server writes its database and its log meanwhile.
+    assert abs(told["home_bytes"] - int(counted.stdout.split()[0])) < 200_000
+    assert told["bytes"] + sum(e["bytes"] for e in told["kept"]) == told["home_bytes"]
+    kinds = {each["kind"]: each["bytes"] for each in told["kept"]}
+    assert kinds["datastore"] // 1_000_000 == 5
+    assert kinds["jobs"] // 1_000_000 == 3
+    assert kinds["other"] // 1_000_000 == 1
+    assert {"database", "code"} <= {*kinds}
+    assert "tmpx1" in {each["name"] for each in told["items"]}
+
+
 def test_a_dry_run_shows_all_and_changes_nothing(allranks, home):
     allranks("run", "--name", "old", "--", "true")
     until(lambda: not list((home / "nodes").iterdir()))
@@ -145,6 +169,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(allranks, home):
     clutter(home)
     before = tree(home)
     done = allranks("gc", "--dry-run", "--jobs")
+    assert "the whole home" in done.stdout
     assert done.returncode == 0
     assert tree(home) == before
     assert f"{home}/jobs/old" in done.stdout

@@ -11,7 +11,7 @@ from allranks.cli import show
 from allranks.cli.main import complain
 from allranks.cli.overrides import engines
 from allranks.cli.run import after_submit, rehearsal_options
-from allranks.cli.submitting import large_code_option, submit
+from allranks.cli.submitting import large_code_option, submit, with_shell_variables
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.sdk.submission import prepare
 from allranks.spec import load
@@ -32,7 +32,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def create(options: argparse.Namespace) -> int:
     """Submit the job of a file, and follow it when asked to."""
     with _JobFile(options.file, options.set) as file:
-        spec = file.job.to_dict()
+        spec = with_shell_variables(file.job.to_dict())
         if options.name is not None:
             spec["name"] = options.name
         return _create(options, spec, file.base)

@@ -77,6 +77,11 @@ def _show(told: Mapping[str, Any], options: argparse.Namespace) -> None:
         rows = [(kind, str(len(all_)), size_text(sum(all_))) for kind, all_ in groups.items()]
         total = ("all of it", str(len(items)), size_text(told["bytes"]))
         show.columns(("WHAT", "COUNT", "SIZE"), [*rows, total])
+    if options.dry_run:
+        print()
+        stays = [(each["kind"], size_text(each["bytes"]), each["why"]) for each in told["kept"]]
+        whole = ("the whole home", size_text(told["home_bytes"]), "what goes and what stays")
+        show.columns(("STAYS", "SIZE", "WHY"), [*stays, whole])
     for each in told["failed"]:
         show.talk(f"could not be removed: {each['path']}: {each['message']}")
     if told["failed"]:

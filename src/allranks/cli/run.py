@@ -14,7 +14,7 @@ from allranks.cli.follow import Viewer, exit_code, verdict
 from allranks.cli.job_names import JobReference
 from allranks.cli.overrides import override
 from allranks.cli.restart import tell_carried
-from allranks.cli.submitting import large_code_option, submit
+from allranks.cli.submitting import large_code_option, submit, with_shell_variables
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk import finding
@@ -105,7 +105,7 @@ def rehearsal_options(add: Callable[..., Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
-    spec = override(spec_of(options), options.set)
+    spec = with_shell_variables(override(spec_of(options), options.set))
     base = Path.cwd()
     if options.rehearse or options.tolerance is not None:
         from allranks.cli.resume import rehearse  # lazy: few runs are rehearsals

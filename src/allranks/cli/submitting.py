@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from allranks.cli import show
 from allranks.errors import CodeTooLarge
+from allranks.masking import PASSED_ON
+from allranks.plan.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk import finding
 from allranks.sdk.submission import prepare, send
 
@@ -32,7 +35,9 @@ def submit(
     note: Callable[[str], None],
     start_from: str | None = None,
 ) -> dict[str, Any]:
-    """The job as the server shows it; ``start_from`` names the job that it continues. On a terminal, asks whether a large code folder is meant.
+    """The job as the server shows it; ``start_from`` names the job that it continues.
+
+    On a terminal, asks whether a large code folder is meant.
 
     What ends this command while code is being sent leaves none of it on the server.
     """
@@ -57,10 +62,43 @@ def submit(
             submission, snapshot = prepared(True)
         if start_from:
             submission["continues"] = start_from
+        if names := _dropped(submission):
+            progress.before(note)(sentence(names, _mend(options)))
         with _terminated_as_interrupted():
             return send(finding.connect(), submission, snapshot, progress)
     finally:
         progress.clear()
+
+
+def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
+    """The job with the variables that ALLRANKS_PASS_ENV names; its own ones win. Like those of
+    ``--env KEY`` their values are masked in the record."""
+    passed = passed_by_default(os.environ.get("ALLRANKS_PASS_ENV", ""), os.environ)
+    own = spec.get("environment_variables") or {}
+    new = [name for name in passed if name not in own]
+    if not new or not isinstance(own, Mapping):
+        return spec
+    properties = spec.get("properties") or {}
+    names = [each for each in str(properties.get(PASSED_ON) or "").split(",") if each]
+    return {
+        **spec,
+        "environment_variables": {**passed, **own},
+        "properties": {**properties, PASSED_ON: ",".join([*names, *new])},
+    }
+
+
+def _dropped(submission: Mapping[str, Any]) -> list[str]:
+    spec = submission["spec"]
+    passed = {*submission["base"], *(spec.get("environment_variables") or {})}
+    if spec.get("environment") not in (None, "current", "azureml:current@latest"):
+        passed -= {"PYTHONPATH"}  # of another Python's modules
+    return dropped(os.environ, passed)
+
+
+def _mend(options: argparse.Namespace) -> str:
+    if hasattr(options, "env_all"):
+        return "--env NAME passes one on, --env-all all but secrets, ALLRANKS_PASS_ENV always"
+    return "name them in `environment_variables`, or in ALLRANKS_PASS_ENV"
 
 
 def _agreed(error: CodeTooLarge) -> bool:

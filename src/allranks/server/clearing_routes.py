@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
 
 from allranks.errors import Conflict, UsageError
+from allranks.plan import home_parts
 from allranks.server.services import Services, services
 from allranks.server.shown import when
 
@@ -22,8 +25,8 @@ _MOST = 1e12
 @router.post("/gc")
 def clear(data: Annotated[dict[str, Any], Body()], with_: With) -> dict[str, Any]:
     """Remove what nobody needs and was not used for ``older_than_seconds``; with ``dry_run`` tell
-    only what that is, with ``jobs`` records of jobs that ended so long ago, too. Comes back when
-    all is done."""
+    only what that is, and what stays; with ``jobs`` records of jobs that ended so long ago, too.
+    Comes back when all is done."""
     from allranks.server import holdings  # lazy: 25 ms that no start of a server should take
     from allranks.server.clearing import Asked, Clearing  # lazy: as above
 
@@ -37,12 +40,27 @@ def clear(data: Annotated[dict[str, Any], Body()], with_: With) -> dict[str, Any
         report = Clearing(with_.home, with_.records, with_.coming, asked, models, rest).run()
     finally:
         with_.clearing.release()
-    return {
+    told = {
         "dry_run": dry_run,
         "bytes": sum(item.size for item in report.items),
         "items": [_item(each) for each in report.items],
         "failed": [_failed(each) for each in report.failed],
     }
+    return told | (_whole(with_.home.root, report.items) if dry_run else {})
+
+
+def _whole(root: Path, items: Sequence[Item]) -> dict[str, Any]:
+    """What stays, and how large the home is: all that goes, and all that stays."""
+    from allranks.server.disk_usage import sizes  # lazy: only a dry run adds it all up
+
+    paths = ((Path(item.path), item.size) for item in items)
+    goes = [(p.relative_to(root).parts[0], n) for p, n in paths if p.is_relative_to(root)]
+    found = sizes(root)
+    stays = [
+        {"kind": each.part.what, "bytes": each.size, "why": each.part.why}
+        for each in home_parts.kept(found, goes)
+    ]
+    return {"kept": stays, "home_bytes": sum(found.values())}
 
 
 def _asked(data: dict[str, Any]) -> tuple[float, bool, bool]:

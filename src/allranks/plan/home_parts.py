@@ -1,0 +1,59 @@
+"""The parts of a home, and why what is in them stays when it is cleared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    what: str
+    why: str
+
+
+class Kept(NamedTuple):
+    """What of a part stays, in bytes."""
+
+    part: Part
+    size: int
+
+
+# By the name of the folder in the home.
+PARTS: Mapping[str, Part] = {
+    "jobs": Part("jobs", "records of jobs; with --jobs those go that ended long enough ago"),
+    "blobs": Part("code", "of jobs in the record, or sent within the last hour"),
+    "environments": Part("environments", "used lately, or by a job that has not ended"),
+    "code": Part("checkouts", "used lately, or a job ran in them"),
+    "nodes": Part(
+        "working folders", "of jobs that have not ended, or changed within the last hour"
+    ),
+    "cache": Part("cached data", "used lately, or since the oldest live job came"),
+    "models": Part("models", "of versions: allranks model delete"),
+    "states": Part("states", "of jobs, or with a name: allranks state delete"),
+    "mlflow": Part("MLflow", "runs and their files: delete them in MLflow, then `mlflow gc`"),
+    "data": Part("datastore", "the files of the default datastore are yours"),
+    "engines": Part("engines", "what engines note of their jobs"),
+}
+_DATABASE = Part("database", "the record of the home")
+_LOGS = Part("server logs", "what the server and its parts have logged")
+_OTHER = Part("other", "settings, keys and whatever else lies in the home")
+
+
+def part_of(name: str) -> Part:
+    """The part that a file or folder of the home belongs to."""
+    if name in PARTS:
+        return PARTS[name]
+    if name.startswith("allranks.db"):
+        return _DATABASE
+    return _LOGS if name.endswith(".log") else _OTHER
+
+
+def kept(sizes: Mapping[str, int], goes: Iterable[tuple[str, int]]) -> list[Kept]:
+    """What stays of a home whose files and folders have these sizes, when of those of each name
+    so many bytes go; the largest first."""
+    found: dict[Part, int] = {}
+    for name, size in (*sizes.items(), *((name, -size) for name, size in goes)):
+        part = part_of(name)
+        found[part] = found.get(part, 0) + size
+    rows = [Kept(part, size) for part, size in found.items() if size > 0]
+    return sorted(rows, key=lambda each: -each.size)

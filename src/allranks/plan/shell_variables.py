@@ -1,0 +1,53 @@
+"""Variables of the submitter's shell: which a job is given by default, which it lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Set
+from fnmatch import fnmatchcase
+
+from allranks.masking import looks_secret
+
+# What frameworks, their libraries, trackers and stores read. Terraform's also begin with TF_.
+_READ_BY_TRAINING = re.compile(
+    r"(?!TF_(CLI|VAR|LOG|WORKSPACE|DATA_DIR)(_|$))"
+    r"((ACCELERATE|AWS|AZURE|AZUREML|CLEARML|COMET|CUBLAS|CUDA|CUDNN|DEEPSPEED|DS|GLOO|GOOGLE|GRPC|HF"
+    r"|HOROVOD|HUGGINGFACE|JAX|KERAS|KMP|MKL|MLFLOW|NCCL|NEPTUNE|NUMEXPR|NVIDIA|OMP|OPENBLAS|PYTORCH"
+    r"|RAY|TF|TORCH|TORCHDYNAMO|TORCHELASTIC|TORCHINDUCTOR|TRANSFORMERS|TRITON|UCX|WANDB|XLA)_.|"
+    r"((https?|ftp|all|no)_proxy|HTTPS?_PROXY|FTP_PROXY|ALL_PROXY|NO_PROXY"
+    r"|PYTHONPATH|PYTHONHASHSEED|LD_LIBRARY_PATH|LD_PRELOAD)$)"
+)
+# Of allranks itself, or of the shell: never a job's.
+_OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
+_NAMED = 6
+
+
+def passed_by_default(patterns: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that comma-separated patterns such as ``HF_*,WANDB_MODE`` name. What looks like
+    a secret has to be named in full."""
+    wanted = [each.strip() for each in patterns.split(",") if each.strip()]
+    return {
+        name: value
+        for name, value in environ.items()
+        if not _OURS.match(name)
+        and (name in wanted or not looks_secret(name))
+        and any(fnmatchcase(name, each) for each in wanted)
+    }
+
+
+def dropped(environ: Mapping[str, str], passed: Set[str]) -> list[str]:
+    """The names of the variables that training reads and a job with ``passed`` does not get."""
+    return sorted(
+        name
+        for name, value in environ.items()
+        if value and name not in passed and _READ_BY_TRAINING.match(name)
+    )
+
+
+def sentence(names: Iterable[str], mend: str) -> str:
+    """One line about those that a job does not get; values are never in it."""
+    names = list(names)
+    shown, more = names[:_NAMED], len(names) - _NAMED
+    told = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    verb = "is" if len(names) == 1 else "are"
+    return f"{told} of your shell {verb} not passed to the job; {mend}"

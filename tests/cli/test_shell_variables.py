@@ -1,0 +1,62 @@
+"""Variables that the submitter's shell exports: said when a job lacks them, passed when asked."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SHELL = {"HF_HOME": "/models & more", "WANDB_API_KEY": "s3cret-value", "NCCL_DEBUG": "INFO"}
+ECHO = ("--", "bash", "-c", 'echo "${HF_HOME-unset} ${WANDB_API_KEY-unset} ${NCCL_DEBUG-unset}"')
+
+
+def note(done) -> str:
+    assert "s3cret-value" not in done.stderr
+    told = [line for line in done.stderr.splitlines() if "not passed to the job" in line]
+    assert len(told) <= 1
+    return told[0] if told else ""
+
+
+def test_what_a_job_lacks_is_said_once_and_without_values(shared):
+    done = shared("run", *ECHO, env=SHELL)
+    assert done.stdout == "unset unset unset\n"
+    assert note(done).startswith("note: HF_HOME, NCCL_DEBUG, WANDB_API_KEY of your shell are not")
+    assert "--env NAME" in note(done)
+    assert note(shared("run", "-q", *ECHO, env=SHELL)) == ""
+
+
+def test_what_is_passed_is_not_said(shared):
+    done = shared("run", "--env-all", *ECHO, env=SHELL)
+    assert done.stdout == "/models & more unset INFO\n"
+    assert note(done).startswith("note: WANDB_API_KEY of your shell is not")
+    given = ("--env", "HF_HOME", "--env", "WANDB_API_KEY", "--env", "NCCL_DEBUG=WARN")
+    done = shared("run", *given, *ECHO, env=SHELL)
+    assert (done.stdout, note(done)) == ("/models & more s3cret-value WARN\n", "")
+    # The environment's activation carries these along.
+    carried = {"PYTHONPATH": "/x", "https_proxy": "http://p:1", "LD_LIBRARY_PATH": "/y"}
+    assert note(shared("run", "--", "true", env=carried)) == ""
+
+
+def test_a_list_may_be_passed_by_default(shared, code):
+    shell = {**SHELL, "ALLRANKS_PASS_ENV": "HF_*,WANDB_API_KEY,NCCL_*"}
+    done = shared("run", "--name", "passed-on", "--env", "NCCL_DEBUG=WARN", *ECHO, env=shell)
+    assert (done.stdout, note(done)) == ("/models & more s3cret-value WARN\n", "")
+    shown = shared("job", "show", "passed-on", "--json").stdout
+    assert "s3cret-value" not in shown
+    assert "/models & more" not in shown
+    variables = json.loads(shown)["spec"]["environment_variables"]
+    assert variables["NCCL_DEBUG"] == "WARN"
+
+
+def test_a_job_file_says_it_too(allranks, code):
+    lines = (
+        "environment_variables: {HF_HOME: of the file}\ncommand: |\n  echo $HF_HOME $NCCL_DEBUG\n"
+    )
+    (code / "job.yml").write_text(lines)
+    words = ("job", "create", "-f", "job.yml", "--stream")
+    done = allranks(*words, env=SHELL)
+    assert done.stdout == "of the file\n"
+    assert note(done).startswith("note: NCCL_DEBUG, WANDB_API_KEY of your shell are not")
+    assert "`environment_variables`" in note(done)
+    done = allranks(*words, env={**SHELL, "ALLRANKS_PASS_ENV": "*"})
+    assert done.stdout == "of the file INFO\n"
