@@ -208,8 +208,7 @@ class Agent:
         return held + ports.hold(ours, self._where.address)
 
     def _place(self, held: list[socket.socket]) -> Place:
-        where = self._where
-        found = network.interface(where.address, [])
+        where, found = self._where, network.interface(self._where.address, [])
         name = found.name if found is not None else ""
         return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)
 
