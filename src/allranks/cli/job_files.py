@@ -14,7 +14,6 @@ from allranks.plan import work_files
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk import finding
 from allranks.sdk.addresses import job_path
-from allranks.sdk.job_files import job_files
 from allranks.states import JobStatus
 
 # Folders of the record, the word for each at the end of a job, and the variable that names it.
@@ -27,6 +26,8 @@ def files_options(parser: argparse.ArgumentParser) -> None:
 
 def files(options: argparse.Namespace) -> int:
     """List the files of a job: a path here is an address that every other command takes."""
+    from allranks.sdk.job_files import job_files  # lazy: `left` is on every job's way
+
     client = finding.connect()
     found = job_files(client, options.name)
     if options.json:

@@ -1,13 +1,12 @@
-"""`allranks job restart`, and what is said of a job that continues another one."""
+"""`allranks job restart`: run an ended job again, from what it left."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from allranks.cli import show
 from allranks.cli.job_names import job_argument
-from allranks.cli.submitting import large_code_option
+from allranks.cli.submitting import large_code_option, tell_carried
 from allranks.sdk import restarting
 
 
@@ -40,11 +39,3 @@ def restart(options: argparse.Namespace) -> int:
         tell_carried(job)
         show.talk(f"follow it: allranks job stream {job['name']}")
     return 0
-
-
-def tell_carried(job: dict[str, Any]) -> None:
-    """What the job starts with of another one, if it does."""
-    if carried := job.get("carried"):
-        show.talk(show.one_line(f"{job['name']} {carried['message']}"))
-        for each in carried["notes"]:
-            show.talk(show.one_line(f"note: {each}"))

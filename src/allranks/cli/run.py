@@ -13,8 +13,12 @@ from allranks.cli import show
 from allranks.cli.follow import Viewer, exit_code, verdict
 from allranks.cli.job_names import JobReference
 from allranks.cli.overrides import override
-from allranks.cli.restart import tell_carried
-from allranks.cli.submitting import large_code_option, submit, with_shell_variables
+from allranks.cli.submitting import (
+    large_code_option,
+    submit,
+    tell_carried,
+    with_shell_variables,
+)
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk import finding
