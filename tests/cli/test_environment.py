@@ -139,6 +139,25 @@ def test_the_table_is_seen_changed_and_followed(allranks, wheels, code):
     assert show(allranks, "environment", "map")["own"] == {}
 
 
+def test_the_map_takes_several_pairs_and_leaves_packages_out(allranks, wheels, code):
+    (code / "job.yml").write_text(
+        "command: python -c 'import apple; print(apple.version)'\n"
+        f'environment:\n  pip: ["--no-index", "--find-links {wheels}", "apple==1.6", "plum",'
+        ' "azureml-defaults"]\n'
+    )
+    words = ("apple==1.6", "apple==2.0", "plum", "none")
+    mapped = allranks("environment", "map", *words)
+    assert "apple==1.6 means apple==2.0" in mapped.stderr
+    assert "plum is left out" in mapped.stderr
+    assert "none (left out)" in allranks("environment", "map").stdout
+    taken = allranks("job", "create", "-f", "job.yml", "--stream")
+    assert taken.stdout == "2.0\n", taken.stderr
+    assert "note: left out: plum" in taken.stderr
+    assert "note: left out: azureml-defaults" in taken.stderr
+    allranks("environment", "map", "plum")
+    assert show(allranks, "environment", "map")["own"] == {"apple==1.6": "apple==2.0"}
+
+
 def test_an_image_where_no_containers_run(allranks, requirements):
     allranks("environment", "create", "fruit", "-f", requirements)
     refused = allranks("run", "--image", "some/image:1", *PRINT)
@@ -284,6 +303,8 @@ def test_doctor_says_whether_it_is_made(allranks, code, requirements):
         (["show", "never"], "no environment never"),
         (["map", "six==1", "six==1"], "stands for itself"),
         (["map", "six==1", ">=bad"], "is no requirement"),
+        (["map", "six==1", "six==2", "plum"], "'plum' has no counterpart"),
+        (["map", "python=3.6", "none"], "no environment without Python"),
         (["label", "allranks-sklearn-1", "x"], "always there"),
         (["export", "allranks-sklearn-1", "--format", "docker"], "no format"),
         (["clone", "nope", "x"], "no environment nope"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import select
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from allranks.sdk import finding
 from allranks.sdk.addresses import asset_path, labelled
 from allranks.sdk.environment import current, tools
 
+# What the map says of a package that is left out.
+NONE = "none"
 _KIND, _ENVIRONMENTS = "environments", "/api/v1/environments"
 
 
@@ -185,29 +187,55 @@ def delete(options: argparse.Namespace) -> int:
 
 
 def stand_for_options(parser: argparse.ArgumentParser) -> None:
-    asked = "what jobs ask for: python=3.6, torch==1.6.*, an image or an environment; * for any"
-    parser.add_argument("asked", nargs="?", metavar="ASKED", help=asked)
-    taken = "what they get instead: 3.11, torch==2.13.0, NAME; left out: no longer anything else"
-    parser.add_argument("taken", nargs="?", metavar="TAKEN", help=taken)
+    pairs = (
+        "what jobs ask for (python=3.6, torch==1.6.*, a package, an image, an environment) and what "
+        "they get instead (3.11, torch==2.13.0, NAME, none to leave a package out); repeat. One "
+        "alone: it means itself again"
+    )
+    parser.add_argument("pairs", nargs="*", metavar="ASKED TAKEN", help=pairs)
 
 
 def stand_for(options: argparse.Namespace) -> int:
     """Say what is taken where what is asked for cannot be had; alone: show all that was said."""
     client = finding.connect()
-    if options.asked is not None:
-        client.json("PUT", f"{_ENVIRONMENTS}/map", {options.asked: options.taken})
+    if options.pairs:
+        entries = _entries(options.pairs)
+        client.json("PUT", f"{_ENVIRONMENTS}/map", entries)
         if not options.quiet and not options.json:
-            said = f"means {options.taken}" if options.taken else "means itself"
-            show.talk(f"{options.asked} {said}")
+            for asked, taken in entries.items():
+                show.talk(f"{asked} {_meaning(taken)}")
         return 0
     found = client.json("GET", f"{_ENVIRONMENTS}/map")
     if options.json:
         show.as_json(found)
         return 0
     own = found["own"]
-    rows = [(a, t, "said here" if a in own else "built in") for a, t in found["map"].items()]
+    rows = [
+        (asked, "none (left out)" if taken == NONE else taken, _origin(asked, own))
+        for asked, taken in found["map"].items()
+    ]
     show.columns(("ASKED", "TAKEN", ""), rows)
     return 0
+
+
+def _entries(words: Sequence[str]) -> dict[str, str | None]:
+    """What is asked for, and what is taken for it. Raises UsageError for a half of a pair."""
+    if len(words) == 1:
+        return {words[0]: None}
+    if len(words) % 2:
+        hint = f"say what is taken for {words[-1]}: a version, a name, or none"
+        raise UsageError(f"{words[-1]!r} has no counterpart", hint=hint)
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _meaning(taken: str | None) -> str:
+    if taken is None:
+        return "means itself"
+    return "is left out" if taken == NONE else f"means {taken}"
+
+
+def _origin(asked: str, own: Mapping[str, str]) -> str:
+    return "said here" if asked in own else "built in"
 
 
 # ---------------------------------------------------------------- showing

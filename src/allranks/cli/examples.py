@@ -68,7 +68,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "environment clone": ("train train-next", "train:2 train-next --version 1"),
     "environment label": ("train:2 prod", "train:2 prod stable"),
     "environment delete": ("train:1", "train:1 --json"),
-    "environment map": ("", "python=3.6 3.11", "'torch==1.6.*' torch==2.8.0"),
+    "environment map": ("", "python=3.6 3.11", "'torch==1.6.*' torch==2.8.0 horovod none"),
     "data create": (
         "birds --path ./birds --label good",
         "birds --path azureml://datastores/birds/paths/train --type uri_folder",

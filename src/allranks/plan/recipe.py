@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from allranks.errors import Problem, SpecError, UsageError
-from allranks.plan import conda
+from allranks.plan import conda, packages
 from allranks.plan.container import ENGINES, FILE, TRACELESS
+from allranks.plan.packages import NONE, normal, requirement
 from allranks.plan.plan import Recipe
 from allranks.spec.references import Asset, asset_of
 from allranks.spec.values import Environment
@@ -155,18 +155,20 @@ def recipe(of: Meant, table: Table) -> Recipe:
     found = []
     for place, line in (*asked.requirements, *own):
         try:
-            found.append(_line(line, table, notes))
+            _check(line)
+            found.append(line)
         except SpecError as error:
             problems += [each._replace(where=place) for each in error.problems]
     if problems:
         raise SpecError(problems)
+    taken = packages.replaced([each for each in found if each], lambda each: _instead(each, table))
     return Recipe(
         python,
-        tuple(each for each in found if each),
+        taken.lines,
         tuple(environment.constraints),
         environment.torch_backend or "",
         asked.variables,
-        tuple(notes),
+        (*notes, *taken.notes),
     )
 
 
@@ -182,32 +184,22 @@ def _conda(environment: Environment) -> tuple[conda.Asked, list[Problem]]:
         return conda.Asked(), list(error.problems)
 
 
-def _line(line: str, table: Table, notes: list[str]) -> str:
-    """The line of pip, or what the table has instead; its marker stays. Raises SpecError."""
+def _check(line: str) -> None:
+    """Raise SpecError for a line of pip's that cannot be had."""
     word = line.split()[0].partition("=")[0] if line else ""
     if bad := _NO_GOOD.get(_SHORT.get(word, word)):
         raise SpecError(Problem(f"{line!r} cannot be had: {bad[0]}", hint=bad[1]))
     if not line or line.startswith("-") or "://" in line:
-        return line  # an option, or an address: uv looks at it
+        return  # an option, or an address: uv looks at it
     if line.startswith((".", "/", "~")):
         hint = "give a wheel of it (a .whl file), or name the folder in PYTHONPATH"
         raise SpecError(Problem(f"{line!r} cannot be had: it is a folder that changes", hint=hint))
     try:
-        asked = Requirement(line.partition(" --")[0])  # hashes may follow
+        Requirement(line.partition(" --")[0])  # hashes may follow
     except InvalidRequirement as error:
         said = str(error).partition("\n")[0].lower()
         hint = "as pip takes it: `numpy>=1.26,<2`"
         raise SpecError(Problem(f"{line!r} is no requirement: {said}", hint=hint)) from None
-    instead = _instead(_normal(asked), table)
-    if instead is None:
-        return line
-    taken = Requirement(instead)
-    taken.extras |= (
-        asked.extras if canonicalize_name(taken.name) == canonicalize_name(asked.name) else set()
-    )
-    taken.marker = taken.marker or asked.marker
-    notes.append(f"{line} was asked for, {taken} is taken")
-    return str(taken)
 
 
 def entry(asked: str, taken: str) -> tuple[str, str]:
@@ -219,7 +211,13 @@ def entry(asked: str, taken: str) -> tuple[str, str]:
     if asked == taken:
         raise UsageError("that stands for itself", where=asked, hint="say what is taken for it")
     if asked.startswith("python="):
+        if taken == NONE:
+            hint = "name a version: allranks environment map python=3.6 3.11"
+            raise UsageError("there is no environment without Python", where=asked, hint=hint)
         return asked, taken.removeprefix("python=")
+    if taken == NONE:
+        named = requirement(asked)
+        return (normal(named) if named is not None else asked), NONE
     if _versioned(asked) is not None:
         try:
             Requirement(taken)
@@ -233,7 +231,7 @@ def looked_up(asked: str) -> str:
     """What is asked for as the table has it, however it was written: `Pillow>=6, <7` is
     `pillow<7,>=6`. A pattern, or a name without a version, is itself."""
     wanted = _versioned(asked)
-    return asked if wanted is None else _normal(wanted)
+    return asked if wanted is None else normal(wanted)
 
 
 def _versioned(asked: str) -> Requirement | None:
@@ -242,10 +240,6 @@ def _versioned(asked: str) -> Requirement | None:
     except InvalidRequirement:
         return None
     return wanted if wanted.specifier else None
-
-
-def _normal(asked: Requirement) -> str:
-    return f"{canonicalize_name(asked.name)}{asked.specifier}"
 
 
 def _instead(asked: str, table: Table) -> str | None:

@@ -1,0 +1,120 @@
+"""What is installed in the place of the packages that an environment asks for. Pure.
+
+Azure ML's own packages do nothing here and are left out. torch, torchvision and torchaudio are
+built for each other: where another torch is taken, the versions that fit it are taken, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+# What the map says of a package that is left out.
+NONE = "none"
+# Looks a requirement up in the map, as `normal` writes it; None: it stands for itself.
+Instead = Callable[[str], str | None]
+
+_TORCH, _FITTING = "torch", ("torchvision", "torchaudio")
+_MLFLOW = re.compile(r"azureml-mlflow(-.*)?")
+_AZURE = re.compile(r"azureml(-.*)?")
+# torchvision 0.M for torch 1.N is 0.(N + 1), and for 2.N it is 0.(N + 15); these are exceptions.
+_OLD_VISION = {(1, 1): 3, (1, 2): 4, (1, 3): 4}
+# torchaudio has the version of its torch from 2.0 on, and had 0.N for torch 1.N.
+
+
+class Replaced(NamedTuple):
+    """The lines to install, and a sentence about each one that is not as it was asked for."""
+
+    lines: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def requirement(line: str) -> Requirement | None:
+    """The package that a line asks for; None for options, addresses and files."""
+    if not line or line.startswith(("-", ".", "/", "~")) or "://" in line:
+        return None
+    try:
+        return Requirement(line.partition(" --")[0])  # hashes may follow
+    except InvalidRequirement:
+        return None
+
+
+def normal(asked: Requirement) -> str:
+    """A requirement as the map has it: `Pillow>=6, <7` is `pillow<7,>=6`."""
+    return f"{canonicalize_name(asked.name)}{asked.specifier}"
+
+
+def replaced(lines: Sequence[str], instead: Instead) -> Replaced:
+    """What is installed for ``lines``. ``instead`` decides first, then the rules of this module."""
+    wanted = [requirement(line) for line in lines]
+    names = [each and canonicalize_name(each.name) for each in wanted]
+    torch = next((_taken(each, instead) for each in wanted if each and _named(each, _TORCH)), None)
+    found: list[str] = []
+    notes: list[str] = []
+    for line, asked in zip(lines, wanted, strict=True):
+        taken, why = None if asked is None else _taken(asked, instead), ""
+        if asked is not None and taken is None:
+            taken, why = _by_rule(asked, torch)
+            if taken == "mlflow" and "mlflow" in names:
+                taken, why = NONE, " (mlflow is in the environment)"
+        if asked is None or taken is None:
+            found.append(line)
+        elif taken == NONE:
+            notes.append(f"left out: {line}{why}")
+        else:
+            found.append(_in_place_of(asked, taken))
+            notes.append(f"{line} was asked for, {found[-1]} is taken{why}")
+    return Replaced(tuple(found), tuple(notes))
+
+
+def _taken(asked: Requirement, instead: Instead) -> str | None:
+    """What the map has for a requirement; the bare name with `none` drops every version."""
+    if (to := instead(normal(asked))) is not None:
+        return to
+    return NONE if instead(canonicalize_name(asked.name)) == NONE else None
+
+
+def _by_rule(asked: Requirement, torch: str | None) -> tuple[str | None, str]:
+    name = canonicalize_name(asked.name)
+    if _MLFLOW.fullmatch(name):
+        return "mlflow", " (it logs to the same place here)"
+    if _AZURE.fullmatch(name):
+        return NONE, " (it is for Azure ML alone)"
+    if name in _FITTING and torch is not None and torch != NONE and asked.specifier:
+        return f"{name}{_fitting(name, torch)}", f" (it fits {torch})"
+    return None, ""
+
+
+def _fitting(name: str, torch: str) -> str:
+    """The versions of ``name`` for the one torch; empty where that is not one release."""
+    specifiers = [*Requirement(torch).specifier]
+    if len(specifiers) != 1 or specifiers[0].operator not in ("==", "~="):
+        return ""
+    try:
+        version = Version(specifiers[0].version.removesuffix(".*"))
+    except InvalidVersion:
+        return ""
+    if len(version.release) < 2:
+        return ""
+    major, minor = version.major, version.minor
+    if name == "torchaudio":
+        return f"=={major}.{minor}.*" if major > 1 else f"==0.{minor}.*"
+    return f"==0.{_OLD_VISION.get((major, minor), minor + (15 if major > 1 else 1))}.*"
+
+
+def _in_place_of(asked: Requirement, taken: str) -> str:
+    """``taken`` with the marker and, for the same package, the extras of what was asked for."""
+    found = Requirement(taken)
+    if _named(found, canonicalize_name(asked.name)):
+        found.extras |= asked.extras
+    found.marker = found.marker or asked.marker
+    return str(found)
+
+
+def _named(each: Requirement, name: str) -> bool:
+    return canonicalize_name(each.name) == name
