@@ -158,6 +158,21 @@ def test_the_map_takes_several_pairs_and_leaves_packages_out(allranks, wheels, c
     assert show(allranks, "environment", "map")["own"] == {"apple==1.6": "apple==2.0"}
 
 
+def test_the_record_keeps_the_name_that_was_asked_for(allranks, home, requirements, capfd):
+    allranks("environment", "create", "fruit", "-f", requirements)
+    allranks("environment", "map", "AzureML-fruit", "fruit")
+    allranks("run", "--name", "old", "-e", "AzureML-fruit@latest", *PRINT)
+    for name in ("old", str(show(allranks, "job", "restart", "old")["name"])):
+        told = show(allranks, "job", "show", name)["environment"]
+        assert isinstance(told, dict)
+        assert (told["name"], told["asked_for"]) == ("fruit:1", "AzureML-fruit@latest")
+        shown = allranks("job", "show", name).stdout
+        assert "fruit:1 (asked for: AzureML-fruit@latest)" in shown
+        Client().jobs.stream(name)
+        said = "note: environment: fruit:1 (asked for: AzureML-fruit@latest)"
+        assert capfd.readouterr().err.count(said) == 1
+
+
 def test_an_image_where_no_containers_run(allranks, requirements):
     allranks("environment", "create", "fruit", "-f", requirements)
     refused = allranks("run", "--image", "some/image:1", *PRINT)

@@ -47,6 +47,7 @@ def test_a_name_of_azures_may_stand_for_another():
     assert found.notes == (
         "the environment AzureML-pytorch-1.10:3 is not here; digits:2 stands for it",
     )
+    assert found.asked == "AzureML-pytorch-1.10:3"
 
 
 def test_an_image_is_itself_where_containers_run():
@@ -59,7 +60,8 @@ def test_where_they_do_not_another_stands_for_it():
     found = means(Environment(image="a/b"), table=table)
     assert (found.name, found.environment) == ("digits:2", KNOWN["digits:2"])
     assert "a/b is not used" in found.notes[0]
-    assert means("azureml:pod:1", table=table).name == "digits:2"
+    assert found.asked == "a/b"
+    assert means("azureml:pod:1", table=table)[::3] == ("digits:2", "pod:1")
     assert means(Environment(image="c:1"), table=table).environment is None
     with pytest.raises(SpecError, match="no environment stands for the image d"):
         means(Environment(image="d"), table=table)

@@ -188,9 +188,9 @@ def delete(options: argparse.Namespace) -> int:
 
 def stand_for_options(parser: argparse.ArgumentParser) -> None:
     pairs = (
-        "what jobs ask for (python=3.6, torch==1.6.*, a package, an image, an environment) and what "
-        "they get instead (3.11, torch==2.13.0, NAME, none to leave a package out); repeat. One "
-        "alone: it means itself again"
+        "what jobs ask for (python=3.6, torch==1.6.*, a package, an image, an environment) and "
+        "what they get instead (3.11, torch==2.13.0, NAME, none to leave a package out); repeat. "
+        "One alone: it means itself again"
     )
     parser.add_argument("pairs", nargs="*", metavar="ASKED TAKEN", help=pairs)
 

@@ -96,7 +96,13 @@ def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _environment(told: dict[str, Any]) -> str:
-    """The image or name of what ranks find around them; without one, what it asks for."""
+    """What ranks find around them, and what it stands for."""
+    asked = told.get("asked_for")
+    return f"{_what(told)} (asked for: {asked})" if asked else _what(told)
+
+
+def _what(told: dict[str, Any]) -> str:
+    """The image or name of it; without one, what it asks for."""
     if told.get("image"):
         return f"the image {told['image']}"
     if told.get("name"):

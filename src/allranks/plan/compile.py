@@ -209,13 +209,14 @@ def _around(spec: CommandJob, engine: str | None, context: Context) -> dict[str,
     """What ranks find around them: a container, an environment made for them, or nothing new."""
     on = Compute(context.compute, engine is not None)
     of = context.meant or meant(spec.environment, on, context.table, _nameless)
+    asked = {"environment": of.name, "environment_asked": of.asked}
     if of.environment is None:
-        return {}
+        return asked
     if engine is not None and is_image(of.environment):
         inside = _container(spec, of.environment, engine)
-        return {"environment": of.name, "container": inside}
+        return {**asked, "container": inside}
     made = recipe(of, context.table)
-    return {"environment": of.name, "recipe": made, **_makers(context)}
+    return {**asked, "recipe": made, **_makers(context)}
 
 
 def _nameless(asset: Asset) -> Meant:

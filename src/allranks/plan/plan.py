@@ -160,6 +160,7 @@ class Task(NamedTuple):
     timeout: float | None = None
     hang_timeout: float | None = None
     environment: str = ""
+    environment_asked: str = ""
     container: Container | None = None
     recipe: Recipe | None = None
     environments: str = ""

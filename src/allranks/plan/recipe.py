@@ -39,11 +39,13 @@ _SHORT = {"--editable": "-e", "--requirement": "-r", "--constraint": "-c"}
 
 class Meant(NamedTuple):
     """What an environment means on a compute: ``environment`` None for the Python in front.
-    ``name`` is what it was called, where it has a name."""
+    ``name`` is what it was called, where it has a name; ``asked`` is the name or image that it
+    stands for, if it is another."""
 
     name: str = ""
     environment: Environment | None = None
     notes: tuple[str, ...] = ()
+    asked: str = ""
 
 
 # Knows environments by name and version; raises SpecError for one that there is not.
@@ -85,14 +87,15 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
     if not is_image(environment):
         return found._replace(notes=(*found.notes, said))
     instead = _stands_for(environment.image, on, table)
+    asked_for = found.asked or found.name or environment.image
     if instead in CURRENT:
-        return Meant(notes=(f"{said}; the current Python stands for it",))
+        return Meant(notes=(f"{said}; the current Python stands for it",), asked=asked_for)
     other = _named(asset_of(instead, "environment"), {}, find)
     if other.environment is not None and is_image(other.environment):
         message = f"{other.name}, which stands for the image {environment.image}, is an image, too"
         hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
         raise SpecError(Problem(message, "environment.image", hint=hint))
-    return other._replace(notes=(f"{said}; {other.name} stands for it",))
+    return other._replace(notes=(f"{said}; {other.name} stands for it",), asked=asked_for)
 
 
 def _stands_for(image: str, on: Compute, table: Table) -> str:
@@ -124,7 +127,7 @@ def _named(asset: Asset, table: Table, find: Find) -> Meant:
     other = asset_of(instead, "environment")
     found = find(other)
     said = f"the environment {asset} is not here; {found.name} stands for it"
-    return found._replace(notes=(said,))
+    return found._replace(notes=(said,), asked=str(asset))
 
 
 def is_image(environment: Environment) -> bool:

@@ -19,7 +19,7 @@ from allranks.sdk.computes import Computes, Poller
 from allranks.sdk.data import DataAssets, Datastores
 from allranks.sdk.download import download
 from allranks.sdk.environments import Environments
-from allranks.sdk.following import Following
+from allranks.sdk.following import Following, substitute_note
 from allranks.sdk.job_files import job_files
 from allranks.sdk.job_names import job_name
 from allranks.sdk.metrics import by_name
@@ -340,9 +340,11 @@ class Jobs:
         return Poller(self.cancel(name))
 
     def stream(self, name: str, *, to: TextIO | None = None, timeout: float | None = None) -> Job:
-        """Write every rank's output to ``to`` (stdout) until the job has ended. Raises TimedOut as
-        ``wait``."""
-        following = Following(finding.connect, name, seconds=timeout)
+        """Write every rank's output to ``to`` (stdout) until the job has ended; stderr says when
+        another environment stands for the one that was asked for. Raises TimedOut as ``wait``."""
+        following = Following(
+            finding.connect, name, changed=substitute_note(sys.stderr), seconds=timeout
+        )
         goal = to or sys.stdout
         for piece in following.pieces():
             goal.write(piece["log"].encode(errors="surrogateescape").decode(errors="replace"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from allranks.client import Client
 from allranks.errors import ServerError, TimedOut, Unreachable
@@ -29,6 +29,21 @@ def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any
             if time.monotonic() > until:
                 raise
             time.sleep(0.2)
+
+
+def substitute_note(to: TextIO) -> Callable[[dict[str, Any]], None]:
+    """Write to ``to``, once, that another environment stands for the one that a job asks for."""
+    done = False
+
+    def note(job: dict[str, Any]) -> None:
+        nonlocal done
+        found = job.get("environment") or {}
+        if found.get("asked_for") and not done:
+            name = found.get("name") or found.get("image")
+            print(f"note: environment: {name} (asked for: {found['asked_for']})", file=to)
+        done = True
+
+    return note
 
 
 class Following:

@@ -70,7 +70,8 @@ def restart(
     if code is not None:
         spec, digest, diff = _with_code(spec, code), code.code, code.diff
     of_code = digest, task.in_place, task.base, task.tools, diff
-    submission = Submission(spec, *of_code, row.name, end_of(row))
+    asked = task.environment_asked
+    submission = Submission(spec, *of_code, row.name, end_of(row), environment_asked=asked)
     known = services.environments.with_deleted()
     return submit(submission, services, by, known, after=None if fresh else row)
 

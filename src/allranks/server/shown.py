@@ -234,7 +234,12 @@ def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
 
 def environment(task: Task) -> dict[str, Any]:
     """What ranks find around them: an image, an environment made for them, or the Python that was
-    in front where the job was submitted."""
+    in front where the job was submitted. ``asked_for`` is what it stands for, if it does."""
+    asked = without_credentials(task.environment_asked) or None
+    return {**_environment(task), "asked_for": asked}
+
+
+def _environment(task: Task) -> dict[str, Any]:
     if task.container is not None:
         return {
             "name": task.environment or None,

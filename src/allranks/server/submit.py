@@ -45,7 +45,8 @@ class Submission(NamedTuple):
     """What a door sends: the spec with absolute paths, the code's digest or folder, the
     environment the submitter had in front, the variables of their pip and uv, and what of the code
     is in no commit. ``continues`` is the ended job whose files it starts from, ``previous`` why
-    that one ended. ``look``: seconds between two looks at its state, for a rehearsal."""
+    that one ended. ``look``: seconds between two looks at its state, for a rehearsal.
+    ``environment_asked`` is what the environment of that job stood for."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -56,6 +57,7 @@ class Submission(NamedTuple):
     continues: str = ""
     previous: str = ""
     look: float | None = None
+    environment_asked: str = ""
 
     @staticmethod
     def load(data: Any) -> Submission:
@@ -64,7 +66,7 @@ class Submission(NamedTuple):
         known = {name: data[name] for name in Submission._fields if name in data}
         made = Submission(**known)
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
-        plain = all(isinstance(each, str) for each in texts)
+        plain = all(isinstance(each, str) for each in (*texts, made.environment_asked))
         if made.look is not None and not _is_pace(made.look):
             raise SpecError(NO_SUBMISSION)
         if not plain or not all(map(_is_words, (made.base, made.tools))):
@@ -103,6 +105,7 @@ def plan(
     on = recipe.Compute(compute.name, bool(options.get("container")))
     try:
         of = recipe.meant(spec.environment, on, table, environments.find)
+        of = of._replace(asked=of.asked or submission.environment_asked)
     except SpecError as error:
         of, problems = recipe.Meant(), [*problems, *error.problems]
     try:
