@@ -295,7 +295,7 @@ def test_all_that_a_file_from_elsewhere_asks_too_much_is_told_at_once(allranks, 
     assert done.returncode == 2
     assert "there is no compute named 'elsewhere'" in done.stderr
     assert "local" in done.stderr
-    assert "--set environment=current" in done.stderr
+    assert "allranks environment map e ENVIRONMENT (or current)" in done.stderr
 
 
 def test_where_named_outputs_are(allranks, home):

@@ -164,6 +164,49 @@ def test_an_image_does_not_stand_for_an_image():
         means(Environment(image="a/b"), table={"a/*": "pod:1"})
 
 
+@pytest.mark.parametrize(
+    ("image", "python"),
+    [
+        ("python:3.11.6", "3.11"),
+        ("library/python:3.12", "3.12"),
+        ("docker.io/python:3.12-slim", "3.12"),
+        ("docker.io/library/python:3.10-bookworm", "3.10"),
+        ("python", None),
+        ("library/python:latest", None),
+        ("mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04:20240101.v1", None),
+        ("mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference", None),
+    ],
+)
+def test_images_of_plain_python_are_that_python(image, python):
+    found = means(Environment(image=image), table=curated.TABLE)
+    assert (found.environment and found.environment.python) == python
+    assert image in found.notes[0]
+    assert found.asked == image
+
+
+def test_an_image_may_stand_for_a_python():
+    found = means(Environment(image="corp/base:7"), table={"corp/*": "python=3.12"})
+    assert found.environment.python == "3.12"
+
+
+@pytest.mark.parametrize("to", ["current", "digits"])
+def test_a_star_is_any_image_and_environment_and_no_python_or_package(to):
+    table = {"*": to}
+    asked = Environment(python="3.6", pip=("numpy==1.2",))
+    found = recipe(means(asked, table=table), table)
+    assert (found.python, found.requirements) == ("3.6", ("numpy==1.2",))
+    for other in ("azureml:E@latest", "azureml:E:3", Environment(image="a/b:1")):
+        found = means(other, table=table)
+        assert (found.environment is None) == (to == "current")
+        assert "stands for it" in found.notes[0]
+
+
+def test_capital_letters_count_for_nothing_in_the_names_of_others():
+    for name in ("AzureML-PyTorch-1.6-GPU", "azureml-pytorch-1.6-gpu:40", "ACPT-pytorch-2.8"):
+        table = dict.fromkeys(curated.TABLE, "digits:2")
+        assert means(f"azureml:{name}", table=table).name == "digits:2"
+
+
 def test_a_requirements_file_that_did_not_travel():
     with pytest.raises(SpecError, match="what is in the file is missing"):
         made(Environment(requirements="/x/r.txt"))
@@ -178,7 +221,7 @@ def test_curated_ones_can_be_made_and_the_table_leads_to_them():
     for versions in curated.ENVIRONMENTS.values():
         for spec in versions.values():
             assert recipe(Meant("", Environment.model_validate(spec)), {}).requirements
-    assert set(curated.TABLE.values()) <= set(curated.ENVIRONMENTS)
+    assert set(curated.TABLE.values()) <= {*curated.ENVIRONMENTS, curated.PYTHON}
     assert all(name.startswith(curated.PREFIX) for name in curated.ENVIRONMENTS)
 
 

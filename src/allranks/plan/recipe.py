@@ -7,19 +7,21 @@ whoever wrote them and whatever they are called.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from allranks.errors import Problem, SpecError, UsageError
-from allranks.plan import conda, packages
+from allranks.plan import conda, curated, packages
 from allranks.plan.container import ENGINES, FILE, TRACELESS
 from allranks.plan.packages import NONE, normal, requirement
 from allranks.plan.plan import Recipe
 from allranks.spec.references import Asset, asset_of
 from allranks.spec.values import Environment
 
+_ANY, _PYTHON = "*", "python="
 CURRENT = (None, "current", "azureml:current@latest")
 # What is taken in the place of what was asked for, by its pattern: `python=3.6`, `torch==1.6.*`,
 # or the name of an image, for which another environment stands where containers are not run.
@@ -71,7 +73,8 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
     else:
         found = _named(asset_of(str(asked), "environment"), table, find)
     environment = found.environment
-    assert environment is not None
+    if environment is None:
+        return found  # the map has the current Python for it
     key = "image" if environment.build is None else "build"
     if getattr(environment, key) is None or (on.runs_images and is_image(environment)):
         return found
@@ -88,9 +91,9 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
         return found._replace(notes=(*found.notes, said))
     instead = _stands_for(environment.image, on, table)
     asked_for = found.asked or found.name or environment.image
-    if instead in CURRENT:
+    other = _standing_for(environment.image, instead, find)
+    if other.environment is None:
         return Meant(notes=(f"{said}; the current Python stands for it",), asked=asked_for)
-    other = _named(asset_of(instead, "environment"), {}, find)
     if other.environment is not None and is_image(other.environment):
         message = f"{other.name}, which stands for the image {environment.image}, is an image, too"
         hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
@@ -99,7 +102,7 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
 
 
 def _stands_for(image: str, on: Compute, table: Table) -> str:
-    if (instead := _instead(image, table)) is not None:
+    if (instead := _named_instead(image, table)) is not None:
         return instead
     message = f"{_of(on)} runs no containers, and no environment stands for the image {image}"
     hint = (
@@ -122,12 +125,30 @@ def _named(asset: Asset, table: Table, find: Find) -> Meant:
     try:
         return find(asset)
     except SpecError:
-        if (instead := _instead(asset.name, table)) is None:
+        if (instead := _named_instead(asset.name, table)) is None:
             raise
-    other = asset_of(instead, "environment")
-    found = find(other)
-    said = f"the environment {asset} is not here; {found.name} stands for it"
+    found = _standing_for(asset.name, instead, find)
+    name = found.name or "the current Python"
+    said = f"the environment {asset} is not here; {name} stands for it"
     return found._replace(notes=(said,), asked=str(asset))
+
+
+def _standing_for(asked: str, instead: str, find: Find) -> Meant:
+    """What the map has for an image or a name: an environment, a Python, or the current one."""
+    if instead in CURRENT:
+        return Meant()
+    word, _, version = instead.partition("=")
+    if word != curated.PYTHON:
+        return find(asset_of(instead, "environment"))
+    version = version or _version_in(asked)
+    # No version in the tag is any Python, and the one in front is as good as another.
+    return Meant(f"plain Python {version}", Environment(python=version)) if version else Meant()
+
+
+def _version_in(image: str) -> str:
+    """The minor version in the tag of an image of Python: `python:3.11.6-slim` is `3.11`."""
+    found = re.fullmatch(r".*:(3\.\d+)([.-].*)?", image)
+    return found[1] if found else ""
 
 
 def is_image(environment: Environment) -> bool:
@@ -213,7 +234,7 @@ def entry(asked: str, taken: str) -> tuple[str, str]:
         raise UsageError("there is nothing to take", where=asked, hint="say what is taken for it")
     if asked == taken:
         raise UsageError("that stands for itself", where=asked, hint="say what is taken for it")
-    if asked.startswith("python="):
+    if asked.startswith(_PYTHON):
         if taken == NONE:
             hint = "name a version: allranks environment map python=3.6 3.11"
             raise UsageError("there is no environment without Python", where=asked, hint=hint)
@@ -246,10 +267,26 @@ def _versioned(asked: str) -> Requirement | None:
 
 
 def _instead(asked: str, table: Table) -> str | None:
-    """What stands for it: by its very name first, then by the first pattern."""
+    """What stands for a Python (`python=3.6`) or a package: by its very name first, then by the
+    first pattern. `*` is any image and environment, but no package."""
     if asked in table:
         return table[asked]
-    return next((to for each, to in table.items() if fnmatch.fnmatchcase(asked, each)), None)
+    return next((to for each, to in table.items() if each != _ANY and _matches(asked, each)), None)
+
+
+def _named_instead(asked: str, table: Table) -> str | None:
+    """What stands for an image or an environment; capital letters count for nothing."""
+    if asked in table:
+        return table[asked]
+    named = ((each, to) for each, to in table.items() if not each.startswith(_PYTHON))
+    return next((to for each, to in named if _matches(asked.lower(), each.lower())), None)
+
+
+def _matches(asked: str, pattern: str) -> bool:
+    # A Python is matched by patterns of Pythons alone, and a package by none of them.
+    if asked.startswith(_PYTHON) != pattern.startswith(_PYTHON):
+        return False
+    return fnmatch.fnmatchcase(asked, pattern)
 
 
 def _unbuilt(what: str, where: str, hint: str) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,18 +52,25 @@ class Environments:
 
     def row(self, asset: Asset) -> AssetRow:
         """Raises SpecError when there is none."""
-        versions = self.versions(asset.name)
+        versions = self.versions(asset.name) or self.versions(self._spelled(asset.name))
         if (row := named(versions, asset)) is not None:
             return row
         has = ", ".join(row.version for row in versions)
-        hint = f"its versions: {has}"
-        if not versions:
-            known = dict.fromkeys(row.name for row in self.versions())
-            hint = nearest(asset.name, known) or (
-                "`allranks environment list` shows those there are; or take the Python that is "
-                "in front of you: --set environment=current"
-            )
+        hint = f"its versions: {has}" if versions else self._others(asset.name)
         raise SpecError(Problem(f"there is no environment {asset}", "environment", hint=hint))
+
+    def _spelled(self, name: str) -> str:
+        """The name that is there, where only capital letters differ."""
+        known = (row.name for row in self.versions())
+        return next((each for each in known if each.lower() == name.lower()), name)
+
+    def _others(self, name: str) -> str:
+        """What to do about a name that is not there: the near ones, and the map."""
+        near = nearest(name, dict.fromkeys(row.name for row in self.versions()))
+        instead = f"allranks environment map {shlex.quote(name)} ENVIRONMENT (or current)"
+        if near is None:
+            near = "`allranks environment list` shows those that are there."
+        return f"{near} Or say what stands for it: {instead}"
 
     def table(self) -> Table:
         """What is taken in the place of what: what was said here before what is always so."""
