@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,15 @@ def test_a_record_of_a_job_that_was_never_recorded_is_in_nobodys_way(
     done = allranks("gc", "--json")
     assert "unfinished copies" in done.stdout
     until(lambda: not [e for e in (home / "jobs").iterdir() if e.name.startswith(".")])
+
+
+def test_restarts_at_once_get_names_of_their_own(allranks):
+    """Each copies what the job left before its name is recorded."""
+    script = "head -c 40000000 /dev/urandom > outputs/big"
+    assert allranks("run", "--name", "rs", "--", "bash", "-c", script).returncode == 0
+    with ThreadPoolExecutor(3) as several:
+        done = list(several.map(lambda _: allranks("job", "restart", "rs"), range(3)))
+    assert [each.returncode for each in done] == [0, 0, 0], [each.stderr for each in done]
+    assert {each.stdout.strip() for each in done} == {"rs-r2", "rs-r3", "rs-r4"}
+    taken = allranks("run", "--from", "rs", "--name", "rs-r2", "--", "true")
+    assert "a job named 'rs-r2' already exists" in taken.stderr

@@ -281,11 +281,11 @@ def test_doctor_says_whether_it_is_made(allranks, code, requirements):
         "command: python train.py\ncode: .\nenvironment:\n  requirements: my requirements.txt\n"
     )
     (code / "train.py").write_text("import apple, plum\n")
-    before = allranks("doctor", "--job", "job.yml")
+    before = allranks("doctor", "--job", "job.yml", "-v")
     assert "is not made yet" in before.stdout
     assert "plum" not in before.stdout
     allranks("environment", "build", "-f", requirements)
-    after = allranks("doctor", "--job", "job.yml")
+    after = allranks("doctor", "--job", "job.yml", "-v")
     assert "is made already" in after.stdout
     assert "plum" in after.stdout
 

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import shlex
+import sqlite3
 import subprocess
 import sys
 
@@ -256,3 +257,25 @@ def test_in_python(allranks, home, code, monkeypatch):
     assert jobs.restore("py").name == "py"
     jobs.delete("py")
     assert jobs.list(archived=None) == []
+
+
+def test_a_job_that_is_deleted_twice_is_no_other(allranks):
+    assert allranks("run", "--name", "foo", "--", "true").returncode == 0
+    assert allranks("job", "restart", "foo").stdout == "foo-r2\n"
+    allranks("job", "wait", "foo-r2")
+    assert allranks("job", "delete", "foo", "-y").returncode == 0
+    again = allranks("job", "delete", "foo", "-y")
+    assert again.returncode == 2
+    assert "the job 'foo' was deleted" in again.stderr
+    assert allranks("job", "show", "foo-r2").returncode == 0
+
+
+def test_a_damaged_job_is_deleted(allranks, home):
+    allranks("run", "--name", "bad", "--", "true")
+    allranks("server", "stop")
+    with sqlite3.connect(home / "allranks.db") as database:
+        database.execute("UPDATE jobs SET plan = '{}' WHERE name = 'bad'")
+    assert "Damaged" in allranks("job", "list").stdout
+    done = allranks("job", "delete", "bad", "-y")
+    assert done.returncode == 0, done.stderr
+    assert "bad" not in allranks("job", "list").stdout

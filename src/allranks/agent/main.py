@@ -209,7 +209,7 @@ class Agent:
 
     def _place(self, held: list[socket.socket]) -> Place:
         where, found = self._where, network.interface(self._where.address, [])
-        name = found.name if found is not None else ""
+        name = "" if found is None else found.name
         return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)
 
     def _fetch_code(self, folder: Path) -> Path | None:
@@ -297,8 +297,8 @@ class Agent:
         done = attempt.reason is Reason.DONE
         if not done:  # others wait for the word that it has failed, and not for what it leaves
             attempt.tell()
-        self._keep(work)
         self._state.finish(done, self._clocks.grace, self._order, self._wait_a_while)
+        self._keep(work)  # after what the next attempt goes on from: there may be little time
         if data is not None:
             self._bring(data, attempt)
         if done:

@@ -101,8 +101,8 @@ def keep(task: Task, node: int, work: Path, before: Listing, tick: Callable[[], 
     """Move what is new or changed in the folder ``work`` since the listing ``before`` to the job's
     record, ``task.keep_work`` bytes at most (None: all, ignored files too).
 
-    ``tick`` is called while files are copied, and may raise OutOfTime. A file that cannot be kept
-    is part of the summary.
+    ``tick`` is called for each file and while it is copied, and may raise OutOfTime. A file that
+    cannot be kept is part of the summary.
     """
     limit = task.keep_work
     if task.in_place or limit == 0:
@@ -215,6 +215,7 @@ def _move_all(
     mover = _Mover(work, goal, tick)
     for number, file in enumerate(files):
         try:
+            tick()
             mover.move(file.path)
             moved.append(file)
         except OutOfTime:

@@ -8,7 +8,8 @@ from typing import Any
 
 from allranks.cli import show
 from allranks.cli.job_names import job_argument
-from allranks.errors import UsageError
+from allranks.client import Client
+from allranks.errors import Conflict, UsageError
 from allranks.plan.amounts import counted, size_text
 from allranks.plan.job_query import tag as read_tag
 from allranks.sdk import finding
@@ -76,7 +77,7 @@ def delete_options(parser: argparse.ArgumentParser) -> None:
 def delete(options: argparse.Namespace) -> int:
     """Delete ended jobs; asks first where there is somebody to ask."""
     with finding.connect() as client:
-        jobs = [client.json("GET", job_path(name)) for name in dict.fromkeys(options.names)]
+        jobs = [_found(client, name) for name in dict.fromkeys(options.names)]
         # One that reads another's outputs is newer, and has to go first.
         jobs.sort(key=lambda job: str(job["created_at"]), reverse=True)
         if not options.yes and not options.json and sys.stdin.isatty() and not _agreed(jobs):
@@ -90,6 +91,13 @@ def delete(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(gone)
     return 0
+
+
+def _found(client: Client, name: str) -> dict[str, Any]:
+    try:
+        return dict(client.json("GET", job_path(name)))
+    except Conflict:  # its record is damaged: its name is all that is known
+        return {"name": name, "status": "Damaged", "display_name": name, "created_at": ""}
 
 
 def _agreed(jobs: list[dict[str, Any]]) -> bool:

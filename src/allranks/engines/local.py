@@ -86,8 +86,7 @@ class LocalEngine:
         to plan with touches nothing."""
         if self._known is None:
             self._known = {}
-            self._folder.mkdir(parents=True, exist_ok=True)
-            for each in sorted(self._folder.iterdir()):
+            for each in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
                 self._remember(each)
         return self._known
 
@@ -114,7 +113,7 @@ class LocalEngine:
         if gang.key not in self._gangs:
             self.admit(gang)
             folder = self._folder / gang.key
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             found = _Gang(gang, folder, time.time(), None)
             _write(folder / "gang.json", {"gang": pack(gang), "arrived": found.arrived})
             self._gangs[gang.key] = found

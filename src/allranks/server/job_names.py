@@ -25,6 +25,9 @@ def resolve(reference: str, records: Records, person: str) -> str:
         return _newest(records, person)
     if reference and records.has(reference):
         return reference
+    if records.had(reference):
+        # Also where another job's name begins so: who deletes `foo` twice does not mean `foo-r2`.
+        raise NotFound(f"the job {reference!r} was deleted", hint=_LIST)
     found = records.beginning(reference, _MOST + 1) if reference else []
     if len(found) == 1:
         return found[0]
@@ -32,8 +35,6 @@ def resolve(reference: str, records: Records, person: str) -> str:
         more = ", …" if len(found) > _MOST else ""
         hint = f"write more of its name: {', '.join(found[:_MOST])}{more}"
         raise Conflict(f"the names of several jobs begin with {reference!r}", hint=hint)
-    if records.had(reference):
-        raise NotFound(f"the job {reference!r} was deleted", hint=_LIST)
     raise NotFound(f"there is no job named {reference!r}", hint=_nearest(reference, records))
 
 

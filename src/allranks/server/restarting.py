@@ -61,7 +61,7 @@ def restart(
             f"{row.name} runs in {task.in_place} itself, and finds the code there as it is now",
             hint=f"change it there, then: allranks job restart {row.name}",
         )
-    spec = {**row.spec, "name": _next_name(row.name, services)}
+    spec = dict(row.spec)
     if (tags := dict(services.annotations.of(row.id).tags)) or "tags" in spec:
         spec["tags"] = tags
     kept = diff_of(task.record)
@@ -70,10 +70,18 @@ def restart(
     if code is not None:
         spec, digest, diff = _with_code(spec, code), code.code, code.diff
     of_code = digest, task.in_place, task.base, task.tools, diff
+    known, after = services.environments.with_deleted(), None if fresh else row
     asked = task.environment_asked
     submission = Submission(spec, *of_code, row.name, end_of(row), environment_asked=asked)
-    known = services.environments.with_deleted()
-    return submit(submission, services, by, known, after=None if fresh else row)
+    while True:
+        name = _next_name(row.name, services)
+        submission = submission._replace(spec={**spec, "name": name})
+        try:
+            return submit(submission, services, by, known, after=after)
+        except Conflict as error:
+            # Another restart of the job was done with its copying first.
+            if error.where != "name" or not services.records.had(name):
+                raise
 
 
 def _next_name(name: str, services: Services) -> str:

@@ -172,13 +172,15 @@ def submit(
             was, is_model = spec["inputs"][each.name], models.has(each.source)
             spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset, is_model)}
     if after is not None:
-        _hold_to_code(submission, services)  # before anything is copied
+        # Before anything is copied.
+        _hold_to_code(submission, services)
+        services.records.hold_to_new(made.task.job)
     with Continuation(services, made.task, after) as begun, services.coming:
         models.hold_to(each.source for each in made.task.inputs)
         _hold_to_code(submission, services)
         for other in referred(spec.get("inputs")):
             services.records.get(other)
-        if not services.records.has(made.task.job):
+        if not services.records.had(made.task.job):
             begun.place()
             if submission.diff:
                 kept = diff_of(made.task.record)

@@ -83,19 +83,11 @@ class Records:
         created = Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})
         with self._engine.begin() as connection:
             if _is_deleted(connection, plan.task.job):
-                raise Conflict(
-                    f"a job named {plan.task.job!r} was deleted, and no other gets its name",
-                    where="name",
-                    hint="give it another name, or none: one is made up",
-                )
+                raise _taken(plan.task.job, "was deleted, and no other gets its name")
             try:
                 found = connection.execute(_jobs.insert().values(**values).returning(_jobs.c.id))
             except IntegrityError:
-                raise Conflict(
-                    f"a job named {plan.task.job!r} already exists",
-                    where="name",
-                    hint="give it another name, or none: one is made up",
-                ) from None
+                raise _taken(plan.task.job, "already exists") from None
             job_id = found.scalar_one()
             _insert(connection, job_id, [created])
             annotate(connection, job_id, plan.task.job, spec)
@@ -219,6 +211,13 @@ class Records:
             known = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
             return known is not None or _is_deleted(connection, name)
 
+    def hold_to_new(self, name: str) -> None:
+        """Raises Conflict for a name that ``create`` would refuse now."""
+        if self.has(name):
+            raise _taken(name, "already exists")
+        if self.had(name):
+            raise _taken(name, "was deleted, and no other gets its name")
+
     def events(self, name: str, after: int = 0) -> list[Told]:
         """The job's events in the order they were recorded, those numbered over ``after``."""
         query = (
@@ -314,6 +313,11 @@ class Records:
 def _is_deleted(connection: Connection, name: str) -> bool:
     query = select(_deleted.c.name).where(_deleted.c.name == name)
     return connection.execute(query).first() is not None
+
+
+def _taken(name: str, why: str) -> Conflict:
+    hint = "give it another name, or none: one is made up"
+    return Conflict(f"a job named {name!r} {why}", where="name", hint=hint)
 
 
 def _no_job(name: str) -> NotFound:
