@@ -10,6 +10,7 @@ its own in front.
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import hashlib
 import json
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 from allranks import locks
 from allranks.agent import pip_conf, uv_words
+from allranks.agent.conflicts import Conflicting, collect
 from allranks.agent.layer import packages_of
 from allranks.agent.uv import Say, Uv, Wait, configuration
 from allranks.errors import AllranksError
@@ -119,13 +121,7 @@ class Shelf:
         beside = self._beside(goal)
         made = beside / "environment"
         try:
-            uv.venv(made, python)
-            # A site that names its own indexes has chosen what builds they hold.
-            backend = "" if self._pip.own_index else recipe.torch_backend
-            for number, lines in enumerate(self._lines(recipe, made, beside)):
-                wanted = beside / f"requirements-{number}.txt"
-                wanted.write_text("".join(f"{line}\n" for line in lines))
-                uv.install(made, wanted, backend)
+            self._fill(recipe, uv, made, python)
             about = {
                 "recipe": known_by(recipe),
                 "python": configuration(made)["version_info"],
@@ -145,6 +141,30 @@ class Shelf:
                 hint="does the disk with ALLRANKS_HOME still answer?",
             )
         return found
+
+    def _fill(self, recipe: Recipe, uv: Uv, made: Path, python: str) -> None:
+        """Make the environment in its folder. Raises AllranksError with all that stands against
+        it, as far as uv can tell."""
+        # A site that names its own indexes has chosen what builds they hold.
+        backend = "" if self._pip.own_index else recipe.torch_backend
+        try:
+            uv.venv(made, python)
+            for number, lines in enumerate(self._lines(recipe, made, made.parent)):
+                wanted = made.parent / f"requirements-{number}.txt"
+                wanted.write_text("".join(f"{line}\n" for line in lines))
+                uv.install(made, wanted, backend)
+        except Conflicting as first:
+            if first.conflict.asked.startswith("python="):
+                shutil.rmtree(made, ignore_errors=True)
+                try:
+                    uv.venv(made, first.conflict.taken)
+                except AllranksError:
+                    raise first from None
+            elif not made.exists():
+                raise
+            lines = self._lines(recipe, made, made.parent)[0]
+            check = functools.partial(uv.check, made, written=lines, backend=backend)
+            raise collect(first, lines, check) from None
 
     def _beside(self, goal: Path) -> Path:
         """An empty folder to make it in; what makers of this host left that were killed is gone."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from allranks.agent import uv_words
+from allranks.agent.conflicts import Conflicting, parent_of
 from allranks.errors import AllranksError
 from allranks.masking import without_credentials
 
@@ -56,29 +57,58 @@ class Uv:
         if done.code == 0:
             return
         if uv_words.lacks_python(done.said):
-            raise uv_words.no_python(python, self._installed())
+            raise Conflicting(uv_words.no_python(python, self._installed()))
         raise uv_words.failure(done.said, str(self._log))
 
     def find(self, python: str) -> str:
         """Where that Python is."""
         done = self._run("python", "find", python)
         if done.code != 0:
-            raise uv_words.no_python(python, self._installed())
+            raise Conflicting(uv_words.no_python(python, self._installed()))
         return next((line for line in reversed(done.said) if line.startswith("/")), python)
 
     def install(self, goal: Path, requirements: Path, backend: str) -> None:
         """Install what the file lists; ``backend``: which builds of PyTorch."""
         words = ["pip", "install", "--python", str(goal), "--requirements", str(requirements)]
         done = self._run(*words, *([f"--torch-backend={backend}"] if backend else []))
+        rows = requirements.read_text().splitlines()
+        self._hold(done, goal, rows, rows)
+
+    def check(self, goal: Path, rows: Sequence[str], written: Sequence[str], backend: str) -> None:
+        """Raise the error of what cannot be installed of ``rows``, which stand for ``written``:
+        resolve all of them, and build those that have no wheel."""
+        words = ["pip", "compile", "--quiet", "--python", str(goal)]
+        words += ["--no-header", "--no-annotate"]
+        more = [f"--torch-backend={backend}"] if backend else []
+        self._hold(self._run(*words, *more, "-", asks="\n".join(rows)), goal, rows, written)
+        options = [row for row in rows if row.startswith("-")]
+        pins = [row for row in rows if "==" in row and row not in options]
+        sources: list[str] = []
+        while pins:
+            asks = "\n".join([*options, *pins])
+            done = self._run(*words, "--no-deps", "--only-binary", ":all:", "-", asks=asks)
+            lacking = uv_words.missing(done.said) if done.code else None
+            found = [row for row in pins if lacking and uv_words.pinned(lacking.name, [row])]
+            if not found:
+                break
+            sources += found
+            pins = [row for row in pins if row not in found]
+        if sources:
+            asks = "\n".join([*options, *sources])
+            install = ["pip", "install", "--python", str(goal), "--no-deps", "--requirements", "-"]
+            self._hold(self._run(*install, asks=asks), goal, rows, written)
+
+    def _hold(self, done: Done, goal: Path, rows: Sequence[str], written: Sequence[str]) -> None:
+        """Raise the error of a run that failed for ``rows``, in terms of what was ``written``."""
         if done.code == 0:
             return
         lacking = uv_words.missing(done.said)
         if lacking is None:
             raise uv_words.failure(done.said, str(self._log))
-        nearest = self._nearest(goal, lacking, requirements)
-        asked = uv_words.asks_for(lacking.name, requirements.read_text().splitlines())
+        nearest = self._nearest(goal, lacking, rows)
+        parent = parent_of(lacking.name, "\n".join(done.said))
         python = configuration(goal)["version_info"]
-        raise uv_words.not_installable(lacking, asked, python, nearest)
+        raise Conflicting(uv_words.not_installable(lacking, written, python, nearest, parent))
 
     def _run(self, *words: str, asks: str = "") -> Done:
         try:
@@ -144,9 +174,9 @@ class Uv:
         except (ValueError, KeyError, TypeError):
             return []
 
-    def _nearest(self, goal: Path, lacking: uv_words.Missing, requirements: Path) -> str:
+    def _nearest(self, goal: Path, lacking: uv_words.Missing, rows: Sequence[str]) -> str:
         """The lowest version above it that has a wheel, or else the highest below; empty: none."""
-        where = [row for row in requirements.read_text().splitlines() if row.startswith("-")]
+        where = [row for row in rows if row.startswith("-")]
         words = ["pip", "compile", "--quiet", "--python", str(goal), "--no-deps"]
         words += ["--only-binary", ":all:", "--no-header", "--no-annotate"]
         name = f"{lacking.name}=="

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
+from allranks.agent.conflicts import CANNOT, Conflict
 from allranks.errors import AllranksError, Passing
+from allranks.plan.packages import NONE, requirement, torch_for
 from allranks.plan.plan import Recipe
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -18,6 +21,7 @@ _TOLD = re.compile(r"(Resolved|Downloading|Downloaded|Building|Built|Prepared|In
 _RANGE = r"([\w.-]+?)(?:==|>=[\w.+!]+,<=?|<=|>)([\w.+!]+)"
 _NO_WHEEL = re.compile(rf"{_RANGE} has no wheels with a matching ")
 _NO_VERSION = re.compile(rf"there (?:is|are) no versions? of {_RANGE}")
+_NO_USABLE = re.compile(rf"{_RANGE} has no usable wheels")
 _NO_BUILD = re.compile(r"Failed to (?:download and )?build `([\w.-]+)==([\w.+!]+)`")
 _NO_NAME = re.compile(r"([\w.-]+) was not found in the (?:package registry|provided)")
 _TAG = re.compile(r"`cp(\d)(\d+)m?`")
@@ -26,7 +30,6 @@ _NO_PYTHON = re.compile(
 )
 # Letters of a reason that a person reads.
 _ENOUGH = 600
-_CANNOT = "the environment cannot be made"
 _NO_NETWORK = r"dns error|tcp connect|Connection refused|timed out|Failed to fetch|Request failed"
 _NO_ROOM = r"No space left"
 _HINTS = (
@@ -87,12 +90,12 @@ def told(line: str) -> str:
     return f"makes the environment: {text}" if _TOLD.match(text) else ""
 
 
-def asks_for(name: str, lines: Sequence[str]) -> str:
-    """The line that asks for that package, without what follows its version; empty: none does."""
-    plain = re.sub(r"[-_.]+", "-", name).lower()
+def pinned(name: str, lines: Sequence[str]) -> str:
+    """The line that asks for versions of that package, without what follows them; empty: none."""
+    plain = canonicalize_name(name)
     for line in lines:
-        found = _NAME.match(line)
-        if found and re.sub(r"[-_.]+", "-", found[0]).lower() == plain:
+        found = requirement(line)
+        if found and found.specifier and canonicalize_name(found.name) == plain:
             return re.sub(r"\s+|\[.*?\]", "", line.partition(";")[0].partition(" --")[0])
     return ""
 
@@ -107,30 +110,51 @@ def missing(said: Sequence[str]) -> Missing | None:
         return Missing(found[1], found[2], f"is built for Python {has} only" if has else "is not")
     if found := _NO_VERSION.search(text):
         return Missing(found[1], found[2], "does not exist")
+    if found := _NO_USABLE.search(text):
+        return Missing(found[1], found[2], "has no wheel")
     if found := _NO_BUILD.search(text):
         return Missing(found[1], found[2], "is not built for it, and cannot be built on the node")
     return None
 
 
-def not_installable(found: Missing, asked: str, python: str, nearest: str) -> AllranksError:
-    """``nearest`` is the version nearest to it that can be installed; empty: none. ``asked`` is the
-    line that asks for it; empty: another package does."""
-    version = f"{found.name}=={found.version}"
-    hint = f"leave {found.name} out, or name another package"
+def not_installable(
+    found: Missing, lines: Sequence[str], python: str, nearest: str, parent: str
+) -> Conflict:
+    """``lines`` are the requirements that a person wrote, ``nearest`` is the version nearest to it
+    that can be installed (empty: none), ``parent`` the package that asks for it (empty: none)."""
+    name, asked = found.name, pinned(found.name, lines)
+    version = f"{name}=={found.version}"
+    tail = f"cannot be installed for Python {python}: it {found.why}"
+    if not asked and parent:
+        of_parent = pinned(parent, lines)
+        advice = f"another version of {parent} may ask for one that can be installed"
+        return Conflict(f"{version}, which {parent} asks for, {tail}", advice, of_parent,
+                        canonicalize_name(parent) if of_parent else "")  # fmt: skip
+    why = f"{version} {tail}"
     if "+" in found.version:
         build = found.version.partition("+")[2]
-        hint = (
+        return Conflict(
+            why,
             f"builds of their own lie on their own index: for PyTorch's "
-            f"--extra-index-url https://download.pytorch.org/whl/{build}"
+            f"--extra-index-url https://download.pytorch.org/whl/{build}",
         )
-    elif nearest:
-        taken = f"{found.name}=={nearest}"
-        hint = f"the nearest that installs is {taken}: write that"
-        if asked:
-            words = shlex.join(["allranks", "environment", "map", asked, taken])
-            hint += f", or have it taken wherever the other is asked for: {words}"
-    why = f"{version} cannot be installed for Python {python}: it {found.why}"
-    return AllranksError(f"{_CANNOT}: {why}", hint=hint)
+    if not asked:
+        return Conflict(why, f"leave {name} out, or name another package")
+    torch = torch_for(name, nearest) if nearest else ""
+    if torch and (of_torch := pinned("torch", lines)):
+        # The three are one choice, and torch leads.
+        return Conflict(
+            why, f"the nearest that installs is for {torch}: take that", of_torch, torch
+        )
+    if not nearest:
+        advice = f"name another package in the place of {name}, or leave it out"
+        return Conflict(why, advice, asked, NONE)
+    taken = f"{name}=={nearest}"
+    advice = (
+        f"the nearest that installs is {taken}: write that, or have it taken wherever the other is "
+        "asked for"
+    )
+    return Conflict(why, advice, asked, taken)
 
 
 def lacks_python(said: Sequence[str]) -> bool:
@@ -138,21 +162,19 @@ def lacks_python(said: Sequence[str]) -> bool:
     return _NO_PYTHON.search(_plain(said)) is not None
 
 
-def no_python(asked: str, installed: Sequence[str]) -> AllranksError:
+def no_python(asked: str, installed: Sequence[str]) -> Conflict:
     """``installed``: the versions that are there."""
-    has = ", ".join(dict.fromkeys(installed))
-    hint = "install that Python on the node"
-    if has:
-        nearest = _nearest(asked, installed)
-        hint = (
-            f"the node has {has}: write one of them, or have it taken wherever the other is asked "
-            f"for: {shlex.join(['allranks', 'environment', 'map', f'python={asked}', nearest])}"
-        )
     if asked.startswith("/"):
-        message = f"{_CANNOT}: {asked}, the first Python on PATH, cannot be used for it"
-        return AllranksError(message, hint="name a version, as in `python: '3.11'`")
-    message = f"{_CANNOT}: there is no Python {asked} on the node, and none could be fetched"
-    return AllranksError(message, hint=hint)
+        why = f"{asked}, the first Python on PATH, cannot be used for it"
+        return Conflict(why, "name a version, as in `python: '3.11'`")
+    why = f"there is no Python {asked} on the node, and none could be fetched"
+    if not installed:
+        return Conflict(why, "install that Python on the node")
+    has = ", ".join(dict.fromkeys(installed))
+    advice = (
+        f"the node has {has}: write one of them, or have it taken wherever the other is asked for"
+    )
+    return Conflict(why, advice, f"python={asked}", _nearest(asked, installed))
 
 
 def failure(said: Sequence[str], log: str) -> AllranksError:
@@ -161,12 +183,12 @@ def failure(said: Sequence[str], log: str) -> AllranksError:
     text = _plain(said)
     if found := _NO_NAME.search(text):
         return AllranksError(
-            f"{_CANNOT}: no index that was asked has a package {found[1]!r}",
+            f"{CANNOT}: no index that was asked has a package {found[1]!r}",
             hint="look its name up on PyPI, or name the index that has it: --extra-index-url URL",
         )
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
     kind = Passing if re.search(f"{_NO_NETWORK}|{_NO_ROOM}", text) else AllranksError
-    return kind(f"{_CANNOT}: {_reason(text)}", hint=hint or f"uv's own words: {log}")
+    return kind(f"{CANNOT}: {_reason(text)}", hint=hint or f"uv's own words: {log}")
 
 
 def _nearest(asked: str, installed: Sequence[str]) -> str:

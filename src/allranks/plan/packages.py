@@ -107,6 +107,20 @@ def _fitting(name: str, torch: str) -> str:
     return f"==0.{_OLD_VISION.get((major, minor), minor + (15 if major > 1 else 1))}.*"
 
 
+def torch_for(name: str, version: str) -> str:
+    """The torch that a version of torchvision or torchaudio is built for; empty for others."""
+    release = Version(version).release
+    if name not in _FITTING or len(release) < 2:
+        return ""
+    major, minor = release[:2]
+    if name == "torchaudio":
+        return f"torch=={major or 1}.{minor}.*"
+    if minor >= 15:
+        return f"torch==2.{minor - 15}.*"
+    old = {vision: torch for torch, vision in _OLD_VISION.items()}
+    return "torch=={}.{}.*".format(*old.get(minor, (1, minor - 1)))
+
+
 def _in_place_of(asked: Requirement, taken: str) -> str:
     """``taken`` with the marker and, for the same package, the extras of what was asked for."""
     found = Requirement(taken)
