@@ -235,8 +235,8 @@ def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
 def environment(task: Task) -> dict[str, Any]:
     """What ranks find around them: an image, an environment made for them, or the Python that was
     in front where the job was submitted. ``asked_for`` is what it stands for, if it does."""
-    asked = without_credentials(task.environment_asked) or None
-    return {**_environment(task), "asked_for": asked}
+    asked = without_credentials(task.environment_asked)
+    return {**_environment(task), **({"asked_for": asked} if asked else {})}
 
 
 def _environment(task: Task) -> dict[str, Any]:
