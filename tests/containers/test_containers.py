@@ -148,6 +148,33 @@ def test_in_place_and_what_else_the_program_is_told(here: Allranks, code: Path):
     assert (code / "outputs" / "left").exists()
 
 
+def test_the_launcher_of_deepspeed_reaches_the_containers_of_other_nodes(
+    here: Allranks, code: Path
+):
+    """By ssh and by pdsh, with the image's own programs there and back."""
+    (code / "reach.py").write_text(
+        "import os, subprocess, time\n"
+        "hosts = [line.split()[0] for line in open(os.environ['ALLRANKS_HOSTFILE'])]\n"
+        "line = 'echo $NODE_RANK $FROM_IMAGE $HOME_MADE $$; exit 3'\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    for host in hosts:\n"
+        "        done = subprocess.run(['ssh', host, line], capture_output=True, text=True)\n"
+        "        print('ssh', done.returncode, *done.stdout.split()[:-1], done.stderr)\n"
+        "        assert int(done.stdout.split()[-1]) < 1000, 'a process table of its own'\n"
+        "    subprocess.run(['pdsh', '-N', '-w', ','.join(hosts), 'echo pdsh $NODE_RANK'])\n"
+        "    subprocess.run(['ssh', hosts[1], ': >over'])\n"
+        "while os.environ['RANK'] == '1' and not os.path.exists('over'):\n"
+        "    time.sleep(0.05)\n"
+    )
+    done = here(
+        *("run", "-n", 2, "-d", "deepspeed", *IN_IMAGE, "--env", "HOME_MADE=here"),
+        *("--", "python", "reach.py"),
+    )
+    assert done.returncode == 0, done.stderr
+    said = sorted(line.strip() for line in done.stdout.splitlines())
+    assert said == ["pdsh 0", "pdsh 1", "ssh 3 0 yes here", "ssh 3 1 yes here"]
+
+
 def test_a_rank_that_fails_is_named_and_ends_the_others(here: Allranks):
     line = 'if [ "$RANK" = 1 ]; then echo oops >&2; exit 3; fi; sleep 300'
     done = here("run", "-n", 2, *IN_IMAGE, "--", "bash", "-c", line)

@@ -90,7 +90,7 @@ def start(stage: Stage, running: Running) -> Launch:
     # Let go at the last moment: until here nobody else could take the ports that the ranks will.
     ports.release(stage.held)
     for rank in ranks_of(stage.task, stage.node):
-        argv = [SHELL, "-c", stage.command]
+        argv = [SHELL, "-c", _inside_path(stage, stage.command) if more else stage.command]
         running.start(stage.rank(rank), argv, stage.cwd, stage.env(rank) | more)
     return Launch(running, logs)
 
@@ -134,10 +134,20 @@ def _bare(stage: Stage) -> dict[str, str]:
 
 def _serve(stage: Stage, running: Running, env: Mapping[str, str]) -> None:
     """Let the launcher of another node start programs here, with ``env``."""
+    env = {**env, "ALLRANKS_REMOTE_SECRET": stage.secret()}
+    helper = stage.helper("remote start")
+    if stage.room is not None:
+        # A descriptor of ours does not reach a container: there the helper binds the port itself.
+        held = stage.held.pop()
+        address, port = held.getsockname()[:2]
+        held.close()
+        listen = shlex.join([*_python(stage), _beside("remote.py"), "listen", address, str(port)])
+        argv = [SHELL, "-c", _inside_path(stage, f"exec {listen}")]
+        running.start(helper, argv, stage.cwd, env)
+        return
     fd = stage.held[-1].fileno()
     argv = [*PYTHON, _beside("remote.py"), "serve", str(fd)]
-    env = {**env, "ALLRANKS_REMOTE_SECRET": stage.secret()}
-    running.start(stage.helper("remote start"), argv, stage.cwd, env, [fd])
+    running.start(helper, argv, stage.cwd, env, [fd])
     # Ours: a copy would keep the door open when the helper has closed it.
     stage.held.pop().close()
 
@@ -151,11 +161,25 @@ def _table(stage: Stage, path: Path, names: Mapping[str, int], work: str = "") -
     return path
 
 
-def _program(path: Path, words: Sequence[str]) -> Path:
+def _program(stage: Stage, path: Path, words: Sequence[str]) -> Path:
     """An executable that runs ``remote`` with these words and its own."""
-    path.write_text(f'#!/bin/sh\nexec {shlex.join([*PYTHON, _beside("remote.py"), *words])} "$@"\n')
+    line = shlex.join([*_python(stage), _beside("remote.py"), *words])
+    path.write_text(f'#!{SHELL}\nexec {line} "$@"\n')
     path.chmod(0o700)
     return path
+
+
+def _python(stage: Stage) -> tuple[str, ...]:
+    """The Python that runs ``remote``: inside a container only the image's own exists."""
+    return PYTHON if stage.room is None else ("python3", "-I", "-S")
+
+
+def _inside_path(stage: Stage, command: str) -> str:
+    """The command for bash. Inside a container it puts the stand-ins first on PATH itself: the
+    image sets PATH, and nobody outside knows it."""
+    if stage.room is None:
+        return command
+    return f'export PATH={shlex.quote(str(stage.folder / "bin"))}:"$PATH"\n{command}'
 
 
 def _reachable(stage: Stage, running: Running) -> dict[str, str]:
@@ -171,11 +195,12 @@ def _reachable(stage: Stage, running: Running) -> dict[str, str]:
     ours = remote.BETWEEN.decode().join((str(stage.cwd), env.get("VIRTUAL_ENV", "")))
     table = _table(stage, stage.folder / "nodes.json", names, ours)
     for name in ("ssh", "pdsh"):
-        _program(folder / name, [name, str(table)])
-    env["PATH"] = f"{folder}:{env.get('PATH', os.defpath)}"
-    env["ALLRANKS_STAND_INS"] = str(folder)
-    _serve(stage, running, env)
-    return {name: env[name] for name in ("PATH", "ALLRANKS_STAND_INS")}
+        _program(stage, folder / name, [name, str(table)])
+    more = {"ALLRANKS_STAND_INS": str(folder)}
+    if stage.room is None:
+        more["PATH"] = f"{folder}:{env.get('PATH', os.defpath)}"
+    _serve(stage, running, env | more)
+    return more
 
 
 # ---------------------------------------------------------------- MPI
@@ -216,7 +241,7 @@ def _guarded(env: Mapping[str, str]) -> dict[str, str]:
 
 def _remote_program(stage: Stage, folder: Path, on: Sequence[mpi.Host]) -> Path:
     table = _table(stage, folder / "nodes.json", {host.name: host.node for host in on[1:]})
-    return _program(folder / "remote", ["ssh", str(table)])
+    return _program(stage, folder / "remote", ["ssh", str(table)])
 
 
 def find_mpi(env: Mapping[str, str], wanted: str = "") -> mpi.Mpi:

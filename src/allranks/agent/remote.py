@@ -1,7 +1,8 @@
 """In place of ssh and pdsh for launchers: run a line of shell on a node of the same job.
 
-One file, three programs, standard library only: ``remote.py serve FD`` is started by the agent of a
-node, which hands it a bound socket; ``remote.py ssh|pdsh TABLE WORDS…`` by mpirun or DeepSpeed's
+One file, standard library only: ``remote.py serve FD`` is started by the agent of a node, which
+hands it a bound socket, and ``remote.py listen ADDRESS PORT``, which binds one, in the node's
+container if it has one; ``remote.py ssh|pdsh TABLE WORDS…`` by mpirun or DeepSpeed's
 launcher. All hold a secret made for this attempt from the agents' token; it is proven, never sent.
 
 Wire, after TCP: 32 random bytes from the server; 32 bytes HMAC-SHA256 of them and the text's
@@ -46,14 +47,13 @@ def secret(token: str, attempt: int) -> str:
 # ---------------------------------------------------------------- the node's side
 
 
-def serve(fd: int, key: bytes) -> None:
+def serve(listener: socket.socket, key: bytes) -> None:
     """Answer until ended. Each caller gets a process of its own. After SIGHUP or SIGTERM no new
     ones are answered, and it ends with the last; SIGTERM is handed on to what they have begun."""
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, _ignore)
-    listener = socket.socket(fileno=fd)
     listener.listen(64)
     listener.setblocking(False)
     while True:
@@ -65,6 +65,13 @@ def serve(fd: int, key: bytes) -> None:
         _reap(os.WNOHANG)
     listener.close()
     _reap(0)
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind((address, port))
+    return found
 
 
 def _admit(listener: socket.socket, key: bytes) -> None:
@@ -308,8 +315,9 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 
 def main() -> int:
     program, told, *words = sys.argv[1:]
-    if program == "serve":
-        serve(int(told), os.environ.pop(SECRET).encode())
+    if program in ("serve", "listen"):
+        bound = _bound(told, int(words[0])) if words else socket.socket(fileno=int(told))
+        serve(bound, os.environ.pop(SECRET).encode())
         return 0
     return (pdsh if program == "pdsh" else ssh)(Table(told), words)
 

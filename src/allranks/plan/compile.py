@@ -233,7 +233,9 @@ def _container(spec: CommandJob, environment: Environment, engine: str) -> Conta
             Problem(
                 f"{kind} jobs do not run in containers yet in this version",
                 "distribution.type",
-                hint="--set environment=current runs them in the Python you have in front",
+                hint="leave the image out (--set environment=current, or an environment with "
+                "packages); or start mpirun in the command of a job of one node with "
+                "distribution none",
             )
         )
     where = "resources.docker_args"

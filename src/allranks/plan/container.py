@@ -28,8 +28,8 @@ TRACELESS = ("apptainer",)
 FILE = ".sif"
 # What all containers of ours carry.
 LABEL = "allranks"
-# Distributions whose launchers start programs on other nodes: their helpers stand outside.
-NOT_INSIDE = ("mpi", "deepspeed")
+# Distributions that a launcher of the agent's starts, which cannot see into a container.
+NOT_INSIDE = ("mpi",)
 
 
 class Mount(NamedTuple):
