@@ -13,6 +13,7 @@ REQUESTS = st.builds(
     requested=st.none() | COUNTS,
     instance_type=st.none() | st.sampled_from(["Standard_NC24rs_v3", "ml.m5.large", "ours", "?"]),
     sizes=st.dictionaries(st.just("ours"), COUNTS),
+    options=st.none() | COUNTS,
     default=st.none() | COUNTS,
     hosts=st.none() | st.lists(COUNTS, max_size=5),
     shared=st.booleans(),
@@ -27,6 +28,10 @@ def test_what_holds_of_every_choice(request: Request) -> None:
     assert made.per_node >= 0
     if request.requested is not None:
         assert made == (request.requested, "", "")
+        return
+    if request.options is not None:
+        assert made.per_node == request.options
+        assert bool(made.reason) == bool(made.per_node)
         return
     has = available(request)
     size = request.instance_type and instances.gpus(request.instance_type, request.sizes)
@@ -122,3 +127,9 @@ def test_what_a_site_says_counts_first() -> None:
     assert instances.gpus("Standard_NC6s_v3", own) == 7
     assert instances.gpus("dgx", own) == 8
     assert instances.gpus("standard_d2", own) == 1
+
+
+def test_what_the_options_of_slurm_ask_for_counts_before_an_instance_type():
+    assert choose(Request(options=4, instance_type="Standard_NC6s_v3")).per_node == 4
+    assert choose(Request(options=0, instance_type="Standard_NC6s_v3")) == (0, "", "")
+    assert choose(Request(requested=2, options=4)).per_node == 2

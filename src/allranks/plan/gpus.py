@@ -1,7 +1,8 @@
 """How many GPUs each node of a job gets, and why. Pure.
 
-In this order: what the job asks for; what its `instance_type` has; the default of the compute; one
-for each process, as far as the nodes have them.
+In this order: what the job asks for; what the engine's options ask for by themselves; what its
+`instance_type` has; the default of the compute; one for each process, as far as the nodes have
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ _NONE, _SOME = "--gpus 0 for none", "--gpus G for some"
 
 class Request(NamedTuple):
     """``requested`` is the job's own number, None where it says nothing; ``sizes`` the site's map
-    of instance types; ``default`` the compute's own number; ``processes`` of a node that take a GPU
-    each, None for a job whose one process gives all GPUs of its node out.
+    of instance types; ``options`` what the engine's options ask for by themselves, None for
+    nothing; ``default`` the compute's own number; ``processes`` of a node that take a GPU each,
+    None for a job whose one process gives all GPUs of its node out.
 
     ``hosts`` are the GPUs of each host of the compute, None where nobody can say; ``shared``: all
     nodes of the job are on the one host."""
@@ -26,6 +28,7 @@ class Request(NamedTuple):
     requested: int | None = None
     instance_type: str | None = None
     sizes: Mapping[str, int] = {}
+    options: int | None = None
     default: int | None = None
     hosts: Sequence[int] | None = ()
     shared: bool = False
@@ -46,6 +49,9 @@ def choose(request: Request) -> Choice:
     """The GPUs of each node of a job."""
     if request.requested is not None:
         return Choice(request.requested)
+    if request.options is not None:
+        said = f"GPUs: {request.options} per node, as the options of the compute ask; {_NONE}"
+        return Choice(request.options, said if request.options else "")
     size = request.instance_type
     if size is None:
         return _default(request)

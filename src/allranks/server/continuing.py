@@ -11,6 +11,7 @@ server that is killed leaves no half of them in a job; `gc` removes what it left
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -50,10 +51,12 @@ class Continuation:
             except OSError as error:
                 shutil.rmtree(self._beside, ignore_errors=True)
                 said = (error.strerror or str(error)).lower()
+                full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                mend = "make room there" if full else "see that the server can read it"
                 raise Conflict(
                     f"what {self._old.name} left cannot be copied: {said}",
                     where=os.fsencode(error.filename or self._beside).decode(errors="replace"),
-                    hint="make room there, or begin without it: `job restart --fresh`, "
+                    hint=f"{mend}, or begin without it: `job restart --fresh`, "
                     "`run` without --from",
                 ) from error
             except BaseException:

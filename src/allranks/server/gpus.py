@@ -84,11 +84,11 @@ def choice(
         nodes=wanted.instance_count,
         processes=_processes(spec),
         shared=not kind.remote,
+        options=kind.gpus(options),
     )
-    if request.requested is not None:
+    if request.requested is not None or request.options is not None:
         return choose(request)
-    default = kind.gpus(options)
-    default = compute.gpus_per_node if default is None else default
+    default = compute.gpus_per_node
     hosts: tuple[int, ...] | None = ()
     if default is None or request.instance_type is not None:
         key = json.dumps([kind.name, options], sort_keys=True, default=str)

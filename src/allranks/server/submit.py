@@ -75,7 +75,7 @@ class Submission(NamedTuple):
 
 
 def _is_pace(data: Any) -> bool:
-    return isinstance(data, int | float) and _LEAST_PACE <= data <= _MOST_PACE
+    return type(data) in (int, float) and _LEAST_PACE <= data <= _MOST_PACE
 
 
 def _is_words(data: Any) -> bool:
