@@ -279,3 +279,17 @@ def test_a_damaged_job_is_deleted(allranks, home):
     done = allranks("job", "delete", "bad", "-y")
     assert done.returncode == 0, done.stderr
     assert "bad" not in allranks("job", "list").stdout
+
+
+def test_a_word_that_is_no_column_is_said_to_be_none(house):
+    done = house("job", "list", "--columns", "nam,status")
+    assert "note: no job here has a metric 'nam'; did you mean `name`?" in done.stderr
+    assert "no job here has a metric 'nope'" in house("job", "list", "--sort", "nope").stderr
+    assert house("job", "list", "--sort", "-duration", "--columns", "name,took").stderr == ""
+
+
+def test_a_restart_that_is_followed(allranks):
+    allranks("run", "--name", "again", "--", "bash", "-c", "exit 3")
+    done = allranks("job", "restart", "again", "--stream")
+    assert done.returncode == 1
+    assert "again-r2: Failed" in done.stderr

@@ -36,7 +36,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job events": ("-", "calm_otter --json"),
     "job preempt": ("-", "calm_otter --node 1"),
     "job stacks": ("-", "calm_otter --rank 0"),
-    "job restart": ("-", "calm_otter -C . --fresh"),
+    "job restart": ("-", "calm_otter -C . --stream"),
     "job compare": ("calm_otter wise_heron", "- calm_otter --json"),
     "job tag": ("- team=vision best=yes", "calm_otter --remove best"),
     "job archive": ("-", "calm_otter wise_heron"),

@@ -55,7 +55,7 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
 
 def list_jobs(options: argparse.Namespace) -> int:
     now = datetime.now().astimezone()
-    columns = _columns(options.columns)
+    columns, sort = _columns(options.columns), options.sort.removeprefix("-")
     query = {
         "status": options.status,
         "experiment": options.experiment,
@@ -67,7 +67,7 @@ def list_jobs(options: argparse.Namespace) -> int:
         "sort": options.sort,
         "archived": "all" if options.all else "only" if options.archived else "no",
         "limit": options.limit,
-        "metrics": "true" if options.json or any(map(_is_metric, columns)) else None,
+        "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,
     }
     given = {key: value for key, value in query.items() if value is not None}
     jobs = finding.ask("GET", f"/api/v1/jobs?{urlencode(given, doseq=True)}")
@@ -77,10 +77,24 @@ def list_jobs(options: argparse.Namespace) -> int:
     if not jobs:
         show.talk(_none(options))
         return 0
+    if not options.quiet:
+        _note_unknown(jobs, [*columns, *[sort] * (sort not in job_query.SORTS)])
     columns = columns or _usual(jobs)
     head = [_HEADS.get(each, each.removeprefix("metrics.")).upper() for each in columns]
     show.columns(head, [[_cell(job, each) for each in columns] for job in jobs])
     return 0
+
+
+def _note_unknown(jobs: list[dict[str, Any]], keys: list[str]) -> None:
+    """Say which words are metrics that none of the jobs has: they may be misspelt."""
+    for key in dict.fromkeys(filter(_is_metric, keys)):
+        name = key.removeprefix("metrics.")
+        if not any(name in job.get("metrics", {}) for job in jobs):
+            from allranks.spec.problems import nearest  # lazy: for a slip alone
+
+            known = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
+            near = nearest(name, known)
+            show.talk(f"note: no job here has a metric {name!r}" + (f"; {near}" if near else ""))
 
 
 def _none(options: argparse.Namespace) -> str:

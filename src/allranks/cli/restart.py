@@ -17,6 +17,7 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     code = "run this folder, file or repository instead of the job's code; the rest stays"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
     large_code_option(parser.add_argument)
+    parser.add_argument("--stream", action="store_true", help="follow it to its end")
 
 
 def restart(options: argparse.Namespace) -> int:
@@ -31,6 +32,12 @@ def restart(options: argparse.Namespace) -> int:
         note=note,
         allow_large=options.allow_large_code,
     )
+    if options.stream:
+        from allranks.cli.run import after_submit  # lazy: most restarts are left alone
+
+        return after_submit(
+            job, detach=False, json=options.json, quiet=options.quiet, own_code=False
+        )
     if options.json:
         show.as_json(job)
         return 0

@@ -340,6 +340,8 @@ def _input(text: str) -> tuple[str, Any]:
     path = Path(head).expanduser()
     if _is_literal(head) and not path.exists():
         hint = f"a path is meant; a number is given by --set inputs.{name}={head}"
+        if "." in name:
+            hint = "a path is meant; a number of a name with a dot has its place in a job file"
         raise UsageError(f"there is no {head!r} here", where=f"-i {name}", hint=hint)
     kind = "uri_file" if path.is_file() else "uri_folder"
     return name, {"type": kind, "path": head, "mode": mode}

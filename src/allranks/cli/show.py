@@ -115,7 +115,7 @@ class StatusLine:
 
     def say(self, text: str) -> None:
         if self._on:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: it does not say
             dim, off = ("\033[2m", "\033[0m") if coloured(sys.stderr) else ("", "")
             sys.stderr.write(f"\r{dim}{text[: max(10, width - 1)]}{off}\033[K")
             sys.stderr.flush()

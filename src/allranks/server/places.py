@@ -107,7 +107,10 @@ def _place(wanted: OutputOf, home: Home, find: Find) -> Located:
 
 
 def _not_ready(name: str, status: JobStatus) -> Problem:
-    ended = f"run it again: allranks job restart {name}"
+    ended = (
+        f"start a job from what it left: allranks run --from {name}; "
+        f"or fetch files of it: allranks job download {name} --path PATH"
+    )
     hint = ended if status in TERMINAL else f"wait for it: allranks job wait {name}"
     return Problem(f"the job {name!r} is {status}: its outputs are not to be relied on", hint=hint)
 

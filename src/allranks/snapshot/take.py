@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from allranks.errors import CodeTooLarge, NotFound, UsageError
 from allranks.plan.amounts import size_text
-from allranks.plan.code_size import is_too_large, largest
+from allranks.plan.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, walk
 
@@ -172,9 +172,10 @@ class _Memory:
 
 
 def _refused(root: Path, size: int, found: list[File]) -> CodeTooLarge:
+    limits = ["500 MB"] * (size > MOST_BYTES) + ["20,000 files"] * (len(found) > MOST_FILES)
     return CodeTooLarge(
-        f"the code has {size_text(size)} ({len(found):,} files), more than the limit of 500 MB and "
-        f"20,000 files. The largest in it:{_largest(found)}",
+        f"the code has {size_text(size)} ({len(found):,} files), and the limit is "
+        f"{' and '.join(limits)}. The largest in it:{_largest(found)}",
         where=str(root),
         hint="name the folder of your script: --code DIR; leave data out by lines in .amlignore; "
         "or send all of it: --allow-large-code (in Python allow_large_code=True)",
