@@ -38,6 +38,7 @@ def test_the_life_of_a_compute(allranks: Allranks):
     assert json.loads(allranks("job", "show", "there", "--json").stdout)["compute"] == "two"
 
     allranks("compute", "map", "gpu-cluster=local", "serverless=local")
+    assert json.loads(allranks("compute", "map", "--json").stdout)["gpu-cluster"] == "local"
     listed = allranks("compute", "list").stderr
     assert "gpu-cluster, serverless: stand for local" in listed
     assert "cpu-cluster: stands for two" in listed

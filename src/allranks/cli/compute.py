@@ -190,11 +190,15 @@ def set_default(options: argparse.Namespace) -> int:
 
 def stand_for_options(parser: argparse.ArgumentParser) -> None:
     text = "a name jobs use, and the compute it means; without a compute: none any more"
-    parser.add_argument("names", nargs="+", metavar="NAME=COMPUTE", help=text)
+    parser.add_argument("names", nargs="*", metavar="NAME=COMPUTE", help=text)
 
 
 def stand_for(options: argparse.Namespace) -> int:
-    """Let names in other people's job files mean computes of yours."""
+    """Let names in other people's job files mean computes of yours; alone: show those that do."""
+    if not options.names:
+        found = finding.ask("GET", _COMPUTES)["stands_for"]
+        show.as_json(found) if options.json else show.columns(("NAME", "COMPUTE"), [*found.items()])
+        return 0
     pairs = [name.partition("=") for name in options.names]
     if any(not equals for _, equals, _ in pairs):
         raise UsageError("that is no NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")

@@ -55,7 +55,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "compute delete": ("gpu", "gpu --json"),
     "compute wait": ("gpu", "gpu --min-nodes 4 --timeout 600"),
     "compute set-default": ("gpu", "gpu --json"),
-    "compute map": ("gpu-cluster=gpu", "gpu-cluster=gpu cpu-cluster=local"),
+    "compute map": ("", "gpu-cluster=gpu cpu-cluster=gpu"),
     "instance map": ("", "my-gpu-node --gpus 4"),
     "environment create": (
         "train -f conda.yml --label prod",
