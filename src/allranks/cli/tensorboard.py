@@ -84,8 +84,10 @@ def _program() -> list[str]:
 def _artifacts(job: dict[str, Any], made: Path) -> Path:
     """Where the job's artifacts are on this machine: the record, or a copy of what it has now."""
     folder = Path(job["folder"])
-    # The job's own folder may not be there yet; that of all jobs says whose disk this is.
-    if os.access(folder.parent, os.R_OK | os.X_OK):
+    # It may not be there yet; then that of all jobs says whose disk this is, unless the server is
+    # another machine's, where a home may have the same path.
+    own_server = "ALLRANKS_SERVER" not in os.environ
+    if any(os.access(each, os.R_OK | os.X_OK) for each in (folder, *[folder.parent] * own_server)):
         return folder / "artifacts"
     for name in SHOWN:
         with contextlib.suppress(NotFound):  # it has written nothing there
