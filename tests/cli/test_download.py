@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -384,7 +385,9 @@ def test_a_full_disk(bed):
     try:
         done = bed.download()
         assert done.returncode == 2
-        assert "outputs/large: it cannot be written here: no space left on device" in done.stderr
+        # Several are fetched at once: which of them meets the full disk first is chance.
+        said = r"outputs/\w+: it cannot be written here: no space left on device"
+        assert re.search(said, done.stderr)
         assert "hint: make room and run the same command again" in done.stderr
         subprocess.run(["mount", "-o", "remount,size=20m", got], check=True)
         assert 4 * MB < bed.told()["bytes_received"] < 6 * MB

@@ -1,5 +1,6 @@
 """Progress bars: lines that ranks redraw with carriage returns, on terminals and in pipes."""
 
+import codecs
 import contextlib
 import fcntl
 import json
@@ -48,9 +49,16 @@ class Screen:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
+        decode, rest = codecs.getincrementaldecoder("utf-8")().decode, ""
         with contextlib.suppress(OSError):
             while data := os.read(self.fd, 65536):
-                for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x1b]", data.decode()):
+                # A read may end within a character, or within what moves the cursor.
+                text = rest + decode(data)
+                rest = (
+                    unfinished[0] if (unfinished := re.search(r"\x1b(\[[0-9;?]*)?$", text)) else ""
+                )
+                whole = text[: len(text) - len(rest)]
+                for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x1b]", whole):
                     self._take(part)
                 self.seen.update(self.lines)
 
