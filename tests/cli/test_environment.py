@@ -173,6 +173,15 @@ def test_the_record_keeps_the_name_that_was_asked_for(allranks, home, requiremen
         assert capfd.readouterr().err.count(said) == 1
 
 
+@pytest.mark.parametrize("asked", [("-e", "azureml:E@latest"), ("--image", "some/image:1")])
+def test_a_job_says_that_the_current_python_stands_for_another(allranks, asked):
+    allranks("environment", "map", "*", "current")
+    said = "the current Python stands for it"
+    assert allranks("run", *asked, "--", "true").stderr.count(said) == 1
+    dry = allranks("run", "--dry-run", *asked, "--", "true")
+    assert (dry.stdout + dry.stderr).count(said) == 1
+
+
 def test_an_image_where_no_containers_run(allranks, requirements):
     allranks("environment", "create", "fruit", "-f", requirements)
     refused = allranks("run", "--image", "some/image:1", *PRINT)

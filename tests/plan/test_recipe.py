@@ -201,6 +201,13 @@ def test_a_star_is_any_image_and_environment_and_no_python_or_package(to):
         assert "stands for it" in found.notes[0]
 
 
+@pytest.mark.parametrize("name", ["AzureML-pytorch-1.10", "python:3.12-slim", "mine"])
+def test_a_star_is_what_nothing_else_matches(name):
+    table = {"*": "digits:7", "mi*": "digits:2", **dict.fromkeys(curated.TABLE, "digits:2")}
+    asked = Environment(image=name) if ":" in name else f"azureml:{name}@latest"
+    assert means(asked, table=table).name == "digits:2"
+
+
 def test_capital_letters_count_for_nothing_in_the_names_of_others():
     for name in ("AzureML-PyTorch-1.6-GPU", "azureml-pytorch-1.6-gpu:40", "ACPT-pytorch-2.8"):
         table = dict.fromkeys(curated.TABLE, "digits:2")

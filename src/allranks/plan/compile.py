@@ -84,7 +84,11 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     nodes = resources.instance_count
     options = dict(context.options)
     engine = options.pop("container", None)
-    around = {**_around(spec, engine, context), **_cache(options, context)}
+    on = Compute(context.compute, engine is not None)
+    of = context.meant or meant(spec.environment, on, context.table, _nameless)
+    around = {**_around(spec, engine, context, of), **_cache(options, context)}
+    # A recipe has these sentences among its own.
+    said = () if "recipe" in around else of.notes
     gpus = context.gpus or choose(Request(resources.gpus_per_instance))
     gang = Gang(
         key=f"{context.name}.1",
@@ -119,7 +123,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
         context.engine,
         compute=context.compute,
         server_address=context.server_address,
-        notes=tuple(filter(None, (gpus.reason, gpus.note))),
+        notes=tuple(filter(None, (*said, gpus.reason, gpus.note))),
     )
     text = json.dumps(pack(plan), sort_keys=True)
     return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
@@ -205,10 +209,8 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
-def _around(spec: CommandJob, engine: str | None, context: Context) -> dict[str, Any]:
+def _around(spec: CommandJob, engine: str | None, context: Context, of: Meant) -> dict[str, Any]:
     """What ranks find around them: a container, an environment made for them, or nothing new."""
-    on = Compute(context.compute, engine is not None)
-    of = context.meant or meant(spec.environment, on, context.table, _nameless)
     asked = {"environment": of.name, "environment_asked": of.asked}
     if of.environment is None:
         return asked

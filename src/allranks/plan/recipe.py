@@ -275,11 +275,14 @@ def _instead(asked: str, table: Table) -> str | None:
 
 
 def _named_instead(asked: str, table: Table) -> str | None:
-    """What stands for an image or an environment; capital letters count for nothing."""
+    """What stands for an image or an environment: `*` counts last, capital letters for nothing."""
     if asked in table:
         return table[asked]
-    named = ((each, to) for each, to in table.items() if not each.startswith(_PYTHON))
-    return next((to for each, to in named if _matches(asked.lower(), each.lower())), None)
+    named = (
+        (each, to) for each, to in table.items() if each != _ANY and not each.startswith(_PYTHON)
+    )
+    fitting = (to for each, to in named if _matches(asked.lower(), each.lower()))
+    return next(fitting, table.get(_ANY))
 
 
 def _matches(asked: str, pattern: str) -> bool:
