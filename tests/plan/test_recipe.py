@@ -208,6 +208,18 @@ def test_a_star_is_what_nothing_else_matches(name):
     assert means(asked, table=table).name == "digits:2"
 
 
+@pytest.mark.parametrize("version", ["2", "2.7"])
+def test_python_2_is_refused_unless_the_map_has_a_python_3_for_it(version):
+    table = dict(curated.TABLE)
+    tag = means(Environment(image=f"python:{version}-slim"), table=table)
+    for asked in (tag, Meant("", Environment(python=version))):
+        with pytest.raises(SpecError, match=f"Python {version} is not supported") as caught:
+            recipe(asked, table)
+        hint = f"allranks environment map python={version} 3.12"
+        assert hint in caught.value.problems[0].hint
+        assert recipe(asked, {**table, f"python={version}": "3.12"}).python == "3.12"
+
+
 def test_capital_letters_count_for_nothing_in_the_names_of_others():
     for name in ("AzureML-PyTorch-1.6-GPU", "azureml-pytorch-1.6-gpu:40", "ACPT-pytorch-2.8"):
         table = dict.fromkeys(curated.TABLE, "digits:2")

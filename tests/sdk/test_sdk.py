@@ -256,7 +256,7 @@ def test_what_a_job_did_not_leave_is_told_before_anything_starts(client):
         client.jobs.create_or_update(command(command="true", inputs=inputs))
     told = {problem.where: problem for problem in caught.value.problems}
     assert "is Failed" in told["inputs.a.path"].message
-    assert f"allranks job restart {made.name}" in told["inputs.a.path"].hint
+    assert f"allranks run --from {made.name}" in told["inputs.a.path"].hint
     assert "no job named 'nosuch'" in told["inputs.b.path"].message
     assert {job.name for job in client.jobs.list()} == names
 

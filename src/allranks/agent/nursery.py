@@ -30,8 +30,8 @@ def main() -> int:
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     idle: float | None = _IDLE
-    # A broken pipe is the engine gone, as an empty message is.
-    with contextlib.suppress(BrokenPipeError):
+    # An engine that is killed breaks the pipe, or resets it if it has not read everything.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         while True:
             ready, _, _ = select.select([asked.fileno(), read], [], [], idle)
             if not ready:

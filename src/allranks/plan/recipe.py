@@ -147,7 +147,7 @@ def _standing_for(asked: str, instead: str, find: Find) -> Meant:
 
 def _version_in(image: str) -> str:
     """The minor version in the tag of an image of Python: `python:3.11.6-slim` is `3.11`."""
-    found = re.fullmatch(r".*:(3\.\d+)([.-].*)?", image)
+    found = re.fullmatch(r".*:(3\.\d+|2(?:\.\d+)?)([.-].*)?", image)
     return found[1] if found else ""
 
 
@@ -175,6 +175,9 @@ def recipe(of: Meant, table: Table) -> Recipe:
         instead = instead.removeprefix("python=")
         notes.append(f"python {python} was asked for, {instead} is taken")
         python = instead
+    if re.match(r"2(\.|$)", python):
+        hint = f"take Python 3 for it: allranks environment map python={python} 3.12"
+        problems.append(Problem(f"Python {python} is not supported", "environment", hint=hint))
     own = [(f"environment.pip.{n}", line.strip()) for n, line in enumerate(environment.pip)]
     found = []
     for place, line in (*asked.requirements, *own):

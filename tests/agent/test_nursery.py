@@ -1,0 +1,21 @@
+"""The process that forks agents."""
+
+import socket
+import subprocess
+import sys
+
+
+def test_it_ends_quietly_when_its_engine_is_killed_before_it_reads_an_answer():
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with its:
+        # What lies unread when the other end closes: the kernel then says "connection reset".
+        its.send(b"unread")
+        nursery = subprocess.Popen(
+            [sys.executable, "-P", "-m", "allranks.agent.nursery"],
+            stdin=its.fileno(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    ours.close()
+    assert nursery.communicate(timeout=60) == (None, "")
+    assert nursery.returncode == 0
