@@ -21,7 +21,7 @@ from typing import Any
 
 from allranks.events import Event, Kind
 from allranks.plan.plan import pack
-from allranks.states import Reason
+from allranks.statuses import Reason
 from bench import procs
 from bench.report import Result, table
 

@@ -172,7 +172,7 @@ def _account(endpoint: str) -> dict[str, Any]:
 @contextmanager
 def _mover(request: Mapping[str, Any]) -> Iterator[str]:
     """One that has done what was asked for; where its last input is."""
-    argv = [sys.executable, "-P", "-m", "allranks.agent.mover"]
+    argv = [sys.executable, "-P", "-m", "allranks.agent.data.mover"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as mover:
         assert mover.stdin is not None
         assert mover.stdout is not None

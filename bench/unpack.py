@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from allranks.agent import unpack
+from allranks.agent.archives import unpack
 from bench.launch import Contender, alternate
 from bench.report import Bar, Result, table
 from bench.stats import interval, paired, spread

@@ -4,8 +4,8 @@ import io
 import tarfile
 from pathlib import Path
 
-from allranks.agent import unpack_worker
-from allranks.agent.unpack import unpack
+from allranks.agent.archives import unpack_process
+from allranks.agent.archives.unpack import unpack
 
 MUCH = 1 << 40
 NAMES = [
@@ -52,7 +52,7 @@ def tar(path: Path, *entries: tarfile.TarInfo | str, mode: str = "w", data: byte
 
 def here(archive: Path, folder: Path, limit: int = MUCH) -> None:
     """As a worker does it, in this process."""
-    unpack_worker.unpack(
+    unpack_process.unpack(
         archive, folder, limit=limit, left=limit, sharing=1, report=lambda taken, written: None
     )
 

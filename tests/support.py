@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from allranks.plan.shell_variables import dropped
-from allranks.sdk.environment import current
+from allranks.plan.job.shell_variables import dropped
+from allranks.sdk.submit.current_environment import current
 
 CLI = "import sys; from allranks.cli.main import main; sys.exit(main())"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from allranks.client import Client
 from allranks.errors import NotFound, Problem, ServerError, SpecError, Unreachable, UsageError
-from allranks.sdk.submission import send
+from allranks.http_client import Client
+from allranks.sdk.submit.submission import send
 
 
 class Peer:

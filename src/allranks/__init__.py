@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 
+from allranks.version import __version__ as __version__
+
 # As type checkers know it; `typing` itself takes longer to import than all that is before it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
     from allranks.spec.values import RayDistribution as RayDistribution
     from allranks.spec.values import Resources as Resources
     from allranks.spec.values import TensorFlowDistribution as TensorFlowDistribution
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "AllranksError": "allranks.errors",

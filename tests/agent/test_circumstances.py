@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.circumstances import Circumstances, counter
+from allranks.agent.monitoring.failure_context import Circumstances, counter
 
 MEMORY = Path("/sys/fs/cgroup/memory")
 EAT = "import os; held = []\nwhile True: held.append(os.urandom(1 << 20))"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from allranks.agent.conflicts import Conflict, Conflicting, collect, parent_of
-from allranks.agent.environments import Shelf
+from allranks.agent.environments.conflicts import Conflict, Conflicting, collect, parent_of
+from allranks.agent.environments.virtual_environments import Shelf
 from allranks.errors import AllranksError
-from allranks.plan.packages import replaced
+from allranks.plan.environments.packages import replaced
 from allranks.plan.plan import Recipe
 from tests.agent.test_environments import wait
 from tests.wheels import from_wheels, wheel

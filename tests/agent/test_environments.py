@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from allranks.agent.environments import READY, Shelf
-from allranks.agent.layer import layer
+from allranks.agent.environments.layer import layer
+from allranks.agent.environments.virtual_environments import READY, Shelf
 from allranks.errors import AllranksError
-from allranks.plan.activation import activated
+from allranks.plan.environments.activation import activated
 from allranks.plan.plan import Recipe
 from tests.support import until
 from tests.wheels import from_wheels, wheel
@@ -140,7 +140,7 @@ def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
 KILLED = """
 import select, sys
 from pathlib import Path
-from allranks.agent.environments import Shelf
+from allranks.agent.environments.virtual_environments import Shelf
 from allranks.plan.plan import Recipe
 def wait(fd=None, seconds=None):
     select.select([] if fd is None else [fd], [], [], seconds)

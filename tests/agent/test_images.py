@@ -2,7 +2,7 @@
 
 import pytest
 
-from allranks.agent.images import reason
+from allranks.agent.environments.images import reason
 
 
 @pytest.mark.parametrize(

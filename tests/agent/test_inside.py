@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import launch
+from allranks.agent import inside, programs
 
-INSIDE = Path(launch.__file__).with_name("inside")
+INSIDE = Path(inside.__path__[0])
 # In place of MPI_Finalize: what a Python that ends still does after all that the script wanted.
 FINALIZE = """
 import os
@@ -31,7 +31,7 @@ def python(tmp_path: Path, script: str, mpi: bool = True) -> "subprocess.Complet
     loads = f"import sys, atexit, {package.name}.MPI\nassert sys.own"
     (tmp_path / "script.py").write_text(f"{loads}\n{script}\n")
     env = {"PYTHONPATH": f"{INSIDE}:{tmp_path}", "PATH": os.defpath}
-    env["ALLRANKS_LEAVING"] = str(INSIDE.with_name("leaving.py"))
+    env["ALLRANKS_LEAVING"] = programs.path_of("mpi_exit.py")
     words = [sys.executable, str(tmp_path / "script.py")]
     return subprocess.run(words, env=env, capture_output=True, text=True, timeout=240)
 

@@ -15,7 +15,7 @@ from tests.support import until
 PROGRAM = textwrap.dedent(
     """
     import os, subprocess, sys, time
-    from allranks.agent.keeper import keep
+    from allranks.agent.processes.keeper import keep
     code = keep()
     if code is not None:
         sys.exit(code)
@@ -71,7 +71,9 @@ def test_the_keeper_ends_as_its_agent_does(ending, code):
 
 def test_the_agent_is_small(tmp_path: Path):
     """In resident memory: it is taken from the user's node. The bar is 40 MB."""
-    script = "import allranks.agent.main, os; print(open('/proc/self/statm').read().split()[1])"
+    script = (
+        "import allranks.agent.lifecycle.main; print(open('/proc/self/statm').read().split()[1])"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert int(done.stdout) * os.sysconf("SC_PAGE_SIZE") < 40 << 20
 
@@ -80,8 +82,8 @@ def test_what_reads_metrics_is_no_process_of_the_jobs():
     program = textwrap.dedent(
         """
         import subprocess, sys
-        from allranks.agent.keeper import has_others
-        argv = [sys.executable, "-P", "-m", "allranks.agent.scraper"]
+        from allranks.agent.processes.keeper import has_others
+        argv = [sys.executable, "-P", "-m", "allranks.agent.monitoring.metric_scraper"]
         ours = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
         alone = has_others()
         other = subprocess.Popen(["sleep", "99"])

@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from allranks.agent.inbox import Inbox
-from allranks.agent.link import LOOK, REDRAW, Door, Feed, Link, Tail
-from allranks.agent.outbox import Outbox, read
+from allranks.agent.transport.inbox import Inbox
+from allranks.agent.transport.link import LOOK, REDRAW, Door, Feed, Link, Tail
+from allranks.agent.transport.outbox import Outbox, read
 from allranks.events import Kind
 from tests.support import until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import local_files
-from allranks.agent.items import Changed
+from allranks.agent.data import local_files
+from allranks.agent.data.stored_file import Changed
 
 
 def test_links_are_followed_once(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import load
-from allranks.agent.family import Family, families
-from allranks.agent.memory_limit import MemoryLimit
-from allranks.agent.monitor import Kept, Monitor
+from allranks.agent.monitoring import proc_usage
+from allranks.agent.monitoring.memory_limit import MemoryLimit
+from allranks.agent.monitoring.monitor import Kept, Monitor
+from allranks.agent.processes.rank_processes import Family, families
 from tests.support import until
 
 WORKS = "print('up', flush=True)\nwhile True: pass"
@@ -69,11 +69,11 @@ def told(path: Path):
     return [{(n, gpu, rank): value for n, gpu, rank, value in each["points"]} for each in lines]
 
 
-def used(family: Family, roots: dict[int, int]) -> dict[int, load.Rank]:
+def used(family: Family, roots: dict[int, int]) -> dict[int, proc_usage.Rank]:
     """What each rank uses, looked at anew."""
     found = family.look(roots, age=0.0)
-    each = load.of_processes(found.job)
-    return {rank: load.total(pids, each) for rank, pids in found.ranks.items()}
+    each = proc_usage.of_processes(found.job)
+    return {rank: proc_usage.total(pids, each) for rank, pids in found.ranks.items()}
 
 
 def test_a_rank_is_all_of_its_processes(process):
@@ -95,7 +95,7 @@ def test_memory_that_is_held_is_seen(process):
 
 def test_a_rank_that_is_gone_uses_nothing():
     found = used(Family(), {0: 2**22 + 1})
-    assert found == {0: load.Rank(0, 0)}
+    assert found == {0: proc_usage.Rank(0, 0)}
 
 
 # A rank whose grandchild outlives the child that started it, and says who it is.
@@ -113,9 +113,9 @@ time.sleep(600)
 # An agent that asks what its rank uses: the real way in which orphans come to it.
 AGENT = """
 import json, os, subprocess, sys
-from allranks.agent import load
-from allranks.agent.family import Family
-from allranks.agent.keeper import become_subreaper
+from allranks.agent.monitoring import proc_usage as load
+from allranks.agent.processes.rank_processes import Family
+from allranks.agent.processes.keeper import become_subreaper
 become_subreaper()
 ours = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "allranks.agent.x"])
 rank = subprocess.Popen(
@@ -182,12 +182,12 @@ time.sleep(600)
 
 def test_what_a_process_writes_is_counted(process, tmp_path):
     root = process(WRITES.replace("PATH", repr(str(tmp_path / "f"))))
-    read, written = load.moved([root])
+    read, written = proc_usage.moved([root])
     assert read >= 0
     assert written >= 64 << 20
     other = process("print('up', flush=True); input()")
-    assert load.moved([other])[1] < 1 << 20
-    assert load.moved([2**22 + 1]) == (0, 0)
+    assert proc_usage.moved([other])[1] < 1 << 20
+    assert proc_usage.moved([2**22 + 1]) == (0, 0)
 
 
 SHARES = """
@@ -207,16 +207,16 @@ def test_memory_that_is_shared_is_held_once(process):
     members = families([root])[root]
     until(lambda: len(families([root])[root]) == 4)
     members = families([root])[root]
-    assert load.total(members, load.of_processes(members)).memory > 700 << 20
-    assert 200 << 20 < load.held(members) < 350 << 20
+    assert proc_usage.total(members, proc_usage.of_processes(members)).memory > 700 << 20
+    assert 200 << 20 < proc_usage.held(members) < 350 << 20
 
 
 def test_a_limit_is_for_what_is_held_and_is_told_once(process):
     root = process(SHARES)
     until(lambda: len(families([root])[root]) == 4)
     found = Family().look({7: root}, age=0.0)._replace(job=families([root])[root])
-    each = load.of_processes(found.job)
-    ranks = {7: load.total(found.ranks[7], each), 8: load.Rank(0.0, 1)}
+    each = proc_usage.of_processes(found.job)
+    ranks = {7: proc_usage.total(found.ranks[7], each), 8: proc_usage.Rank(0.0, 1)}
     resident = ranks[7].memory
     told = []
 
@@ -235,10 +235,10 @@ def test_a_limit_is_for_what_is_held_and_is_told_once(process):
 
 
 def test_a_node_has_less_than_all_and_uses_some():
-    before = load.node()
+    before = proc_usage.node()
     text = bytes(30 << 20)
-    until(lambda: load.node().total > before.total)
-    found = load.between(before, load.node())
+    until(lambda: proc_usage.node().total > before.total)
+    found = proc_usage.between(before, proc_usage.node())
     assert len(text) < found["memory"] < found["memory_total"]
     assert 0 <= found["cpu"] <= 100.01
     assert all(found[name] >= 0 for name in ("disk_read", "disk_write", "net_in", "net_out"))
@@ -246,34 +246,34 @@ def test_a_node_has_less_than_all_and_uses_some():
 
 def test_what_is_written_to_disk_is_counted(tmp_path):
     """At least on a machine whose disk /proc knows."""
-    if load.node().disk_write == 0:
+    if proc_usage.node().disk_write == 0:
         pytest.skip("no disk here is counted")
-    before = load.node()
+    before = proc_usage.node()
     with (tmp_path / "file").open("wb") as file:
         file.write(os.urandom(32 << 20))
         file.flush()
         os.fsync(file.fileno())
-    until(lambda: load.node().disk_write - before.disk_write >= 32 << 20)
+    until(lambda: proc_usage.node().disk_write - before.disk_write >= 32 << 20)
 
 
 def test_a_count_that_goes_back_is_no_rate():
-    before = load.Node(10.0, 5, 20, 1, 2, 100, 100, 100, 100)
-    now = load.Node(12.0, 6, 24, 1, 2, 0, 300, 0, 100)
-    found = load.between(before, now)
+    before = proc_usage.Node(10.0, 5, 20, 1, 2, 100, 100, 100, 100)
+    now = proc_usage.Node(12.0, 6, 24, 1, 2, 0, 300, 0, 100)
+    found = proc_usage.between(before, now)
     assert (found["cpu"], found["disk_read"], found["disk_write"]) == (25.0, 0, 100)
 
 
 def test_rates_are_reckoned_by_a_clock_that_is_never_set():
     before = time.monotonic()
-    assert before <= load.node().at <= time.monotonic()
+    assert before <= proc_usage.node().at <= time.monotonic()
 
 
 def test_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
     files = {"max": "1000", "current": "500", "memory.stat": "anon 3\ncached 100\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(load, "_groups", lambda: [(tmp_path, "max", "current", "cached")])
-    assert load._limited(10**9) == (400, 1000)
+    monkeypatch.setattr(proc_usage, "_groups", lambda: [(tmp_path, "max", "current", "cached")])
+    assert proc_usage._limited(10**9) == (400, 1000)
 
 
 def test_several_samples_are_one():
@@ -334,7 +334,10 @@ def test_gpus_are_asked_of_nvidias_library(tmp_path, visible, gpus):
     env = {"PATH": os.defpath, "LD_LIBRARY_PATH": str(tmp_path)}
     if visible is not None:
         env["CUDA_VISIBLE_DEVICES"] = visible
-    line = "import json; from allranks.agent.gpus import Gpus; print(json.dumps(Gpus().look()))"
+    line = (
+        "import json; from allranks.agent.monitoring.nvml import Gpus; "
+        "print(json.dumps(Gpus().look()))"
+    )
     said = subprocess.run(
         [sys.executable, "-c", line], env=env, capture_output=True, text=True, check=True
     )
@@ -355,7 +358,7 @@ def test_gpus_are_asked_of_nvidias_library(tmp_path, visible, gpus):
 
 def test_without_the_library_there_are_no_gpus():
     line = (
-        "import sys; from allranks.agent.gpus import Gpus; assert Gpus().look() == {}; "
+        "import sys; from allranks.agent.monitoring.nvml import Gpus; assert Gpus().look() == {}; "
         "assert 'pynvml' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", line], env={"PATH": os.defpath}, check=True)

@@ -30,10 +30,10 @@ exit ${SAYS:-$code}
 DRIVER = """
 import json, sys
 from pathlib import Path
-from allranks.agent.attempt import Attempt
-from allranks.agent.inbox import Inbox
-from allranks.agent.keeper import become_subreaper
-from allranks.agent.launch import Stage
+from allranks.agent.lifecycle.attempt import Attempt
+from allranks.agent.transport.inbox import Inbox
+from allranks.agent.processes.keeper import become_subreaper
+from allranks.agent.launch.launch import Stage
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
 become_subreaper()

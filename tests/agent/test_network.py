@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from allranks.agent import network
-from allranks.agent import ports as ports_
-from allranks.agent.network import Fabric, Interface, Port
+from allranks.agent.network import interfaces
+from allranks.agent.network import ports as ports_
+from allranks.agent.network.interfaces import Fabric, Interface, Port
 from tests.agent.namespaces import hosts
 
 ASK = """
 import json, sys
 from pathlib import Path
-from allranks.agent import network
+from allranks.agent.network import interfaces as network
 found = network.interface(sys.argv[1], sys.argv[2:])
 print(json.dumps(found and {**found._asdict(), "cidr": found.cidr}))
 """
@@ -40,7 +40,7 @@ NDR, HDR = "400 Gb/sec (4X NDR)", "200 Gb/sec (4X HDR)"
 
 
 def test_nodes_of_one_machine_meet_on_loopback() -> None:
-    found = network.interface("127.0.0.2", ["127.0.0.2", "127.0.0.3"])
+    found = interfaces.interface("127.0.0.2", ["127.0.0.2", "127.0.0.3"])
     assert found is not None
     assert (found.name, found.address, found.cidr) == ("lo", "127.0.0.2", "127.0.0.0/8")
     assert found.mtu
@@ -48,14 +48,14 @@ def test_nodes_of_one_machine_meet_on_loopback() -> None:
 
 
 def test_a_node_alone_has_the_interface_of_its_own_address() -> None:
-    found = network.interface("127.0.0.2", ["127.0.0.2"])
+    found = interfaces.interface("127.0.0.2", ["127.0.0.2"])
     assert found is not None
     assert found.name == "lo"
 
 
 @pytest.mark.parametrize("peer", ["no.such.host", "", "256.1.1.1"])
 def test_no_name_is_looked_up(peer: str) -> None:
-    assert network.interface("127.0.0.2", [peer]) is None
+    assert interfaces.interface("127.0.0.2", [peer]) is None
 
 
 def test_the_route_to_the_peers_decides() -> None:
@@ -99,7 +99,7 @@ def test_speed_is_none_where_nobody_knows(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     for text, speed in (("25000", 25000), ("-1", None), ("0", None), ("", None)):
         (place / "speed").write_text(text + "\n")
-        found = network.interface("127.0.0.2", [], tmp_path)
+        found = interfaces.interface("127.0.0.2", [], tmp_path)
         assert found is not None
         assert found.speed == speed
 
@@ -110,33 +110,33 @@ def test_speed_is_none_where_nobody_knows(tmp_path: Path) -> None:
 def test_only_active_ports_count_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     given = {f"mlx5_{n}": (ACTIVE, "InfiniBand", NDR) for n in (10, 2, 0)}
     ports(tmp_path, mlx5_1=(DOWN, "InfiniBand", "10 Gb/sec (4X)"), **given)
-    found = network.fabric(tmp_path)
+    found = interfaces.fabric(tmp_path)
     assert found is not None
     assert [port.name for port in found.ports] == ["mlx5_0:1", "mlx5_2:1", "mlx5_10:1"]
     assert (found.down, found.ports[0].rate) == (("mlx5_1:1",), 400.0)
 
 
 def test_without_an_adapter_there_is_no_fabric(tmp_path: Path) -> None:
-    assert network.fabric(tmp_path) is None
+    assert interfaces.fabric(tmp_path) is None
     (tmp_path / "infiniband").mkdir()
-    assert network.fabric(tmp_path) is None
+    assert interfaces.fabric(tmp_path) is None
 
 
 def test_half_written_sysfs_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "infiniband" / "hfi1_0" / "ports" / "1").mkdir(parents=True)
-    found = network.fabric(tmp_path)
+    found = interfaces.fabric(tmp_path)
     assert found == Fabric((), ("hfi1_0:1",))
-    assert network.variables(None, found) == {}
+    assert interfaces.variables(None, found) == {}
 
 
 def test_infiniband_is_told_to_nccl_ucx_and_open_mpi(tmp_path: Path) -> None:
     ports(tmp_path, mlx5_0=(ACTIVE, "InfiniBand", HDR), mlx5_1=(ACTIVE, "InfiniBand", HDR))
-    found = network.variables(ETH, network.fabric(tmp_path))
+    found = interfaces.variables(ETH, interfaces.fabric(tmp_path))
     assert found["NCCL_IB_HCA"] == "=mlx5_0:1,mlx5_1:1"
     assert found["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_1:1,eth0"
     assert found["OMPI_MCA_btl"] == "^openib"
     assert found["NCCL_SOCKET_IFNAME"] == "eth0"
-    on_loopback = network.variables(LO, network.fabric(tmp_path))
+    on_loopback = interfaces.variables(LO, interfaces.fabric(tmp_path))
     assert on_loopback["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_1:1,lo"
     assert not [name for name in on_loopback if name.startswith("OMPI")]
 
@@ -144,12 +144,12 @@ def test_infiniband_is_told_to_nccl_ucx_and_open_mpi(tmp_path: Path) -> None:
 def test_ethernet_beside_infiniband_is_left_alone(tmp_path: Path) -> None:
     """As on clouds, where the machine's own network card shows up as an adapter."""
     ports(tmp_path, mlx5_an0=(ACTIVE, "Ethernet", HDR), mlx5_ib0=(ACTIVE, "InfiniBand", NDR))
-    assert network.variables(ETH, network.fabric(tmp_path))["NCCL_IB_HCA"] == "=mlx5_ib0:1"
+    assert interfaces.variables(ETH, interfaces.fabric(tmp_path))["NCCL_IB_HCA"] == "=mlx5_ib0:1"
 
 
 def test_roce_alone_is_used(tmp_path: Path) -> None:
     ports(tmp_path, rocep1s0=(ACTIVE, "Ethernet", HDR))
-    (hca,) = (v for v in network.explained(ETH, network.fabric(tmp_path)) if "HCA" in v.name)
+    (hca,) = (v for v in interfaces.explained(ETH, interfaces.fabric(tmp_path)) if "HCA" in v.name)
     assert (hca.value, "RoCE" in hca.why) == ("=rocep1s0:1", True)
 
 
@@ -157,7 +157,7 @@ def test_roce_alone_is_used(tmp_path: Path) -> None:
 
 
 def test_on_loopback_only_what_does_not_break() -> None:
-    assert network.variables(LO, None) == {
+    assert interfaces.variables(LO, None) == {
         "NCCL_SOCKET_IFNAME": "lo",
         "GLOO_SOCKET_IFNAME": "lo",
         "TP_SOCKET_IFNAME": "lo",
@@ -166,38 +166,40 @@ def test_on_loopback_only_what_does_not_break() -> None:
 
 
 def test_nccl_takes_prefixes_and_gloo_names() -> None:
-    found = network.variables(ETH._replace(alike=("eth0.100",)), None)
+    found = interfaces.variables(ETH._replace(alike=("eth0.100",)), None)
     assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("=eth0", "eth0")
-    assert network.variables(ETH, None)["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert interfaces.variables(ETH, None)["NCCL_SOCKET_IFNAME"] == "eth0"
 
 
 def test_open_mpi_is_told_what_holds_on_every_node() -> None:
     messages, daemons = "OMPI_MCA_btl_tcp_if_include", "PRTE_MCA_prte_if_include"
-    found = network.variables(ETH, None)
+    found = interfaces.variables(ETH, None)
     assert (found[messages], found[daemons]) == ("10.1.0.0/16", "eth0")
     # A cloud's /32, peers behind a router, IPv6: no network that all are in.
-    assert network.variables(ETH._replace(together=False), None)[messages] == "eth0"
-    assert network.variables(ETH._replace(address="fd00::1", prefix=64), None)[messages] == "eth0"
-    others = network.variables(ETH, None, same_names=False)
+    assert interfaces.variables(ETH._replace(together=False), None)[messages] == "eth0"
+    assert (
+        interfaces.variables(ETH._replace(address="fd00::1", prefix=64), None)[messages] == "eth0"
+    )
+    others = interfaces.variables(ETH, None, same_names=False)
     assert (others[messages], daemons in others) == ("10.1.0.0/16", False)
-    apart = network.variables(ETH._replace(together=False), None, same_names=False)
+    apart = interfaces.variables(ETH._replace(together=False), None, same_names=False)
     assert not [name for name in apart if name.startswith(("OMPI", "PRTE"))]
 
 
 def test_every_variable_has_a_value_and_a_reason() -> None:
     fabric = Fabric((Port("mlx5_0", 1, "InfiniBand", 400.0),), ("mlx5_1:1",))
     for interface in (None, LO, ETH):
-        for each in network.explained(interface, fabric):
+        for each in interfaces.explained(interface, fabric):
             assert each.value
             assert 5 < len(each.why) < 80
-        names = [each.name for each in network.explained(interface, fabric)]
+        names = [each.name for each in interfaces.explained(interface, fabric)]
         assert len(names) == len(set(names))
-    assert network.explained(None, None) == ()
+    assert interfaces.explained(None, None) == ()
 
 
 def test_it_weighs_nothing() -> None:
     """The agent starts in milliseconds: nothing heavy comes with it."""
-    code = "import sys, allranks.agent.network; print(*sys.modules)"
+    code = "import sys, allranks.agent.network.interfaces; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert not {"asyncio", "ctypes", "dataclasses", "subprocess", "json"} & {*loaded}
 
@@ -206,7 +208,7 @@ def test_it_weighs_nothing() -> None:
 
 GLOO = """
 import json, os, sys
-from allranks.agent import network
+from allranks.agent.network import interfaces as network
 os.environ.update(network.variables(network.interface(sys.argv[1], sys.argv[2:]), None))
 import torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="env://")

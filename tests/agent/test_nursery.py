@@ -11,7 +11,7 @@ def test_it_ends_quietly_when_its_engine_is_killed_before_it_reads_an_answer():
         # What lies unread when the other end closes: the kernel then says "connection reset".
         its.send(b"unread")
         nursery = subprocess.Popen(
-            [sys.executable, "-P", "-m", "allranks.agent.nursery"],
+            [sys.executable, "-P", "-m", "allranks.agent.fork_server"],
             stdin=its.fileno(),
             stderr=subprocess.PIPE,
             text=True,

@@ -1,4 +1,4 @@
-from allranks.agent.outbox import Outbox, read
+from allranks.agent.transport.outbox import Outbox, read
 from allranks.events import Kind
 
 

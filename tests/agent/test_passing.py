@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from allranks.agent import uv_words
+from allranks.agent.environments import uv_messages
 from allranks.errors import AllranksError, NotFound, Passing, Unreachable, from_body, is_passing
 
 
@@ -42,4 +42,4 @@ def test_what_may_pass(error: Exception, passes: bool):
     ],
 )
 def test_what_uv_says(said: str, passes: bool):
-    assert is_passing(uv_words.failure([said], "log")) is passes
+    assert is_passing(uv_messages.failure([said], "log")) is passes

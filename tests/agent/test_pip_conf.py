@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.pip_conf import Told, for_uv
+from allranks.agent.environments.pip_conf import Told, for_uv
 
 CONF = """
 [global]

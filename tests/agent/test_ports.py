@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import ports
+from allranks.agent.network import ports
 from allranks.errors import EngineError
 
 

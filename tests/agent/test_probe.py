@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from allranks.agent import ports, probe
-from allranks.cli import rehearsal
+from allranks.agent.network import ports
+from allranks.agent.probes import probe
+from allranks.cli.preflight import probe_gang
 from tests.agent.namespaces import hosts
 
 # Real waits for what never comes: about three seconds a test.
@@ -24,7 +25,7 @@ Lines = dict[str, dict[int, dict[str, Any]]]
 
 def ask(folder: Path, **more: Any) -> Path:
     asked = {"meet": 1.0, "total": 4.0, "modules": [], "paths": {}, "programs": []}
-    rehearsal.write(folder, {**asked, **more})
+    probe_gang.write(folder, {**asked, **more})
     return folder
 
 
@@ -42,7 +43,7 @@ def run(folder: Path, addresses: Sequence[str], argvs: dict[int, list[str]], por
     """What the probes told, kind by kind and node by node."""
     started = [
         subprocess.Popen(
-            [*argv, "-B", rehearsal.FOLDER],
+            [*argv, "-B", probe_gang.FOLDER],
             cwd=folder,
             env=environ(node, addresses, port),
             stdout=subprocess.PIPE,
@@ -144,7 +145,7 @@ def test_strangers_are_not_answered() -> None:
     assert heard == []
 
 
-@pytest.mark.parametrize("name", [*rehearsal._FILES, "../cli/read_script.py"])
+@pytest.mark.parametrize("name", [*probe_gang._FILES, "../cli/preflight/read_script.py"])
 def test_what_travels_is_read_by_old_pythons(name: str) -> None:
     text = Path(probe.__file__).with_name("x").parent.joinpath(name).read_text()
     ast.parse(text, feature_version=(3, 7))

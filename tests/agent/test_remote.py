@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import remote
+from allranks.agent.programs import remote_shell
 
-PROGRAM = [sys.executable, "-I", "-S", remote.__file__]
-KEY = remote.secret("1:job:signed", 1)
+PROGRAM = [sys.executable, "-I", "-S", remote_shell.__file__]
+KEY = remote_shell.secret("1:job:signed", 1)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_large_output_and_bytes_that_are_no_text(tmp_path: Path, port: int):
 
 def test_another_secret_runs_nothing(tmp_path: Path, port: int):
     command = f"touch {shlex.quote(str(tmp_path / 'ran'))}"
-    done = ask(tmp_path, port, "node-1", command, key=remote.secret("1:job:signed", 2))
+    done = ask(tmp_path, port, "node-1", command, key=remote_shell.secret("1:job:signed", 2))
     assert done.returncode == 255
     assert b"the secret may differ" in done.stderr
     assert not (tmp_path / "ran").exists()
@@ -152,7 +152,7 @@ def test_sigterm_reaches_what_was_begun_which_is_waited_for(tmp_path: Path):
         if piece == b"up\n":
             os.killpg(server.pid, 15)
 
-    code = remote.call(*address, KEY.encode(), b"\0" + line.encode(), hear)
+    code = remote_shell.call(*address, KEY.encode(), b"\0" + line.encode(), hear)
     assert server.wait(timeout=120) == 0
     assert code == 4
     assert b"saved\n" in b"".join(said)
@@ -207,6 +207,6 @@ def test_other_hosts_are_for_the_real_program(
 
 def test_each_attempt_has_a_secret_of_its_own_that_says_nothing_of_the_token():
     token = "deadbeef" * 8
-    assert len({remote.secret(t, n) for t in (token, "u") for n in (1, 2)}) == 4
-    assert token not in remote.secret(token, 1)
-    assert remote.secret(token, 1) != hashlib.sha256(token.encode()).hexdigest()
+    assert len({remote_shell.secret(t, n) for t in (token, "u") for n in (1, 2)}) == 4
+    assert token not in remote_shell.secret(token, 1)
+    assert remote_shell.secret(token, 1) != hashlib.sha256(token.encode()).hexdigest()

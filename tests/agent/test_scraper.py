@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.metrics import Metrics
-from allranks.agent.scraper import NAMES
+from allranks.agent.monitoring.metric_scraper import NAMES
+from allranks.agent.monitoring.metrics import Metrics
 from allranks.plan.plan import MetricTask, Task
-from allranks.spec.patterns import BUILTIN
+from allranks.spec.fields.patterns import BUILTIN
 from tests.support import until
 
 
@@ -169,7 +169,7 @@ def test_what_was_torn_off_is_written_again(tmp_path):
 
 
 def test_a_scraper_imports_little():
-    line = "import sys; import allranks.agent.scraper; print(*sys.modules)"
+    line = "import sys; import allranks.agent.monitoring.metric_scraper; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
     assert not {"pydantic", "mlflow", "asyncio", "subprocess"} & set(said.stdout.split())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import setup
+from allranks.agent.lifecycle import prepare
 from allranks.errors import AllranksError
 from allranks.snapshot.take import take
 
@@ -20,7 +20,7 @@ HOSTILE = [
     "d" * 120 + "/" + "f" * 120 + "/" + "x" * 120,
     b"\xff\xfe".decode(errors="surrogateescape"),
 ]
-WAYS: list[Callable[[Path, Path], None]] = [setup._unpack, setup._unpack_here]
+WAYS: list[Callable[[Path, Path], None]] = [prepare._unpack, prepare._unpack_here]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_node_without_a_tar_that_would_do(tar, tmp_path, monkeypatch):
             (small / "tar").chmod(0o755)
         work = tmp_path / f"work{number}"
         work.mkdir()
-        setup._unpack(tar, work)
+        prepare._unpack(tar, work)
         assert (work / "run.sh").exists()
 
 

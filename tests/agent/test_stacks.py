@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import launch, stacks
-from allranks.plan.stacks import Process, load
+from allranks.agent import inside
+from allranks.agent.monitoring import stacks
+from allranks.plan.diagnosis.stacks import Process, load
 from tests.support import until
 
-INSIDE = str(Path(launch.__file__).with_name("inside"))
+INSIDE = inside.__path__[0]
 Start = Callable[..., int]
 
 STUCK = """\

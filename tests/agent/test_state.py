@@ -17,20 +17,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allranks.agent import state
-from allranks.agent.state import State
-from allranks.agent.state_sync import Sync
-from allranks.agent.state_tree import Tree
-from allranks.agent.state_wire import PIECE, Wire
-from allranks.client import Reply, checked
+from allranks.agent.state import state_folder as state
+from allranks.agent.state.state_folder import State
+from allranks.agent.state.sync import Sync
+from allranks.agent.state.transfer import PIECE, Wire
+from allranks.agent.state.tree import Tree
 from allranks.errors import NotFound, Unauthorized, Unreachable
 from allranks.events import Event, Kind
-from allranks.plan import states as plan_states
+from allranks.http_client import Reply, checked
+from allranks.plan.data import state_manifest as plan_states
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.server import agents, mailbox, state_routes
-from allranks.server.auth import Auth
-from allranks.server.clearing import Asked, Clearing
-from allranks.server.states import States
+from allranks.server.agents import routes, state_routes
+from allranks.server.assets.state_folders import States
+from allranks.server.auth.identity import Auth
+from allranks.server.loop import mailbox
+from allranks.server.storage.garbage_collection import Asked, Clearing
 from allranks.settings import Home, make
 from allranks.store.db import open_database
 from allranks.store.records import Records
@@ -58,7 +59,7 @@ class House:
     def begin(self):
         """As a server that was started just now."""
         self.states = States(self.home, self.records)
-        self.app = agents.create_app(state_routes.routes())
+        self.app = routes.create_app(state_routes.routes())
         pulse = types.SimpleNamespace(heard=lambda *_: None)
         self.app.state.services = types.SimpleNamespace(
             auth=self.auth, records=self.records, states=self.states, pulse=pulse

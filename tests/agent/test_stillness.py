@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from allranks.agent import sockets
-from allranks.agent.stillness import Bucket, Stillness
+from allranks.agent.monitoring import tcp_counters
+from allranks.agent.monitoring.idle_ranks import Bucket, Stillness
 from tests.support import until
 
 
@@ -21,11 +21,11 @@ def test_what_connections_carry_is_known_by_whose_they_are():
     server = socket.create_server(("127.0.0.1", 0))
     with server, socket.create_connection(server.getsockname()) as one, server.accept()[0] as other:
         inode = int(Path(f"/proc/self/fd/{one.fileno()}").readlink().name[8:-1])
-        assert inode in sockets.of_processes([_own()])
-        before = sockets.carried()[inode]
+        assert inode in tcp_counters.of_processes([_own()])
+        before = tcp_counters.carried()[inode]
         other.sendall(b"x" * 5000)
         one.recv(5000, socket.MSG_WAITALL)
-        assert sockets.carried()[inode] - before >= 5000
+        assert tcp_counters.carried()[inode] - before >= 5000
 
 
 def _own() -> int:

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from allranks.agent import store
+from allranks.agent.programs import horovod_rendezvous
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        argv = [sys.executable, "-I", "-S", store.__file__, str(bound.fileno())]
+        argv = [sys.executable, "-I", "-S", horovod_rendezvous.__file__, str(bound.fileno())]
         server = subprocess.Popen(argv, pass_fds=[bound.fileno()], stderr=subprocess.PIPE)
         found = f"http://127.0.0.1:{bound.getsockname()[1]}"
     yield found

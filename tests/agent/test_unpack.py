@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks.agent import allowance
-from allranks.agent.unpack import is_archive, stem, unpack
+from allranks.agent.archives import size_limit
+from allranks.agent.archives.unpack import is_archive, stem, unpack
 from allranks.errors import AllranksError, NotFound, Unsupported
 from tests.archives import MUCH, NAMES, TARS, all_of, entry, hard, here, link, tar
 from tests.support import children, until
@@ -112,7 +112,7 @@ def test_a_refusal_is_told_by_the_processes_as_well(tmp_path):
         all_of(*made)
     assert caught.value.message == "'../../etc/x' in birds.tar would be written outside its folder"
     assert caught.value.where == str(tmp_path / "birds.tar")
-    assert children("allranks.agent.unpack_worker") == []
+    assert children("allranks.agent.archives.unpack_process") == []
 
 
 @pytest.mark.parametrize("name", ["b.rar", "b.7z", "b.gz", "b"])
@@ -203,7 +203,7 @@ def test_a_full_disk(tmp_path, small, monkeypatch):
     disk = os.statvfs(small)
     assert disk.f_bavail * disk.f_frsize >= 32768, "its last part is kept free"
     # Where the system itself says so.
-    monkeypatch.setattr(allowance, "room", lambda folder: MUCH)
+    monkeypatch.setattr(size_limit, "room", lambda folder: MUCH)
     with pytest.raises(AllranksError, match=sentence) as caught:
         here(packed, small / "real")
     assert caught.value.where == str(small / "real")
@@ -224,26 +224,26 @@ def test_a_process_that_is_killed_takes_the_others_along(tmp_path):
 
     def kill(done: int, written: int) -> None:
         if not killed:
-            killed.append(children("allranks.agent.unpack_worker")[0])
+            killed.append(children("allranks.agent.archives.unpack_process")[0])
             killed[0].kill()
 
     with pytest.raises(AllranksError, match="was ended by SIGKILL") as caught:
         unpack(made, MUCH, kill, 2)
     assert "dmesg" in (caught.value.hint or "")
-    assert children("allranks.agent.unpack_worker") == []
+    assert children("allranks.agent.archives.unpack_process") == []
 
     def stop(done: int, written: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         unpack(made, MUCH, stop, 2)
-    assert children("allranks.agent.unpack_worker") == []
+    assert children("allranks.agent.archives.unpack_process") == []
 
 
 WHO_DIES = """
 import os, signal, sys
 from pathlib import Path
-from allranks.agent.unpack import unpack
+from allranks.agent.archives.unpack import unpack
 def die(done, written):
     os.kill(os.getpid(), signal.SIGKILL)
 folder = Path(sys.argv[1])
@@ -257,7 +257,7 @@ def test_they_die_with_who_started_them(tmp_path):
     assert asks.wait() == -signal.SIGKILL
 
     def left() -> list[psutil.Process]:
-        mark = ["allranks.agent.unpack_worker", str(asks.pid)]
+        mark = ["allranks.agent.archives.unpack_process", str(asks.pid)]
         return [
             p for p in psutil.process_iter(["cmdline"]) if mark == (p.info["cmdline"] or [])[5:7]
         ]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import work_files
-from allranks.agent.work_files import Deadline, OutOfTime, keep, listing, set_aside
+from allranks.agent.lifecycle import collect_files
+from allranks.agent.lifecycle.collect_files import Deadline, OutOfTime, keep, listing, set_aside
+from allranks.plan.data.kept_files import FILES, Summary, Why
 from allranks.plan.plan import Task
-from allranks.plan.work_files import FILES, Summary, Why
 
 NAMES = [
     "a\nb",
@@ -272,7 +272,7 @@ def test_a_folder_that_may_not_be_changed(work, task, monkeypatch):
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(work_files.os, "rename", refused)
+    monkeypatch.setattr(collect_files.os, "rename", refused)
     assert keep(task, 0, work, before, never).files == 1
     assert Path(task.record, "artifacts/work/model.pt").stat().st_ino == inode
 
@@ -285,5 +285,5 @@ def test_a_node_without_pathspec_keeps_what_is_ignored(work, task, monkeypatch):
     def missing(root: Path) -> Callable[[str], bool]:
         raise ImportError("pathspec")
 
-    monkeypatch.setattr(work_files, "ignore_rules", missing)
+    monkeypatch.setattr(collect_files, "ignore_rules", missing)
     assert keep(task, 0, work, before, never).files == 1

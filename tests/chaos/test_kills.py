@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks.engines.local import LocalEngine
-from allranks.engines.sweep import marked
+from allranks.engines.local.end_gang import marked
+from allranks.engines.local.engine import LocalEngine
 from tests.support import Allranks, command_line, leave_nothing, until
 
 RANKS = 3

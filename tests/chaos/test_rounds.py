@@ -26,7 +26,7 @@ import psutil
 import pytest
 
 from allranks.errors import AllranksError
-from allranks.sdk import finding
+from allranks.sdk.connection import find_server
 from tests.chaos.beneath import Arena, Lacking, disk, network
 from tests.chaos.rounds import (
     COUNTED,
@@ -227,7 +227,7 @@ class Game:
     def _ask(self, method: str, path: str = "", *, jobs: bool = False) -> Any:
         """The server's answer; one that was killed is started again, as any command does."""
         for _ in range(60):
-            with contextlib.suppress(AllranksError), finding.connect() as client:
+            with contextlib.suppress(AllranksError), find_server.connect() as client:
                 where = "" if jobs else f"/{self.name}"
                 return client.json(method, f"/api/v1/jobs{where}{path}")
             time.sleep(0.5)

@@ -50,8 +50,8 @@ def agents(home: Path, job: str, launch: int) -> list[int]:
 
 
 def of_job_in(home: Path, job: str, launch: int) -> list[int]:
-    from allranks.engines.local import LocalEngine
-    from allranks.engines.sweep import marked
+    from allranks.engines.local.end_gang import marked
+    from allranks.engines.local.engine import LocalEngine
 
     engine = LocalEngine(home / "engines" / "local", home / "nodes")
     key = f"{job}.{launch}"

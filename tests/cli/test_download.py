@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from allranks.cli.fetch import Meter, line
-from allranks.client import Client
+from allranks.cli.job.download import Meter, line
 from allranks.errors import NotFound, ServerError, Unreachable, UsageError
-from allranks.sdk import fetching
-from allranks.sdk.addresses import checksum_path, file_path, job_path
-from allranks.sdk.download import Progress, download
+from allranks.http_client import Client
+from allranks.sdk.connection.urls import checksum_path, file_path, job_path
+from allranks.sdk.transfer import fetch
+from allranks.sdk.transfer.download import Progress, download
 from tests.proxy import Proxy
 from tests.support import CLI, command_line, environment, until
 
@@ -304,7 +304,7 @@ def test_what_arrives_otherwise_than_it_was_sent_is_fetched_once_more(bed, size,
 @slow
 def test_a_server_that_stays_away(bed, monkeypatch):
     (bed.outputs / "large").write_bytes(LARGE)
-    monkeypatch.setattr(fetching, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(fetch, "_PAUSES", (0.01, 0.01))
     with Proxy(bed.url) as proxy:
         connect = lambda: Client(proxy.url, bed.token)  # noqa: E731
         hooks = iter((lambda: None, proxy.close))

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks.client import Client
 from allranks.errors import UsageError
+from allranks.http_client import Client
 from tests.support import Allranks, until
 from tests.wheels import wheel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.engines.capacity import this_machine
+from allranks.engines.local.capacity import this_machine
 from tests.support import Allranks
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from allranks.cli import job_command
-from allranks.cli.findings import BAD, NOTE
+from allranks.cli.preflight import job_command
+from allranks.cli.preflight.findings import BAD, NOTE
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from allranks.cli import job_script
-from allranks.cli.findings import BAD, NOTE, OK
-from allranks.cli.job_script import Script, scripts
+from allranks.cli.preflight import job_script
+from allranks.cli.preflight.findings import BAD, NOTE, OK
+from allranks.cli.preflight.job_script import Script, scripts
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import allranks as sdk
 from allranks.errors import CodeTooLarge
-from allranks.plan.code_size import MOST_BYTES, MOST_FILES
+from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES
 from allranks.snapshot.take import take
 from tests.support import CLI, environment, until
 

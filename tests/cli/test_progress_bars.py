@@ -16,7 +16,7 @@ import threading
 
 import pytest
 
-from allranks.cli.output import Printer, last_state
+from allranks.cli.output.rank_output import Printer, last_state
 from tests.support import CLI, environment, until
 
 # What tqdm writes for two bars, one inside the other.

@@ -234,7 +234,7 @@ def test_a_dry_run_shows_the_job_that_would_be_killed(allranks):
 SDK = """
 import io, json, sys
 from allranks import Client, command
-from allranks.sdk import rehearsing
+from allranks.sdk.submit import rehearsal as rehearsing
 rehearsing._PATIENCE = 5.0
 told = io.StringIO()
 job = command(command=f"python count.py {sys.argv[2]} 600", code=".", metrics={"loss": sys.argv[1]})

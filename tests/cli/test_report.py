@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.cli import picture, report
-from allranks.cli.figure import axis, figure
-from allranks.cli.page import page
+from allranks.cli.report import commands, picture
+from allranks.cli.report.figure import axis, figure
+from allranks.cli.report.html_page import page
 from allranks.errors import UsageError
-from allranks.plan.observed import Facts
-from allranks.plan.scaling import scaling
+from allranks.plan.insights.job_facts import Facts
+from allranks.plan.insights.scaling import scaling
 
 SIZES = ((1, 26614.0), (2, 15400.0), (4, 9900.0), (8, 6700.0))
 HOSTILE = "a<script>&$x$'\"_^ b"
@@ -43,28 +43,28 @@ TWO = scaling([run("a", 1, 26614.0), run("b", 3, 11605.0)])
 def written(found):
     return page(
         figure(found),
-        report._head(found),
-        report._table(found),
-        report._said(found),
-        report._doubted(found),
+        commands._head(found),
+        commands._table(found),
+        commands._said(found),
+        commands._doubted(found),
     )
 
 
 def test_the_table_and_what_is_said_of_it():
     found = TWO
-    assert report._head(found)[:3] == ("JOB", "NODES", "RANKS")
-    assert report._table(found)[1][:2] == ("b", "3")
-    assert report._table(found)[1][6:8] == ("2.29", "76.4%")
-    said = "\n".join(report._said(found))
+    assert commands._head(found)[:3] == ("JOB", "NODES", "RANKS")
+    assert commands._table(found)[1][:2] == ("b", "3")
+    assert commands._table(found)[1][6:8] == ("2.29", "76.4%")
+    said = "\n".join(commands._said(found))
     assert "two sizes always lie on such a curve" in said
     assert "One node more than 3 would save 31 min 16 s of the ranks' time." in said
     assert "95%" not in said
-    assert "95%" in "\n".join(report._said(several()))
+    assert "95%" in "\n".join(commands._said(several()))
 
 
 def test_what_cannot_be_compared_is_not():
-    assert report._table(UNEQUAL)[1][6:9] == ("-", "-", "-")
-    said = list(report._said(UNEQUAL))
+    assert commands._table(UNEQUAL)[1][6:9] == ("-", "-", "-")
+    said = list(commands._said(UNEQUAL))
     assert said[1] == "  not the same code as a: b"
     assert not any("Amdahl" in line for line in said)
 
@@ -120,7 +120,7 @@ def test_without_matplotlib_it_is_said(tmp_path, monkeypatch):
 
 def test_options_have_one_meaning():
     parser = argparse.ArgumentParser()
-    report.scaling_options(parser)
+    commands.scaling_options(parser)
     options = parser.parse_args(["a", "b", "--html", "x y.html"])
     assert (options.names, options.html.name, options.png) == (["a", "b"], "x y.html", None)
 
@@ -207,8 +207,8 @@ def test_two_figures_do_not_go_into_one_file(tmp_path, monkeypatch):
     for other in ("x", "./x", str(tmp_path / "link" / "x")):
         options = argparse.Namespace(html=Path("x"), png=Path(other))
         with pytest.raises(UsageError, match="the same file"):
-            report._to_be_written(options)
-    report._to_be_written(argparse.Namespace(html=Path("x"), png=Path("y")))
+            commands._to_be_written(options)
+    commands._to_be_written(argparse.Namespace(html=Path("x"), png=Path("y")))
 
 
 def test_help_tells_of_both(shared):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from allranks.client import Client
+from allranks.http_client import Client
 from tests.support import Allranks, until
 
 pytestmark = pytest.mark.slow

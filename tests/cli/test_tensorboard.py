@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from allranks.cli import tensorboard
+from allranks.cli.job import tensorboard
 from allranks.errors import NotFound
-from allranks.sdk import finding
+from allranks.sdk.connection import find_server
 from tests.support import CLI, environment, until
 
 # Real servers and processes.
@@ -134,7 +134,7 @@ def test_what_a_job_elsewhere_has_logged_is_fetched(
     (code / "train.py").write_text(JOB)
     shared("run", "--name", "board-elsewhere", "--", "python", "train.py")
     monkeypatch.setenv("ALLRANKS_HOME", str(shared_home))
-    job = finding.ask("GET", "/api/v1/jobs/board-elsewhere")
+    job = find_server.ask("GET", "/api/v1/jobs/board-elsewhere")
     artifacts = tensorboard._artifacts({**job, "folder": "/no/such"}, tmp_path)
     found = sorted(str(each.relative_to(artifacts)) for each in artifacts.rglob("*tfevents*"))
     assert found == EVENTS

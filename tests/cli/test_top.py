@@ -2,7 +2,7 @@
 
 import pytest
 
-from allranks.cli.top import _fitting
+from allranks.cli.admin.top import _fitting
 
 ROW = ("bright_lantern_294gkjsk", "Running", "0", "3 min", "9%", "3.1/64.0 GiB")
 OF_NODE = ("97%", "31.2/64.0 GiB", "1.2/3.4 MiB/s")

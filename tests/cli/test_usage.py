@@ -159,7 +159,8 @@ def test_help_and_run_import_little():
         "asyncio",
     ]
     script = (
-        "import sys; import allranks.cli.main, allranks.cli.run, allranks.agent.main; "
+        "import sys; import allranks.cli.main, allranks.cli.submit.run; "
+        "import allranks.agent.lifecycle.main; "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -234,7 +235,7 @@ def test_names_that_no_record_can_hold(shared):
     assert "is not UTF-8" in done.stderr
 
 
-@pytest.mark.parametrize("module", ["argparse", "allranks.errors", "allranks.cli.report"])
+@pytest.mark.parametrize("module", ["argparse", "allranks.errors", "allranks.cli.report.commands"])
 def test_interrupted_at_once_it_shows_no_stack_trace(module):
     """Ctrl-C while that is imported."""
     interrupted = (

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from allranks.cli.asked import Question, Told
-from allranks.cli.findings import BAD, NOTE, OK, Finding
-from allranks.cli.verdicts import of_gang
+from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
+from allranks.cli.preflight.probe_questions import Question, Told
+from allranks.cli.preflight.verdicts import of_gang
 from allranks.errors import Refused
 
 Line = dict[str, Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from allranks.engines.base import Handle
-from allranks.engines.slurm import SlurmEngine
+from allranks.engines.slurm.engine import SlurmEngine
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
 from tests.cluster.conftest import NEEDS, PATH, Cluster, environment_of, number_of

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from allranks.engines.base import MARKER, Handle
-from allranks.engines.ray import RayEngine
+from allranks.engines.ray.engine import RayEngine
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
-from allranks.states import GangState, Reason
+from allranks.statuses import GangState, Reason
 from tests.cluster import ray_bed
 from tests.cluster.conftest import number_of
 from tests.cluster.ray_bed import CPUS, RayBed

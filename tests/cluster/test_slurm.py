@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from allranks.client import Client
 from allranks.errors import Unreachable
+from allranks.http_client import Client
 from tests.cluster.conftest import Cluster
 from tests.counting import SCRIPT, STEP
 from tests.support import Allranks, until

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks.engines import slurm
 from allranks.engines.base import MARKER, Handle
-from allranks.engines.slurm import KIND, SlurmEngine
+from allranks.engines.slurm import engine as slurm
+from allranks.engines.slurm.engine import KIND, SlurmEngine
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from tests.cluster.conftest import Cluster

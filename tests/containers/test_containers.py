@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from allranks.sdk import preempting
+from allranks.sdk.jobs import interrupt
 from tests.containers import registry
 from tests.containers.conftest import IMAGE, Podman, write_program
 from tests.containers.image import PYTHON
@@ -189,7 +189,7 @@ def test_a_single_rank_inside_can_be_killed(here: Allranks):
     line = 'trap "" TERM; echo up; sleep 300'
     here("run", "--detach", "--name", "one", "-p", 3, *IN_IMAGE, "--", "bash", "-c", line)
     until(lambda: here("job", "logs", "one").stdout.count("up\n") == 3)
-    preempting.kill("one", 1)
+    interrupt.kill("one", 1)
     error = ended(here, "one")["error"]
     assert (error["reason"], error["message"]) == (
         "RANK_KILLED",

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from allranks.plan.failures import Cause
+from allranks.plan.diagnosis.causes import Cause
 
 
 class Way(NamedTuple):

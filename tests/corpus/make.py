@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from allranks.plan.plan import pack  # noqa: E402
-from allranks.server.explaining import known  # noqa: E402
+from allranks.server.jobs.explain import known  # noqa: E402
 from allranks.settings import Home  # noqa: E402
 from allranks.store.db import open_database  # noqa: E402
 from allranks.store.records import Records  # noqa: E402

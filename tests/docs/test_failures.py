@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from allranks.plan.failures import TABLE, Cause
+from allranks.plan.diagnosis.causes import TABLE, Cause
 
 PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
 AGAIN = {True: "yes", False: "no", None: "perhaps"}

@@ -11,7 +11,7 @@ import pytest
 from allranks.engines.base import MARKER, Engine, Handle
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
-from allranks.states import GangState
+from allranks.statuses import GangState
 from tests.support import until
 
 

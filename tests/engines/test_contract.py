@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from allranks.engines.base import Handle
-from allranks.engines.capacity import Capacity
 from allranks.engines.fake import FakeEngine
-from allranks.engines.local import LocalEngine
-from allranks.engines.sweep import marked
+from allranks.engines.local.capacity import Capacity
+from allranks.engines.local.end_gang import marked
+from allranks.engines.local.engine import LocalEngine
 from tests.engines.contract import Case, Contract, sleeper
 
 

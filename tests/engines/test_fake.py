@@ -6,7 +6,7 @@ from allranks.engines.base import Handle
 from allranks.engines.fake import FakeEngine
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
-from allranks.states import GangState as G
+from allranks.statuses import GangState as G
 
 
 def told(options, polls):

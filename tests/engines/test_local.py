@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from allranks.engines.base import MARKER, Handle
-from allranks.engines.capacity import Capacity
-from allranks.engines.local import LocalEngine
-from allranks.engines.sweep import marked, sweep
+from allranks.engines.local.capacity import Capacity
+from allranks.engines.local.end_gang import marked, sweep
+from allranks.engines.local.engine import LocalEngine
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
-from allranks.states import GangState
+from allranks.statuses import GangState
 from tests.support import until
 
 # These gangs' processes carry the marker themselves; none was forked by the nursery.

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from allranks.engines import ray_driver
 from allranks.engines.base import Handle
-from allranks.engines.ray import OPTIONS, RayEngine, bundle, cause, package
+from allranks.engines.ray import driver
+from allranks.engines.ray.engine import OPTIONS, RayEngine, bundle, cause, package
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
-from allranks.states import GangState
+from allranks.statuses import GangState
 
 GANG = Gang("a job.1", 2, (sys.executable, "-P", "-m", "allranks.agent"), {"TOKEN": "s3cret"})
 
@@ -130,18 +130,18 @@ def test_a_resource_that_is_none_is_refused(line: str):
 
 def test_a_python_without_ray_is_told(tmp_path: Path):
     """As none has without its packages."""
-    argv = [sys.executable, "-IS", ray_driver.__file__]
-    env = {ray_driver.GANG: "{}", ray_driver.SECRETS: "{}"}
+    argv = [sys.executable, "-IS", driver.__file__]
+    env = {driver.GANG: "{}", driver.SECRETS: "{}"}
     done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == ray_driver.NEVER, done.stderr
+    assert done.returncode == driver.NEVER, done.stderr
     assert f"allranks: {sys.executable} has no Ray" in done.stdout
 
 
 def test_a_python_that_is_too_old_is_told(monkeypatch, capsys):
     monkeypatch.setattr(sys, "version_info", (3, 9, 1))
-    assert ray_driver.main() == ray_driver.NEVER
+    assert driver.main() == driver.NEVER
     assert "Ray runs on Python 3.9.1" in capsys.readouterr().out
-    ast.parse(Path(ray_driver.__file__).read_text(), feature_version=(3, 8))
+    ast.parse(Path(driver.__file__).read_text(), feature_version=(3, 8))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks.engines.slurm import STATES
-from allranks.engines.slurm_commands import gpus, number
-from allranks.engines.slurm_script import gpus_of, script
+from allranks.engines.slurm.batch_script import gpus_of, script
+from allranks.engines.slurm.commands import gpus, number
+from allranks.engines.slurm.engine import STATES
 from allranks.plan.plan import Gang
 
 GANG = Gang("job.1", 2, ("/a b/python", "-P", "-m", "allranks.agent"))

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import remote
-from allranks.agent.hosted import Hosted
-from allranks.agent.launch import find_mpi
-from allranks.agent.ranks import Process
-from allranks.plan import mpi
+from allranks.agent.launch.launch import find_mpi
+from allranks.agent.launch.mpi_ranks import Hosted
+from allranks.agent.processes.ranks import Process
+from allranks.agent.programs import remote_shell
+from allranks.plan.distributions import mpi
 from tests.frameworks.environments import environment
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
 
-PROGRAM = [sys.executable, "-I", "-S", remote.__file__]
+PROGRAM = [sys.executable, "-I", "-S", remote_shell.__file__]
 OTHER = "elsewhere"
 SCRIPT = """
 import os, socket
@@ -48,7 +48,7 @@ def test_ranks_on_a_host_of_another_name(tmp_path: Path, kind: str):
     if not namespaces():
         pytest.skip("a namespace with a host name of its own needs root")
     path = f"{environment(kind) / 'bin'}:{os.environ['PATH']}"
-    key, here = remote.secret("token", 1), os.uname().nodename
+    key, here = remote_shell.secret("token", 1), os.uname().nodename
     meeting = tmp_path / "ranks"
     logs = []
     for node in (0, 1):

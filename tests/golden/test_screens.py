@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from allranks.engines.capacity import Capacity
-from allranks.engines.local import LocalEngine
+from allranks.engines.local.capacity import Capacity
+from allranks.engines.local.engine import LocalEngine
 from allranks.plan.plan import Gang
 from tests.support import Allranks
 

@@ -18,13 +18,14 @@ from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 from allranks.events import Event, Kind
-from allranks.plan import fold as fold_module
-from allranks.plan import orders, policy, retry
-from allranks.plan.failure import Failure
+from allranks.plan.attempt_end import Failure
+from allranks.plan.lifecycle import decide as policy
+from allranks.plan.lifecycle import fold as fold_module
+from allranks.plan.lifecycle import orders, retry
+from allranks.plan.lifecycle.decide import Clock, Job, Node, Step
+from allranks.plan.lifecycle.retry import Spent
 from allranks.plan.plan import Place, Rules
-from allranks.plan.policy import Clock, Job, Node, Step
-from allranks.plan.retry import Spent
-from allranks.states import (
+from allranks.statuses import (
     TERMINAL,
     VERDICTS,
     Blame,
@@ -325,7 +326,7 @@ class Model:
             yield Edge("late submit lands: fenced", (job, landed))
         yield Edge("late submit never lands", self.tidy(job, landed))
 
-    # ------------------------------------------------------------ agents, as agent/main.py is
+    # ----------------------------------------------------- agents, as agent/lifecycle/main.py is
 
     def _agent(self, job: Job, world: World, i: int) -> Iterator[Edge]:
         agent = world.agents[i]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from allranks.plan.observed import Facts, Point, Series
+from allranks.plan.insights.job_facts import Facts, Point, Series
 
 GIB = float(1 << 30)
 LIMIT = 700.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan.address_map import mapped, spellings
+from allranks.plan.data.address_map import mapped, spellings
 
 AZURE = [
     "abfss://c@acct.dfs.core.windows.net",

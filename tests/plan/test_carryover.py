@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from allranks.plan.carryover import SHARED, Carried, File, carryover, files_of_state
+from allranks.plan.data.state_manifest import Entry
+from allranks.plan.job.continuation import SHARED, Carried, File, carryover, files_of_state
 from allranks.plan.plan import OutputTask, Task
-from allranks.plan.states import Entry
 
 
 def task(name: str, *outputs: OutputTask, state: str = "") -> Task:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from allranks.plan import causes
-from allranks.states import Reason
+from allranks.plan.diagnosis import rank_failure
+from allranks.statuses import Reason
 
 TORCH = (
     "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
@@ -19,12 +19,14 @@ TENSORFLOW = (
 
 @pytest.mark.parametrize("line", [TORCH, TENSORFLOW])
 def test_a_port_of_ours_that_is_taken_is_seen(line: str):
-    assert causes.port_taken(["before", line, "after"], [7000, 29500]) == 29500
+    assert rank_failure.port_taken(["before", line, "after"], [7000, 29500]) == 29500
 
 
 def test_a_port_of_the_users_is_theirs():
-    assert causes.port_taken([TORCH], [2950, 9500]) is None
-    assert causes.port_taken(["port 29500 is fine", "Address already in use"], [29500]) is None
+    assert rank_failure.port_taken([TORCH], [2950, 9500]) is None
+    assert (
+        rank_failure.port_taken(["port 29500 is fine", "Address already in use"], [29500]) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,17 +61,17 @@ def test_a_port_of_the_users_is_theirs():
     ],
 )
 def test_the_line_that_says_most(tail: list[str], said: str):
-    assert causes.telling(tail, 1) == said
+    assert rank_failure.telling(tail, 1) == said
 
 
 def test_a_code_of_the_programs_own_comes_right_after_its_exception():
-    assert causes.telling(["RuntimeError: no", "giving up"], 3) == "giving up"
-    assert causes.telling(["giving up", "RuntimeError: no"], 3) == "RuntimeError: no"
+    assert rank_failure.telling(["RuntimeError: no", "giving up"], 3) == "giving up"
+    assert rank_failure.telling(["giving up", "RuntimeError: no"], 3) == "RuntimeError: no"
 
 
 def test_who_is_killed_while_the_kernel_kills_for_memory_is_killed_for_that():
-    assert causes.reason("SIGKILL", {"oom_kills": 1}) is Reason.OUT_OF_MEMORY
-    assert causes.reason("SIGKILL", {"oom_kills": 0}) is Reason.RANK_KILLED
-    assert causes.reason("SIGKILL", {}) is Reason.RANK_KILLED
-    assert causes.reason("SIGSEGV", {"oom_kills": 1}) is Reason.RANK_KILLED
-    assert causes.reason(None, {"oom_kills": 1}) is Reason.RANK_EXITED
+    assert rank_failure.reason("SIGKILL", {"oom_kills": 1}) is Reason.OUT_OF_MEMORY
+    assert rank_failure.reason("SIGKILL", {"oom_kills": 0}) is Reason.RANK_KILLED
+    assert rank_failure.reason("SIGKILL", {}) is Reason.RANK_KILLED
+    assert rank_failure.reason("SIGSEGV", {"oom_kills": 1}) is Reason.RANK_KILLED
+    assert rank_failure.reason(None, {"oom_kills": 1}) is Reason.RANK_EXITED

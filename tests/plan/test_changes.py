@@ -1,6 +1,6 @@
 """What is different between a job that failed and the last that did not."""
 
-from allranks.plan.changes import Change, Side, changes
+from allranks.plan.job.differences import Change, Side, changes
 
 SIDE = Side("python train.py", "pytorch", 1, 2, 0, "local")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from allranks.plan.code_size import MOST_BYTES, MOST_FILES, Entry, is_too_large, largest
+from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES, Entry, is_too_large, largest
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from allranks.errors import SpecError
-from allranks.plan import conda
+from allranks.plan.environments import conda
 
 
 def lines(*dependencies: object) -> list[str]:

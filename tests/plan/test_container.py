@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import SpecError
-from allranks.plan import container
-from allranks.plan.compile import Context, compile
-from allranks.plan.container import Mount
+from allranks.plan.environments import container
+from allranks.plan.environments.container import Mount
+from allranks.plan.job.compile import Context, compile
 from allranks.plan.plan import Container, InputTask, OutputTask, Task, pack
 from allranks.spec.job import parse
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from allranks.plan.explain import Known, explain
-from allranks.plan.failures import Cause
+from allranks.plan.diagnosis.causes import Cause
+from allranks.plan.diagnosis.explain import Known, explain
 
 CASES = sorted((Path(__file__).parents[1] / "corpus" / "cases").glob("*.json"))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from allranks.plan import distributions
-from allranks.plan.distributions import log_name, ports_needed, ranks, ranks_of
+from allranks.plan.distributions import topology
+from allranks.plan.distributions.topology import log_name, ports_needed, ranks, ranks_of
 from allranks.plan.plan import Task
 
 
@@ -38,7 +38,7 @@ def test_every_rank_is_on_one_node(servers: int):
     of = task(procs=3, parameter_servers=servers)
     together = [rank for node in range(2) for rank in ranks_of(of, node)]
     assert sorted(together) == sorted(ranks(of))
-    assert len(together) == distributions.world(of)
+    assert len(together) == topology.world(of)
     for node in range(2):
         assert [r.local for r in ranks_of(of, node)] == list(range(len(ranks_of(of, node))))
 
@@ -75,7 +75,7 @@ def test_a_chief_is_rank_0_and_evaluators_come_last():
 def test_a_ray_job_has_one_rank_on_the_head():
     of = task(procs=1, nodes=3, distribution="ray")
     assert ranks(of) == [(0, 0, 0, "worker", 0, False)]
-    assert distributions.world(of) == 1
+    assert topology.world(of) == 1
 
 
 # ---------------------------------------------------------------- logs

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan import tracebacks
-from allranks.plan.explain import Known, RankEnd, around, as_json, explain, followed
-from allranks.plan.failures import TABLE, Cause
-from allranks.states import Reason
+from allranks.plan.diagnosis import tracebacks
+from allranks.plan.diagnosis.causes import TABLE, Cause
+from allranks.plan.diagnosis.explain import Known, RankEnd, around, as_json, explain, followed
+from allranks.statuses import Reason
 
 NO_MODULE = """\
 Traceback (most recent call last):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan.flavors import belongs_to, flavor, model_type
+from allranks.plan.data.model_flavor import belongs_to, flavor, model_type
 
 NAMES = st.text(st.characters(codec=None), max_size=12)
 PATHS = st.lists(

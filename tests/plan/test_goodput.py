@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.events import Event, Kind
-from allranks.plan.checkpoints import advise, held_up, optimum, waste
-from allranks.plan.goodput import Activity, Trail, goodput
+from allranks.plan.insights.checkpoint_interval import advise, held_up, optimum, waste
+from allranks.plan.insights.goodput import Activity, Trail, goodput
 
 
 def said(kind, at, attempt=1, **data):

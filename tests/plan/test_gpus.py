@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan import instances
-from allranks.plan.gpus import Request, available, choose
+from allranks.plan.job import instance_types
+from allranks.plan.job.gpu_allocation import Request, available, choose
 
 COUNTS = st.integers(0, 16)
 REQUESTS = st.builds(
@@ -34,7 +34,7 @@ def test_what_holds_of_every_choice(request: Request) -> None:
         assert bool(made.reason) == bool(made.per_node)
         return
     has = available(request)
-    size = request.instance_type and instances.gpus(request.instance_type, request.sizes)
+    size = request.instance_type and instance_types.gpus(request.instance_type, request.sizes)
     if request.default is None and has is not None:
         assert made.per_node <= has
     if size is None and request.default is not None:
@@ -119,14 +119,14 @@ def test_what_is_taken_and_why(request_: Request, count: int, said: str) -> None
     ],
 )
 def test_sizes_of_clouds(size: str, count: int | None) -> None:
-    assert instances.gpus(size, {}) == count
+    assert instance_types.gpus(size, {}) == count
 
 
 def test_what_a_site_says_counts_first() -> None:
     own = {"NC6S_V3": 7, "dgx": 8, "Standard_D2": 1}
-    assert instances.gpus("Standard_NC6s_v3", own) == 7
-    assert instances.gpus("dgx", own) == 8
-    assert instances.gpus("standard_d2", own) == 1
+    assert instance_types.gpus("Standard_NC6s_v3", own) == 7
+    assert instance_types.gpus("dgx", own) == 8
+    assert instance_types.gpus("standard_d2", own) == 1
 
 
 def test_what_the_options_of_slurm_ask_for_counts_before_an_instance_type():

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.events import Event, Kind
-from allranks.plan.failure import Failure
-from allranks.plan.fold import fold
-from allranks.plan.hangs import Rank, Suspicion, hung, suspicion
+from allranks.plan.attempt_end import Failure
+from allranks.plan.diagnosis.hangs import Rank, Suspicion, hung, suspicion
+from allranks.plan.diagnosis.stacks import Frame, Process
+from allranks.plan.lifecycle.decide import Clock, Job, decide, load, new, outcome
+from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Rules, pack
-from allranks.plan.policy import Clock, Job, decide, load, new, outcome
-from allranks.plan.stacks import Frame, Process
-from allranks.states import JobStatus, NodeState, Reason
+from allranks.statuses import JobStatus, NodeState, Reason
 
 T, CLOCK = 60.0, 1000.0
 STUCK, WORKS = Rank(61, 61, 61), Rank(61, 0.5, 61)

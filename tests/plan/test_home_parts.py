@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from allranks.plan.home_parts import PARTS, kept, part_of
+from allranks.plan.data.home_parts import PARTS, kept, part_of
 from allranks.settings import Home
 
 FOLDERS = ("jobs", "blobs", "environments", "code", "nodes", "cache", "models", "states", "data")

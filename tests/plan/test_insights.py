@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allranks.plan.insight import Bottleneck, Kind
-from allranks.plan.insights import report
-from allranks.plan.observed import Facts, Point, Series
+from allranks.plan.insights.analyze import report
+from allranks.plan.insights.finding import Bottleneck, Kind
+from allranks.plan.insights.job_facts import Facts, Point, Series
 from tests.plan.simulated import Loop, simulate
 
 INPUT, COMPUTE = Bottleneck.INPUT, Bottleneck.COMPUTE

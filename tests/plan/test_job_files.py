@@ -2,7 +2,7 @@
 
 import pytest
 
-from allranks.plan.job_files import address, downloaded, hint, normal, selects, written_by
+from allranks.plan.job.file_addresses import address, downloaded, hint, normal, selects, written_by
 
 
 @pytest.mark.parametrize(

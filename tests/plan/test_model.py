@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from allranks.events import Event, Kind
-from allranks.plan import policy, retry
-from allranks.plan.fold import fold
-from allranks.plan.orders import order
+from allranks.plan.lifecycle import decide as policy
+from allranks.plan.lifecycle import retry
+from allranks.plan.lifecycle.decide import Clock, Job, Step, decide
+from allranks.plan.lifecycle.fold import fold
+from allranks.plan.lifecycle.orders import order
 from allranks.plan.plan import Rules
-from allranks.plan.policy import Clock, Job, Step, decide
-from allranks.states import TERMINAL, GangState, JobStatus, NodeState, Reason, RetryOn
+from allranks.statuses import TERMINAL, GangState, JobStatus, NodeState, Reason, RetryOn
 from tests.plan.model import Broken, Model, explore
 
 QUIET: dict[str, Any] = {"salvage": False, "twice": False, "backlog": 1}

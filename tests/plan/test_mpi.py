@@ -2,7 +2,7 @@
 
 import pytest
 
-from allranks.plan import mpi, ray
+from allranks.plan.distributions import mpi, ray
 from allranks.plan.plan import Place, Task
 
 HYDRA = "HYDRA build details:\n    Version:                                 5.0.2\n    Release"

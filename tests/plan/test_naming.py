@@ -2,9 +2,9 @@
 
 import pytest
 
-from allranks.plan.naming import key
+from allranks.plan.metrics.names import key
 from allranks.plan.plan import MetricTask, Task
-from allranks.spec.patterns import BUILTIN
+from allranks.spec.fields.patterns import BUILTIN
 
 METRICS = (MetricTask("speed", "(x)", None), MetricTask("loss", "(x)", 2))
 

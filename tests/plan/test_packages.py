@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from allranks.errors import UsageError
-from allranks.plan.packages import Replaced, replaced
-from allranks.plan.recipe import Meant, entry, recipe
+from allranks.plan.environments.packages import Replaced, replaced
+from allranks.plan.environments.recipe import Meant, entry, recipe
 from allranks.spec.values import Environment
 
 

@@ -7,12 +7,13 @@ import json
 import pytest
 
 from allranks.events import Event, Kind
-from allranks.plan import policy, retry, standing
-from allranks.plan.fold import fold
-from allranks.plan.orders import order
+from allranks.plan.lifecycle import decide as policy
+from allranks.plan.lifecycle import pending_reason, retry
+from allranks.plan.lifecycle.decide import Clock, Job, Step, decide, failure, load, new, outcome
+from allranks.plan.lifecycle.fold import fold
+from allranks.plan.lifecycle.orders import order
 from allranks.plan.plan import Rules, pack
-from allranks.plan.policy import Clock, Job, Step, decide, failure, load, new, outcome
-from allranks.states import VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
+from allranks.statuses import VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
 
 TWICE = Rules(nodes=2, max_attempts=2)
 ONCE = Rules(nodes=2)
@@ -287,7 +288,7 @@ def test_a_wait_ends_with_the_time_of_the_job_and_with_a_cancel():
     story.drained()
     story.now = 4.9
     assert story.next() is None
-    assert standing.standing(story.job, 4.9) == "starts again in 4 s, after RANK_EXITED"
+    assert pending_reason.standing(story.job, 4.9) == "starts again in 4 s, after RANK_EXITED"
     story.now = 5.0
     assert story.step() == Step(Kind.REGROUPED)
     assert story.next() == closing("finish", Reason.TIME_LIMIT)
@@ -442,14 +443,16 @@ def test_a_rank_that_is_done_while_others_still_run_is_told_of():
     story = Story().running()
     story.now = 100.0
     story.agent(0, Kind.RANK_ENDED)
-    assert standing.standing(story.job, 1000.0) == ""  # one that failed is told of by its end
+    assert pending_reason.standing(story.job, 1000.0) == ""  # one that failed is told of by its end
     job = fold(story.job, Event(Kind.RANK_ENDED, 100.0, 1, 1, 0, 3, seq=99, data={"code": 0}))
-    assert standing.standing(job, 100.0 + standing.LEFT_BEHIND) == ""
-    said = standing.standing(job, 101.0 + standing.LEFT_BEHIND)
+    assert pending_reason.standing(job, 100.0 + pending_reason.LEFT_BEHIND) == ""
+    said = pending_reason.standing(job, 101.0 + pending_reason.LEFT_BEHIND)
     assert said.startswith("rank 3 ended with exit code 0 a while ago and others still run")
-    assert standing.standing(job, 1000.0, together=False) == ""
-    assert standing.left_early(job, 100.0) == ""
-    assert standing.left_early(job, 101.0).startswith("rank 3 had ended with exit code 0 before")
+    assert pending_reason.standing(job, 1000.0, together=False) == ""
+    assert pending_reason.left_early(job, 100.0) == ""
+    assert pending_reason.left_early(job, 101.0).startswith(
+        "rank 3 had ended with exit code 0 before"
+    )
     assert load(json.loads(json.dumps(pack(job)))) == job
 
 
@@ -457,15 +460,15 @@ def test_what_takes_nodes_long_before_they_are_ready_is_told():
     story = Story(nodes=3)
     story.step()
     story.server(Kind.SEEN, state="up", why="").both(Kind.HELLO)
-    assert standing.standing(story.job, 1.0) == story.job.why
+    assert pending_reason.standing(story.job, 1.0) == story.job.why
     story.agent(1, Kind.NOTE, doing="pulls the image x")
-    assert standing.standing(story.job, 1.0) == "node 1 pulls the image x"
+    assert pending_reason.standing(story.job, 1.0) == "node 1 pulls the image x"
     story.agent(0, Kind.NOTE, doing="pulls the image x")
-    assert standing.standing(story.job, 1.0) == "node 0 pulls the image x, as does 1 more"
+    assert pending_reason.standing(story.job, 1.0) == "node 0 pulls the image x, as does 1 more"
     story.agent(2, Kind.NOTE, doing="pulls the image x")
-    assert standing.standing(story.job, 1.0) == "node 0 pulls the image x, as do 2 more"
+    assert pending_reason.standing(story.job, 1.0) == "node 0 pulls the image x, as do 2 more"
     story.both(Kind.READY, address="127.0.0.2", host="h", ports=[])
-    assert standing.standing(story.job, 1.0) == ""
+    assert pending_reason.standing(story.job, 1.0) == ""
     assert load(json.loads(json.dumps(pack(story.job)))) == story.job
 
 

@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allranks.events import FROM_AGENTS, Event, Kind
-from allranks.plan import retry
-from allranks.plan.failure import Failure
-from allranks.plan.fold import fold
-from allranks.plan.orders import order
+from allranks.plan.attempt_end import Failure
+from allranks.plan.lifecycle import retry
+from allranks.plan.lifecycle.decide import Clock, Job, decide, load, new, outcome
+from allranks.plan.lifecycle.fold import fold
+from allranks.plan.lifecycle.orders import order
 from allranks.plan.plan import Rules, pack
-from allranks.plan.policy import Clock, Job, decide, load, new, outcome
-from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
+from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
 
 TIMES = st.sampled_from([0.0, 1.0, 5.0, 40.0, 200.0])
 WHICH = st.sampled_from([0, 1, 2])

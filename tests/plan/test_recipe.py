@@ -3,11 +3,11 @@
 import pytest
 
 from allranks.errors import Problem, SpecError, UsageError
-from allranks.plan import curated
-from allranks.plan.activation import activated
+from allranks.plan.environments import curated
+from allranks.plan.environments.activation import activated
+from allranks.plan.environments.recipe import Compute, Meant, Table, entry, looked_up, meant, recipe
 from allranks.plan.plan import Recipe, Task, pack
-from allranks.plan.recipe import Compute, Meant, Table, entry, looked_up, meant, recipe
-from allranks.spec.references import Asset
+from allranks.spec.fields.references import Asset
 from allranks.spec.values import Environment
 
 KNOWN = {"digits:2": Environment(pip=["scikit-learn"]), "pod:1": Environment(image="a/b")}

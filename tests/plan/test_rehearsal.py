@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan.rehearsal import (
+from allranks.plan.insights.rehearsal import (
     ENOUGH,
     HINTS,
     TOLERANCE,

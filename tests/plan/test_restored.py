@@ -3,12 +3,12 @@
 import pytest
 
 from allranks.events import FROM_AGENTS, Event, Kind
-from allranks.plan import policy
-from allranks.plan.fold import fold
-from allranks.plan.orders import heeded, is_ahead, order
+from allranks.plan.lifecycle import decide as policy
+from allranks.plan.lifecycle.decide import Clock, Job, decide
+from allranks.plan.lifecycle.fold import fold
+from allranks.plan.lifecycle.orders import heeded, is_ahead, order
 from allranks.plan.plan import Rules
-from allranks.plan.policy import Clock, Job, decide
-from allranks.states import TERMINAL, VERDICTS, GangState, JobStatus, Reason
+from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, Reason
 
 NODES, RULES = 2, Rules(2, max_attempts=2)
 PLACE = {"address": "10.0.0.1", "host": "a", "ports": [7000]}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan.retention import DAY, HOUR, RULES, Found, Job, Kind, goes, kept, needs, span
+from allranks.plan.data.retention import DAY, HOUR, RULES, Found, Job, Kind, goes, kept, needs, span
 
 NOW = 1000 * DAY
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f"])

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan import amdahl
-from allranks.plan.observed import Facts, Point, Series, counted, epochs, samples
-from allranks.plan.scaling import scaling
-from allranks.plan.work import Same, command
+from allranks.plan.insights import amdahl
+from allranks.plan.insights.comparable_runs import Same, command
+from allranks.plan.insights.job_facts import Facts, Point, Series, counted, epochs, samples
+from allranks.plan.insights.scaling import scaling
 
 HOUR, MINUTE = 3600.0, 60.0
 ASKED = {"code": "abc", "command": "python train.py", "inputs": "{}"}

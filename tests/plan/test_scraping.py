@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allranks.plan.metrics.patterns import Found, NotANumber, Reader, lines, number, of_rank
 from allranks.plan.plan import MetricTask
-from allranks.plan.scraping import Found, NotANumber, Reader, lines, number, of_rank
-from allranks.spec.patterns import BUILTIN, KNOWN, wrong
+from allranks.spec.fields.patterns import BUILTIN, KNOWN, wrong
 
 # As PyTorch's examples/imagenet writes them.
 IMAGENET = "\n".join(

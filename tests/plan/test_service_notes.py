@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from allranks.plan.service_notes import service_notes
+from allranks.plan.job.services import service_notes
 
 BOARD = "to open t: allranks job tensorboard calm_fox"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from allranks.plan.shell_variables import dropped, passed_by_default, sentence
+from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 
 READ = (
     "HF_HOME WANDB_PROJECT CUDA_LAUNCH_BLOCKING CUDA_VISIBLE_DEVICES NCCL_DEBUG OMP_NUM_THREADS "

@@ -1,6 +1,6 @@
 """What modules and a prologue change on a node reaches its ranks, and nothing else does."""
 
-from allranks.plan.site import laid_over, read
+from allranks.plan.environments.cluster_modules import laid_over, read
 
 BASE = {"PATH": "/usr/bin:/bin", "HOME": "/home/u"}
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from allranks.plan import stacks
+from allranks.plan.diagnosis import stacks
+from allranks.plan.diagnosis.stacks import Frame, Process, doing, group, numbers, odd, read, waits
 from allranks.plan.plan import pack
-from allranks.plan.stacks import Frame, Process, doing, group, numbers, odd, read, waits
 
 LIB = "/env/lib/python3.11/site-packages"
 C10D = f"{LIB}/torch/distributed/distributed_c10d.py"

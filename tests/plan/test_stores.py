@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import UsageError
-from allranks.plan.stores import Address, Store, address, covers, within
+from allranks.plan.data.addresses import Address, Store, address, covers, within
 
 AZURE = "abfss://box@acct.dfs.core.windows.net"
 

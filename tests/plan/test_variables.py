@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from allranks.plan import distributions
-from allranks.plan.distributions import ranks
-from allranks.plan.plan import InputTask, OutputTask, Place, Task
-from allranks.plan.variables import (
+from allranks.plan.distributions import topology
+from allranks.plan.distributions.topology import ranks
+from allranks.plan.distributions.variables import (
     environment,
     hostfile,
     of_node,
     whole_environment,
     without_empty_ps,
 )
+from allranks.plan.plan import InputTask, OutputTask, Place, Task
 
 PLACES = [
     Place("10.0.0.1", "alpha", (7000, 7001, 7002, 7003), "eth0"),
@@ -176,7 +176,7 @@ def test_no_two_tensorflow_tasks_share_an_address():
     of = task(procs=2, distribution="tensorflow", parameter_servers=1)
     cluster = json.loads(variables(of, 0)["TF_CONFIG"])["cluster"]
     every = cluster["worker"] + cluster["ps"]
-    assert len(set(every)) == len(every) == distributions.world(of)
+    assert len(set(every)) == len(every) == topology.world(of)
 
 
 def test_tensorflow_with_a_chief_and_an_evaluator():

@@ -2,7 +2,7 @@
 
 import json
 
-from allranks.plan.work_files import (
+from allranks.plan.data.kept_files import (
     File,
     LeftOut,
     Summary,

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allranks.errors import UsageError
-from allranks.sdk.card import card, line
+from allranks.sdk.jobs.notebook_card import card, line
 
 JOB = {
     "name": "j<1>",

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from allranks.errors import AllranksError, NotFound, SpecError
-from allranks.sdk.environment_files import from_file, inlined
+from allranks.sdk.submit.environment_files import from_file, inlined
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import NotFound, ServerError
-from allranks.sdk import download as download_module
-from allranks.sdk.download import download
-from allranks.sdk.landing import beside, checked, is_there, landing
+from allranks.sdk.transfer import download as download_module
+from allranks.sdk.transfer.download import download
+from allranks.sdk.transfer.write_files import beside, checked, is_there, landing
 
 NEVER = threading.Event()
 TIME = 1_700_000_000_123_456_789

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from allranks.plan.observed import Point, Series
-from allranks.sdk.reporting import facts
+from allranks.plan.insights.job_facts import Point, Series
+from allranks.sdk.jobs.report_facts import facts
 
 JOB = {
     "name": "j",

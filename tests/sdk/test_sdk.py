@@ -24,7 +24,8 @@ from allranks import (
     load_job,
 )
 from allranks.errors import UsageError
-from allranks.sdk import preempting, rehearsing
+from allranks.sdk.jobs import interrupt
+from allranks.sdk.submit import rehearsal
 from tests.support import environment, until
 
 # Real servers and processes, about half a second a test.
@@ -126,8 +127,8 @@ def test_a_rank_that_is_killed_is_killed_whatever_it_traps(client):
     made = client.jobs.create_or_update(command(command=script, distribution=two))
     until(lambda: made.refresh().status == "Running")
     with pytest.raises(allranks.AllranksError, match="has no rank 2"):
-        preempting.kill(made.name, 2)
-    preempting.kill(made.name, 1)
+        interrupt.kill(made.name, 2)
+    interrupt.kill(made.name, 1)
     error = client.jobs.wait(made.name).error
     assert (error["reason"], error["rank"], "SIGKILL" in error["message"]) == (
         "RANK_KILLED",
@@ -135,7 +136,7 @@ def test_a_rank_that_is_killed_is_killed_whatever_it_traps(client):
         True,
     )
     with pytest.raises(allranks.AllranksError, match="no rank of it can be killed"):
-        preempting.kill(made.name, 1)
+        interrupt.kill(made.name, 1)
 
 
 def test_what_is_wrong_is_an_exception_with_its_key():
@@ -184,13 +185,13 @@ def test_what_is_no_job_is_an_error_with_a_hint(client):
 
 
 def test_a_rehearsal_that_is_broken_off_while_its_job_is_taken_ends_it(client, monkeypatch):
-    taken, really_send = [], rehearsing.send
+    taken, really_send = [], rehearsal.send
 
     def send(*given):
         taken.append(really_send(*given)["name"])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rehearsing, "send", send)
+    monkeypatch.setattr(rehearsal, "send", send)
     with pytest.raises(KeyboardInterrupt):
         client.jobs.rehearse(command(command="sleep 60"), to=io.StringIO())
     (name,) = taken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allranks.sdk.spent import trails
+from allranks.sdk.jobs.goodput_facts import trails
 
 
 def series(name, attempt, *steps, rank=0):

@@ -16,9 +16,9 @@ from allranks import settings
 from allranks.engines.base import Kind
 from allranks.engines.fake import FakeEngine
 from allranks.server.app import create_app
-from allranks.server.auth import Auth
-from allranks.server.listener import Listener
-from allranks.server.patience import Patient
+from allranks.server.auth.identity import Auth
+from allranks.server.http.connection_limit import Listener
+from allranks.server.http.slow_clients import Patient
 from allranks.settings import Clocks, Home
 from tests.support import until
 

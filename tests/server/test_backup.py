@@ -15,15 +15,15 @@ import pytest
 
 from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
-from allranks.plan.job_query import Query
+from allranks.plan.data.state_manifest import Entry
+from allranks.plan.job.query import Query
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.plan.states import Entry
-from allranks.server import backup, restore
+from allranks.server.storage import backup, restore
 from allranks.settings import Home, make
-from allranks.store.blobs import Blobs
 from allranks.store.db import open_database
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, is_whole
 from allranks.store.records import Records
-from allranks.store.states import HEAD, NAMED, OF_JOBS, Put, State, is_whole
 from tests.support import processes_of, until
 
 

@@ -13,16 +13,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from allranks import locks
-from allranks.agent import cache
-from allranks.agent.environments import READY, known_by
+from allranks import file_locks
+from allranks.agent.data import cache
+from allranks.agent.environments.virtual_environments import READY, known_by
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event
 from allranks.events import Kind as EventKind
+from allranks.plan.data.retention import Kind
 from allranks.plan.plan import Gang, InputTask, Plan, Recipe, Rules, Task
-from allranks.plan.retention import Kind
-from allranks.server import clearing, clearing_routes, holdings
-from allranks.server.clearing import Asked, Clearing, Report
+from allranks.server.routes import gc
+from allranks.server.storage import garbage_collection, inventory
+from allranks.server.storage.garbage_collection import Asked, Clearing, Report
 from allranks.settings import Home, make
 from allranks.store.db import open_database
 from allranks.store.records import Records
@@ -137,7 +138,7 @@ def test_what_is_being_made_stays_and_what_was_broken_off_goes(house):
         put(shelf / name)
     for name in (f"{A}.host.x1", f"{B}.host.x2"):
         age(shelf / name)
-    held = locks.take(shelf / f"{A}.lock")
+    held = file_locks.take(shelf / f"{A}.lock")
     report = house.clear()
     os.close(held)
     assert paths(report) == {str(shelf / f"{B}{end}") for end in (".host.x2", ".lock", ".log")}
@@ -227,7 +228,7 @@ def test_one_that_cannot_be_removed_is_told_and_the_others_go(house, monkeypatch
     monkeypatch.setattr(Path, "rename", rename)
     report = house.clear()
     assert paths(report) == {str(other)}
-    assert report.failed == [clearing.Failed(str(stuck), "permission denied")]
+    assert report.failed == [garbage_collection.Failed(str(stuck), "permission denied")]
     assert stuck.exists()
 
 
@@ -281,7 +282,7 @@ def test_broken_off_in_the_middle_it_goes_on_the_next_time(house, monkeypatch):
         with pytest.raises(Killed):
             house.clear(jobs=True)
     (left,) = house.home.jobs.iterdir()
-    assert left.name.startswith(holdings.GOING)
+    assert left.name.startswith(inventory.GOING)
     assert [str(each.kind) for each in house.clear(dry_run=True).items] == [
         "half removed",
         "environments",
@@ -296,7 +297,7 @@ def test_a_job_that_comes_in_meanwhile_keeps_what_it_needs(house, monkeypatch, j
     house.environment(A)
     code = house.code(b"x")
     house.job("first", ended=OLD)
-    real = holdings.size
+    real = inventory.size
 
     def size(path: Path) -> int:
         """It comes after the decision and before the deed."""
@@ -305,19 +306,19 @@ def test_a_job_that_comes_in_meanwhile_keeps_what_it_needs(house, monkeypatch, j
             house.job("second", recipe=RECIPE, code=code, reads=reads)
         return real(path)
 
-    monkeypatch.setattr(holdings, "size", size)
+    monkeypatch.setattr(inventory, "size", size)
     assert house.clear(0.0, jobs=jobs).items == []
 
 
 def test_what_is_used_meanwhile_stays(house, monkeypatch):
     folder = house.environment(A)
-    real = holdings.size
+    real = inventory.size
 
     def size(path: Path) -> int:
         os.utime(folder / READY)
         return real(path)
 
-    monkeypatch.setattr(holdings, "size", size)
+    monkeypatch.setattr(inventory, "size", size)
     assert house.clear(3600.0).items == []
 
 
@@ -364,19 +365,19 @@ def test_links_lead_nowhere(house, tmp_path):
 def test_what_is_linked_elsewhere_frees_nothing(house, tmp_path):
     folder = house.environment(A)
     put(folder / "lib" / "large", b"x" * 500_000)
-    whole = holdings.size(folder)
+    whole = inventory.size(folder)
     os.link(folder / "lib" / "large", tmp_path / "cached")
-    assert holdings.size(folder) <= whole - 400_000
+    assert inventory.size(folder) <= whole - 400_000
     os.link(folder / "lib" / "large", folder / "again")
     (tmp_path / "cached").unlink()
-    assert holdings.size(folder) >= 500_000
+    assert inventory.size(folder) >= 500_000
 
 
 def test_two_at_once_are_one_too_many():
     busy = SimpleNamespace(clearing=threading.Lock(), home=Home(Path("/x")), data=None)
     busy.data = SimpleNamespace(versions=list)
     with busy.clearing, pytest.raises(Conflict, match="being cleared already"):
-        clearing_routes.clear({"older_than_seconds": 0}, busy)
+        gc.clear({"older_than_seconds": 0}, busy)
 
 
 def test_cached_data_goes_when_nobody_uses_it(house):
@@ -387,7 +388,7 @@ def test_cached_data_goes_when_nobody_uses_it(house):
         put(there / name / "data" / "x")
     age(there)
     os.utime(there / "fresh" / cache.MANIFEST)
-    held = [locks.take(there / "made.lock"), cache.use(there / "read")]
+    held = [file_locks.take(there / "made.lock"), cache.use(there / "read")]
     os.utime(there / "read" / cache.MANIFEST, (OLD, OLD))
     assert sorted(Path(each).name for each in paths(house.clear())) == [
         "half.part",
@@ -407,6 +408,6 @@ def test_a_job_whose_output_is_a_data_asset_stays(house):
     for name in ("first", "second", "third"):
         house.job(name, ended=OLD)
     at = (f"{house.home.jobs}/first/named-outputs/m", "azureml://jobs/second/outputs/m", "s3://x/y")
-    protected = holdings.behind(house.home, at)
+    protected = inventory.behind(house.home, at)
     assert protected == {"first", "second"}
     assert kinds(house.clear(jobs=True, protected=protected)) == ["jobs: third"]

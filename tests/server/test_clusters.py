@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import SpecError
-from allranks.server.clusters import Clusters
+from allranks.server.clusters.clusters import Clusters
 from allranks.settings import Home
 from tests.server.serving import FAKE
 

@@ -15,16 +15,16 @@ from sqlalchemy import event as database_event
 
 from allranks.engines.base import Handle, Seen
 from allranks.events import FROM_AGENTS, Event, Kind
-from allranks.plan import policy, retry
-from allranks.plan.fold import fold
-from allranks.plan.orders import heeded, order
+from allranks.plan.lifecycle import decide, retry
+from allranks.plan.lifecycle.fold import fold
+from allranks.plan.lifecycle.orders import heeded, order
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.server.bell import Bell
-from allranks.server.loop import Loop
-from allranks.server.pulse import Pulse
-from allranks.server.states import States
+from allranks.server.assets.state_folders import States
+from allranks.server.loop.heartbeats import Pulse
+from allranks.server.loop.reconcile import Loop
+from allranks.server.loop.wakeups import Bell
 from allranks.settings import Clocks, Home, make
-from allranks.states import TERMINAL, GangState, JobStatus, Reason
+from allranks.statuses import TERMINAL, GangState, JobStatus, Reason
 from allranks.store.db import open_database
 from allranks.store.points import Points
 from allranks.store.records import Records
@@ -69,7 +69,7 @@ class Agent:
         told = Event(kind, float(seq), self.launch, self.attempt, self.node, seq=seq, data=data)
         self.said.append(told)
 
-    def act(self, job: policy.Job) -> None:
+    def act(self, job: decide.Job) -> None:
         told = order(job, self.node, self.launch, self.attempt)
         do = told["do"]
         if self.phase == "new":
@@ -226,7 +226,7 @@ def hold(home: Home, world: World) -> None:
     assert row.record.status is JobStatus.COMPLETED
     assert (row.record.launch, row.record.attempt) == (2, 3)
     assert world.started == {"j.1": 1, "j.2": 1}
-    job = policy.new(NODES)
+    job = decide.new(NODES)
     for event in events:
         job = fold(job, event)
     assert job == row.record

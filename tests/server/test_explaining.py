@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from allranks.server.explaining import read
+from allranks.server.jobs.explain import read
 
 
 def test_of_a_long_log_only_the_end_is_read(tmp_path: Path):

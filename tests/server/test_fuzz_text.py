@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.server.roles import ROLES
+from allranks.server.auth.roles import ROLES
 from tests.server.serving import Served, held_to, served
 from tests.server.test_fuzz import AS_JSON, BODIES, EVENTS, POINTS, STACKS, USED, examples, places
 

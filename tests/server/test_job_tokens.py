@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from allranks.server import agents, state_routes
-from allranks.server.roles import ROLES
+from allranks.server.agents import routes as agents
+from allranks.server.agents import state_routes
+from allranks.server.auth.roles import ROLES
 from tests.server.serving import JOB, Served, held_to, served
 
 DIGEST = "0" * 64

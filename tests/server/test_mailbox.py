@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from allranks.agent.mailbox import Mailbox
+from allranks.agent.transport.mailbox import Mailbox
 from allranks.errors import NotFound, Unreachable
-from allranks.server import mailbox
-from allranks.server.replies import HANDLERS
+from allranks.server.http.error_responses import HANDLERS
+from allranks.server.loop import mailbox
 from allranks.settings import Home
 
 

@@ -13,21 +13,21 @@ import pytest
 from allranks.errors import AllranksError, Conflict, MissingCode, NotFound, SpecError, UsageError
 from allranks.events import Event
 from allranks.events import Kind as EventKind
+from allranks.plan.data.retention import Kind
 from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task
-from allranks.plan.retention import Kind
-from allranks.server import record_files
-from allranks.server.clearing import Asked, Clearing
-from allranks.server.datastores import Datastores
-from allranks.server.model_versions import ModelVersions
-from allranks.server.models import Models
+from allranks.server.assets.datastores import Datastores
+from allranks.server.assets.model_versions import ModelVersions
+from allranks.server.jobs.register_model import Models
+from allranks.server.routes import job_files
+from allranks.server.storage.garbage_collection import Asked, Clearing
 from allranks.settings import Home, make
+from allranks.spec.fields.references import Asset
 from allranks.spec.model import parse
-from allranks.spec.references import Asset
 from allranks.store.assets import Assets
-from allranks.store.blobs import Blobs
 from allranks.store.db import open_database
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.trees import COMING, Entry, Trees
 from allranks.store.records import Records
-from allranks.store.trees import COMING, Entry, Trees
 
 
 class House:
@@ -115,10 +115,10 @@ def test_a_file_that_a_model_has_not_got_is_told_with_its_model(house):
     house.job("j", MODEL)
     house.register("j")
     request = SimpleNamespace(path_params={"reference": "birds:1"})
-    place = record_files._place(request, SimpleNamespace(models=house.models))
-    assert record_files.file(place, "model.pt").path == place.root / "model.pt"
+    place = job_files._place(request, SimpleNamespace(models=house.models))
+    assert job_files.file(place, "model.pt").path == place.root / "model.pt"
     with pytest.raises(NotFound) as caught:
-        record_files.file(place, "other.pt")
+        job_files.file(place, "other.pt")
     assert caught.value.where == "the model birds:1"
 
 

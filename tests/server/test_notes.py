@@ -8,7 +8,7 @@ import pytest
 
 from allranks.engines.kinds import KINDS
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.server.submit import notes
+from allranks.server.submission.submit import notes
 
 
 @pytest.mark.parametrize(

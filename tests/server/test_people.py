@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.server import roles, tokens
 from allranks.server.app import _ROUTES
-from allranks.server.roles import ROLES, Role
-from allranks.server.tokens import Tokens
+from allranks.server.auth import roles, tokens
+from allranks.server.auth.roles import ROLES, Role
+from allranks.server.auth.tokens import Tokens
 from allranks.store.db import open_database
 from allranks.store.settings import Settings
 from tests.server.serving import JOB, Served, held_to, served

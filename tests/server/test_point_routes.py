@@ -11,16 +11,16 @@ import pytest
 from fastapi import FastAPI
 
 from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
-from allranks.server import point_routes
-from allranks.server.bell import Bell
-from allranks.server.replies import HANDLERS
-from allranks.server.services import services
-from allranks.states import JobStatus
+from allranks.server.dependencies import services
+from allranks.server.http.error_responses import HANDLERS
+from allranks.server.loop.wakeups import Bell
+from allranks.server.routes import metrics
+from allranks.statuses import JobStatus
 from allranks.store.db import open_database
 from allranks.store.points import Points, Source
 from allranks.store.records import Records
 
-COUNT = 2 * point_routes._PIECE + 7
+COUNT = 2 * metrics._PIECE + 7
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def told(tmp_path):
     job = row.record._replace(status=JobStatus.COMPLETED)
     seen = SimpleNamespace(get=lambda name: row._replace(record=job))
     app = FastAPI(exception_handlers=HANDLERS)
-    app.include_router(point_routes.router)
+    app.include_router(metrics.router)
     app.dependency_overrides[services] = lambda: SimpleNamespace(
         records=seen, points=points, bell=Bell()
     )
@@ -69,7 +69,7 @@ def test_long_answers_are_whole(told):
 
 
 def test_who_follows_gets_a_part_at_a_time_and_each_point_once(told, monkeypatch):
-    monkeypatch.setattr(point_routes, "_AT_ONCE", 1500)
+    monkeypatch.setattr(metrics, "_AT_ONCE", 1500)
     positions, steps, largest = defaultdict(int), defaultdict(list), 0
     while True:
         said = told("metrics/follow", {"positions": positions}).json()
@@ -100,7 +100,7 @@ def loaded(tmp_path, points):
     line = json.dumps({"at": 9.5, "points": points}).encode() + b"\n"
     kept.take(Source(row.id, 1, 0, "resources"), 0, line)
     row = row._replace(record=row.record._replace(attempt=1))
-    (found,) = point_routes.measured(row, SimpleNamespace(points=kept))["load"]
+    (found,) = metrics.measured(row, SimpleNamespace(points=kept))["load"]
     database.dispose()
     return found
 

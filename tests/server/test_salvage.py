@@ -2,10 +2,10 @@
 
 import json
 
-from allranks.agent.outbox import Outbox
+from allranks.agent.transport.outbox import Outbox
 from allranks.events import Kind
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.server.salvage import salvage
+from allranks.server.loop.salvage import salvage
 from allranks.settings import Home
 from allranks.store.db import open_database
 from allranks.store.points import Points

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.server.auth import Auth
+from allranks.server.auth.identity import Auth
 from allranks.settings import Home
 from tests.support import command_line
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks import locks
-from allranks.agent import ports
-from allranks.client import Client
+from allranks import file_locks
+from allranks.agent.network import ports
 from allranks.errors import Unauthorized
+from allranks.http_client import Client
 from tests.support import command_line, environment, leave_nothing, processes_of, until
 
 # Real servers and processes, about half a second a test.
@@ -167,7 +167,7 @@ def test_who_cannot_begin_holds_nothing_once_that_is_told(home):
         ):
             os.close(write)
             assert "cannot be listened on" in told.read()
-            assert not locks.is_held(home / "server.lock")
+            assert not file_locks.is_held(home / "server.lock")
 
 
 def test_the_port_is_in_use(allranks, home):

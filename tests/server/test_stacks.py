@@ -2,10 +2,10 @@
 
 import json
 
+from allranks.plan.diagnosis.stacks import Frame, Process
 from allranks.plan.plan import pack
-from allranks.plan.stacks import Frame, Process
-from allranks.server.bell import Bell
-from allranks.server.stacks import Stacks
+from allranks.server.loop.stacks import Stacks
+from allranks.server.loop.wakeups import Bell
 from allranks.settings import Home
 
 

@@ -18,8 +18,8 @@ import httpx
 import psutil
 import pytest
 
-from allranks.agent import ports
-from allranks.server import listener, patience
+from allranks.agent.network import ports
+from allranks.server.http import connection_limit, slow_clients
 from tests.server.serving import Served, held_to, served
 from tests.support import until
 
@@ -95,13 +95,13 @@ def test_parts_after_the_body_are_bounded_as_those_before_it(server: Served) -> 
 def test_requests_that_do_not_wait_for_answers_are_bounded(server: Served) -> None:
     with connected(server) as line:
         told = answer(line, (START + b"\r\n") * 5000)
-    assert told.count(b"HTTP/1.1 401") <= patience.PIPELINED + 1
+    assert told.count(b"HTTP/1.1 401") <= slow_clients.PIPELINED + 1
 
 
 def test_without_a_token_a_body_is_not_kept(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "UNREAD", 1 << 20)
+    monkeypatch.setattr(slow_clients, "UNREAD", 1 << 20)
     for path in (b"/api/v1/blobs/" + b"0" * 64, b"/agent/v1/0/logs/1/0?offset=0", b"/mlflow/x"):
         with connected(server) as line:
             head = b"PUT %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n\r\n" % path
@@ -112,7 +112,7 @@ def test_without_a_token_a_body_is_not_kept(
 def test_an_address_has_so_many_connections_and_gets_them_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "PER_ADDRESS", 8)
+    monkeypatch.setattr(connection_limit, "PER_ADDRESS", 8)
     with served(tmp_path / "h") as server:
         assert server.people.get("/api/v1/jobs").status_code == 200
         server.people.close()  # it has one
@@ -127,7 +127,7 @@ def test_an_address_has_so_many_connections_and_gets_them_back(
         for line in lines:
             line.close()
         until(lambda: answered(server), 20)
-        monkeypatch.setattr(patience, "HEAD", 0.5)
+        monkeypatch.setattr(slow_clients, "HEAD", 0.5)
         lines = [socket.create_connection(address, 20) for _ in range(30)]
         until(lambda: answered(server), 20)  # who says nothing is hung up on, and makes room
         for line in lines:
@@ -153,7 +153,7 @@ def answered(server: Served) -> bool:
 
 def test_all_of_it_holds_under_tls(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agents' door and the one for people on other hosts are made alike."""
-    monkeypatch.setattr(listener, "PER_ADDRESS", 8)
+    monkeypatch.setattr(connection_limit, "PER_ADDRESS", 8)
     held = ports.hold(1)
     (port,) = ports.numbers(held)
     ports.release(held)

@@ -13,15 +13,15 @@ import pytest
 
 from allranks.errors import NotFound
 from allranks.events import Event, Kind
+from allranks.plan.data.state_manifest import Entry
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.plan.states import Entry
-from allranks.server.states import States
+from allranks.server.assets.state_folders import States
 from allranks.settings import Home, make
-from allranks.states import TERMINAL
+from allranks.statuses import TERMINAL
 from allranks.store.db import open_database
+from allranks.store.files.state_folders import NAMED, OF_JOBS, Put, State
 from allranks.store.job_rows import JobRow
 from allranks.store.records import Records
-from allranks.store.states import NAMED, OF_JOBS, Put, State
 from tests.server.serving import JOB, Served, served
 from tests.support import until
 

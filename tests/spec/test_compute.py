@@ -4,7 +4,7 @@ import pytest
 
 from allranks.errors import SpecError
 from allranks.spec.compute import Compute, parse
-from allranks.spec.load import read
+from allranks.spec.yaml.load import read
 
 AZURE = """
 $schema: https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from allranks.errors import SpecError
-from allranks.spec.expressions import fill, fill_shell, references
+from allranks.spec.shell.expressions import fill, fill_shell, references
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_all_unknown_names_are_told_at_once() -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     heavy = {"pydantic", "yaml", "dataclasses", "inspect", "difflib", "asyncio", "subprocess"}
-    code = "import sys, allranks.spec.expressions; print(*sys.modules)"
+    code = "import sys, allranks.spec.shell.expressions; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

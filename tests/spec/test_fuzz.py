@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import AllranksError, UsageError
-from allranks.spec.expressions import fill, fill_shell, references
 from allranks.spec.job import parse
-from allranks.spec.load import dump, loads, override_key, read
+from allranks.spec.shell.expressions import fill, fill_shell, references
+from allranks.spec.yaml.load import dump, loads, override_key, read
 from tests.server.test_fuzz import SPEC, examples, nearly
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.job import CommandJob, parse
-from allranks.spec.load import dump, loads, read
 from allranks.spec.values import (
     Environment,
     Input,
@@ -20,6 +19,7 @@ from allranks.spec.values import (
     RayDistribution,
     TensorFlowDistribution,
 )
+from allranks.spec.yaml.load import dump, loads, read
 
 SCHEMA = "https://azuremlschemas.azureedge.net/latest/"
 FULL = f"""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from allranks.errors import NotFound, SpecError, UsageError
 from allranks.spec.job import parse
-from allranks.spec.load import dump, load, loads, override_key, read
+from allranks.spec.yaml.load import dump, load, loads, override_key, read
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True)

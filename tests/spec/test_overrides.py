@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allranks.errors import SpecError
-from allranks.spec.load import loads, override_keys
+from allranks.spec.yaml.load import loads, override_keys
 
 JOB = """\
 command: python train.py --lr ${{inputs.lr}} $[[--extra ${{inputs.extra}}]] "$AZURE_ML_INPUT_more"

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import SpecError
-from allranks.spec.references import OutputOf, address_of, left_at, of_run, output_of, output_uri
+from allranks.spec.fields.references import (
+    OutputOf,
+    address_of,
+    left_at,
+    of_run,
+    output_of,
+    output_uri,
+)
 
 
 @pytest.mark.parametrize(

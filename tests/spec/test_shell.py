@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allranks.errors import SpecError
-from allranks.spec.expressions import fill_shell
+from allranks.spec.shell.expressions import fill_shell
 
 HOSTILE = [
     "a b",

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from allranks.errors import Conflict, UsageError
-from allranks.plan import job_query
-from allranks.plan.job_query import Query, Sort, condition, like, sort, tag
+from allranks.plan.job import query
+from allranks.plan.job.query import Query, Sort, condition, like, sort, tag
 from allranks.store import migrations
 from allranks.store.annotations import Annotations
 from allranks.store.db import job_annotations, jobs, open_database
@@ -99,7 +99,7 @@ def test_other_orders(house):
         house.job(name)
     assert house.names(sort=Sort("name")) == ["a", "b", "c"]
     assert house.names(sort=Sort("created")) == ["b", "a", "c"]
-    for key in job_query.SORTS:
+    for key in query.SORTS:
         assert len(house.names(sort=Sort(key, True))) == 3
 
 

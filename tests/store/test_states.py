@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from allranks.errors import UsageError
-from allranks.store.states import State
+from allranks.store.files.state_folders import State
 
 CONTENT = b"0123456789"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

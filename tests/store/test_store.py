@@ -10,11 +10,11 @@ from sqlalchemy import create_engine, inspect
 from allranks.errors import Conflict, NotFound, ServerError, UsageError
 from allranks.events import Event, Kind
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.states import JobStatus
+from allranks.statuses import JobStatus
 from allranks.store import migrations
-from allranks.store.blobs import Blobs
 from allranks.store.db import HEAD, open_database
-from allranks.store.logs import Logs
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.logs import Logs
 from allranks.store.records import Records
 
 

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from allranks.errors import NotFound, UsageError
-from allranks.store.trees import COMING, Trees, below, is_whole
+from allranks.store.files.trees import COMING, Trees, below, is_whole
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_tree_that_is_taken_away_while_it_is_mended_comes_back_whole(
             (tmp_path / "models" / digest).rename(tmp_path / "going")
         return found
 
-    monkeypatch.setattr("allranks.store.trees.is_whole", gone_meanwhile)
+    monkeypatch.setattr("allranks.store.files.trees.is_whole", gone_meanwhile)
     with trees.copied(sources) as copy:
         trees.mend(copy)
         trees.keep(copy)

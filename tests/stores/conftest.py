@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent import cache
-from allranks.plan.stores import Account, Store
+from allranks.agent.data import cache
+from allranks.plan.data.addresses import Account, Store
 from tests.stores import servers
 from tests.stores.servers import Site, Wire
 from tests.stores.whole import hold_whole

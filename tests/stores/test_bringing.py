@@ -11,11 +11,11 @@ from pathlib import Path
 import obstore
 import pytest
 
-from allranks.agent import objects
-from allranks.agent.bring import Bringer, Output
-from allranks.agent.objects import open_store
+from allranks.agent.data import object_stores
+from allranks.agent.data.object_stores import open_store
+from allranks.agent.data.upload import Bringer, Output
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.stores import Account, Address
+from allranks.plan.data.addresses import Account, Address
 from tests.stores.servers import Site, Wire
 
 pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -162,8 +162,8 @@ def test_who_may_not_look_may_yet_write(
 
 def test_who_is_nobody_may_not_write_either() -> None:
     said = "GET http://169.254.169.254/latest/api/token: status 403 Forbidden"
-    assert not objects.may_not_list(Exception(said))
-    assert objects.may_not_list(Exception("status 403 Forbidden"))
+    assert not object_stores.may_not_list(Exception(said))
+    assert object_stores.may_not_list(Exception("status 403 Forbidden"))
 
 
 def test_what_cannot_be_seen_has_not_been_taken_away(place: Place) -> None:

@@ -18,12 +18,12 @@ from typing import Any
 import obstore
 import pytest
 
-from allranks.agent import cache, objects
-from allranks.agent.objects import open_store
-from allranks.agent.provide import Provided, Provider
-from allranks.agent.source import Wanted
+from allranks.agent.data import cache, object_stores
+from allranks.agent.data.input_source import Wanted
+from allranks.agent.data.inputs import Provided, Provider
+from allranks.agent.data.object_stores import open_store
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.stores import Account, Address, Store
+from allranks.plan.data.addresses import Account, Address, Store
 from tests.stores.servers import ACCOUNT, KEY, Site, Wire
 from tests.stores.whole import hold_whole
 from tests.support import until
@@ -131,7 +131,7 @@ def mover(folder: Path, uri: str, account: Account, **more: Any) -> subprocess.P
         ],
     }
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "allranks.agent.mover"],
+        [sys.executable, "-P", "-m", "allranks.agent.data.mover"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -412,7 +412,7 @@ def test_a_store_that_is_only_busy(
     tmp_path: Path, site: Site, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than its client asks again by itself."""
-    monkeypatch.setattr(objects, "_RETRY", {**objects._RETRY, "max_retries": 0})
+    monkeypatch.setattr(object_stores, "_RETRY", {**object_stores._RETRY, "max_retries": 0})
     site.files["/big.bin"] = big = os.urandom(30 * MB)
     said = (status, b"<Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>")
     site.busy = [None, *[said] * 3]  # the first asks for its size

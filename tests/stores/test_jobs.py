@@ -13,8 +13,8 @@ from pathlib import Path
 import obstore
 import pytest
 
-from allranks.agent.objects import open_store
-from allranks.plan.stores import Account, Address, Store
+from allranks.agent.data.object_stores import open_store
+from allranks.plan.data.addresses import Account, Address, Store
 from tests.stores.servers import ACCOUNT, KEY
 from tests.support import Allranks, until
 

@@ -23,12 +23,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.agent import stream
-from allranks.agent.objects import open_store
-from allranks.agent.source import Source, Wanted
-from allranks.agent.stream import PART, Streams, _span
+from allranks.agent.data import http_stream
+from allranks.agent.data.http_stream import PART, Streams, _span
+from allranks.agent.data.input_source import Source, Wanted
+from allranks.agent.data.object_stores import open_store
 from allranks.errors import AllranksError
-from allranks.plan.stores import Account, Address, Store
+from allranks.plan.data.addresses import Account, Address, Store
 from tests.frameworks.environments import environment
 from tests.stores.servers import Site, Wire
 from tests.support import Allranks, until
@@ -194,7 +194,7 @@ def test_a_reader_may_take_its_time(
     tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock is of the next request, not of what one takes for an answer."""
-    monkeypatch.setattr(stream._Answer, "timeout", 0.2)
+    monkeypatch.setattr(http_stream._Answer, "timeout", 0.2)
     content = os.urandom(8 * PART)
     (tmp_path / "x").write_bytes(content)
     at = urlsplit(serve(Wanted("x", source=str(tmp_path / "x"))))

@@ -6,8 +6,8 @@ import json
 import zlib
 from pathlib import Path
 
-from allranks.agent import cache
-from allranks.agent.fetch import PART
+from allranks.agent.data import cache
+from allranks.agent.data.download import PART
 
 
 def hold_whole(folder: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from allranks.agent.keeper import keep
+from allranks.agent.processes.keeper import keep
 
 
 def main() -> int:
@@ -13,7 +13,8 @@ def main() -> int:
     code = keep()
     if code is not None:
         return code
-    from allranks.agent.main import run  # lazy: the keeper, already split off, stays small
+    # lazy: the keeper, already split off, stays small
+    from allranks.agent.lifecycle.main import run
 
     return run()
 

@@ -14,56 +14,68 @@ class Command(NamedTuple):
     plain: bool = False
 
 
-_JOB, _SERVER, _COMPUTE = "allranks.cli.job", "allranks.cli.server", "allranks.cli.compute"
-_JOB_CHANGE = "allranks.cli.job_change"
-_BACKUP = "allranks.cli.backup"
-_ENVIRONMENT = "allranks.cli.environment"
-_MODEL = "allranks.cli.model"
-_STATE = "allranks.cli.state"
-_DATA, _DATASTORE = "allranks.cli.data", "allranks.cli.datastore"
+_JOB, _SERVER, _COMPUTE = (
+    "allranks.cli.job.job",
+    "allranks.cli.admin.server",
+    "allranks.cli.admin.compute",
+)
+_JOB_CHANGE = "allranks.cli.job.change"
+_BACKUP = "allranks.cli.admin.backup"
+_ENVIRONMENT = "allranks.cli.assets.environment"
+_MODEL = "allranks.cli.assets.model"
+_STATE = "allranks.cli.assets.state"
+_DATA, _DATASTORE = "allranks.cli.assets.data", "allranks.cli.assets.datastore"
 
 COMMANDS: dict[str, Command] = {
     "run": Command(
-        "allranks.cli.run", "run", "submit a command as a job, follow it, exit as it does"
+        "allranks.cli.submit.run", "run", "submit a command as a job, follow it, exit as it does"
     ),
     "doctor": Command(
-        "allranks.cli.doctor", "doctor", "look for what would keep jobs from running"
+        "allranks.cli.preflight.doctor", "doctor", "look for what would keep jobs from running"
     ),
-    "top": Command("allranks.cli.top", "top", "the jobs that run and what they use"),
-    "gc": Command("allranks.cli.gc", "gc", "remove what nobody needs any more"),
-    "job create": Command("allranks.cli.create", "create", "submit the job of a YAML file"),
-    "job validate": Command("allranks.cli.create", "validate", "check a YAML file, submit nothing"),
+    "top": Command("allranks.cli.admin.top", "top", "the jobs that run and what they use"),
+    "gc": Command("allranks.cli.admin.gc", "gc", "remove what nobody needs any more"),
+    "job create": Command("allranks.cli.submit.create", "create", "submit the job of a YAML file"),
+    "job validate": Command(
+        "allranks.cli.submit.create", "validate", "check a YAML file, submit nothing"
+    ),
     "job list": Command(
-        "allranks.cli.job_list", "list_jobs", "the newest jobs, or those that match"
+        "allranks.cli.job.list_jobs", "list_jobs", "the newest jobs, or those that match"
     ),
     "job show": Command(_JOB, "show_job", "everything about a job"),
-    "job stream": Command("allranks.cli.logs", "stream", "follow a job's output to its end"),
-    "job logs": Command("allranks.cli.logs", "logs", "what the ranks have printed"),
+    "job stream": Command("allranks.cli.job.logs", "stream", "follow a job's output to its end"),
+    "job logs": Command("allranks.cli.job.logs", "logs", "what the ranks have printed"),
     "job cancel": Command(_JOB, "cancel", "end a job"),
     "job wait": Command(_JOB, "wait", "return once a job has ended, as it did"),
-    "job download": Command("allranks.cli.fetch", "fetch", "fetch a job's outputs and logs"),
-    "job files": Command("allranks.cli.job_files", "files", "the files that a job left"),
+    "job download": Command("allranks.cli.job.download", "fetch", "fetch a job's outputs and logs"),
+    "job files": Command("allranks.cli.job.files", "files", "the files that a job left"),
     "job metrics": Command(
-        "allranks.cli.metrics", "metrics", "the numbers that ranks have printed"
+        "allranks.cli.job.metrics", "metrics", "the numbers that ranks have printed"
     ),
-    "job explain": Command("allranks.cli.explain", "explain", "why a job failed, at length"),
+    "job explain": Command("allranks.cli.job.explain", "explain", "why a job failed, at length"),
     "job events": Command(_JOB, "events", "what happened to a job, in order"),
     "job preempt": Command(_JOB, "preempt", "rehearse that its nodes are taken away"),
-    "job stacks": Command("allranks.cli.stacks", "stacks", "where every process of a job is"),
+    "job stacks": Command("allranks.cli.job.stacks", "stacks", "where every process of a job is"),
     "job tensorboard": Command(
-        "allranks.cli.tensorboard", "tensorboard", "TensorBoard on what a job has logged"
+        "allranks.cli.job.tensorboard", "tensorboard", "TensorBoard on what a job has logged"
     ),
     "job restart": Command(
-        "allranks.cli.restart", "restart", "run an ended job again, as a new one"
+        "allranks.cli.submit.restart", "restart", "run an ended job again, as a new one"
     ),
-    "job compare": Command("allranks.cli.job_compare", "compare", "what differs between jobs"),
+    "job compare": Command("allranks.cli.job.compare", "compare", "what differs between jobs"),
     "job tag": Command(_JOB_CHANGE, "tag", "set and remove tags of a job"),
     "job archive": Command(_JOB_CHANGE, "archive", "hide jobs from lists"),
     "job restore": Command(_JOB_CHANGE, "restore", "show archived jobs in lists again"),
     "job delete": Command(_JOB_CHANGE, "delete", "remove ended jobs with outputs and logs"),
-    "report": Command("allranks.cli.report", "report", "what kept a job from being faster"),
-    "report scaling": Command("allranks.cli.report", "scaling", "what more nodes bring a job"),
-    "report goodput": Command("allranks.cli.goodput", "goodput", "where the time of jobs went"),
+    "report": Command(
+        "allranks.cli.report.commands", "report", "what kept a job from being faster"
+    ),
+    "report scaling": Command(
+        "allranks.cli.report.commands", "scaling", "what more nodes bring a job"
+    ),
+    "report goodput": Command(
+        "allranks.cli.report.goodput", "goodput", "where the time of jobs went"
+    ),
     "compute create": Command(_COMPUTE, "create", "name a cluster, or a part of it, for jobs"),
     "compute list": Command(_COMPUTE, "list_computes", "the computes there are"),
     "compute show": Command(_COMPUTE, "show_compute", "its hosts, what is free, what waits"),
@@ -73,7 +85,7 @@ COMMANDS: dict[str, Command] = {
     "compute set-default": Command(_COMPUTE, "set_default", "where jobs go that name none"),
     "compute map": Command(_COMPUTE, "stand_for", "let a name in job files mean a compute"),
     "instance map": Command(
-        "allranks.cli.instance", "stand_for", "how many GPUs an instance type has"
+        "allranks.cli.admin.instance", "stand_for", "how many GPUs an instance type has"
     ),
     "environment create": Command(_ENVIRONMENT, "create", "add a version of an environment"),
     "environment list": Command(_ENVIRONMENT, "list_environments", "the environments there are"),
@@ -95,12 +107,16 @@ COMMANDS: dict[str, Command] = {
     "model list": Command(_MODEL, "list_models", "the models there are"),
     "model show": Command(_MODEL, "show_model", "its files, and where they come from"),
     "model label": Command(_MODEL, "label", "let NAME@LABEL mean that version"),
-    "model download": Command("allranks.cli.fetch", "fetch_model", "fetch the files of a model"),
+    "model download": Command(
+        "allranks.cli.job.download", "fetch_model", "fetch the files of a model"
+    ),
     "model delete": Command(_MODEL, "delete", "forget a version"),
     "state list": Command(_STATE, "list_states", "the state folders there are"),
     "state show": Command(_STATE, "show_state", "its versions, and what is in one"),
     "state restore": Command(_STATE, "restore", "step back to a version"),
-    "state download": Command("allranks.cli.fetch", "fetch_state", "fetch the files of a state"),
+    "state download": Command(
+        "allranks.cli.job.download", "fetch_state", "fetch the files of a state"
+    ),
     "state delete": Command(_STATE, "delete", "remove a state with all its versions"),
     "datastore create": Command(_DATASTORE, "create", "name a place for data, and what opens it"),
     "datastore list": Command(_DATASTORE, "list_datastores", "the datastores there are"),
@@ -109,7 +125,9 @@ COMMANDS: dict[str, Command] = {
     "server start": Command(_SERVER, "start", "start this home's server in the background"),
     "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
     "server status": Command(_SERVER, "status", "which server runs, where"),
-    "server token": Command("allranks.cli.tokens", "token", "who may use this server, and how"),
+    "server token": Command(
+        "allranks.cli.admin.tokens", "token", "who may use this server, and how"
+    ),
     "server run": Command(_SERVER, "run", "serve in the foreground"),
     "server backup": Command(_BACKUP, "backup", "write this home to a file, while it runs"),
     "server restore": Command(_BACKUP, "restore", "make this home what a backup holds"),

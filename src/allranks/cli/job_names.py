@@ -29,7 +29,7 @@ def job_argument(
 
 def resolve(options: argparse.Namespace) -> None:
     """Put whole names in the place of references. Raises NotFound and Conflict."""
-    from allranks.sdk.job_names import job_name  # lazy: not needed by `--help`
+    from allranks.sdk.jobs.names import job_name  # lazy: not needed by `--help`
 
     for key, value in vars(options).items():
         if isinstance(value, JobReference):

@@ -14,10 +14,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from allranks import __version__
 from allranks.cli import job_names
 from allranks.cli.commands import COMMANDS, Command, groups, in_group
-from allranks.errors import AllranksError, SpecError, UsageError
+from allranks.cli.output.errors import print_error
+from allranks.errors import AllranksError, UsageError
+from allranks.version import __version__
 
 # Options whose value may begin with a dash, which argparse would take for another option.
 _DASHED = ("--sort",)
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except AllranksError as error:
-        complain(error, as_json)
+        print_error(error, as_json)
         return error.exit_code
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         said = (error.strerror or str(error)).lower()
         where = str(error.filename) if error.filename else None
         hint = "is there room on the disk, and does the folder you are in still exist?"
-        complain(AllranksError(f"the system refused: {said}", where=where, hint=hint), as_json)
+        print_error(AllranksError(f"the system refused: {said}", where=where, hint=hint), as_json)
         return 1
 
 
@@ -104,33 +105,6 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
-
-
-def complain(error: AllranksError, as_json: bool = False) -> None:
-    """One sentence, where, then the hint; on stdout as JSON when that was asked for."""
-    if as_json:
-        import json  # lazy: only here
-
-        print(json.dumps(error.body()))
-        return
-    if isinstance(error, SpecError):
-        for problem in error.problems:
-            _complain(problem.located(error.file), problem.hint)
-        return
-    _complain(str(error), error.hint)
-
-
-def _complain(sentence: str, hint: str | None) -> None:
-    bold, red, cyan, off = (
-        ("\033[1m", "\033[31m", "\033[36m", "\033[0m") if _colours() else ("",) * 4
-    )
-    print(f"{bold}{red}error{off}{bold}:{off} {sentence}", file=sys.stderr)
-    if hint:
-        print(f"\n{bold}{cyan}hint{off}{bold}:{off} {hint}", file=sys.stderr)
-
-
-def _colours() -> bool:
-    return sys.stderr.isatty() and "NO_COLOR" not in os.environ
 
 
 def _run(words: list[str]) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from allranks.engines.options import Option
 from allranks.plan.plan import Gang
 from allranks.settings import Home
-from allranks.states import GangState, Reason
+from allranks.statuses import GangState, Reason
 
 # Every process of a gang carries this variable, so that what a dead agent left can be found.
 MARKER = "ALLRANKS_GANG"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from allranks.engines.base import Handle, Seen
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
-from allranks.states import GangState
+from allranks.statuses import GangState
 
 
 class FakeEngine:

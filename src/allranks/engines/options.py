@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
 from allranks.plan import amounts
-from allranks.plan.container import ENGINES
+from allranks.plan.environments.container import ENGINES
 
 
 class Type(StrEnum):

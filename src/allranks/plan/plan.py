@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from allranks.plan.work_files import LIMIT
+from allranks.plan.data.kept_files import LIMIT
 from allranks.settings import Clocks
 
 
@@ -197,9 +197,10 @@ class Task(NamedTuple):
 
 class Rules(NamedTuple):
     """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat.
-    ``budgets`` are restarts by key of ``on`` where they are not those of ``plan/retry.py``,
-    ``grace`` the seconds from SIGTERM to SIGKILL where they are not the server's, ``look`` the
-    seconds between two looks at its state where those are to be fewer."""
+    ``budgets`` are restarts by key of ``on`` where they are not those of
+    ``plan/lifecycle/retry.py``, ``grace`` the seconds from SIGTERM to SIGKILL where they are not
+    the server's, ``look`` the seconds between two looks at its state where those are to be fewer.
+    """
 
     nodes: int = 1
     max_attempts: int = 1

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from allranks.sdk.client import Client as Client
     from allranks.sdk.client import Job as Job
     from allranks.sdk.client import MLClient as MLClient
-    from allranks.sdk.jobs import command as command
-    from allranks.sdk.jobs import load_job as load_job
+    from allranks.sdk.submit.build import command as command
+    from allranks.sdk.submit.build import load_job as load_job
 
 # The CLI imports its neighbours in this package at every start: they must not bring the models.
 _HOMES = {
     "Client": "allranks.sdk.client",
     "Job": "allranks.sdk.client",
     "MLClient": "allranks.sdk.client",
-    "command": "allranks.sdk.jobs",
-    "load_job": "allranks.sdk.jobs",
+    "command": "allranks.sdk.submit.build",
+    "load_job": "allranks.sdk.submit.build",
 }
 
 

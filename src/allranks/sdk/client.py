@@ -11,27 +11,28 @@ from typing import Any, NamedTuple, TextIO, overload
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
-from allranks.plan.job_files import JobFile, downloaded_as
-from allranks.plan.rehearsal import TOLERANCE
-from allranks.sdk import finding, preempting, rehearsing
-from allranks.sdk.addresses import job_path
-from allranks.sdk.computes import Computes, Poller
-from allranks.sdk.data import DataAssets, Datastores
-from allranks.sdk.download import download
-from allranks.sdk.environments import Environments
-from allranks.sdk.following import Following, substitute_note
-from allranks.sdk.job_files import job_files
-from allranks.sdk.job_names import job_name
-from allranks.sdk.metrics import by_name
-from allranks.sdk.models import Models
-from allranks.sdk.rehearsing import Rehearsal
-from allranks.sdk.states import States
-from allranks.sdk.submission import prepare, send
+from allranks.plan.insights.rehearsal import TOLERANCE
+from allranks.plan.job.file_addresses import JobFile, downloaded_as
+from allranks.sdk.assets.computes import Computes, Poller
+from allranks.sdk.assets.data import DataAssets, Datastores
+from allranks.sdk.assets.environments import Environments
+from allranks.sdk.assets.models import Models
+from allranks.sdk.assets.state import States
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs import interrupt
+from allranks.sdk.jobs.files import job_files
+from allranks.sdk.jobs.follow import Following, substitute_note
+from allranks.sdk.jobs.metrics import by_name
+from allranks.sdk.jobs.names import job_name
+from allranks.sdk.submit import rehearsal
+from allranks.sdk.submit.submission import prepare, send
+from allranks.sdk.transfer.download import download
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
+from allranks.spec.fields.references import output_uri
 from allranks.spec.job import CommandJob, Outputs, parse
 from allranks.spec.model import Model, ModelVersion
-from allranks.spec.references import output_uri
 from allranks.spec.values import Environment, Output
 
 
@@ -59,7 +60,7 @@ class Job:
     def outputs(self) -> Outputs:
         """Where its outputs are: each may be an input of another job, as it is."""
         # A list tells of each job in brief.
-        told = self._told if "spec" in self._told else finding.ask("GET", job_path(self.name))
+        told = self._told if "spec" in self._told else find_server.ask("GET", job_path(self.name))
         given = told["spec"].get("outputs") or {}
         found = {name: Output(**(value or {})) for name, value in given.items()}
         return Outputs(
@@ -72,13 +73,13 @@ class Job:
     @property
     def studio_url(self) -> str:
         """Its address at the server: the record as JSON, for who has the token."""
-        with finding.connect() as client:
+        with find_server.connect() as client:
             return client.url + job_path(self.name)
 
     @property
     def services(self) -> dict[str, Service]:
         """The services of its job file, and ``Studio``, whose endpoint is ``studio_url``."""
-        told = self._told if "spec" in self._told else finding.ask("GET", job_path(self.name))
+        told = self._told if "spec" in self._told else find_server.ask("GET", job_path(self.name))
         given = told["spec"].get("services") or {}
         found = {name: Service(each.get("type"), each.get("port")) for name, each in given.items()}
         return {"Studio": Service("Studio", endpoint=self.studio_url), **found}
@@ -86,7 +87,7 @@ class Job:
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """The numbers its ranks have printed so far: ``{name: [{"step", "timestamp" (ms since the
         epoch), "value", "attempt"}, …]}``; a value may be NaN or infinite."""
-        found = by_name(finding.ask("GET", job_path(self.name, "/metrics"))["series"])
+        found = by_name(find_server.ask("GET", job_path(self.name, "/metrics"))["series"])
         for points in found.values():
             for point in points:
                 point["value"] = float(point["value"])
@@ -95,7 +96,7 @@ class Job:
     def resources(self) -> list[dict[str, Any]]:
         """What its nodes, GPUs and ranks used: series with their ``points`` [seconds since the
         epoch, value]."""
-        found: list[dict[str, Any]] = finding.ask("GET", job_path(self.name, "/resources"))[
+        found: list[dict[str, Any]] = find_server.ask("GET", job_path(self.name, "/resources"))[
             "series"
         ]
         return found
@@ -103,14 +104,13 @@ class Job:
     def artifacts(self) -> list[str]:
         """What it left in ``./outputs``, ``./logs`` and its working folder: paths as `download`
         makes them."""
-        files = finding.ask("GET", job_path(self.name, "/files"))
-        paths = (each["path"] for each in files)
+        paths = (each["path"] for each in find_server.ask("GET", job_path(self.name, "/files")))
         ours = ("artifacts/outputs/", "artifacts/logs/", "artifacts/work/")
         return sorted(path for path in paths if path.startswith(ours))
 
     def refresh(self) -> Job:
         """Ask the server how it is now."""
-        self._told = finding.ask("GET", job_path(self.name))
+        self._told = find_server.ask("GET", job_path(self.name))
         return self
 
     def wait(self, show_output: bool = False, *, timeout: float | None = None) -> Job:
@@ -123,27 +123,27 @@ class Job:
     def watch(self, every: float = 1.0) -> None:
         """In a notebook: show how it goes, its metrics, load and last lines, until it has ended.
         Interrupting the cell leaves the job alone. Raises UsageError where there is no IPython."""
-        from allranks.sdk.watching import watch  # lazy: programs do not need it
+        from allranks.sdk.jobs.notebook_watch import watch  # lazy: programs do not need it
 
         watch(self.name, every)
         self.refresh()
 
     def _repr_html_(self) -> str:
         """How it stands, where a cell of a notebook ends with it."""
-        from allranks.sdk.card import card  # lazy: as above
+        from allranks.sdk.jobs.notebook_card import card  # lazy: as above
 
-        told = finding.ask("GET", job_path(self.name))
-        metrics = finding.ask("GET", job_path(self.name, "/metrics/summary"))["series"]
+        told = find_server.ask("GET", job_path(self.name))
+        metrics = find_server.ask("GET", job_path(self.name, "/metrics/summary"))["series"]
         return card(told, metrics)
 
     def cancel(self) -> Job:
-        self._told = finding.ask("POST", job_path(self.name, "/cancel"))
+        self._told = find_server.ask("POST", job_path(self.name, "/cancel"))
         return self
 
     def preempt(self, node: int | None = None) -> Job:
         """Rehearse that its nodes, or one of them, are taken away. Raises AllranksError unless it
         runs."""
-        self._told = preempting.preempt(self.name, node)
+        self._told = interrupt.preempt(self.name, node)
         return self
 
     def download(
@@ -260,7 +260,7 @@ class Jobs:
         spec = parse({**dict(job), **given}).to_dict()
         folder = Path(base or job.base or ".").absolute()
         submission, snapshot = prepare(spec, folder, allow_large=allow_large_code)
-        with finding.connect() as client:
+        with find_server.connect() as client:
             return Job(send(client, submission, snapshot))
 
     def rehearse(
@@ -270,10 +270,10 @@ class Jobs:
         base: str | Path | None = None,
         tolerance: float = TOLERANCE,
         to: TextIO | None = None,
-    ) -> Rehearsal:
+    ) -> rehearsal.Rehearsal:
         """Try that the job goes on from its checkpoints: run it to the first, kill a rank, and
-        compare what it logs after that with the same job uninterrupted; ``to`` (stderr) is told how
-        far that is. Nothing of it, nor of its state, is touched by that."""
+        compare what it logs after that with the same job uninterrupted. Progress is written to
+        ``to`` (stderr). The job itself and its state are not touched."""
         if not isinstance(job, CommandJob):
             raise _no_job(job)
         goal, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
@@ -281,12 +281,12 @@ class Jobs:
         def say(sentence: str) -> None:
             print(sentence, file=goal, flush=True)
 
-        return rehearsing.rehearse(job.to_dict(), folder, tolerance=tolerance, say=say)
+        return rehearsal.rehearse(job.to_dict(), folder, tolerance=tolerance, say=say)
 
     def get(self, name: str) -> Job:
         """The job of that name, or of the only name that begins so; ``@last`` is the newest that
         you submitted."""
-        return Job(finding.ask("GET", job_path(job_name(name))))
+        return Job(find_server.ask("GET", job_path(job_name(name))))
 
     def list(
         self,
@@ -309,7 +309,7 @@ class Jobs:
         hidden = "all" if archived is None else "only" if archived else "no"
         more = {"tag": tagged, "metric": [*metrics], "sort": sort, "archived": hidden}
         query = urlencode(given | more | {"limit": limit, "metrics": True}, doseq=True)
-        return [Job(each) for each in finding.ask("GET", f"/api/v1/jobs?{query}")]
+        return [Job(each) for each in find_server.ask("GET", f"/api/v1/jobs?{query}")]
 
     def archive(self, name: str) -> Job:
         """Hide a job from lists."""
@@ -327,13 +327,13 @@ class Jobs:
 
     def delete(self, name: str) -> None:
         """Remove an ended job with its outputs and logs, for good."""
-        finding.ask("DELETE", job_path(name))
+        find_server.ask("DELETE", job_path(name))
 
     def _change(self, name: str, changes: dict[str, Any]) -> Job:
-        return Job(finding.ask("PATCH", job_path(name), changes))
+        return Job(find_server.ask("PATCH", job_path(name), changes))
 
     def cancel(self, name: str) -> Job:
-        return Job(finding.ask("POST", job_path(name, "/cancel")))
+        return Job(find_server.ask("POST", job_path(name, "/cancel")))
 
     def begin_cancel(self, name: str) -> Poller[Job]:
         """As ``cancel``, for programs written for ``azure.ai.ml``."""
@@ -343,7 +343,7 @@ class Jobs:
         """Write every rank's output to ``to`` (stdout) until the job has ended; stderr says when
         another environment stands for the one that was asked for. Raises TimedOut as ``wait``."""
         following = Following(
-            finding.connect, name, changed=substitute_note(sys.stderr), seconds=timeout
+            find_server.connect, name, changed=substitute_note(sys.stderr), seconds=timeout
         )
         goal = to or sys.stdout
         for piece in following.pieces():
@@ -354,14 +354,14 @@ class Jobs:
     def wait(self, name: str, *, timeout: float | None = None) -> Job:
         """Return once the job has ended. Raises TimedOut when it has not after so many seconds."""
         wanted: dict[str, object] = {"ranks": []}
-        following = Following(finding.connect, name, wanted=wanted, seconds=timeout)
+        following = Following(find_server.connect, name, wanted=wanted, seconds=timeout)
         for _ in following.pieces():
             pass
         return Job(following.job)
 
     def files(self, name: str) -> builtins.list[JobFile]:
         """The files that a job left; each ``path`` is what other operations and inputs take."""
-        with finding.connect() as client:
+        with find_server.connect() as client:
             return job_files(client, name)
 
     def download(
@@ -385,9 +385,9 @@ class Jobs:
             if output_name is not None:
                 hint = f"the path of a file in it: path='named-outputs/{output_name}/…'"
                 raise UsageError("`path` and `output_name` exclude each other", hint=hint)
-            download(finding.connect, name, folder, paths=[path])
+            download(find_server.connect, name, folder, paths=[path])
             return folder / downloaded_as(path)
-        download(finding.connect, name, folder, output=output_name, everything=all)
+        download(find_server.connect, name, folder, output=output_name, everything=all)
         return folder
 
 

@@ -14,11 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks import __version__, locks, settings
+from allranks import file_locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
-from allranks.server.auth import Auth
-from allranks.server.listener import Listener
+from allranks.server.auth.identity import Auth
+from allranks.server.http.connection_limit import Listener
 from allranks.settings import Home
+from allranks.version import __version__
 
 if TYPE_CHECKING:
     from allranks.store.postgres import Hold
@@ -61,7 +62,7 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
     try:
         where = settings.keep_database(home)
         if home.restoring.exists():
-            from allranks.server import restore  # lazy: seldom one was cut short
+            from allranks.server.storage import restore  # lazy: seldom one was cut short
 
             restore.finish(home)
         if isinstance(where, str):
@@ -86,7 +87,7 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: Hold | None
     import uvicorn  # lazy: see above
 
     from allranks.server.app import create_app  # lazy: see above
-    from allranks.server.patience import Patient  # lazy: imports uvicorn
+    from allranks.server.http.slow_clients import Patient  # lazy: imports uvicorn
 
     app = create_app(home, settings.clocks(), url)
     config = uvicorn.Config(
@@ -107,7 +108,7 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: Hold | None
 
 def _lock(home: Home) -> int:
     try:
-        lock = locks.take(home.lock)
+        lock = file_locks.take(home.lock)
     except OSError as error:
         raise settings.unusable(home, error) from error
     if lock is None:
@@ -135,7 +136,7 @@ def _listen(home: Home, port: int | None) -> socket.socket:
 
 
 def _free() -> int:
-    from allranks.agent import ports  # lazy: only a home's very first server
+    from allranks.agent.network import ports  # lazy: only a home's very first server
 
     held = ports.hold(1)
     (number,) = ports.numbers(held)

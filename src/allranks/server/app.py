@@ -10,83 +10,82 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
-from allranks import __version__
 from allranks.engines.base import Kind
 from allranks.engines.kinds import KINDS
-from allranks.server import (
-    agents,
-    clearing_routes,
-    data_routes,
-    datastores,
-    environment_routes,
-    history,
-    instances,
-    mailbox,
-    model_routes,
-    people,
-    point_routes,
-    record_files,
-    stack_routes,
-    state_routes,
-    states_for_people,
-    token_routes,
-)
-from allranks.server import computes as computes_routes
-from allranks.server.auth import Auth
-from allranks.server.bell import Bell
-from allranks.server.clusters import Clusters
-from allranks.server.datastores import Datastores
-from allranks.server.door import Door
-from allranks.server.environments import KIND, Environments
-from allranks.server.front import Front
+from allranks.server.agents import routes, state_routes
+from allranks.server.assets import datastores
+from allranks.server.assets.datastores import Datastores
+from allranks.server.assets.environments import KIND, Environments
+from allranks.server.assets.model_versions import KIND as MODEL
+from allranks.server.assets.model_versions import ModelVersions
+from allranks.server.assets.state_folders import States
+from allranks.server.auth.identity import Auth
+from allranks.server.auth.roles import allowed
+from allranks.server.auth.tokens import Tokens
+from allranks.server.clusters.clusters import Clusters
+from allranks.server.dependencies import Services
 from allranks.server.gate import Gate
-from allranks.server.hangs import Hangs
-from allranks.server.invitation import Invitation
-from allranks.server.limits import Limited
-from allranks.server.loop import Loops, Shared
+from allranks.server.http.agents_listener import Door
+from allranks.server.http.error_responses import HANDLERS, Answer
+from allranks.server.http.host_names import Names
+from allranks.server.http.public_listener import Front
+from allranks.server.http.request_limits import Limited
+from allranks.server.http.request_text import CheckedJson
+from allranks.server.jobs.register_model import Models
+from allranks.server.loop import mailbox
+from allranks.server.loop.agent_variables import Invitation
+from allranks.server.loop.hangs import Hangs
+from allranks.server.loop.heartbeats import Pulse
+from allranks.server.loop.reconcile import Loops, Shared
+from allranks.server.loop.stacks import Stacks
+from allranks.server.loop.wakeups import Bell
 from allranks.server.mlflow import tracking
-from allranks.server.mlflow.proxy import Proxy
-from allranks.server.model_versions import KIND as MODEL
-from allranks.server.model_versions import ModelVersions
-from allranks.server.models import Models
-from allranks.server.names import Names
-from allranks.server.pulse import Pulse
-from allranks.server.replies import HANDLERS, Answer
-from allranks.server.request_text import CheckedJson
-from allranks.server.roles import allowed
-from allranks.server.services import Services
-from allranks.server.stacks import Stacks
-from allranks.server.states import States
-from allranks.server.tokens import Tokens
+from allranks.server.routes import computes as computes_routes
+from allranks.server.routes import data as data_routes
+from allranks.server.routes import (
+    environments,
+    gc,
+    instance_types,
+    job_files,
+    job_history,
+    jobs,
+    metrics,
+    models,
+    state,
+    tokens,
+)
+from allranks.server.routes import stacks as stack_routes
+from allranks.server.routes.mlflow import Proxy
 from allranks.settings import Clocks, Home
 from allranks.settings import database as where_database
 from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
-from allranks.store.blobs import Blobs
 from allranks.store.computes import Computes
 from allranks.store.db import open_database
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.trees import Trees
 from allranks.store.points import Points
 from allranks.store.records import Records
 from allranks.store.secrets import Secrets
 from allranks.store.settings import Settings
-from allranks.store.trees import Trees
+from allranks.version import __version__
 
 App = Callable[..., Any]
 
 _ROUTES = (
-    people,
-    history,
-    record_files,
+    jobs,
+    job_history,
+    job_files,
     stack_routes,
-    point_routes,
+    metrics,
     computes_routes,
-    instances,
-    environment_routes,
+    instance_types,
+    environments,
     data_routes,
-    model_routes,
-    states_for_people,
-    clearing_routes,
-    token_routes,
+    models,
+    state,
+    gc,
+    tokens,
 )
 
 
@@ -104,7 +103,7 @@ def create_app(
     kinds: Mapping[str, Kind] = KINDS,
 ) -> App:
     """The server's application: people's routes and the agents' door. Its loops run with it."""
-    for_agents = agents.create_app(state_routes.routes())
+    for_agents = routes.create_app(state_routes.routes())
     with_ = _services(home, clocks, url, kinds, for_agents)
     for_agents.state.services = with_
 

@@ -11,11 +11,11 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from allranks.errors import AllranksError, Unauthorized
-from allranks.server import agents
-from allranks.server.mlflow.proxy import PREFIX
-from allranks.server.replies import reply
-from allranks.server.roles import PERSON
-from allranks.server.services import Services
+from allranks.server.agents import routes as agents
+from allranks.server.auth.roles import PERSON
+from allranks.server.dependencies import Services
+from allranks.server.http.error_responses import reply
+from allranks.server.routes.mlflow import PREFIX
 
 log = logging.getLogger("allranks.gate")
 

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from allranks.errors import CodeTooLarge, NotFound, UsageError
 from allranks.plan.amounts import size_text
-from allranks.plan.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
+from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, walk
 

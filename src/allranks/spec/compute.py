@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.part import Part
-from allranks.spec.problems import placed, problems
-from allranks.spec.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong, matching
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong, matching
 from allranks.spec.values import snake
 
 Tier = Annotated[Literal["dedicated", "low_priority"], BeforeValidator(snake)]

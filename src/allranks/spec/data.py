@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationError
 
 from allranks.errors import SpecError
-from allranks.spec.part import Part
-from allranks.spec.problems import placed, problems
-from allranks.spec.scalars import Name, PathText, Text, Texts
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.scalars import Name, PathText, Text, Texts
 from allranks.spec.values import AssetType
 
 # Of Azure's, what says nothing of where it lies and what it is.

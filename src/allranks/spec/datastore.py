@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.part import Part
-from allranks.spec.problems import placed, problems
-from allranks.spec.scalars import Name, Text, Texts, Wrong
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.scalars import Name, Text, Texts, Wrong
 from allranks.spec.values import snake
 
 

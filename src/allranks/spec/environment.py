@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.problems import placed, problems
-from allranks.spec.scalars import Name
+from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.scalars import Name
 from allranks.spec.values import Environment
 
 # What says nothing of where and how ranks run.

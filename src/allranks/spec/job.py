@@ -24,13 +24,11 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from allranks.errors import Problem, SpecError, UsageError
-from allranks.spec.expressions import references, unknown
-from allranks.spec.part import Part
-from allranks.spec.patterns import BUILTIN, KNOWN
-from allranks.spec.problems import nearest, placed, problems
-from allranks.spec.python_forms import as_in_a_file
-from allranks.spec.retry import Budgets, Retry
-from allranks.spec.scalars import (
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.patterns import BUILTIN, KNOWN
+from allranks.spec.fields.problems import nearest, placed, problems
+from allranks.spec.fields.python_forms import as_in_a_file
+from allranks.spec.fields.scalars import (
     DataName,
     EmptyableText,
     Module,
@@ -43,7 +41,9 @@ from allranks.spec.scalars import (
     Variable,
     Wrong,
 )
+from allranks.spec.retry import Budgets, Retry
 from allranks.spec.services import IDENTITIES, SERVICES, AnyService, Identity
+from allranks.spec.shell.expressions import references, unknown
 from allranks.spec.values import (
     BuildContext,
     Distribution,
@@ -217,7 +217,8 @@ class CommandJob(Part):
     def to_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
         """The job as a file's text, written to ``path`` when one is given; ``load_job`` makes the
         same job of it. Relative paths stay as they are: they begin at the new file's folder."""
-        from allranks.spec.plain import written  # lazy: a server reads and writes no YAML
+        # lazy: a server reads and writes no YAML
+        from allranks.spec.fields.plain_words import written
 
         text = written(self.to_dict())
         if path is not None:

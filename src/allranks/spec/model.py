@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from allranks.spec.data import parse_as
-from allranks.spec.part import Part
-from allranks.spec.scalars import Free, Name, PathText, Text, Texts
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.scalars import Free, Name, PathText, Text, Texts
 from allranks.spec.values import ModelType
 
 # Of an input that is one.

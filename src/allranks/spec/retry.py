@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from allranks.spec.part import Part
-from allranks.spec.scalars import Count, Integer, Several
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.scalars import Count, Integer, Several
 from allranks.spec.values import snake
 
 Key = Annotated[Literal["node_lost", "preempted", "hang", "user", "setup"], BeforeValidator(snake)]

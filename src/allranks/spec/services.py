@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag
 
-from allranks.spec.part import Part
-from allranks.spec.scalars import Free, Port, Text
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.scalars import Free, Port, Text
 from allranks.spec.values import snake, without
 
 # Azure ML's own types; any other is the user's, kept as it is written.

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from allranks.spec.part import Part
-from allranks.spec.patterns import BUILTIN, wrong
-from allranks.spec.scalars import (
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.patterns import BUILTIN, wrong
+from allranks.spec.fields.scalars import (
     Count,
     Free,
     Integer,
@@ -359,7 +359,7 @@ class Environment(Part):
 
 class Resources(Part):
     """What a job asks of its compute; ``properties.<engine>`` holds an engine's own options. A job
-    without ``gpus_per_instance`` gets what `plan/gpus.py` chooses, with 0 it gets none."""
+    without ``gpus_per_instance`` gets what `plan/job/gpu_allocation.py` chooses; 0 means none."""
 
     instance_count: Count = 1
     instance_type: Text | None = None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, select, update
 from sqlalchemy.engine import Connection
 
-from allranks import steady
+from allranks import clock
 from allranks.store.db import job_annotations as _table
 
 # Ids in one question: databases have a limit.
@@ -62,7 +62,7 @@ class Annotations:
     def archive(self, job_id: int, archived: bool) -> None:
         """Hide a job from lists, or show it again. Twice is once."""
         is_other = _table.c.archived_at.is_(None) if archived else _table.c.archived_at.is_not(None)
-        now = steady.now() if archived else None
+        now = clock.now() if archived else None
         change = update(_table).where(_table.c.job_id == job_id, is_other)
         with self._engine.begin() as connection:
             connection.execute(change.values(archived_at=now))

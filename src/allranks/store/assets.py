@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, insert, select, update
 
 from allranks.errors import Conflict, NotFound
-from allranks.spec.references import Asset
+from allranks.spec.fields.references import Asset
 from allranks.store.db import assets as _assets
 
 LATEST = "latest"

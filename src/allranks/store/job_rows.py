@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, select
 from sqlalchemy.engine import Connection
 
-from allranks.plan import policy
+from allranks.plan.lifecycle import decide
+from allranks.plan.lifecycle.decide import Job
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
-from allranks.plan.policy import Job
-from allranks.states import TERMINAL
+from allranks.statuses import TERMINAL
 from allranks.store.db import jobs as _jobs
 
 # What a plan's task says of what the job uses.
@@ -103,6 +103,6 @@ def job_row(row: Row[Any]) -> JobRow:
             plan.get("server_address", ""),
             tuple(plan.get("notes", ())),
         ),
-        record=policy.load(row.record),
+        record=decide.load(row.record),
         error=row.error,
     )

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 from sqlalchemy.engine import Connection
 
-from allranks import steady
-from allranks.plan.job_query import Query, Sort, like
+from allranks import clock
+from allranks.plan.job.query import Query, Sort, like
 from allranks.store.db import job_annotations as _annotations
 from allranks.store.db import jobs as _jobs
 from allranks.store.db import members
@@ -113,7 +113,7 @@ def _order(sort: Sort) -> tuple[ColumnElement[Any], ...]:
 
 def _column(key: str) -> ColumnElement[Any]:
     if key == "duration":
-        return func.coalesce(_jobs.c.ended_at, steady.now()) - _jobs.c.started_at
+        return func.coalesce(_jobs.c.ended_at, clock.now()) - _jobs.c.started_at
     columns = {
         "started": _jobs.c.started_at,
         "ended": _jobs.c.ended_at,

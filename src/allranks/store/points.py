@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, and_, delete, func, select, update
 from sqlalchemy.engine import Connection
 
-from allranks.plan.heard import LATEST
+from allranks.plan.lifecycle.validate_event import LATEST
 from allranks.plan.text import repaired
 from allranks.store.db import feeds as _feeds
 from allranks.store.db import insert_many

@@ -10,15 +10,15 @@ from sqlalchemy import Engine, Row, Select, and_, delete, func, or_, select, upd
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from allranks import steady
+from allranks import clock
 from allranks.errors import Conflict, NotFound
 from allranks.events import FROM_AGENTS, Event, Kind
-from allranks.plan import policy
-from allranks.plan.fold import fold
-from allranks.plan.job_query import Query
+from allranks.plan.job.query import Query
+from allranks.plan.lifecycle import decide
+from allranks.plan.lifecycle.decide import Job
+from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Plan, pack
-from allranks.plan.policy import Job
-from allranks.states import TERMINAL
+from allranks.statuses import TERMINAL
 from allranks.store import job_search, points
 from allranks.store.annotations import add as annotate
 from allranks.store.db import deleted_jobs as _deleted
@@ -66,9 +66,9 @@ class Records:
         """A new job, NotStarted; its first event also tells what is ``about`` it. Raises Conflict
         when the name is taken, or was a deleted job's."""
         if all(row.record.status in TERMINAL for row in list(self._latest.values())):
-            steady.begin_anew()  # nobody waits for anything: a clock that was set right counts
-        now = steady.now()
-        record = policy.new(plan.gang.nodes)
+            clock.begin_anew()  # nobody waits for anything: a clock that was set right counts
+        now = clock.now()
+        record = decide.new(plan.gang.nodes)
         values = {
             "name": plan.task.job,
             "experiment": plan.task.experiment,
@@ -173,7 +173,7 @@ class Records:
                 return
             connection.execute(delete(_events).where(_events.c.job_id == found))
             points.forget(connection, found)
-            connection.execute(_deleted.insert().values(name=name, deleted_at=steady.now()))
+            connection.execute(_deleted.insert().values(name=name, deleted_at=clock.now()))
             connection.execute(delete(_jobs).where(_jobs.c.id == found))
         with self._lock:
             self._latest.pop(name, None)
@@ -231,7 +231,7 @@ class Records:
 
     def claim(self, job_id: int, owner: str, seconds: float) -> JobRow | None:
         """Lease the job to ``owner``; None when another holds it."""
-        now = steady.now()
+        now = clock.now()
         free = or_(_jobs.c.lease_until.is_(None), _jobs.c.lease_until < now)
         mine = _jobs.c.lease_owner == owner
         claimed = (

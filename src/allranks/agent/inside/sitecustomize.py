@@ -2,7 +2,7 @@
 
 The agent asks by two signals whose default is to be ignored and that hardly anybody uses: a program
 that has taken the place of the Python which was looked at a moment ago takes no harm. What answers
-writes into a file without a name, which `agent/stacks.py` reads through /proc:
+writes into a file without a name, which `agent/monitoring/stacks.py` reads through /proc:
 
 SIGURG    faulthandler, at once and even from within C code: the stack of the thread that takes the
           signal, the first one. Of that one alone: telling of others without the interpreter's lock

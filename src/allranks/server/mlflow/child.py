@@ -22,7 +22,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from allranks.agent.ranks import last_lines
+from allranks.agent.processes.ranks import last_lines
 from allranks.errors import ServerError
 from allranks.settings import Home
 
@@ -119,7 +119,14 @@ class Child:
         # Another for each start: one that is ending still has its own.
         own = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         self._fd = os.open(own, os.O_RDONLY | os.O_DIRECTORY)
-        tether = [sys.executable, "-P", "-m", "allranks.agent.tether", str(_GRACE), str(own)]
+        tether = [
+            sys.executable,
+            "-P",
+            "-m",
+            "allranks.agent.processes.end_with_parent",
+            str(_GRACE),
+            str(own),
+        ]
         with self._log.open("ab") as said:
             self._process = subprocess.Popen(
                 [*tether, *self._words(own.name)],

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from allranks.errors import AllranksError, NotFound
-from allranks.plan import mlflow, naming
+from allranks.plan.metrics import mlflow_run, names
 from allranks.plan.plan import Task
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
-from allranks.states import TERMINAL, JobStatus
+from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.job_rows import JobRow
 from allranks.store.mlflow import MlflowRuns
 from allranks.store.points import METRIC, RESOURCE, Points, Series
@@ -74,8 +74,8 @@ class Mirror:
         for name, created_at, status in self._kept.waiting():
             if self._over.is_set():
                 return
-            told = self._status.get(mlflow.run_id(name, created_at))
-            if status in _WAITS and told == mlflow.STATUS[JobStatus(status)]:
+            told = self._status.get(mlflow_run.run_id(name, created_at))
+            if status in _WAITS and told == mlflow_run.STATUS[JobStatus(status)]:
                 continue
             try:
                 self._tell(self._records.get(name))
@@ -99,7 +99,7 @@ class Mirror:
             self._runs.call("/runs/log-batch", {"run_id": found.run_id, "metrics": batch})
             positions |= after
             self._kept.moved(row.id, positions)
-        status, ended = mlflow.STATUS[row.record.status], row.record.status in TERMINAL
+        status, ended = mlflow_run.STATUS[row.record.status], row.record.status in TERMINAL
         if ended:
             self._runs.tell_parameters(row, found.run_id)
         if ended or self._status.get(ours(row)) != status:
@@ -141,13 +141,13 @@ class Mirror:
     def _told(self, one: Series, kind: str, task: Task, since: int) -> Iterator[dict[str, Any]]:
         divisor = 1.0
         if kind == METRIC:
-            key = mlflow.metric(one.name, one.rank, naming.of_several(task, one.name))
-            if since == 0 and mlflow.renamed([one.name]):
+            key = mlflow_run.metric(one.name, one.rank, names.of_several(task, one.name))
+            if since == 0 and mlflow_run.renamed([one.name]):
                 log.warning(
                     "%s: MLflow takes no metric %r: it is %r there", task.job, one.name, key
                 )
         else:
-            key, divisor = mlflow.resource(one.name, task.nodes, one.node, one.rank, one.gpu)
+            key, divisor = mlflow_run.resource(one.name, task.nodes, one.node, one.rank, one.gpu)
         for number, point in enumerate(self._points.read(one, since), since):
             yield {
                 "key": key,

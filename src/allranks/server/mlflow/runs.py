@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from allranks.errors import AllranksError, ServerError
-from allranks.plan import mlflow
+from allranks.plan.metrics import mlflow_run
 from allranks.server.mlflow.child import Child
 from allranks.store.job_rows import JobRow
 from allranks.store.mlflow import Mirrored, MlflowRuns
@@ -64,7 +64,7 @@ class Runs:
         except Gone:
             return None
         tags = {each["key"]: each["value"] for each in found["data"].get("tags", ())}
-        if tags.get(mlflow.RUN_TAG) != ours(row):
+        if tags.get(mlflow_run.RUN_TAG) != ours(row):
             return None
         name = str(found["info"]["run_name"])
         alone = run == self._first_named(name, found["info"]["experiment_id"], row)
@@ -93,7 +93,7 @@ class Runs:
             info = self._answer("GET", f"/traces/{trace}", api=_API_3)["trace"]["trace_info"]
         except Gone:
             return True
-        return bool(info.get("trace_metadata", {}).get(mlflow.RUN_TAG) == ours(row))
+        return bool(info.get("trace_metadata", {}).get(mlflow_run.RUN_TAG) == ours(row))
 
     def take(self, run: str) -> bool:
         """Note that a process of its job has the run; whether none had."""
@@ -113,7 +113,9 @@ class Runs:
             return None  # what a filter cannot say
         asked = {
             "experiment_ids": [experiment],
-            "filter": f"tags.`{mlflow.RUN_TAG}` = '{ours(row)}' AND attributes.run_name = '{name}'",
+            "filter": (
+                f"tags.`{mlflow_run.RUN_TAG}` = '{ours(row)}' AND attributes.run_name = '{name}'"
+            ),
             "run_view_type": "ALL",
             "order_by": ["attributes.start_time", "attributes.run_id"],
             "max_results": 1,
@@ -124,7 +126,9 @@ class Runs:
     def tell_parameters(self, row: JobRow, run: str) -> None:
         """Those of the job that its script has not told by itself: 5 is 5.0 to scripts, and to
         MLflow another value."""
-        told = mlflow.told(row.name, ours(row), row.spec, row.plan.task, row.plan.compute).params
+        told = mlflow_run.told(
+            row.name, ours(row), row.spec, row.plan.task, row.plan.compute
+        ).params
         had = self.get("/runs/get", run_id=run)["run"]["data"].get("params", ()) if told else ()
         left = told.keys() - {each["key"] for each in had}
         params = _pairs({key: value for key, value in told.items() if key in left})
@@ -133,7 +137,7 @@ class Runs:
 
     def _make(self, row: JobRow) -> Mirrored:
         experiment = self._experiment(row.experiment)
-        told = mlflow.told(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
+        told = mlflow_run.told(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
         run = self._found(experiment, ours(row)) or self._create(experiment, row, told)
         self._kept.keep(row.id, run, experiment)
         return Mirrored(run, experiment)
@@ -152,14 +156,14 @@ class Runs:
         asked = {
             "experiment_ids": [experiment],
             # Runs that the job itself has made have the tag, too, and a parent.
-            "filter": f"tags.`{mlflow.RUN_TAG}` = '{ours}' AND tags.`{_MAIN}` = 'true'",
+            "filter": f"tags.`{mlflow_run.RUN_TAG}` = '{ours}' AND tags.`{_MAIN}` = 'true'",
             "run_view_type": "ALL",
             "max_results": 1,
         }
         runs = self.call("/runs/search", asked).get("runs") or [None]
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
-    def _create(self, experiment: str, row: JobRow, told: mlflow.Told) -> str:
+    def _create(self, experiment: str, row: JobRow, told: mlflow_run.Told) -> str:
         data = {
             "experiment_id": experiment,
             "run_name": told.name,
@@ -184,12 +188,12 @@ _MAIN, _TAKEN = "allranks.main", "allranks.taken"
 
 def ours(row: JobRow) -> str:
     """The id of the job's run, as its ranks are told it."""
-    return mlflow.run_id(row.name, row.created_at)
+    return mlflow_run.run_id(row.name, row.created_at)
 
 
 def _tag(tags: Iterable[Mapping[str, str]]) -> str | None:
     """The id of the job's run that the tags tell."""
-    return next((each["value"] for each in tags if each["key"] == mlflow.RUN_TAG), None)
+    return next((each["value"] for each in tags if each["key"] == mlflow_run.RUN_TAG), None)
 
 
 def _pairs(told: Mapping[str, str]) -> list[dict[str, str]]:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from allranks.plan import mlflow
-from allranks.server.auth import Auth
+from allranks.plan.metrics import mlflow_run
+from allranks.server.auth.identity import Auth
 from allranks.server.mlflow.child import Child, python
 from allranks.server.mlflow.mirror import Mirror
 from allranks.server.mlflow.runs import Runs
@@ -35,7 +35,7 @@ class Tracking(NamedTuple):
         """What the job's ranks need to speak to it, but for where it is."""
         return {
             "MLFLOW_TRACKING_TOKEN": auth.rank_token(row.name, row.record.launch),
-            "MLFLOW_RUN_ID": mlflow.run_id(row.name, row.created_at),
+            "MLFLOW_RUN_ID": mlflow_run.run_id(row.name, row.created_at),
             "MLFLOW_EXPERIMENT_NAME": row.experiment,
         }
 

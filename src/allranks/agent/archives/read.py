@@ -1,0 +1,347 @@
+"""Reading data archives entry by entry, once and forwards, however large they are.
+
+What a damaged or a hostile one makes the readers of the standard library raise is one error here,
+and what it claims never makes them take much memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tarfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+
+from allranks.agent.archives import formats
+from allranks.agent.archives.extract import CHUNK, Entry, Kind
+from allranks.agent.archives.formats import broken, without_zstd
+from allranks.errors import AllranksError
+
+if TYPE_CHECKING:
+    import zipfile
+
+# No header is longer. tarfile keeps some hundreds of them at once, if they follow each other.
+_LARGEST = 1 << 20
+# What may follow after a tar's end.
+_FILLING = 64 << 20
+# What a link's target may take in a zip, where it is the contents.
+_LONGEST = 4096
+_TAR_KINDS: dict[bytes, Kind] = {
+    **dict.fromkeys(tarfile.REGULAR_TYPES, "file"),
+    tarfile.DIRTYPE: "folder",
+    tarfile.SYMTYPE: "link",
+    tarfile.LNKTYPE: "hard link",
+}
+_ZIP_KINDS: dict[int, Kind] = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFLNK: "link",
+}
+# GNU tar's own words about an archive: a label.
+_LABEL = b"V"
+
+
+class Reads(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+@contextlib.contextmanager
+def opened(archive: Path) -> Iterator[Iterator[Entry]]:
+    """Its entries, each to be read before the next. Raises AllranksError, also between them."""
+    kind = _kind(archive)
+    with contextlib.ExitStack() as stack:
+        if kind == "zip":
+            yield _zip_entries(archive, stack)
+            return
+        source = _Forward(archive, _decompressed(archive, kind, stack), seeks=kind == "tar")
+        yield _tar_entries(archive, source)
+
+
+def size(archive: Path) -> int:
+    """The bytes that a zip or a plain tar says to hold, without reading them."""
+    with contextlib.ExitStack() as stack:
+        if _kind(archive) == "zip":
+            return sum(each.file_size for each in _zip(archive, stack).infolist())
+        entries = stack.enter_context(opened(archive))
+        return sum(entry.size for entry in entries)
+
+
+def _kind(archive: Path) -> str:
+    """By what it is, and only then by its name: some are not what they are called."""
+    with archive.open("rb") as file:
+        head = file.read(512)
+    if head[257:262] == b"ustar":
+        return "tar"
+    for magic, kind in (
+        (b"\x1f\x8b", "gz"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"\x28\xb5\x2f\xfd", "zst"),
+        (b"PK\3\4", "zip"),
+        (b"PK\5\6", "zip"),
+    ):
+        if head.startswith(magic):
+            return kind
+    if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90"):
+        return "bz2"
+    return formats.kind(archive.name) or "tar"
+
+
+def _decompressed(archive: Path, kind: str, stack: contextlib.ExitStack) -> Any:
+    if kind == "gz":
+        import gzip  # lazy: most shards are plain tars
+
+        return stack.enter_context(gzip.open(archive))
+    if kind == "bz2":
+        import bz2  # lazy: as above
+
+        return stack.enter_context(bz2.open(archive))
+    if kind == "xz":
+        import lzma  # lazy: as above
+
+        return stack.enter_context(lzma.open(archive))
+    if kind == "zst":
+        return _Zstd(archive, stack)
+    return stack.enter_context(archive.open("rb", buffering=CHUNK))
+
+
+class _Zstd:
+    """What the program zstd makes of it."""
+
+    def __init__(self, archive: Path, stack: contextlib.ExitStack) -> None:
+        import subprocess  # lazy: as above
+
+        program = shutil.which("zstd")
+        if program is None:
+            raise without_zstd(archive)
+        pipe = subprocess.PIPE
+        with archive.open("rb") as file:
+            self._child = subprocess.Popen(
+                [program, "-dcq"], stdin=file, stdout=pipe, stderr=pipe, bufsize=CHUNK
+            )
+        stack.enter_context(self._child)
+        stack.callback(self._child.kill)
+
+    def read(self, size: int) -> bytes:
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        data = self._child.stdout.read(size)
+        if len(data) < size and self._child.wait() != 0:
+            said = self._child.stderr.read().decode(errors="replace").split("\n")[0]
+            raise ValueError(said.strip() or "zstd failed")
+        return data
+
+
+class _Forward:
+    """What tarfile reads from: never back, never much at once, whatever a header says."""
+
+    def __init__(self, archive: Path, file: Any, seeks: bool) -> None:
+        self._archive, self._file, self.seeks, self._at = archive, file, seeks, 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _LARGEST:
+            raise broken(self._archive, "a header of it claims to be larger than any is")
+        data = _guarded(self._archive, self._file, size)
+        self._at += len(data)
+        return data
+
+    def exactly(self, size: int) -> bytes:
+        """Some bytes, as many at most, and never none."""
+        data = self.read(size)
+        if not data:
+            raise broken(self._archive, "it ends too early")
+        return data
+
+    def seek(self, to: int) -> None:
+        if to < self._at:
+            raise broken(self._archive, "a header of it points back")
+        if self.seeks:
+            self._file.seek(to)
+            self._at = to
+        while self._at < to:
+            self.exactly(min(to - self._at, CHUNK))
+
+
+def _guarded(archive: Path, file: Reads, size: int) -> bytes:
+    # What compressors raise: OSError with and without a number, EOFError, errors of their own.
+    try:
+        return file.read(size)
+    except Exception as error:
+        why = error.strerror if isinstance(error, OSError) and error.errno else str(error)
+        raise broken(archive, why or type(error).__name__) from error
+
+
+def _tar_entries(archive: Path, source: _Forward) -> Iterator[Entry]:
+    for each in _headers(archive, source):
+        kind = _TAR_KINDS.get(each.type)
+        if each.type == _LABEL:
+            continue
+        if each.issparse():
+            kind = "file"
+        if kind is None:
+            raise _strange(archive, each.name)
+        pieces: Any = each.sparse if each.issparse() else None
+        size = each.size if kind == "file" else 0
+        if size < 0 or any(at < 0 or n < 0 or at + n > size for at, n in pieces or ()):
+            raise broken(archive, "a header of it makes no sense")
+        if size:
+            source.seek(each.offset_data)
+        yield Entry(
+            *(each.name, kind, size, each.mode, each.mtime, source.exactly),
+            target=each.linkname,
+            pieces=pieces,
+        )
+
+
+class _Header(tarfile.TarInfo):
+    """Read three times as fast where it is a plain file's: of small files this is most of it all.
+    Owners are left out."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        told = buf[148:156].strip(b" \0")
+        if buf[156:157] != tarfile.REGTYPE or len(buf) != tarfile.BLOCKSIZE or not told.isdigit():
+            return super().frombuf(buf, encoding, errors)
+        # The checksum is made as if blanks stood in its place.
+        numbers = [buf[at:end].strip(b" \0") for at, end in ((100, 108), (124, 136), (136, 148))]
+        if int(told, 8) != sum(buf) - sum(buf[148:156]) + 256 or not all(
+            each.isdigit() for each in numbers
+        ):
+            return super().frombuf(buf, encoding, errors)
+        header = cls(buf[:100].partition(b"\0")[0].decode(encoding, errors))
+        header.mode, header.size, header.mtime = (int(each, 8) for each in numbers)
+        if prefix := buf[345:500].partition(b"\0")[0]:
+            header.name = f"{prefix.decode(encoding, errors)}/{header.name}"
+        return header
+
+
+def _headers(archive: Path, source: _Forward) -> Iterator[tarfile.TarInfo]:
+    """As ``iter(TarFile)``, which takes nonsense in the middle for the end, and keeps them all."""
+    tar: Any = None
+    while True:
+        at = tar.offset if tar else 0
+        try:
+            if tar is None:
+                tar = tarfile.TarFile(
+                    fileobj=source,  # type: ignore[arg-type]
+                    tarinfo=_Header,
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                )
+                header = tar.next()
+            else:
+                source.seek(tar.offset)
+                header = _Header.fromtarfile(tar)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            header = None
+        except AllranksError:
+            raise
+        except Exception as error:  # which ones, differs from one Python to the next
+            raise broken(archive, str(error) or type(error).__name__) from error
+        if header is None:
+            break
+        if tar.offset <= at:
+            raise broken(archive, "a header of it points back")
+        yield header
+    # To the end, where compressors have their checksum; tars are filled up to some round number.
+    until = source.tell() + _FILLING
+    while not source.seeks and source.read(CHUNK):
+        if source.tell() > until:
+            raise broken(archive, "it goes on behind its end")
+
+
+def _zip(archive: Path, stack: contextlib.ExitStack) -> zipfile.ZipFile:
+    import zipfile  # lazy: most shards are plain tars
+
+    try:
+        file = stack.enter_context(zipfile.ZipFile(archive))
+    except Exception as error:  # as above
+        raise broken(archive, error) from error
+    if any(each.flag_bits & 1 for each in file.infolist()):
+        raise AllranksError(
+            f"{archive.name} is protected by a password",
+            where=str(archive),
+            hint="pack it again without one",
+        )
+    return file
+
+
+def _zip_entries(archive: Path, stack: contextlib.ExitStack) -> Iterator[Entry]:
+    file = _zip(archive, stack)
+    for each in file.infolist():
+        # Other systems than Unix have no such modes.
+        mode = each.external_attr >> 16 if each.create_system == 3 else 0
+        kind = _ZIP_KINDS.get(stat.S_IFMT(mode), None if stat.S_IFMT(mode) else "file")
+        if each.is_dir():
+            kind = "folder"
+        if kind is None:
+            raise _strange(archive, each.filename)
+        name = _zip_name(each.filename, each.flag_bits)
+        if kind == "folder":
+            yield Entry(name, kind, 0, mode or 0o777, None, _nothing)
+            continue
+        with _member(archive, file, each) as content:
+            if kind == "link":
+                target = os.fsdecode(_guarded(archive, content, _LONGEST))
+                yield Entry(name, kind, 0, mode, None, _nothing, target=target)
+                continue
+            read = partial(_some, archive, content)
+            yield Entry(name, kind, each.file_size, mode or 0o666, _when(each.date_time), read)
+            # Its checksum is looked at where its contents end.
+            _guarded(archive, content, 1)
+
+
+def _some(archive: Path, content: Reads, size: int) -> bytes:
+    data = _guarded(archive, content, size)
+    if not data:
+        raise broken(archive, "it ends too early")
+    return data
+
+
+def _member(archive: Path, file: zipfile.ZipFile, each: zipfile.ZipInfo) -> IO[bytes]:
+    try:
+        return file.open(each)
+    except NotImplementedError:
+        raise AllranksError(
+            f"{archive.name} is compressed in a way that Python cannot read",
+            where=str(archive),
+            hint="pack it again with `zip`, or as .tar.gz",
+        ) from None
+    except Exception as error:  # as above
+        raise broken(archive, error) from error
+
+
+def _zip_name(name: str, flags: int) -> str:
+    """Macs write UTF-8 and do not say so."""
+    if flags & 0x800:
+        return name
+    try:
+        return name.encode("cp437").decode()
+    except UnicodeError:
+        return name
+
+
+def _when(told: tuple[int, int, int, int, int, int]) -> float | None:
+    try:
+        return time.mktime((*told, 0, 0, -1))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _nothing(size: int) -> bytes:
+    return b""
+
+
+def _strange(archive: Path, name: str) -> AllranksError:
+    return AllranksError(
+        f"{name!r} in {archive.name} is neither a file, a folder nor a link",
+        where=str(archive),
+        hint="nothing of that archive is used: pack it again without that",
+    )

@@ -1,0 +1,399 @@
+"""The agent's life: hello, then attempts of setup, ready, go, run and drain, then bye."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks.agent.environments import installed_frameworks
+from allranks.agent.launch import mlflow
+from allranks.agent.launch.launch import Stage
+from allranks.agent.lifecycle import collect_files
+from allranks.agent.lifecycle.attempt import Attempt, sentence
+from allranks.agent.lifecycle.prepare import Work, collect, prepare
+from allranks.agent.lifecycle.stop import Leave, Stopped
+from allranks.agent.monitoring.attempt_reports import Watched
+from allranks.agent.network import interfaces, ports
+from allranks.agent.processes.keeper import end_descendants
+from allranks.agent.state.state_folder import State
+from allranks.agent.transport.identity import Where, networks, with_site
+from allranks.agent.transport.inbox import Inbox
+from allranks.agent.transport.link import Door, Link
+from allranks.agent.transport.outbox import Outbox
+from allranks.errors import AllranksError, is_passing
+from allranks.events import Kind
+from allranks.plan.distributions import topology, variables
+from allranks.plan.distributions.topology import Rank
+from allranks.plan.plan import Place, Task
+from allranks.settings import Clocks
+from allranks.spec.shell.expressions import fill_shell
+from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.agent.data.staging import Data
+    from allranks.agent.environments.node_container import Room
+
+Order = dict[str, Any]
+
+
+class Agent:
+    def __init__(self, where: Where, patience: float) -> None:
+        self._where = where
+        self._patience = patience
+        self._inbox = Inbox()
+        where.folder.mkdir(parents=True, exist_ok=True)
+        self._outbox = Outbox(where.folder, where.launch, where.node)
+        self._link = Link(
+            Door(where.url, where.token, where.fingerprint), where.node, self._outbox, self._inbox
+        )
+        self._attempt = 1
+        self._network: dict[str, str] = {}
+        self._mlflow: dict[str, str] | None = None
+        self._tensorflow: tuple[int, int] | None = None
+
+    def run(self) -> int:
+        signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
+        # Comes when a rank opens a file that is looked at. Ignored, it would be by ranks, too.
+        signal.signal(signal.SIGIO, lambda *_: None)
+        signal.signal(signal.SIGXCPU, lambda *_: self._inbox.take(Reason.TIME_LIMIT))
+        told = self._link.hello(self._patience)
+        if told is None:
+            if self._link.trouble:
+                print(f"allranks agent: {self._link.trouble}", file=sys.stderr)
+            return 1 if self._link.trouble else 0
+        task = Task.load(told["task"])
+        # What the cluster's own lines changed are paths of the node's, which an image has not got.
+        self._task = task if task.container else task._replace(base=with_site(task.base))
+        self._told = self._task
+        self._clocks = Clocks(**told["clocks"])
+        self._mlflow = told.get("mlflow")
+        self._patience = self._clocks.patience
+        self._link.expect_answers_within(self._clocks.lease)
+        known, note = told.get("state", True), partial(self._note, facts={"about": "state"})
+        pace, door = self._clocks.look, self._link.door
+        self._state = State(self._where, door, task.nodes, pace, known, note)
+        self._attempt = self._link.attempt
+        self._say(Kind.HELLO, pid=os.getpid())
+        self._link.start()
+        try:
+            while True:
+                self._one_attempt()
+                self._attempt = self._next_attempt()
+        except Leave:
+            end_descendants()
+        except Exception as error:
+            end_descendants()
+            self._ended(Reason.PLATFORM_ERROR, f"{type(error).__name__}: {error}")
+            self._link.flush(self._patience)
+            raise
+        self._say(Kind.BYE)
+        if self._link.flush(self._patience):
+            shutil.rmtree(self._where.folder, ignore_errors=True)
+        return 0
+
+    def _one_attempt(self) -> None:
+        folder = self._where.folder / f"attempt-{self._attempt}"
+        held: list[socket.socket] = []
+        room = data = None
+        try:
+            code = self._fetch_code(folder)
+            data = self._data(folder)
+            elsewhere = self._state.paths | ({} if data is None else self._have(data))
+            wait = partial(self._or_stop, None)
+            self._state.begin(self._attempt, wait, self._doing)
+            collect_files.set_aside(self._task, self._where.node, self._attempt)
+            work = prepare(self._task, folder, code, time.time(), elsewhere)
+            self._environment(folder)
+            room = self._room(folder)
+            held = self._hold()
+        except Stopped as error:
+            self._ended(error.why, "")
+        except (AllranksError, OSError) as error:
+            hint = getattr(error, "hint", None) or ""
+            passing = is_passing(error)
+            self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint, passing=passing)
+        else:
+            place = self._place(held)
+            self._say(Kind.READY, **place._asdict())
+            order = self._until_told()
+            if order["do"] == "go":
+                self._run_ranks(work, folder, held, order, room, data)
+            else:
+                self._ended(Reason(order["why"]), "")
+        finally:
+            ports.release(held)
+            for each in (room, data):
+                if each is not None:
+                    each.close()
+        if not self._link.flush(self._patience):
+            raise Leave
+        self._say(Kind.DRAINED)
+
+    def _data(self, folder: Path) -> Data | None:
+        """What moves the job's data, if any of it lies elsewhere."""
+        if not self._task.moves_data:
+            return None
+        from allranks.agent.data.staging import Data  # lazy: many jobs have none
+
+        accounts = partial(self._link.account, patience=self._patience)
+        return Data(self._task, self._where.node, folder, accounts, self._or_stop, self._doing)
+
+    def _have(self, data: Data) -> dict[str, str]:
+        """The paths of inputs and outputs that lie elsewhere, by key."""
+        found = {f"inputs.{name}": path for name, path in data.provide(self._note).items()}
+        return found | {f"outputs.{name}": path for name, path in data.begin().items()}
+
+    def _environment(self, folder: Path) -> None:
+        """Let ranks find the virtual environment that is made for them, if one is."""
+        if self._task.recipe is None:
+            return
+        from allranks.agent.environments import job_environment  # lazy: few jobs need one
+
+        found = job_environment.prepare(
+            self._told, self._where.node, folder, self._or_stop, self._doing
+        )
+        self._task = self._told._replace(base=found.base, variables=found.variables)
+        self._tensorflow = found.tensorflow
+
+    def _room(self, folder: Path) -> Room | None:
+        """What the ranks will run in, if not on the node itself."""
+        container = self._task.container
+        if container is None:
+            return None
+        from allranks.agent.environments import node_container  # lazy: few jobs have one
+
+        gang = os.environ.get("ALLRANKS_GANG", self._task.job)
+        name = f"allranks-{gang}-{self._where.node}-{self._attempt}"
+        found = node_container.open_room(self._task, name, folder, self._or_stop, self._doing)
+        if self._task.distribution == "tensorflow":
+            try:
+                line, env = installed_frameworks.ASK_TENSORFLOW, self._task.variables
+                told = found.ask(line, env, self._or_stop)
+            except BaseException:
+                found.close()
+                raise
+            self._tensorflow = installed_frameworks.told(told)
+        return found
+
+    def _or_stop(
+        self,
+        fd: int | None = None,
+        seconds: float | None = None,
+        heeds: Callable[[Order], bool] = lambda order: True,
+    ) -> None:
+        """Wait until it is readable, or the time is over. Raises Stopped or Leave when that is not
+        to be waited for."""
+        fds = [] if fd is None else [fd]
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while not select.select(fds, [], [], 0.0)[0] and time.monotonic() < until:
+            order = self._order()
+            if order["do"] == "stop" and heeds(order):
+                raise Stopped(Reason(order["why"]))
+            self._inbox.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
+            if self._link.silent_for() > self._patience:
+                raise Leave
+
+    def _hold(self) -> list[socket.socket]:
+        ours = topology.helper_ports(self._task, self._where.node)
+        held = ports.hold(topology.ports_needed(self._task, self._where.node) - ours)
+        return held + ports.hold(ours, self._where.address)
+
+    def _place(self, held: list[socket.socket]) -> Place:
+        where, found = self._where, interfaces.interface(self._where.address, [])
+        name = "" if found is None else found.name
+        return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)
+
+    def _fetch_code(self, folder: Path) -> Path | None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if self._task.code is None:
+            return None
+        goal = folder / "code.tar"
+        self._link.fetch_code(self._task.code, goal, self._patience)
+        return goal
+
+    def _until_told(self) -> Order:
+        """Wait at the gate: the `go` or `stop` of this attempt."""
+        while True:
+            order = self._order()
+            if order["do"] in ("go", "stop"):
+                return order
+            self._wait_a_while()
+
+    def _next_attempt(self) -> int:
+        while True:
+            order = self._inbox.order
+            if order["do"] == "leave":
+                raise Leave
+            if order["attempt"] > self._attempt:
+                # Not only `prepare`: the order that follows it may already have taken its place.
+                return int(order["attempt"])
+            self._wait_a_while()
+
+    def _wait_a_while(self, seconds: float = 1.0) -> None:
+        self._inbox.wait(seconds)
+        if self._link.silent_for() > self._patience:
+            raise Leave
+
+    def _order(self) -> Order:
+        """The order in force for this attempt; raises Leave when it is to leave."""
+        if self._inbox.taken:
+            return {"do": "stop", "why": self._inbox.taken}
+        order = self._inbox.order
+        if order["do"] == "leave":
+            raise Leave
+        return order if order["attempt"] == self._attempt else {"do": "wait"}
+
+    def _run_ranks(
+        self,
+        work: Work,
+        folder: Path,
+        held: list[socket.socket],
+        go: Order,
+        room: Room | None,
+        data: Data | None,
+    ) -> None:
+        places = tuple(Place.load(each) for each in go["places"])
+        self._network = networks(self._where.address, places)
+        self._network |= mlflow.variables(self._where, self._mlflow)
+        attempt = Attempt(
+            Stage(
+                task=self._task,
+                node=self._where.node,
+                folder=folder,
+                cwd=work.folder,
+                command=self._command(work),
+                places=places,
+                held=held,
+                secret=self._secret,
+                env=lambda rank: self._env(rank, work, folder, places, go),
+                room=room,
+            ),
+            self._inbox,
+            self._clocks,
+            self._order,
+            self._say,
+        )
+        watched = Watched(self._task, self._attempt, folder, self._link)
+        self._state.start()
+        limit = None
+        if self._where.memory is not None:
+            from allranks.agent.monitoring.memory_limit import MemoryLimit  # lazy: rare
+
+            limit = MemoryLimit(self._where.memory, attempt.exceed)
+        attempt.run(partial(watched.begin, roots=attempt.pids, limit=limit))
+        watched.over()
+        if self._where.node == 0:
+            self._collect(work)
+        done = attempt.reason is Reason.DONE
+        if not done:  # others wait for the word that it has failed, and not for what it leaves
+            attempt.tell()
+        self._state.finish(done, self._clocks.grace, self._order, self._wait_a_while)
+        self._keep(work)  # after what the next attempt goes on from: there may be little time
+        if data is not None:
+            self._bring(data, attempt)
+        if done:
+            attempt.tell()
+        for told in watched.finish():
+            self._say(Kind.NOTE, about="metrics", **told)
+
+    def _secret(self) -> str:
+        """Of this attempt, and the same on all its nodes."""
+        from allranks.agent.programs import remote_shell  # lazy: OpenSSL, and few jobs need it
+
+        return remote_shell.secret(self._where.token, self._attempt)
+
+    def _collect(self, work: Work) -> None:
+        """Before the end is told: a job is not done until it has its outputs."""
+        try:
+            collect(self._task, work)
+        except OSError as error:
+            self._say(Kind.NOTE, message=f"not all outputs could be collected: {sentence(error)}")
+
+    def _keep(self, work: Work) -> None:
+        """Move what the ranks wrote into their working folder to the record."""
+        node, until = self._where.node, collect_files.Deadline(self._order, self._clocks.grace)
+        if kept := collect_files.kept(self._task, node, work.folder, work.laid_out, until):
+            self._say(Kind.NOTE, **kept)
+
+    def _bring(self, data: Data, attempt: Attempt) -> None:
+        """What a job that has failed has written counts, too, but does not take as long as it
+        likes. What cannot be brought stays in the record."""
+        data.tell_of_streams(self._note)
+        done, known = attempt.reason is Reason.DONE, self._order()
+
+        def heeds(order: Order) -> bool:
+            return done and order != known and order["why"] != Reason.DONE
+
+        try:
+            wait = partial(self._or_stop, heeds=heeds)
+            data.finish(self._note, wait, None if done else self._clocks.grace)
+        except Stopped as error:
+            attempt.overrule(error.why)
+            data.keep(self._note)
+        except (AllranksError, OSError) as error:
+            kept = data.keep(self._note)
+            hint = getattr(error, "hint", None) or "mend that"
+            attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), f"{hint}; what is left: {kept}")
+
+    def _command(self, work: Work) -> str:
+        paths = {f"inputs.{each.name}" for each in self._task.inputs if each.text is None}
+        paths |= {f"outputs.{each.name}" for each in self._task.outputs}
+        return fill_shell(self._task.command, work.paths, paths)
+
+    def _env(
+        self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], go: Order
+    ) -> dict[str, str]:
+        task = self._task
+        gpus = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+        found = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
+        end, grace = self._where.end, self._clocks.grace
+        found |= variables.of_attempt(task, self._attempt, go, end, grace, str(folder))
+        env = variables.whole_environment(task, rank, places, work.paths, found)
+        users = "TF_CONFIG" in task.variables
+        if task.distribution == "tensorflow" and not users:
+            asked = task.container or task.recipe
+            version = self._tensorflow if asked else installed_frameworks.tensorflow(env)
+            if installed_frameworks.breaks_on_empty_ps(version):
+                env = variables.without_empty_ps(env)
+        # Last, and never the user's: what is left of a dead gang is found by it.
+        env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
+        return env
+
+    # ------------------------------------------------------------ telling
+
+    def _doing(self, what: str) -> None:
+        """What is being prepared, where that may take long."""
+        self._say(Kind.NOTE, doing=what)
+
+    def _note(self, message: str, facts: Mapping[str, Any]) -> None:
+        """A fact for the record."""
+        self._say(Kind.NOTE, message=message, **facts)
+
+    def _say(self, kind: Kind, rank: int | None = None, **data: Any) -> None:
+        self._outbox.say(kind, self._attempt, rank=rank, **data)
+        self._link.news()
+
+    def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
+        self._say(Kind.ENDED, rank, reason=reason, message=message, **data)
+
+
+def run() -> int:
+    """The whole life of an agent, told by its environment; its exit code."""
+    try:
+        where = Where.told(dict(os.environ))
+    except (KeyError, ValueError, OSError) as error:
+        print(f"allranks agent: {error} is missing or wrong: an engine starts me", file=sys.stderr)
+        return 2
+    patience = float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120"))
+    return Agent(where, patience).run()

@@ -1,0 +1,4 @@
+"""Choose the network interfaces and ports that ranks use.
+
+Imports no other agent package.
+"""

@@ -1,0 +1,4 @@
+"""What `allranks doctor --job` runs on each node.
+
+Imports `agent.network`.
+"""

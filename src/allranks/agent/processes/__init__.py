@@ -1,0 +1,4 @@
+"""Start, follow and end processes; know which belong to which rank.
+
+Imports no other agent package.
+"""

@@ -1,0 +1,69 @@
+"""A tether: what it holds, and all below that, ends when the other end of standard input is gone.
+
+For engines whose node is a process of theirs, such as an actor, that may be killed without a word:
+the kernel closes the pipe, and the agent gets SIGTERM, a grace period, and then SIGKILL.
+
+    python -m allranks.agent.processes.end_with_parent GRACE FOLDER WORD...
+
+Its output is that of WORD..., and at the end a line of a zero byte and the exit code. FOLDER is
+removed then: who starts a tether may be gone by that time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+from allranks.agent.processes.keeper import become_subreaper, end_descendants, follow_to_death
+
+
+def hold(grace: float, argv: list[str]) -> int:
+    """Run ``argv`` to its end, or to that of standard input and of the grace after it."""
+    become_subreaper()
+    held = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        # Killed as nothing here ever is, this process leaves its end to the kernel.
+        preexec_fn=lambda: follow_to_death(signal.SIGTERM),
+        start_new_session=True,
+    )
+    threading.Thread(target=_end, args=(held, grace), daemon=True).start()
+    code = held.wait()
+    end_descendants()
+    return code
+
+
+def _end(held: subprocess.Popen[bytes], grace: float) -> None:
+    while os.read(0, 4096):
+        pass
+    held.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        held.wait(grace)
+    # What is below it becomes ours, and is ended by `hold`.
+    held.kill()
+
+
+def main() -> None:
+    grace, folder, *argv = sys.argv[1:]
+    # Ray kills the children of a worker that ends, and its process group: be neither.
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    try:
+        code = hold(float(grace), argv)
+    except OSError as error:
+        os.write(1, f"{argv[0]} cannot be started: {error.strerror}\n".encode())
+        code = 127
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.write(1, b"\0%d\n" % code)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,4 @@
+"""Keep a node's state folder in step with the server.
+
+Imports `agent.data`, `agent.transport`.
+"""

@@ -1,0 +1,4 @@
+"""Talk to the server: orders in, events out, over HTTP or a shared folder.
+
+Imports `agent.network`.
+"""

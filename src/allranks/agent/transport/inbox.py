@@ -1,0 +1,49 @@
+"""What reaches the agent's main thread: orders from the server, signals, and ends of ranks.
+
+One `poll` waits for all of them at once, so that nothing is noticed late and nothing spins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from collections.abc import Iterable
+from typing import Any
+
+from allranks.statuses import Reason
+
+
+class Inbox:
+    """The newest order of the server, and why the engine takes the node away, if it does. Both
+    stay until something newer is known: nothing is consumed, so nothing is lost to who did not look
+    for it."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.order: dict[str, Any] = {"do": "wait", "attempt": 0}
+        self.taken: Reason | None = None
+
+    def put(self, order: dict[str, Any]) -> None:
+        self.order = order
+        self.wake()
+
+    def take(self, why: Reason) -> None:
+        """The engine takes the node away: from a signal handler."""
+        self.taken = self.taken or why
+        self.wake()
+
+    def wait(self, timeout: float, fds: Iterable[int] = ()) -> None:
+        """Return when there is news since the last call, when one of ``fds`` is readable, or after
+        ``timeout`` seconds."""
+        poll = select.poll()
+        for fd in (self._read, *fds):
+            poll.register(fd, select.POLLIN)
+        poll.poll(max(0.0, timeout) * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._read, 4096)
+
+    def wake(self) -> None:
+        """Let who waits look."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write, b"!")

@@ -1,0 +1,4 @@
+"""Commands for the server, computes, disk space and the live view.
+
+Imports `cli.output`.
+"""

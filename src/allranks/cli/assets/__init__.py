@@ -1,0 +1,4 @@
+"""Commands for data, datastores, environments, models and state folders.
+
+Imports `cli.output`.
+"""

@@ -1,0 +1,108 @@
+"""`allranks job tag`, `archive`, `restore` and `delete`: change or remove jobs that are there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.errors import Conflict, UsageError
+from allranks.http_client import Client
+from allranks.plan.amounts import counted, size_text
+from allranks.plan.job.query import tag as read_tag
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+
+
+def tag_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+    parser.add_argument("tags", nargs="*", metavar="K=V", help="set these tags; the others stay")
+    remove = "remove this tag; repeat"
+    parser.add_argument("--remove", action="append", default=[], metavar="K", help=remove)
+
+
+def tag(options: argparse.Namespace) -> int:
+    tags = {}
+    for text in options.tags:
+        key, value = read_tag(text)
+        if value is None:
+            hint = f"set a value: {key}=VALUE, or remove it: --remove {key}"
+            raise UsageError(f"{text!r} is not K=V", where="K=V", hint=hint)
+        tags[key] = value
+    if not tags and not options.remove:
+        raise UsageError("there is no tag to set or remove", hint="K=V …, or --remove K")
+    change = {"tags": tags, "remove_tags": options.remove}
+    job = find_server.ask("PATCH", job_path(options.name), change)
+    if options.json:
+        show.as_json(job)
+    elif not options.quiet:
+        now = ", ".join(f"{key}={value}" for key, value in job["tags"].items())
+        show.talk(f"{job['name']}: {now or 'no tags'}")
+    return 0
+
+
+def archive_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser, nargs="+")
+
+
+def archive(options: argparse.Namespace) -> int:
+    return _archive(options, True, "is archived; `allranks job restore` shows it in lists again")
+
+
+restore_options = archive_options
+
+
+def restore(options: argparse.Namespace) -> int:
+    return _archive(options, False, "is in lists again")
+
+
+def _archive(options: argparse.Namespace, archived: bool, said: str) -> int:
+    found = []
+    for name in dict.fromkeys(options.names):
+        found.append(find_server.ask("PATCH", job_path(name), {"archived": archived}))
+        if not options.json and not options.quiet:
+            show.talk(f"{name} {said}")
+    if options.json:
+        show.as_json(found)
+    return 0
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser, nargs="+")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Delete ended jobs; asks first where there is somebody to ask."""
+    with find_server.connect() as client:
+        jobs = [_found(client, name) for name in dict.fromkeys(options.names)]
+        # One that reads another's outputs is newer, and has to go first.
+        jobs.sort(key=lambda job: str(job["created_at"]), reverse=True)
+        if not options.yes and not options.json and sys.stdin.isatty() and not _agreed(jobs):
+            show.talk("nothing was deleted")
+            return 1
+        gone = []
+        for job in jobs:
+            gone.append(client.json("DELETE", job_path(job["name"])))
+            if not options.json and not options.quiet:
+                show.talk(f"deleted {job['name']}, {size_text(gone[-1]['bytes'])}")
+    if options.json:
+        show.as_json(gone)
+    return 0
+
+
+def _found(client: Client, name: str) -> dict[str, Any]:
+    try:
+        return dict(client.json("GET", job_path(name)))
+    except Conflict:  # its record is damaged: its name is all that is known
+        return {"name": name, "status": "Damaged", "display_name": name, "created_at": ""}
+
+
+def _agreed(jobs: list[dict[str, Any]]) -> bool:
+    for job in jobs:
+        show.talk(f"{job['name']}  {job['status']}  {job['display_name']}")
+    which = counted(len(jobs), "job")
+    show.talk(f"delete {which} with outputs and logs, for good? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,86 @@
+"""`allranks job compare`: what differs between jobs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+from urllib.parse import urlencode
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.metrics import by_name
+
+# Characters of a value; `--json` has all of it.
+_WIDE = 48
+
+
+def compare_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser, nargs="+")
+
+
+def compare(options: argparse.Namespace) -> int:
+    names = list(dict.fromkeys(options.names))
+    if len(names) < 2:
+        hint = "name two jobs or more: allranks job compare - NAME"
+        raise UsageError("one job alone cannot be compared", hint=hint)
+    found = find_server.ask("GET", f"/api/v1/compare?{urlencode({'job': names}, doseq=True)}")
+    if options.json:
+        show.as_json(found)
+        return 0
+    rows: list[list[str]] = []
+    section = ""
+    for each in found["differences"]:
+        if each["section"] != section:
+            section = each["section"]
+            rows.append([section.upper(), *[""] * len(names)])
+        rows.append([f"  {each['name']}", *map(_cell, each["values"])])
+    if not rows:
+        show.talk("nothing that is known differs")
+        return 0
+    show.columns(["", *names], rows)
+    return 0
+
+
+def metrics_of(names: list[str], options: argparse.Namespace) -> int:
+    """The metrics of several jobs side by side: the last value of each, or one step by step."""
+    if options.follow:
+        raise UsageError("--follow is for one job", where="--follow", hint="name one job")
+    asked = {"metric": options.metric, "attempt": options.attempt}
+    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    with find_server.connect() as client:
+        found = {
+            name: by_name(client.json("GET", job_path(name, f"/metrics?{query}"))["series"])
+            for name in names
+        }
+    if options.json:
+        show.as_json(found)
+        return 0
+    metrics = list(dict.fromkeys(metric for each in found.values() for metric in each))
+    if not metrics:
+        what = "metrics" if options.metric is None else f"metric {options.metric!r}"
+        show.talk(f"none of these jobs has {what}")
+        return 0
+    head, rows = ["METRIC", *names], []
+    if options.metric is None:
+        for metric in metrics:
+            points = (found[name].get(metric) or [{"value": None}] for name in names)
+            rows.append([metric, *(show.number(each[-1]["value"]) for each in points)])
+    else:
+        head = ["STEP", *names]
+        # Of a step that several attempts or ranks tell, the last one told.
+        by_step = [
+            {point["step"]: point["value"] for several in found[name].values() for point in several}
+            for name in names
+        ]
+        for step in sorted({step for each in by_step for step in each}):
+            rows.append([str(step), *(show.number(each.get(step)) for each in by_step)])
+    show.columns(head, rows)
+    return 0
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else show.number(value)
+    return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"

@@ -1,0 +1,188 @@
+"""`allranks job download`, `model download` and `state download`: what is fetched, how far it is,
+and how to go on when it breaks off."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from allranks.cli.assets.versions import which_option
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.plan.amounts import counted, size_text
+from allranks.sdk.connection import find_server
+from allranks.sdk.transfer.download import (
+    Fetched,
+    Progress,
+    download,
+    download_model,
+    download_state,
+)
+
+# The speed is that of so many seconds. Where no line can be overwritten, one is written as often.
+_WINDOW, _EVERY = 5.0, 10.0
+# So many of the links that were left out are named.
+_NAMED = 3
+
+
+def fetch_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    job_argument(parser)
+    which = parser.add_mutually_exclusive_group().add_argument
+    only = "only this file or folder, as `job files` names it, or a pattern with * (repeat)"
+    which("--path", action="append", default=[], metavar="PATH", help=only)
+    which("--output-name", metavar="O", help="only this named output")
+    which(
+        "--all", action="store_true", help="artifacts, named outputs and the logs of all attempts"
+    )
+    add("-p", "--download-path", default=".", metavar="DIR", help="where to (.)")
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Fetch a job's things; prints the files that are there now."""
+    which = {"output": options.output_name, "everything": options.all, "paths": options.path}
+    return _fetch(options, partial(download, **which))
+
+
+def fetch_model_options(parser: argparse.ArgumentParser) -> None:
+    which_option(parser)
+    where = "where to (.): into a folder of its name there"
+    parser.add_argument("-p", "--download-path", default=".", metavar="DIR", help=where)
+
+
+def fetch_model(options: argparse.Namespace) -> int:
+    """Fetch a version of a model, held against what was registered; prints its files."""
+    return _fetch(options, download_model)
+
+
+def fetch_state_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a state, or a job for its own")
+    version = "as it was then (as it is now)"
+    parser.add_argument("--version", type=int, metavar="N", help=version)
+    where = "where to (.): into a folder of its name there"
+    parser.add_argument("-p", "--download-path", default=".", metavar="DIR", help=where)
+
+
+def fetch_state(options: argparse.Namespace) -> int:
+    """Fetch the files of a state, held against their checksums; prints them."""
+    return _fetch(options, partial(download_state, version=options.version))
+
+
+def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int:
+    meter = Meter(options.quiet)
+    try:
+        fetched = download(
+            find_server.connect, options.name, Path(options.download_path), progress=meter.show
+        )
+    except KeyboardInterrupt:
+        meter.clear()
+        show.talk("\ninterrupted; the same command goes on from here")
+        return 130
+    finally:
+        meter.clear()
+    if options.json:
+        show.as_json(_as_json(fetched))
+        return 0
+    _print_names(fetched)
+    if not options.quiet:
+        show.talk(_sentence(options.name, fetched))
+        if fetched.links:
+            show.talk(_left_out(fetched.links))
+        if fetched.left_out:
+            show.talk(_not_fetched(options.name, fetched.left_out))
+    return 0
+
+
+class Meter:
+    """Tells how far a download is: one line on a terminal, else one now and then on stderr."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._line = quiet, show.StatusLine(quiet)
+        self._marks: deque[tuple[float, int]] = deque()
+        self._next = time.monotonic() + _EVERY
+
+    def show(self, progress: Progress) -> None:
+        now = time.monotonic()
+        self._marks.append((now, progress.received))
+        while self._marks[0][0] < now - _WINDOW:
+            self._marks.popleft()
+        began, before = self._marks[0]
+        speed = (progress.received - before) / (now - began) if now > began else 0.0
+        text = line(progress, speed)
+        self._line.say(text)
+        if not self._quiet and not sys.stderr.isatty() and now >= self._next:
+            show.talk(text)
+            self._next = now + _EVERY
+
+    def clear(self) -> None:
+        self._line.clear()
+
+
+def line(progress: Progress, speed: float) -> str:
+    """``3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left``"""
+    words = [
+        f"{progress.files}/{progress.of_files} files",
+        f"{size_text(progress.size)} of {size_text(progress.of_size)}",
+    ]
+    if speed > 0:
+        left = max(0, progress.of_size - progress.size) / speed
+        words += [f"{size_text(speed)}/s", f"{show.seconds(left)} left"]
+    return ", ".join(words)
+
+
+def _sentence(name: str, fetched: Fetched) -> str:
+    if not fetched.files and not fetched.gone:
+        return f"{name} has left nothing to download so far"
+    count = len(fetched.files) - len(fetched.there)
+    more = []
+    if fetched.there:
+        were = "was" if len(fetched.there) == 1 else "were"
+        more.append(f"{len(fetched.there)} {were} there already")
+    if fetched.gone:
+        more.append(f"{len(fetched.gone)} removed by the job meanwhile")
+    rest = f" ({', '.join(more)})" if more else ""
+    return f"fetched {counted(count, 'file')}, {size_text(fetched.received)}{rest}"
+
+
+def _left_out(links: Sequence[str]) -> str:
+    named = ", ".join(map(show.one_line, links[:_NAMED]))
+    more = f" and {len(links) - _NAMED} more" if len(links) > _NAMED else ""
+    many = "a symbolic link was" if len(links) == 1 else f"{len(links)} symbolic links were"
+    return f"note: {many} left out: {named}{more}"
+
+
+def _not_fetched(name: str, addresses: Sequence[str]) -> str:
+    """What a plain download leaves out, by folder, and how to have it."""
+    folders = Counter("/".join(each.split("/")[:2]) for each in addresses)
+    named = ", ".join(f"{folder} ({counted(n, 'file')})" for folder, n in folders.items())
+    return f"note: not fetched: {named}; to have them, too: allranks job download {name} --all"
+
+
+def _as_json(fetched: Fetched) -> object:
+    return {
+        "files": [
+            {"path": str(path), "bytes": size, "fetched": path not in fetched.there}
+            for path, size in fetched.files
+        ],
+        "fetched": len(fetched.files) - len(fetched.there),
+        "there": len(fetched.there),
+        "gone": fetched.gone,
+        "links": list(fetched.links),
+        "left_out": list(fetched.left_out),
+        "bytes_received": fetched.received,
+    }
+
+
+def _print_names(fetched: Fetched) -> None:
+    """The names, byte for byte for programs; on a terminal nothing that would move its cursor."""
+    for path, _ in fetched.files:
+        if sys.stdout.isatty():
+            print(show.one_line(str(path)))
+        else:
+            sys.stdout.buffer.write(os.fsencode(path) + b"\n")

@@ -1,0 +1,97 @@
+"""`allranks job explain`: why a job failed, and what was different when one did not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.plan.amounts import counted
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+
+# Ranks of which it is told what became of them.
+_MOST = 8
+_WIDE = 200
+
+
+def explain_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+
+
+def explain(options: argparse.Namespace) -> int:
+    found = find_server.connect().json("GET", job_path(options.name, "/explanation"))
+    if options.json:
+        show.as_json(found)
+        return 0
+    for line in _told(found):
+        show.line(line)
+    if not options.quiet:
+        show.talk(f"\nhint: {found['fix']}")
+    return 0
+
+
+def _told(found: dict[str, Any]) -> Iterator[str]:
+    if found["error"]:
+        yield f"{found['name']} failed: {found['error']['message'][:_WIDE]}"
+    yield f"cause: {found['explanation']} ({found['cause']})"
+    yield f"       {_AGAIN[found['retryable']]}"
+    yield from _evidence(found)
+    yield from _followed(found["followed"])
+    yield from _changed(found)
+    if found["seen_before"]:
+        names = ", ".join(found["seen_in"][:3])
+        yield ""
+        before, where = found["seen_before"], found["experiment_name"]
+        yield f"{counted(before, 'earlier job')} of {where} failed so: {names}"
+
+
+_AGAIN = {
+    True: "the same job may well succeed when it is run again",
+    False: "the same job would fail again",
+    None: "whether it would fail again cannot be told",
+}
+
+
+def _evidence(found: dict[str, Any]) -> Iterator[str]:
+    evidence = found["evidence"]
+    if evidence is None:
+        return
+    yield ""
+    if evidence["rank"] is None or not found["lines"]:
+        yield f"told by: {evidence['line'][:_WIDE]}"
+        return
+    number = f", line {evidence['number']} of its log" if evidence["number"] else ""
+    at = f", raised at {evidence['where']}" if evidence["where"] else ""
+    yield f"rank {evidence['rank']} on node {evidence['node']}{number}{at}:"
+    for line in found["lines"]:
+        mark = ">" if line.strip() == evidence["line"] else " "
+        yield f" {mark} {line[:_WIDE]}"
+
+
+def _followed(others: list[dict[str, Any]]) -> Iterator[str]:
+    if others:
+        yield ""
+        yield "the other ranks, in the order of their ends:"
+    for each in others[:_MOST]:
+        yield f"  rank {each['rank']} on node {each['node']} {each['said'][:_WIDE]}"
+    if len(others) > _MOST:
+        yield f"  and {len(others) - _MOST} more"
+
+
+def _changed(found: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    last, changes = found["last_completed"], found["changed"]
+    if last is None:
+        yield f"no earlier job of {found['experiment_name']} has completed"
+        return
+    if not changes:
+        yield f"nothing that is known changed since {last} completed"
+        return
+    yield f"changed since {last} completed:"
+    for each in changes:
+        before, after = each["before"] or "nothing", each["after"] or "gone"
+        told = f"{before} -> {after}" if each["before"] not in ("", "there") else after
+        yield f"  {each['what']}: {told[:_WIDE]}"

@@ -1,0 +1,67 @@
+"""`allranks job files`: what a job left, and the lines about it when the job ends."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from typing import Any
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.errors import ServerError
+from allranks.plan.amounts import counted, size_text
+from allranks.plan.data import kept_files
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.statuses import JobStatus
+
+# Folders of the record, the word for each at the end of a job, and the variable that names it.
+_FOLDERS = {"outputs": "", "model": " ($SM_MODEL_DIR)", "data": " ($SSM_OUTPUT)"}
+
+
+def files_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+
+
+def files(options: argparse.Namespace) -> int:
+    """List the files of a job: a path here is an address that every other command takes."""
+    from allranks.sdk.jobs.files import job_files  # lazy: `left` is on every job's way
+
+    client = find_server.connect()
+    found = job_files(client, options.name)
+    if options.json:
+        show.as_json([each._asdict() for each in found])
+        return 0
+    if not found:
+        show.talk(f"{options.name} has left no files so far")
+        return 0
+    rows = [
+        (each.path, size_text(each.size), "" if each.node is None else str(each.node))
+        for each in found
+    ]
+    show.columns(("PATH", "SIZE", "NODE"), rows)
+    if not options.quiet:
+        size = size_text(sum(each.size for each in found))
+        show.talk(f"{counted(len(found), 'file')}, {size}")
+        show.talk(f"fetch one: allranks job download {options.name} --path PATH")
+    return 0
+
+
+def left(job: dict[str, Any]) -> list[str]:
+    """What an ended job left in its own folders, in lines for a person."""
+    told = []
+    if job["status"] == JobStatus.COMPLETED:
+        for name, variable in _FOLDERS.items():
+            folder = os.path.join(job["folder"], "artifacts", name)
+            if os.path.isdir(folder) and os.listdir(folder):
+                told.append(f"{name}{variable}: {folder}")
+    events: list[dict[str, Any]] = []
+    with contextlib.suppress(ServerError), find_server.connect() as client:  # how it ended is known
+        events = client.json("GET", job_path(job["name"], "/events"))
+    found = kept_files.summary(events, job["attempts"])
+    if found.files:
+        folder = os.path.join(job["folder"], "artifacts", "work")
+        many = f"{counted(found.files, 'file')}, {size_text(found.size)}"
+        told.append(f"working folder: {many} kept in {folder}")
+    return told + [f"note: {sentence}" for sentence in kept_files.sentences(found)]

@@ -1,0 +1,150 @@
+"""Following a job on a screen or into a pipe, and leaving with its exit code."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Any
+
+from allranks.cli.job.files import left
+from allranks.cli.output import show
+from allranks.cli.output.failure import why
+from allranks.cli.output.rank_output import Printer
+from allranks.http_client import Client
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.follow import Following
+from allranks.spec.fields.patterns import KNOWN
+
+SUCCESS = "Completed"
+
+
+class Viewer:
+    """Shows one job: what its ranks print, why it waits, and that it starts again.
+
+    May be interrupted, and then goes on from where it was.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        nodes: int,
+        ranks: list[int] | None = None,
+        quiet: bool = False,
+        json: bool = False,
+        prefixed: bool | None = None,
+    ) -> None:
+        self._name, self._quiet = name, quiet
+        self._line = show.StatusLine(quiet)
+        self._printer = Printer(nodes, sys.stderr if json else sys.stdout, prefixed)
+        wanted = {"ranks": ranks}
+        self._following = Following(find_server.connect, name, wanted=wanted, changed=self._changed)
+        self._attempt, self._reason = 1, ""
+
+    def follow(self) -> dict[str, Any]:
+        """Show the job until it has ended; the job."""
+        try:
+            for piece in self._following.pieces():
+                self._line.clear()
+                self._printer.put(piece)
+        finally:
+            self._line.clear()
+            self._printer.end()
+        return self._following.job
+
+    def _changed(self, job: dict[str, Any]) -> None:
+        if self._quiet:
+            return
+        if job["attempts"] > self._attempt:
+            self._line.clear()
+            self._printer.hide()
+            self._attempt = job["attempts"]
+            show.talk(f"{self._name}: {_why_again(self._name, self._attempt)}")
+        reason = f": {job['status_reason']}" if job.get("status_reason") else ""
+        if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
+            self._line.clear()
+            return
+        self._printer.hide()
+        self._line.say(f"{self._name} {job['status']}{reason}")
+        # Where no line can be overwritten, a reason to wait is said once.
+        if reason and reason != self._reason and not sys.stderr.isatty():
+            show.talk(f"{self._name} {job['status']}{reason}")
+        self._reason = reason
+
+
+_WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
+
+
+def _why_again(name: str, attempt: int) -> str:
+    """What ended the attempt before, and where the new one runs."""
+    with find_server.connect() as client:
+        events = client.json("GET", job_path(name, "/events"))
+    before = [event for event in events if event["attempt"] == attempt - 1]
+    told = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
+    told += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
+    told += [e["data"]["reason"] for e in before if e["kind"] == "closing"]
+    new = any(event["kind"] == "relaunched" for event in before)
+    where = "new nodes" if new else "the same nodes"
+    return f"attempt {attempt - 1} failed ({told[0]}); attempt {attempt} starts on {where}"
+
+
+def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
+    """Say how the job ended and where its things are; 0 when it completed, 1 when not."""
+    error = job.get("error")
+    if not quiet:
+        took = ""
+        if job["started_at"] and job["ended_at"]:
+            span = datetime.fromisoformat(job["ended_at"]) - datetime.fromisoformat(
+                job["started_at"]
+            )
+            took = f" after {show.seconds(span.total_seconds())}"
+        tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
+        show.talk(f"{job['name']}: {job['status']}{took}{tries}")
+        for told in left(job):
+            show.talk(told)
+        for told in _of_metrics(job):
+            show.talk(f"note: {told}")
+        if job["status"] == SUCCESS:
+            for name, path in job["outputs"].items():
+                show.talk(f"output {name}: {path}")
+    if error and job["status"] != "Canceled":
+        show.talk(f"error: {error['message']}")
+        if not quiet:
+            for line in why(error):
+                show.talk(line)
+        if error["hint"] and not quiet:
+            show.talk(f"\nhint: {error['hint']}")
+    return int(exit_code(job) != 0)
+
+
+def _of_metrics(job: dict[str, Any]) -> list[str]:
+    """What became of those that were asked for, where that is not just numbers."""
+    if not job["spec"].get("metrics"):
+        return []
+    with find_server.connect() as client:
+        events = client.json("GET", job_path(job["name"], "/events"))
+        told = [
+            event["data"]
+            for event in events
+            if event["attempt"] == job["attempts"] and event["data"].get("about") == "metrics"
+        ]
+        found = _found(job, client) if any("missed" in each for each in told) else set()
+    # Each node says so by itself; of one whose pattern matched on another nothing is amiss.
+    return list(dict.fromkeys(e["message"] for e in told if e.get("missed") not in found))
+
+
+def _found(job: dict[str, Any], client: Client) -> set[str]:
+    """The metrics that were asked for and have points of the last attempt."""
+    series = client.json("GET", job_path(job["name"], "/metrics/summary"))["series"]
+    names = {each["name"] for each in series if each["attempt"] == job["attempts"]}
+    asked = set(job["spec"]["metrics"])
+    # What is known by name has points of other names.
+    return names | (asked & KNOWN.keys() if names - asked else set())
+
+
+def exit_code(job: dict[str, Any]) -> int:
+    """The job's own code; 1 when it failed without one."""
+    if job["status"] == SUCCESS:
+        return 0
+    return job["exit_code"] or 1

@@ -1,0 +1,272 @@
+"""`allranks job …`: looking at jobs, ending them, waiting for them."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from allranks.cli.job.follow import exit_code, verdict
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import load, show
+from allranks.cli.output.failure import why
+from allranks.cli.report.goodput import summary
+from allranks.errors import AllranksError
+from allranks.plan.amounts import counted
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs import interrupt
+from allranks.sdk.jobs.goodput_facts import spent
+
+# Metrics, and nodes, that one look at a job has room for.
+_MOST = 8
+
+
+def show_job_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+
+
+def _by(job: Any) -> str:
+    return "" if job["created_by"] == "owner" else f" by {job['created_by']}"
+
+
+def _shape(job: Any) -> str:
+    distribution = job["distribution"]
+    several = [show.size(job)] + ([] if distribution == "none" else [distribution])
+    if gpus := job["gpus_per_node"]:
+        several.append(f"{counted(gpus, 'GPU')} per node")
+    return ", ".join(several)
+
+
+def show_job(options: argparse.Namespace) -> int:
+    client = find_server.connect()
+    job = client.json("GET", job_path(options.name))
+    if options.json:
+        show.as_json(job)
+        return 0
+    reason = f" ({job['status_reason']})" if job["status_reason"] and not job["ended_at"] else ""
+    lines = [
+        ("name", job["name"]),
+        *_said_of(job),
+        ("status", job["status"] + reason),
+        ("experiment", job["experiment_name"]),
+        ("compute", job["compute"]),
+        ("environment", _environment(job["environment"])),
+        ("command", job["command"]),
+        ("size", _shape(job)),
+        ("attempts", str(job["attempts"])),
+        ("created", job["created_at"] + _by(job)),
+        ("started", job["started_at"] or "-"),
+        ("ended", job["ended_at"] or "-"),
+        ("goodput", summary(spent(client, options.name).goodput) or "-"),
+        ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
+        ("folder", job["folder"]),
+        *_state(job["state"]),
+        *((f"output {name}", path) for name, path in job["outputs"].items()),
+        *_network(job["node_states"]),
+        *_metrics(job),
+        *_load(job["load"]),
+        *_asked_for(job["spec"]),
+    ]
+    for name, value in lines:
+        show.field(name, value)
+    if job["error"]:
+        error = job["error"]
+        show.field("error", f"{error['reason']} (blame: {error['blame']}): {error['message']}")
+        for line in why(error):
+            name, _, value = line.partition(": ") if line[0] != " " else ("", "", line.strip())
+            show.field(name, value)
+        if error["hint"]:
+            show.field("hint", error["hint"])
+    return 0
+
+
+def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """What people say about it: its display name and tags, and whether it is archived."""
+    name, tags, archived = job["display_name"], job["tags"], job["archived_at"]
+    lines = [("display name", name)] if name != job["name"] else []
+    lines += [("tags", ", ".join(f"{k}={v}" if v else k for k, v in tags.items()))] if tags else []
+    return [*lines, ("archived", archived)] if archived else lines
+
+
+def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """The name of its state folder and its newest version, where there is anything in it."""
+    if told["own"] and told["version"] is None:
+        return []
+    newest = f"version {told['version']}" if told["version"] else "no version yet"
+    return [("state", f"{told['name']}, {newest}")]
+
+
+def _environment(told: dict[str, Any]) -> str:
+    """What ranks find around them, and what it stands for."""
+    asked = told.get("asked_for")
+    return f"{_what(told)} (asked for: {asked})" if asked else _what(told)
+
+
+def _what(told: dict[str, Any]) -> str:
+    """The image or name of it; without one, what it asks for."""
+    if told.get("image"):
+        return f"the image {told['image']}"
+    if told.get("name"):
+        return str(told["name"])
+    lines = told.get("requirements") or []
+    python = [f"python {told['python']}"] if told.get("python") else []
+    more = f", … ({len(lines)} in all)" if len(lines) > 4 else ""
+    return ", ".join([*python, *lines[:4]]) + more
+
+
+def _metrics(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """The last value of each metric, and how it went."""
+    if not job["metrics"]:
+        return []
+    found = find_server.connect().json("GET", job_path(job["name"], "/metrics/summary"))["series"]
+    newest = [each for each in found if each["attempt"] == job["attempts"]] or found
+    told = [
+        (
+            f"metric {each['key']}",
+            f"{show.number(each['last'][2])}  {show.sparkline(each['shape'])}",
+        )
+        for each in newest
+    ]
+    rest = counted(len(told) - _MOST, "metric")
+    more = [("", f"and {rest} more: allranks job metrics {job['name']}")]
+    return told[:_MOST] + (more if len(told) > _MOST else [])
+
+
+def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What each node used last."""
+    told = []
+    for each in nodes[:_MOST]:
+        name = f"node {each['node']}"
+        told.append((name, f"{load.own(each)}: this job"))
+        told.append(("", f"{load.node(each['node_load'])}: all that runs there"))
+        told += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in each["gpus"]]
+    more = [("", f"and {counted(len(nodes) - _MOST, 'node')} more")]
+    return told + (more if len(nodes) > _MOST else [])
+
+
+def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
+    """The tier, services and identity of the job, where its file names some."""
+    tier = (spec.get("queue_settings") or {}).get("job_tier")
+    services = spec.get("services") or {}
+    told = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
+    size = (spec.get("resources") or {}).get("instance_type")
+    lines = [("instance", size)] if size else []
+    lines += [("tier", tier)] if tier else []
+    lines += [("services", ", ".join(told))] if told else []
+    identity = spec.get("identity") or {}
+    return [*lines, ("identity", identity["type"])] if identity else lines
+
+
+def _network(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Where the nodes were, and by which interface they reached one another."""
+    told = [f"{each['address']} ({each['interface'] or '?'})" for each in nodes if each["address"]]
+    more = f" and {len(told) - 4} more" if len(told) > 4 else ""
+    return [("network", ", ".join(told[:4]) + more)] if told else []
+
+
+def events_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+
+
+def events(options: argparse.Namespace) -> int:
+    found = find_server.connect().json("GET", job_path(options.name, "/events"))
+    if options.json:
+        show.as_json(found)
+        return 0
+    rows = [
+        (
+            event["at"][11:23],
+            f"{event['launch']}.{event['attempt']}",
+            "" if event["node"] is None else str(event["node"]),
+            "" if event["rank"] is None else str(event["rank"]),
+            event["kind"],
+            ", ".join(f"{key}={_brief(value)}" for key, value in event["data"].items()),
+        )
+        for event in found
+    ]
+    show.columns(("TIME", "ATTEMPT", "NODE", "RANK", "EVENT", ""), rows)
+    return 0
+
+
+def cancel_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+    force = "do not wait for the word of a cluster that does not answer"
+    parser.add_argument("--force", action="store_true", help=force)
+
+
+def cancel(options: argparse.Namespace) -> int:
+    where = job_path(options.name, "/cancel" + ("?force=true" if options.force else ""))
+    job = find_server.connect().json("POST", where)
+    if options.json:
+        show.as_json(job)
+    elif not options.quiet:
+        ended = job["ended_at"] is not None
+        said = f"had already ended: {job['status']}" if ended else "is being canceled"
+        show.talk(f"{job['name']} {said}")
+        if "does not answer" in (job["status_reason"] or "") and not options.force:
+            show.talk("\nhint: its cluster does not answer; if that is gone for good, add --force")
+    return 0
+
+
+def preempt_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+    parser.add_argument("--node", type=int, metavar="N", help="only this one (all of them)")
+
+
+def preempt(options: argparse.Namespace) -> int:
+    job = interrupt.preempt(options.name, options.node)
+    if options.json:
+        show.as_json(job)
+    elif not options.quiet:
+        which = "its nodes are" if options.node is None else f"node {options.node} is"
+        show.talk(f"{job['name']}: {which} taken away; its ranks have their grace to end")
+        if job["spec"].get("retry", {}).get("max_attempts", 1) == 1:
+            show.talk("\nhint: it does not start again by itself: that takes --max-attempts 2")
+    return 0
+
+
+def wait_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long")
+
+
+def wait(options: argparse.Namespace) -> int:
+    """Exit 0 when it completed, 1 when it did not, 124 when the time is up."""
+    until = None if options.timeout is None else time.monotonic() + options.timeout
+    find_server.connect().json("GET", job_path(options.name))
+    while True:
+        left = 20.0 if until is None else max(0.0, min(20.0, until - time.monotonic()))
+        job = _waited(options.name, left)
+        if job["ended_at"] is not None:
+            break
+        if until is not None and time.monotonic() >= until:
+            why = f": {job['status_reason']}" if job["status_reason"] else ""
+            show.talk(f"{job['name']} is still {job['status']} after {options.timeout:g} s{why}")
+            if options.json:
+                show.as_json(job)
+            return 124
+    if options.json:
+        show.as_json(job)
+        return int(exit_code(job) != 0)
+    return verdict(job, quiet=options.quiet)
+
+
+def _waited(name: str, seconds: float) -> dict[str, Any]:
+    """One wait; a server that goes away in the middle is looked for, and asked, again."""
+    for attempt in range(3):
+        try:
+            found: dict[str, Any] = find_server.connect().json(
+                "GET", job_path(name, f"/wait?timeout={seconds}")
+            )
+            return found
+        except AllranksError:
+            if attempt == 2:
+                raise
+            time.sleep(0.2)
+    raise AssertionError
+
+
+def _brief(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:59] + "…"

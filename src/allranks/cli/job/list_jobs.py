@@ -1,0 +1,204 @@
+"""`allranks job list`: which jobs, in which order, with which columns."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from allranks.cli.output import show
+from allranks.errors import UsageError
+from allranks.plan.job import query as job_query
+from allranks.sdk.connection import find_server
+from allranks.statuses import JobStatus
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_MOST_DAYS = 36500
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
+
+
+def _status(text: str) -> str:
+    if text.lower() not in {status.lower() for status in JobStatus}:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(JobStatus)}")
+    return text
+
+
+def list_jobs_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--status", type=_status, metavar="S", help="only those, e.g. Running")
+    add("--experiment", metavar="E", help="only those of this experiment")
+    name = "a part of the name or display name, or a pattern with * and ?"
+    add("--name", metavar="PATTERN", help=name)
+    tag = "with this tag, or with this value of it; repeat"
+    add("--tag", action="append", default=[], metavar="K[=V]", help=tag)
+    add("--since", metavar="WHEN", help="submitted since: 2d, 12h, 2026-11-01, 2026-11-01T08:30")
+    add("--until", metavar="WHEN", help="submitted until then, that day included")
+    metric = "whose last value of a metric is so, e.g. 'loss<0.5'; repeat"
+    add("--metric", action="append", default=[], metavar="COND", help=metric)
+    sort = f"{', '.join(job_query.SORTS)}, or a metric; -KEY for descending (-created)"
+    add("--sort", default="-created", metavar="KEY", help=sort)
+    columns = "e.g. name,status,loss,inputs.lr,tags.team; another word is a metric"
+    add("--columns", metavar="C,C,…", help=columns)
+    hidden = parser.add_mutually_exclusive_group()
+    hidden.add_argument("--archived", action="store_true", help="only archived jobs")
+    hidden.add_argument("--all", action="store_true", help="archived jobs, too")
+    add("--limit", type=_count, default=50, metavar="N", help="the first N (50)")
+
+
+def list_jobs(options: argparse.Namespace) -> int:
+    now = datetime.now().astimezone()
+    columns, sort = _columns(options.columns), options.sort.removeprefix("-")
+    query = {
+        "status": options.status,
+        "experiment": options.experiment,
+        "name": options.name,
+        "tag": options.tag,
+        "since": None if options.since is None else _moment(options.since, now, "--since")[0],
+        "until": None if options.until is None else _moment(options.until, now, "--until")[1],
+        "metric": options.metric,
+        "sort": options.sort,
+        "archived": "all" if options.all else "only" if options.archived else "no",
+        "limit": options.limit,
+        "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,
+    }
+    given = {key: value for key, value in query.items() if value is not None}
+    jobs = find_server.ask("GET", f"/api/v1/jobs?{urlencode(given, doseq=True)}")
+    if options.json:
+        show.as_json(jobs)
+        return 0
+    if not jobs:
+        show.talk(_none(options))
+        return 0
+    if not options.quiet:
+        _note_unknown(jobs, [*columns, *[sort] * (sort not in job_query.SORTS)])
+    columns = columns or _usual(jobs)
+    head = [_HEADS.get(each, each.removeprefix("metrics.")).upper() for each in columns]
+    show.columns(head, [[_cell(job, each) for each in columns] for job in jobs])
+    return 0
+
+
+def _note_unknown(jobs: list[dict[str, Any]], keys: list[str]) -> None:
+    """Say which words are metrics that none of the jobs has: they may be misspelt."""
+    for key in dict.fromkeys(filter(_is_metric, keys)):
+        name = key.removeprefix("metrics.")
+        if not any(name in job.get("metrics", {}) for job in jobs):
+            from allranks.spec.fields.problems import nearest  # lazy: for a slip alone
+
+            known = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
+            near = nearest(name, known)
+            show.talk(f"note: no job here has a metric {name!r}" + (f"; {near}" if near else ""))
+
+
+def _none(options: argparse.Namespace) -> str:
+    filters = ("status", "experiment", "name", "tag", "since", "until", "metric", "archived")
+    if any(getattr(options, each) for each in filters):
+        return "no such jobs"
+    return "no jobs yet; `allranks run -- echo hello` makes one"
+
+
+def _usual(jobs: list[dict[str, Any]]) -> list[str]:
+    """The columns that tell something: where one person uses a home, not who submitted a job."""
+    several = len({job["created_by"] for job in jobs}) > 1
+    named = any(job["display_name"] != job["name"] for job in jobs)
+    tagged = any(job["tags"] for job in jobs)
+    found = ["name", "status", "experiment", *["by"] * several, "ranks", "age", "took"]
+    return [*found, *["display_name"] * named, *["tags"] * tagged]
+
+
+def _size(job: Mapping[str, Any]) -> str:
+    return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
+
+
+def _age(job: Mapping[str, Any]) -> str:
+    born = datetime.fromisoformat(job["created_at"])
+    return show.seconds((datetime.now(UTC) - born).total_seconds())
+
+
+def _took(job: Mapping[str, Any]) -> str:
+    return "-" if job["duration"] is None else show.seconds(job["duration"])
+
+
+def _tags(job: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" if value else key for key, value in job["tags"].items())
+
+
+def _plain(key: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda job: "-" if job[key] is None else str(job[key])
+
+
+_CELLS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "name": _plain("name"),
+    "display_name": lambda job: "-" if job["display_name"] == job["name"] else job["display_name"],
+    "status": _plain("status"),
+    "experiment": _plain("experiment_name"),
+    "compute": _plain("compute"),
+    "by": _plain("created_by"),
+    "ranks": _size,
+    "nodes": _plain("nodes"),
+    "attempts": _plain("attempts"),
+    "exit_code": _plain("exit_code"),
+    "age": _age,
+    "took": _took,
+    "duration": _took,
+    "created": _plain("created_at"),
+    "started": _plain("started_at"),
+    "ended": _plain("ended_at"),
+    "archived": _plain("archived_at"),
+    "tags": _tags,
+}
+_HEADS = {"display_name": "display name", "exit_code": "exit code"}
+
+
+def _columns(text: str | None) -> list[str]:
+    """The columns that are asked for. Raises UsageError."""
+    if text is None:
+        return []
+    found = [each.strip() for each in text.split(",")]
+    if not all(each.removeprefix("metrics.") for each in found):
+        hint = f"{', '.join(_CELLS)}, inputs.NAME, tags.KEY, or the name of a metric"
+        raise UsageError("a column has no name", where="--columns", hint=hint)
+    return found
+
+
+def _is_metric(column: str) -> bool:
+    return column not in _CELLS and not column.startswith(("inputs.", "tags."))
+
+
+def _cell(job: Mapping[str, Any], column: str) -> str:
+    if column in _CELLS:
+        return _CELLS[column](job)
+    kind, _, name = column.partition(".")
+    if kind in ("inputs", "tags") and name:
+        value = job[kind].get(name)
+        return "-" if value is None else str(value)
+    return show.number(job["metrics"].get(column.removeprefix("metrics.")))
+
+
+def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:
+    """When what is meant begins and ends, in seconds since the epoch: `2d` is that long ago, a day
+    lasts a day. Raises UsageError."""
+    try:
+        if text[-1:] in _UNITS and text[:-1].replace(".", "", 1).isdecimal():
+            seconds = float(text[:-1]) * _UNITS[text[-1]]
+            if seconds > _MOST_DAYS * _UNITS["d"]:
+                raise ValueError(text)
+            return (now.timestamp() - seconds,) * 2
+        found = datetime.fromisoformat(text)
+        # Without a zone it is a time of whoever asks.
+        zoned = found.astimezone() if found.tzinfo is None else found
+        after = found + timedelta(days=1) if len(text) == len("2026-11-01") else found
+        end = after.astimezone() if after.tzinfo is None else after
+        if zoned.timestamp() >= 0:
+            return zoned.timestamp(), end.timestamp()
+    except (OverflowError, ValueError):
+        pass
+    hint = "as in 2d, 12h, 30m, 2026-11-01 or 2026-11-01T08:30"
+    raise UsageError(f"{text!r} is no time", where=where, hint=hint)

@@ -1,0 +1,164 @@
+"""`allranks job stream` and `logs`: what ranks printed."""
+
+from __future__ import annotations
+
+import argparse
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from allranks.cli.job.follow import Viewer, verdict
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.cli.output.rank_output import Printer
+from allranks.errors import NotFound, UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.follow import Following
+
+NEWEST = -1
+
+Piece = dict[str, Any]
+
+
+def stream_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+    parser.add_argument("--rank", action="append", type=int, metavar="R", help="only this rank")
+    parser.add_argument(
+        "--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines"
+    )
+
+
+def stream(options: argparse.Namespace) -> int:
+    """Everything every rank printed, from the start to the job's end; exit as the job does."""
+    job = find_server.connect().json("GET", job_path(options.name))
+    _check_ranks(job, options.rank)
+    try:
+        ended = Viewer(
+            job["name"],
+            nodes=job["nodes"],
+            ranks=options.rank,
+            quiet=options.quiet,
+            json=options.json,
+            prefixed=options.prefix,
+        ).follow()
+    except KeyboardInterrupt:
+        show.talk(f"\n{job['name']} goes on without you")
+        return 130
+    if options.json:
+        show.as_json(ended)
+    return verdict(ended, quiet=options.quiet)
+
+
+def _count(text: str) -> int:
+    if int(text) < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return int(text)
+
+
+def logs_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    job_argument(parser)
+    add("--rank", action="append", type=int, metavar="R", help="only this rank")
+    add("--node", action="append", type=int, metavar="N", help="only this node's ranks")
+    add("--attempt", type=int, metavar="A", help="that attempt (the newest)")
+    add("--follow", action="store_true", help="go on until the job has ended")
+    add("--tail", type=_count, metavar="K", help="the last K lines of each rank")
+    add("--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines")
+    raw = "print redrawn lines, such as progress bars, as the ranks wrote them"
+    add("--raw", action="store_true", help=raw)
+
+
+def logs(options: argparse.Namespace) -> int:
+    """What the ranks printed in one attempt, rank by rank."""
+    if options.follow and (options.json or options.tail is not None):
+        raise UsageError("--follow goes with neither --json nor --tail", hint="leave one out")
+    job = find_server.connect().json("GET", job_path(options.name))
+    ranks = _ranks(job, options)
+    if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
+        raise NotFound(
+            f"{job['name']} has no attempt {options.attempt}", hint=f"it has 1 to {job['attempts']}"
+        )
+    attempts = [options.attempt or NEWEST]
+    prefixed = False if options.json else options.prefix
+    printer = Printer(job["nodes"], prefixed=prefixed, raw=options.raw)
+    if options.follow:
+        wanted = {"ranks": ranks, "attempts": attempts}
+        for piece in Following(find_server.connect, job["name"], wanted=wanted).pieces():
+            printer.put(piece)
+        printer.end()
+        return 0
+    found = ranks if ranks is not None else [each["rank"] for each in job["ranks"]]
+    told = (_of_rank(job["name"], rank, attempts, options.tail) for rank in sorted(found))
+    if options.json:
+        show.as_json([_whole(pieces) for pieces in map(list, told) if pieces])
+        return 0
+    for pieces in told:
+        for piece in pieces:
+            printer.put(piece)
+        printer.end()
+    return 0
+
+
+def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Iterator[Piece]:
+    """What one rank has printed so far, or the last lines of it, piece by piece."""
+    wanted = {"ranks": [rank], "attempts": attempts, "follow": False}
+    pieces = Following(find_server.connect, name, wanted=wanted).pieces()
+    if tail is None:
+        yield from pieces
+        return
+    rest, lines, last = "", deque[str](maxlen=tail), None
+    for piece in pieces:
+        *whole, rest = (rest + piece["log"]).split("\n")
+        lines.extend(line + "\n" for line in whole)
+        last = piece
+    if rest:
+        lines.append(rest)
+    if last is not None:
+        yield {**last, "log": "".join(lines)}
+
+
+def _whole(pieces: list[Piece]) -> Piece:
+    text = "".join(piece["log"] for piece in pieces)
+    shown = text.encode(errors="surrogateescape").decode(errors="replace")
+    return {key: pieces[0][key] for key in ("rank", "node", "attempt")} | {"log": shown}
+
+
+def _ranks(job: dict[str, Any], options: argparse.Namespace) -> list[int] | None:
+    _check_ranks(job, options.rank)
+    if options.node is None:
+        ranks: list[int] | None = options.rank
+        return ranks
+    found = [each["rank"] for each in job["ranks"] if each["node"] in options.node]
+    if not found:
+        raise NotFound(
+            f"{job['name']} has no node {options.node[0]}", hint=f"0 to {job['nodes'] - 1}"
+        )
+    return [rank for rank in found if options.rank is None or rank in options.rank]
+
+
+def _check_ranks(job: dict[str, Any], ranks: list[int] | None) -> None:
+    for rank in ranks or ():
+        if not 0 <= rank < job["processes"]:
+            raise NotFound(
+                f"{job['name']} has no rank {rank}", hint=f"it has 0 to {job['processes'] - 1}"
+            )
+
+
+def expect_ranks(spec: dict[str, Any], ranks: list[int]) -> None:
+    """Raise UsageError for one that a job to be will not have. Those with roles of their own are
+    left: they have more ranks than that, or fewer."""
+    # lazy: logs of jobs need nothing of the plan
+    from allranks.plan.distributions.topology import ONE_EACH
+
+    try:
+        distribution, nodes = spec.get("distribution") or {}, spec["resources"]["instance_count"]
+        procs = distribution.get("process_count_per_instance") or 1
+        has_roles = str(distribution.get("type")).lower() in ONE_EACH
+        count = int(nodes) * int(procs)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return  # it will be refused, and why is for others to say
+    for rank in () if has_roles else ranks:
+        if not 0 <= rank < count:
+            hint = f"it will have 0 to {count - 1}"
+            raise UsageError(f"the job will have no rank {rank}", where="--rank", hint=hint)

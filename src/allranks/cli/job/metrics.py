@@ -1,0 +1,161 @@
+"""`allranks job metrics`: the numbers that ranks printed, as a table, as points, as they come."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.errors import NotFound
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.metrics import by_name, news
+
+
+def metrics_options(parser: argparse.ArgumentParser) -> None:
+    several = "a job: its name, the beginning of it, or - for the newest; several side by side"
+    job_argument(parser, nargs="+", help=several)
+    add = parser.add_argument
+    add("--name", dest="metric", metavar="M", help="the points of this one")
+    add("--attempt", type=int, metavar="A", help="of this attempt only (all)")
+    add("--follow", action="store_true", help="print points as they come, to the job's end")
+
+
+def metrics(options: argparse.Namespace) -> int:
+    """Every metric in a line, or the points of one; as JSON all points of all."""
+    names = list(dict.fromkeys(options.names))
+    if len(names) > 1:
+        from allranks.cli.job.compare import metrics_of  # lazy: one job is what is asked for most
+
+        return metrics_of(names, options)
+    options.name = names[0]
+    if options.follow:
+        return _follow(options)
+    if not options.json and options.metric is None:
+        return _table(options)
+    asked = {"metric": options.metric, "attempt": options.attempt}
+    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    with find_server.connect() as client:
+        found = client.json("GET", job_path(options.name, f"/metrics?{query}"))["series"]
+    if not found:
+        _hold_to_attempt(options)
+    if not found and options.metric is not None:
+        raise _unknown(options)
+    points = by_name(found)
+    if options.json:
+        show.as_json(points)
+        return 0
+    several = len(points) > 1
+    rows = [
+        (
+            *([name] if several else []),
+            str(each["step"]),
+            _time(each["timestamp"]),
+            show.number(value),
+        )
+        for name, all_of_it in points.items()
+        for each in all_of_it
+        for value in [each["value"]]
+    ]
+    show.columns((*(["METRIC"] if several else []), "STEP", "TIME", "VALUE"), rows)
+    return 0
+
+
+def _table(options: argparse.Namespace) -> int:
+    with find_server.connect() as client:
+        found = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
+        job = client.json("GET", job_path(options.name))
+    if options.attempt is not None:
+        found = [each for each in found if each["attempt"] == options.attempt]
+    if not found:
+        _hold_to_attempt(options)
+        show.talk(_none(job, options))
+        return 0
+    again = len({each["attempt"] for each in found}) > 1
+    rows = [
+        (
+            each["key"] + (f" (attempt {each['attempt']})" if again else ""),
+            show.number(each["last"][2]),
+            str(each["last"][0]),
+            show.number(each["min"]),
+            show.number(each["max"]),
+            str(each["length"]),
+            show.sparkline(each["shape"]),
+        )
+        for each in found
+    ]
+    show.columns(("METRIC", "LAST", "STEP", "MIN", "MAX", "POINTS", ""), rows)
+    return 0
+
+
+def _follow(options: argparse.Namespace) -> int:
+    """A line for each point; of all of them, unless one is named."""
+    found = False
+    for several in news(find_server.connect, options.name):
+        wanted = (each for each in several if _is_wanted(each, options))
+        rows = [
+            {"metric": name, **each} for name, points in by_name(wanted).items() for each in points
+        ]
+        found = found or bool(rows)
+        for each in sorted(rows, key=lambda row: row["timestamp"]):
+            if options.json:
+                show.as_line(each)
+            else:
+                show.line(
+                    f"{_time(each['timestamp'])}  step {each['step']}  "
+                    f"{each['metric']} {show.number(each['value'])}"
+                )
+    if not found:
+        _hold_to_attempt(options)
+    if not found and options.metric is not None:
+        raise _unknown(options)
+    if not found and not options.json:
+        with find_server.connect() as client:
+            show.talk(_none(client.json("GET", job_path(options.name)), options))
+    return 0
+
+
+def _is_wanted(series: dict[str, Any], options: argparse.Namespace) -> bool:
+    named = options.metric in (None, series["name"], series["key"])
+    return named and options.attempt in (None, series["attempt"])
+
+
+def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
+    """Why there is nothing to show."""
+    name = job["name"]
+    if not job["spec"].get("metrics"):
+        return f"{name} has no metrics{_how(options)}"
+    if job["ended_at"] is None:
+        return f"{name} has no metrics yet: nothing that its ranks printed has matched"
+    return f"nothing that {name} printed gave a number; why: allranks job events {name}"
+
+
+def _hold_to_attempt(options: argparse.Namespace) -> None:
+    """Raise NotFound for one that the job has not."""
+    if options.attempt is None:
+        return
+    with find_server.connect() as client:
+        last = max(1, client.json("GET", job_path(options.name))["attempts"])
+    if not 1 <= options.attempt <= last:
+        raise NotFound(
+            f"{options.name} has no attempt {options.attempt}", hint=f"it has 1 to {last}"
+        )
+
+
+def _unknown(options: argparse.Namespace) -> NotFound:
+    with find_server.connect() as client:
+        has = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
+    words = ", ".join(dict.fromkeys(each["key"] for each in has))
+    hint = f"it has {words}" if words else f"it has none{_how(options)}"
+    return NotFound(f"{options.name} has no metric {options.metric!r}", hint=hint)
+
+
+def _how(options: argparse.Namespace) -> str:
+    return "" if options.quiet else r": run it with -m loss='loss: ([0-9.]+)'"
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime("%H:%M:%S")

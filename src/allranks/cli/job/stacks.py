@@ -1,0 +1,79 @@
+"""`allranks job stacks`: where every process of a job is."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.errors import NotFound
+from allranks.plan.diagnosis.stacks import numbers
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+
+# Lines of a stack that everybody needs; `--all` shows the rest.
+_MOST = 12
+
+
+def stacks_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    job_argument(parser)
+    add("--rank", action="append", type=int, metavar="R", help="only this rank")
+    add("--all", action="store_true", help="whole stacks, of every thread that is known")
+
+
+def stacks(options: argparse.Namespace) -> int:
+    """Where the processes of every rank are, those at the same place together."""
+    told = find_server.connect().json("POST", job_path(options.name, "/stacks"))
+    if options.rank is not None:
+        wanted = set(options.rank)
+        told["groups"] = [each for each in told["groups"] if wanted & set(each["ranks"])]
+        told["processes"] = [each for each in told["processes"] if each["rank"] in wanted]
+        if not told["processes"]:
+            raise NotFound(f"nothing is known of rank {options.rank[0]} of {options.name}")
+    if options.json:
+        show.as_json(told)
+        return 0
+    if not told["live"]:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told["at"]))
+        show.talk(f"{options.name} has ended; this was attempt {told['attempt']} at {at}")
+    for missing in told["missing"]:
+        show.talk(f"node {missing} did not answer in time")
+    for index, each in enumerate(told["groups"]):
+        print("\n" * (index > 0), end="")
+        _group(each, options.all)
+    if told["odd"] is not None and not options.quiet:
+        odd = told["odd"]
+        show.talk(
+            f"\nelsewhere than most: rank {odd['rank']} on node {odd['node']}, in {odd['at']}"
+        )
+    return 0
+
+
+def _group(each: dict[str, Any], whole: bool) -> None:
+    several = len(each["ranks"]) > 1
+    who = f"rank{'s' * several} {numbers(each['ranks'])}"
+    if not each["own"]:
+        count = each["count"]
+        who = f"{count} process{'es' * (count > 1)} of {who}"
+    elif several:
+        who += f" ({each['count']})"
+    are = "are" if several or each["count"] > 1 else "is"
+    show.line(f"{who} {are} {each['doing']}")
+    if each["why"]:
+        show.line(f"  {each['name']}: {each['why']}")
+    _frames(each["stack"], whole)
+    for thread in each["threads"] if whole else ():
+        show.line(f"  thread {thread['name'] or '?'}")
+        _frames(thread["frames"], whole)
+
+
+def _frames(stack: list[dict[str, Any]], whole: bool) -> None:
+    shown = stack if whole or len(stack) <= _MOST else stack[:_MOST]
+    for frame in shown:
+        text = f"  {frame['text']}" if frame["text"] else ""
+        show.line(f"  {frame['file']}:{frame['line']} {frame['function']}{text}")
+    if len(shown) < len(stack):
+        show.line(f"  … and {len(stack) - len(shown)} more: --all")

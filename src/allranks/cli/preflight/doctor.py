@@ -1,0 +1,203 @@
+"""`allranks doctor`: what would keep jobs from running here, each with its mend."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from allranks import settings
+from allranks.agent.network import interfaces
+from allranks.cli.output import show
+from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding, present
+from allranks.cli.preflight.networks import fabric_words, interface_words
+from allranks.errors import AllranksError, UsageError
+from allranks.plan.amounts import counted
+from allranks.sdk.connection import find_server
+from allranks.sdk.submit.current_environment import current
+from allranks.settings import Home
+from allranks.version import __version__
+
+# How long a job is tried, by default and at the least, and at most; and what of that starting and
+# leaving take.
+_SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0
+
+
+def doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit 0 when nothing is in the way, 1 otherwise."
+    every = "each finding on a line of its own"
+    parser.add_argument("-v", "--verbose", action="store_true", help=every)
+    job = "try this job's script, inputs and compute"
+    parser.add_argument("--job", metavar="FILE", help=job)
+    sets = "with --job: set a key, e.g. resources.instance_count=2"
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
+    most = "with --job: what has not answered by then is told so (10, the least)"
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help=most)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not _SECONDS <= seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text} is not {_SECONDS:g} to {_LONGEST:g} seconds")
+    return seconds
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Look, print, and say by the exit code whether jobs can run."""
+    home = settings.home()
+    if options.job is None:
+        if options.set:
+            raise UsageError("--set changes a job", where="--set", hint="add --job FILE")
+        if options.timeout is not None:
+            raise UsageError("--timeout is for a job", where="--timeout", hint="add --job FILE")
+        return _present(list(_look(home)), options)
+    return _of_job(options, home)
+
+
+def _present(found: Sequence[Finding], options: argparse.Namespace) -> int:
+    code = present(found, json=options.json, verbose=options.verbose)
+    if not (options.json or options.verbose or options.quiet):
+        show.talk("\n-v shows each finding")
+    return code
+
+
+def _of_job(options: argparse.Namespace, home: Home) -> int:
+    from allranks.cli.preflight.job_checks import preflight  # lazy: the models, for this alone
+    from allranks.cli.preflight.probe_gang import within  # lazy: as above
+
+    seconds = options.timeout or _SECONDS
+    until = time.monotonic() - _age() + seconds - _LEAVING
+    # What ends this command from outside ends the small gang too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    line = show.StatusLine(options.quiet)
+    try:
+        found = within(0.2 * seconds, lambda: list(_look(home))) or []
+        of_job = preflight(Path(options.job), options.set, seconds, until, line.say)
+    finally:
+        line.clear()
+    # Of this machine only what is in the way: the rest of it is told without --job.
+    wrong = [each for each in found if each.state == BAD]
+    return _present([*wrong, *of_job], options)
+
+
+def _age() -> float:
+    """How long this process has been there: on a busy machine importing alone takes a second."""
+    try:
+        with open("/proc/self/stat") as file:
+            started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
+    except (OSError, ValueError, IndexError):
+        return 0.3
+
+
+def _look(home: Home) -> Iterator[Finding]:
+    yield Finding("allranks", OK, f"{__version__} on Python {sys.version.split()[0]}")
+    yield _home(home)
+    yield _server(home)
+    yield _python()
+    yield _bash()
+    yield _memory()
+    yield _files()
+    yield _gpus()
+    yield from _networks()
+
+
+def _home(home: Home) -> Finding:
+    place = home.root
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        return Finding(
+            "home",
+            BAD,
+            f"{home.root} cannot be written",
+            "set ALLRANKS_HOME to a folder of yours",
+        )
+    free = shutil.disk_usage(place).free
+    text = f"{home.root}, {free / (1 << 30):.1f} GiB free"
+    if free < 1 << 30:
+        return Finding("home", BAD, text, "make room: logs, code and outputs of jobs lie there")
+    return Finding("home", OK, text)
+
+
+def _server(home: Home) -> Finding:
+    found = find_server.look(home)
+    if not found.alive:
+        return Finding("server", NOTE, "not running; the next job starts it")
+    try:
+        told = find_server.connect(start=False).json("GET", "/api/v1/server")
+    except AllranksError as error:
+        return Finding("server", BAD, error.message, error.hint or "")
+    return Finding("server", OK, f"{found.url}, {counted(told['live_jobs'], 'job')} live")
+
+
+def _python() -> Finding:
+    path = current()["PATH"]
+    python = shutil.which("python", path=path)
+    if python is None:
+        return Finding(
+            "python", BAD, "no `python` for the ranks", "activate an environment that has one"
+        )
+    return Finding("python", OK, f"ranks run {python}")
+
+
+def _bash() -> Finding:
+    if os.access("/bin/bash", os.X_OK):
+        return Finding("bash", OK, "/bin/bash")
+    return Finding("bash", BAD, "there is no /bin/bash", "install it: commands are bash")
+
+
+def _memory() -> Finding:
+    size = shutil.disk_usage("/dev/shm").total if os.path.isdir("/dev/shm") else 0
+    text = f"/dev/shm has {size / (1 << 20):.0f} MiB"
+    if size < 256 << 20:
+        hint = "data loaders with workers need more: mount -o remount,size=2g /dev/shm"
+        return Finding("shared memory", NOTE, text, hint)
+    return Finding("shared memory", OK, text)
+
+
+def _files() -> Finding:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{soft} open files a process"
+    if soft < 1024:
+        return Finding("file limit", NOTE, text, "ulimit -n 4096")
+    return Finding("file limit", OK, text)
+
+
+def _gpus() -> Finding:
+    count = len([n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()])
+    if not count:
+        return Finding("GPUs", NOTE, "none seen")
+    return Finding("GPUs", OK, f"{count}; a job gets one for each rank of a node, or --gpus G")
+
+
+# Routed as any address of the world is, and nobody's: RFC 5737.
+_SOMEWHERE = "198.51.100.1"
+
+
+def _networks() -> Iterator[Finding]:
+    """The interfaces jobs go by, InfiniBand, and what ranks are told of them."""
+    place = Path(os.environ.get("ALLRANKS_SYS_CLASS") or interfaces.SYS_CLASS)
+    fabric = interfaces.fabric(place)
+    here = interfaces.interface("127.0.0.2", ["127.0.0.3"], place)
+    beyond = interfaces.interface(_SOMEWHERE, [_SOMEWHERE], place)
+    for towards, found in (("between nodes here", here), ("to other hosts", beyond)):
+        if found is None:
+            yield Finding("network", NOTE, f"{towards}: none", "ip route")
+            continue
+        words = interface_words({**found._asdict(), "cidr": found.cidr})
+        yield Finding("network", OK, f"{towards}: {words}")
+    if fabric is not None and fabric.ports:
+        words = fabric_words([(port.name, port.link_layer, port.rate) for port in fabric.ports])
+        yield Finding("InfiniBand", OK, words)
+    if fabric is not None and fabric.down:
+        yield Finding("InfiniBand", NOTE, f"down: {', '.join(fabric.down)}", "ibstat tells why")
+    # Ranks of other hosts' jobs are told more than those that never leave this machine.
+    for each in interfaces.explained(beyond or here, fabric):
+        yield Finding("variable", OK, f"{each.name}={each.value}  {each.why}")

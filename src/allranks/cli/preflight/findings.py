@@ -1,0 +1,85 @@
+"""What doctor finds: fine, worth knowing, or in the way; each with its mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from allranks.cli.output import show
+
+OK, NOTE, BAD = "ok", "note", "bad"
+_MARKS = {OK: "✓", NOTE: "·", BAD: "✗"}
+
+# Which line of the short report a finding belongs to; any other is its job's.
+_GROUPS = {
+    "setup": ("allranks", "home", "server"),
+    "machine": (
+        *("python", "bash", "CPUs", "GPUs", "clocks"),
+        *("shared memory", "file limit", "locked memory"),
+    ),
+    "network": (
+        *("network", "InfiniBand", "variable", "ports"),
+        *("meeting", "speed", "all-reduce"),
+    ),
+    "nodes": ("gang",),
+}
+_GROUP_OF = {what: group for group, each in _GROUPS.items() for what in each}
+
+
+class Finding(NamedTuple):
+    """One thing looked at; ``node`` where it is a node's own."""
+
+    what: str
+    state: str
+    found: str
+    hint: str = ""
+    node: int | None = None
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Whether there is something to mend or to decide."""
+        return self.state == BAD or bool(self.hint)
+
+
+def present(findings: Sequence[Finding], *, json: bool, verbose: bool = False) -> int:
+    """Print them; the exit code: 1 when something is in the way.
+
+    A line a group names what is fine; what needs a look is always printed whole.
+    """
+    if json:
+        show.as_json([each._asdict() for each in findings])
+    else:
+        for line in _whole(findings) if verbose else _short(findings):
+            print(line)
+    return 1 if any(each.state == BAD for each in findings) else 0
+
+
+def _whole(findings: Sequence[Finding]) -> Iterator[str]:
+    for each in findings:
+        yield f"{_MARKS[each.state]} {each.what:<14} {each.found}"
+        if each.hint:
+            yield f"  {'':<14} hint: {each.hint}"
+
+
+def _short(findings: Sequence[Finding]) -> Iterator[str]:
+    groups: dict[str, list[Finding]] = {}
+    for each in findings:
+        groups.setdefault(_GROUP_OF.get(each.what, "job"), []).append(each)
+    for group, members in groups.items():
+        fine = [each for each in members if not each.needs_a_look]
+        if fine:
+            yield f"{_MARKS[OK]} {group:<14} {_named(fine)}"
+        yield from _whole([each for each in members if each.needs_a_look])
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    """Their names, with what is worth knowing and how many there are of a name."""
+    named: dict[str, list[Finding]] = {}
+    for each in findings:
+        named.setdefault(each.what, []).append(each)
+    return ", ".join(
+        what
+        + (f" ×{len(each)}" if len(each) > 1 else "")
+        + "".join(f" ({note.found})" for note in each if note.state == NOTE)
+        for what, each in named.items()
+    )

@@ -1,0 +1,252 @@
+"""`allranks doctor --job FILE`: what would keep this job from running on its compute.
+
+First what can be read off here (the file, its script, its inputs), then a small gang on the compute
+itself. All of it within the time that was given: what has not answered by then is named.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks import settings
+from allranks.agent.environments.virtual_environments import Shelf
+from allranks.cli.preflight import job_command, job_script, verdicts
+from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
+from allranks.cli.preflight.probe_gang import MEET, TOTAL, rehearse, spec_of, within
+from allranks.cli.preflight.probe_questions import Question
+from allranks.cli.submit.overrides import engines
+from allranks.errors import AllranksError, Problem, SpecError
+from allranks.plan.amounts import counted
+from allranks.plan.distributions import mpi
+from allranks.plan.environments.container import ENGINES
+from allranks.plan.environments.recipe import CURRENT, Compute, meant
+from allranks.plan.job.compile import Context, compile
+from allranks.plan.job.gpu_allocation import Choice
+from allranks.plan.plan import Recipe, Task
+from allranks.sdk.submit.current_environment import current, tools
+from allranks.sdk.submit.submission import environment_of, local, prepare
+from allranks.server.assets.data_locations import places
+from allranks.server.assets.offline import clusters, datastores, environments
+from allranks.server.clusters.gpu_allocation import choice
+from allranks.spec.fields.problems import placed
+from allranks.spec.job import CommandJob
+from allranks.spec.values import Input, MpiDistribution, RayDistribution
+from allranks.spec.yaml import load
+
+# Of the time that was given, this may go into copying the code: its files are only looked at.
+_COPYING = 0.2
+
+
+def preflight(
+    file: Path,
+    overrides: list[str],
+    seconds: float,
+    until: float,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[Finding]:
+    """Everything that was found until the monotonic clock shows ``until``, of the ``seconds`` that
+    were given. Raises NotFound when there is no such file."""
+    say("reading the job")
+    try:
+        job = load.load(file, overrides, engines=engines(overrides))
+    except SpecError as error:
+        return [_of_problem(problem, str(file)) for problem in error.problems]
+    found = [Finding("job file", OK, str(file))]
+    data, folder = job.to_dict(), file.absolute().parent
+    try:
+        if isinstance(data.get("environment"), Mapping):
+            data["environment"] = environment_of(data["environment"], folder)
+        task = _plan(data, folder, file)
+    except SpecError as error:
+        return found + [_of_problem(problem, error.file or str(file)) for problem in error.problems]
+    except AllranksError as error:
+        return [*found, Finding("job file", BAD, str(error), error.hint or "")]
+    recipe = task.recipe
+    waits = recipe is not None and not _is_made(recipe)
+    if recipe is not None:
+        found.append(_environment(task, recipe, waits))
+    code = local(data.get("code"), folder)
+    base = current() | _plain(data.get("environment_variables") or {})
+    copied = within(_COPYING * seconds, lambda: _taken(data, folder)) if code is not None else None
+    found += _code(code, copied, _COPYING * seconds)
+    found += job_command.look(job.command, base, job.environment in CURRENT)
+    taken = None if isinstance(copied, AllranksError) else copied
+    read = job_script.look(job.command, code, taken, base, job.environment in CURRENT)
+    found += read.findings
+    question = _question(job, folder, read)._replace(gpus=task.gpus)
+    # The gang has one process a node, and gets what the job would.
+    data["resources"] = {**(data.get("resources") or {}), "gpus_per_instance": task.gpus}
+    if waits:
+        # Of what is not there yet nothing can be found missing.
+        data.pop("environment")
+        question = question._replace(modules={}, programs=())
+    found += _inputs(question.paths)
+    if any(each.what == "job file" and each.state == BAD for each in found):
+        return found  # what cannot be submitted is not tried
+    say(f"trying {counted(question.nodes, 'node')}")
+    inputs = _absolute(data.get("inputs") or {}, folder)
+    given = {name: value for name, value in inputs.items() if f"inputs.{name}" in question.paths}
+    asked = {
+        "meet": MEET * seconds,
+        "total": min(TOTAL * seconds, until - time.monotonic() - 1.5),
+        "modules": sorted(question.modules),
+        "paths": question.paths,
+        "programs": question.programs,
+        "sys_class": os.environ.get("ALLRANKS_SYS_CLASS"),
+    }
+    told = rehearse(spec_of(data, read.python, given, seconds), asked, until, say)
+    return found + list(verdicts.of_gang(question, told))
+
+
+def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
+    """What nodes would be told of the job. Raises SpecError for what this version cannot run."""
+    _, lines = load.read(load.content(file), file=str(file))
+    home = settings.home()
+    try:
+        job = CommandJob.parse({**data, "inputs": _absolute(data.get("inputs") or {}, folder)})
+        known = environments(home)
+        table, given = known.table(), job.environment
+        compute, there = str(data.get("compute") or ""), places(job, datastores(home), home)
+        engine = _container(job, home)
+        on = Compute(compute, engine is not None)
+        context = Context(
+            "preflight",
+            "/",
+            (),
+            compute,
+            places=there,
+            options={"container": engine},
+            meant=meant(given, on, table, known.find),
+            table=table,
+            gpus=_gpus(job, home),
+        )
+        return compile(job, context).task
+    except SpecError as error:
+        raise SpecError([placed(problem, lines) for problem in error.problems]) from None
+
+
+def _container(job: CommandJob, home: settings.Home) -> str | None:
+    """The program that runs containers on the job's compute. Whether that compute is there and all
+    else that it has, the rehearsal finds out."""
+    known = clusters(home)
+    try:
+        options = known.options(known.find(job.compute), job)
+    except SpecError:
+        return ENGINES[0]
+    found = options.get("container")
+    return None if found is None else str(found)
+
+
+def _gpus(job: CommandJob, home: settings.Home) -> Choice | None:
+    """The GPUs that the job gets there; None for a compute that is not as it should be."""
+    known = clusters(home)
+    try:
+        compute = known.find(job.compute)
+        return choice(job, compute, known.options(compute, job), known)
+    except SpecError:
+        return None
+
+
+def _is_made(recipe: Recipe) -> bool:
+    shelf = Shelf(settings.home().environments, "", {**current(), **tools()})
+    return shelf.find(recipe) is not None
+
+
+def _environment(task: Task, recipe: Recipe, waits: bool) -> Finding:
+    name = task.environment or f"an environment of {len(recipe.requirements)} requirements"
+    if not waits:
+        return Finding("environment", OK, f"{name} is made already")
+    hint = "make it now: allranks environment build NAME, or -f FILE"
+    said = f"{name} is not made yet: the first job does, and what it lacks cannot be told before"
+    return Finding("environment", NOTE, said, hint)
+
+
+def _absolute(inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Inputs as a submission has them."""
+    return {
+        name: {**value, "path": str(path)}
+        if isinstance(value, Mapping) and (path := local(value.get("path"), folder))
+        else value
+        for name, value in inputs.items()
+    }
+
+
+def _of_problem(problem: Problem, file: str) -> Finding:
+    return Finding("job file", BAD, problem.located(file), problem.hint or "")
+
+
+def _taken(data: Mapping[str, Any], folder: Path) -> Collection[str] | AllranksError:
+    """The files of the snapshot that a real submission would take, or why there is none."""
+    try:
+        _, snapshot = prepare({"code": data["code"]}, folder, allow_large=True)
+    except AllranksError as error:
+        return error
+    if snapshot is None:
+        return ()
+    return frozenset(snapshot.files)
+
+
+def _code(
+    code: Path | None, taken: Collection[str] | AllranksError | None, seconds: float
+) -> Iterator[Finding]:
+    if code is None:
+        return
+    if not code.exists():
+        yield Finding("code", BAD, f"there is no {code}", "`code` is relative to the job's file")
+    elif isinstance(taken, AllranksError):
+        yield Finding("code", BAD, str(taken), taken.hint or "")
+    elif taken is None:
+        hint = "it travels with every job: leave data out by lines in .amlignore"
+        said = f"{code} cannot be copied within {seconds:g} s"
+        yield Finding("code", NOTE, said, hint)
+    elif not taken:
+        yield Finding("code", NOTE, f"{code} has no files to run", "is it the right folder?")
+    else:
+        yield Finding("code", OK, f"{code}: {counted(len(taken), 'file')}")
+
+
+def _inputs(paths: Mapping[str, str]) -> Iterator[Finding]:
+    for name, path in paths.items():
+        if not name.startswith("inputs."):
+            continue
+        if not os.path.exists(path):
+            hint = "relative paths begin at the job file's folder"
+            yield Finding("inputs", BAD, f"{name}: there is no {path}", hint)
+        elif not os.access(path, os.R_OK):
+            yield Finding("inputs", BAD, f"{name}: {path} cannot be read", f"chmod +r {path}")
+
+
+def _question(job: CommandJob, folder: Path, read: job_script.Read) -> Question:
+    distribution = job.distribution
+    kind = "none" if distribution is None else str(distribution.type)
+    programs: tuple[str, ...] = ()
+    if isinstance(distribution, MpiDistribution):
+        wanted = distribution.implementation or ""
+        programs = (wanted,) if "/" in wanted else mpi.PROGRAMS
+    elif isinstance(distribution, RayDistribution):
+        programs = (kind,)
+    paths = {}
+    for name, value in job.inputs.items():
+        path = local(value.path, folder) if isinstance(value, Input) else None
+        if path is not None:
+            paths[f"inputs.{name}"] = str(path)
+    return Question(
+        job.resources.instance_count,
+        getattr(distribution, "process_count_per_instance", 1),
+        job.resources.gpus_per_instance or 0,
+        kind,
+        read.modules,
+        paths,
+        programs,
+        read.python,
+        job.environment_variables,
+        job.environment in CURRENT,
+    )
+
+
+def _plain(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if "${{" not in value}

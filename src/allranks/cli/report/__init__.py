@@ -1,0 +1,4 @@
+"""Commands that report bottlenecks, scaling and goodput.
+
+Imports `cli.output`.
+"""

@@ -1,0 +1,229 @@
+"""`allranks report …`: what kept a job from being faster, and what more nodes bring."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.cli.output.failure import why
+from allranks.errors import UsageError
+from allranks.plan.insights.amdahl import Fit, Interval
+from allranks.plan.insights.analyze import report as insights
+from allranks.plan.insights.comparable_runs import Same
+from allranks.plan.insights.scaling import Gain, Row, Scaling
+from allranks.plan.insights.scaling import scaling as compare
+from allranks.plan.plan import pack
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.report_facts import observed
+
+_HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHOLE", "SAMPLES/S")
+
+
+def report_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser, metavar="JOB")
+    parser.epilog = (
+        "`allranks report scaling JOB JOB …` compares runs of several sizes, "
+        "`allranks report goodput JOB …` tells where the time went. A job that is called so: "
+        "`allranks report -- scaling`."
+    )
+
+
+def report(options: argparse.Namespace) -> int:
+    """What held the job back, with evidence, the change to make and what it would bring."""
+    with find_server.connect() as client:
+        job = observed(client, options.name)
+        told = client.json("GET", job_path(options.name))
+    found = insights(job)
+    if options.json:
+        listed = [each._asdict() | {"kind": str(each.kind)} for each in found.insights]
+        for each in listed:
+            del each["verdict"]
+        ended = {key: told[key] for key in ("name", "status", "error")}
+        more = {"used": found.used, "needed": found.needed}
+        show.as_json(ended | {"bottleneck": found.bottleneck, "insights": listed} | more)
+        return 0
+    for line in _ended(told):
+        print(show.one_line(line))
+    print(f"bottleneck: {found.bottleneck}")
+    for insight in found.insights:
+        print(f"\n{insight.kind}: {insight.sentence}")
+        for word, said in (("change", insight.hint), ("gain", insight.gain)):
+            if said:
+                print(f"  {word:<7} {said}")
+    if found.used:
+        print("\nwhile it trained:")
+    for sentence in found.used:
+        print(f"  {sentence}")
+    if not options.quiet:
+        for sentence in found.needed:
+            show.talk(f"\nto know more: {sentence}")
+    return 0
+
+
+def _ended(job: dict[str, Any]) -> list[str]:
+    """How the job stands or ended, what failed and why."""
+    error = job["error"]
+    if error is None:
+        return [f"status: {job['status']}"]
+    return [f"status: {job['status']}", f"error: {error['message']}", *why(error)]
+
+
+# ---------------------------------------------------------------- scaling
+
+
+def scaling_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    runs = "runs of the same work at several sizes"
+    job_argument(parser, nargs="+", metavar="JOB", help=runs)
+    add("--html", type=Path, metavar="FILE", help="write figures and table as a page, too")
+    add("--png", type=Path, metavar="FILE", help="write the figures as a picture (matplotlib)")
+    equal = "compare though the runs were not asked for the same (code, command, inputs, …)"
+    add("--assume-equal", action="store_true", help=equal)
+
+
+def scaling(options: argparse.Namespace) -> int:
+    """Times, speed-up and efficiency of runs of several sizes, and what one more would save."""
+    _to_be_written(options)
+    with find_server.connect() as client:
+        jobs = [observed(client, name) for name in dict.fromkeys(options.names)]
+    found = compare(jobs, assume_equal=options.assume_equal)
+    if found.rows and (options.html or options.png):
+        _draw(found, options)
+    if options.json:
+        show.as_json(_as_json(found))
+        return 0
+    if found.rows:
+        show.columns(_head(found), _table(found))
+    if lines := list(_said(found)):
+        print("\n" + "\n".join(lines))
+    for line in _doubted(found):
+        show.talk(f"warning: {line}")
+    return 0
+
+
+def _to_be_written(options: argparse.Namespace) -> None:
+    """Raises UsageError for a file in a folder that is not there, and for one that both would be
+    written to."""
+    if options.html and options.png and options.html.resolve() == options.png.resolve():
+        hint = "give each a file of its own, as --html runs.html --png runs.png"
+        raise UsageError("--html and --png name the same file", where=str(options.png), hint=hint)
+    for path in (options.html, options.png):
+        if path is not None and not path.absolute().parent.is_dir():
+            hint = f"make it first: mkdir -p {path.parent}"
+            raise UsageError("there is no such folder", where=str(path.parent), hint=hint)
+
+
+def _draw(found: Scaling, options: argparse.Namespace) -> None:
+    """Write what was asked for; matplotlib and the page's text are read only then."""
+    from allranks.cli.report.figure import figure
+
+    drawn = figure(found)
+    if options.html:
+        from allranks.cli.report.html_page import page
+
+        text = page(drawn, _head(found), _table(found), _said(found), _doubted(found))
+        options.html.write_text(text, encoding="utf-8")
+    if options.png:
+        from allranks.cli.report import picture
+
+        picture.write(drawn, options.png)
+
+
+def _head(found: Scaling) -> tuple[str, ...]:
+    return ("JOB", *(("NODES",) if found.unit == "nodes" else ()), *_HEAD)
+
+
+def _table(found: Scaling) -> list[tuple[str, ...]]:
+    return [_cells(row, found.unit) for row in found.rows]
+
+
+def _cells(row: Row, unit: str) -> tuple[str, ...]:
+    size = (str(row.size),) if unit == "nodes" else ()
+    return (
+        row.name,
+        *size,
+        str(row.ranks),
+        show.seconds(row.time),
+        show.seconds(row.overhead),
+        show.seconds(row.whole),
+        f"{row.gain.speedup:.2f}" if row.gain else "-",
+        f"{100 * row.gain.efficiency:.1f}%" if row.gain else "-",
+        f"{100 * row.whole_gain.efficiency:.1f}%" if row.whole_gain else "-",
+        f"{row.throughput:.4g}" if row.throughput else "-",
+    )
+
+
+def _said(found: Scaling) -> Iterator[str]:
+    """What was made of the table, in sentences."""
+    if found.work.same is Same.UNEQUAL and not any(row.gain for row in found.rows):
+        yield "The work was not equal, so the times cannot be compared:"
+        yield from (f"  {reason}" for reason in found.work.reasons)
+        return
+    if found.fit is None or found.next is None:
+        return
+    one = found.unit.removesuffix("s")
+    fit = found.fit
+    yield (
+        f"Amdahl: time = {show.seconds(fit.fixed)}{_within(fit.fixed_interval)} "
+        f"+ {show.seconds(fit.shared)}{_within(fit.shared_interval)} / {found.unit}"
+    )
+    if fit.note:
+        yield f"  {fit.note}"
+    if fit.most is not None and fit.shared > 0:
+        yield f"No number of {found.unit} is more than {fit.most:.3g} times as fast as one."
+    saved = f"{show.seconds(found.next.seconds)}{_within(found.next.interval)}"
+    yield f"One {one} more than {found.next.size} would save {saved} of the ranks' time."
+
+
+def _within(interval: Interval | None) -> str:
+    if interval is None:
+        return ""
+    return f" (95%: {show.seconds(interval.low)} to {show.seconds(interval.high)})"
+
+
+def _doubted(found: Scaling) -> list[str]:
+    work = found.work
+    told = list(found.warnings)
+    if len(found.rows) > 1 and work.same is Same.ASSUMED:
+        told.append(f"equal work is assumed: {'; '.join(work.reasons)}")
+    if work.same is Same.UNEQUAL and any(row.gain for row in found.rows):
+        told.append(f"taken as equal work, as asked: {'; '.join(work.reasons)}")
+    return told
+
+
+def _as_json(found: Scaling) -> dict[str, Any]:
+    work = {"same": str(found.work.same), "reasons": list(found.work.reasons)}
+    return {
+        "unit": found.unit,
+        "work": work,
+        "runs": [_run(row) for row in found.rows],
+        "fit": found.fit and _fit(found.fit),
+        "next": pack(found.next),
+        "warnings": list(found.warnings),
+    }
+
+
+def _run(row: Row) -> dict[str, Any]:
+    gains = {"gain": _gain(row.gain), "whole_gain": _gain(row.whole_gain)}
+    derived = {name: getattr(row, name) for name in ("overhead", "whole", "throughput")}
+    return row._asdict() | derived | gains
+
+
+def _gain(gain: Gain | None) -> dict[str, float] | None:
+    return gain and gain._asdict()
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    return {
+        "fixed": fit.fixed,
+        "fixed_interval": pack(fit.fixed_interval),
+        "shared": fit.shared,
+        "shared_interval": pack(fit.shared_interval),
+        "most": fit.most,
+        "note": fit.note or None,
+    }

@@ -1,0 +1,152 @@
+"""`allranks report goodput …`: where the time of jobs went."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+from urllib.parse import urlencode
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.errors import NotFound, UsageError
+from allranks.plan.insights.checkpoint_interval import Advice, advise
+from allranks.plan.insights.goodput import Activity, Goodput
+from allranks.sdk.connection import find_server
+from allranks.sdk.jobs.goodput_facts import COSTS, Spent, spent
+
+# So many of an experiment are looked at, the newest.
+_MOST = 1000
+
+
+def goodput_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    job_argument(parser, nargs="*", metavar="JOB")
+    add("--experiment", metavar="E", help="every job of this experiment")
+
+
+def goodput(options: argparse.Namespace) -> int:
+    """Queueing, preparing, computing, lost work, restarting, finalizing: of each job and in all."""
+    if bool(options.names) == bool(options.experiment):
+        hint = "allranks report goodput JOB JOB …, or --experiment E"
+        raise UsageError("name jobs, or an experiment", hint=hint)
+    with find_server.connect() as client:
+        names = list(dict.fromkeys(options.names))
+        if options.experiment:
+            query = urlencode({"experiment": options.experiment, "limit": _MOST})
+            names = [job["name"] for job in client.json("GET", f"/api/v1/jobs?{query}")]
+            if not names:
+                hint = "allranks job list names those there are"
+                raise NotFound(f"no job of the experiment {options.experiment!r}", hint=hint)
+        jobs = [spent(client, name) for name in names]
+    advice = _advice(jobs)
+    if options.json:
+        show.as_json(_as_json(jobs, advice))
+        return 0
+    show.columns(("JOB", "GOODPUT", *(each.upper() for each in Activity), "WHOLE"), _table(jobs))
+    for line in _said(jobs, advice):
+        print(line)
+    return 0
+
+
+def summary(found: Goodput) -> str:
+    """In a line: the share, and what the rest was, the longest first; empty before the start."""
+    if found.stepless:
+        return "unknown: it ended before a metric or a checkpoint showed a step"
+    if found.share is None:
+        return ""
+    rest = [(found.seconds(each), each) for each in Activity if each is not Activity.COMPUTING]
+    told = [f"{each} {show.seconds(took)}" for took, each in sorted(rest, reverse=True) if took > 0]
+    return f"{_percent(found)} ({', '.join(told)})"
+
+
+def _table(jobs: Sequence[Spent]) -> list[tuple[str, ...]]:
+    rows = [_cells(job.name, job.goodput) for job in jobs]
+    return rows if len(jobs) == 1 else [*rows, _cells("in all", _together(jobs))]
+
+
+def _cells(name: str, found: Goodput) -> tuple[str, ...]:
+    each = (show.seconds(found.seconds(activity)) for activity in Activity)
+    return (name, _percent(found), *each, show.seconds(found.seconds()))
+
+
+def _percent(found: Goodput) -> str:
+    return "-" if found.share is None else f"{100 * found.share:.1f}%"
+
+
+def _together(jobs: Sequence[Spent]) -> Goodput:
+    """All of them as one, but for those of which nobody knows whether they trained."""
+    known = [job.goodput for job in jobs if not job.goodput.stepless]
+    spans = tuple(span for each in known for span in each.spans)
+    failures = sum(each.failures for each in known)
+    return Goodput(spans, failures, any(each.unknown for each in known))
+
+
+def _advice(jobs: Sequence[Spent]) -> Advice | None:
+    costs = [job.cost for job in jobs if job.cost is not None]
+    whole = _together(jobs)
+    worked = whole.seconds(Activity.COMPUTING, Activity.LOST)
+    return advise(median(costs), worked, whole.failures) if costs else None
+
+
+def _said(jobs: Sequence[Spent], advice: Advice | None) -> Iterator[str]:
+    unknown = [job.name for job in jobs if job.goodput.unknown]
+    if unknown:
+        yield (
+            f"\nhow much was lost is not known of {', '.join(unknown)}, and counts as computing: "
+            "let a metric tell its step (-m 'loss=step (?P<step>\\d+).*loss (?P<value>\\S+)')"
+        )
+    if stepless := [job.name for job in jobs if job.goodput.stepless]:
+        yield (
+            f"\n{', '.join(stepless)}: no metric and no checkpoint shows a step before the end, so "
+            "the time of the ranks need not have been training, and has no goodput"
+        )
+    whole = _together(jobs)
+    if advice is not None:
+        one = "was 1 failure" if advice.failures == 1 else f"were {advice.failures} failures"
+        cost = f"{advice.cost:.2g} s" if advice.cost < 1 else show.seconds(advice.cost)
+        yield (
+            f"\ncheckpoints: every {show.seconds(advice.interval)} is best (Young, Daly): one "
+            f"costs {cost}, and there {one} in "
+            f"{show.seconds(advice.between * advice.failures)} of computing. Then "
+            f"{100 * advice.waste:.1f}% goes into them and into what is lost"
+        )
+        if advice.failures < _FEW:
+            yield f"  {_doubt(advice)}"
+    elif whole.failures and whole.seconds(Activity.COMPUTING):
+        yield (
+            "\ncheckpoints: how often is best follows from what one costs: let the script tell its "
+            f"seconds as the metric {COSTS[0]}, or write to $ALLRANKS_STATE_DIR and tell its steps"
+        )
+
+
+# Of fewer failures a mean says little.
+_FEW = 5
+
+
+def _doubt(advice: Advice) -> str:
+    """The interval goes with the root of the time between failures, which is known to a factor."""
+    factor = math.sqrt(1 + 1 / math.sqrt(advice.failures))
+    low, high = advice.interval / factor, advice.interval * factor
+    return f"of so few failures that is rough: {show.seconds(low)} to {show.seconds(high)}"
+
+
+def _as_json(jobs: Sequence[Spent], advice: Advice | None) -> dict[str, Any]:
+    return {
+        "jobs": [
+            {"name": job.name, "status": job.status, **_numbers(job.goodput), "cost": job.cost}
+            | {"spans": [span._asdict() for span in job.goodput.spans]}
+            for job in jobs
+        ],
+        "in_all": _numbers(_together(jobs)),
+        "checkpoints": advice and advice._asdict(),
+    }
+
+
+def _numbers(found: Goodput) -> dict[str, Any]:
+    seconds = {str(each): found.seconds(each) for each in Activity}
+    told = {"goodput": found.share, "seconds": seconds, "whole": found.seconds()}
+    told |= {"failures": found.failures, "lost_unknown": found.unknown}
+    return told | {"stepless": found.stepless}

@@ -1,0 +1,146 @@
+"""`allranks job create` and `job validate`: jobs from YAML files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from allranks.cli.output import show
+from allranks.cli.output.errors import print_error
+from allranks.cli.submit.overrides import engines
+from allranks.cli.submit.run import after_submit, rehearsal_options
+from allranks.cli.submit.send import large_code_option, submit, with_shell_variables
+from allranks.errors import AllranksError, Problem, SpecError
+from allranks.sdk.submit.submission import prepare
+from allranks.spec.fields.problems import placed
+from allranks.spec.yaml import load
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _file_options(parser)
+    add("--name", help="the job's name, instead of the file's")
+    add("--stream", action="store_true", help="follow the job, exit with its code")
+    add("--dry-run", action="store_true", help="print the plan, start nothing")
+    add("--in-place", action="store_true", help="run in the code's folder itself, copy nothing")
+    add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
+    rehearsal_options(add)
+
+
+def create(options: argparse.Namespace) -> int:
+    """Submit the job of a file, and follow it when asked to."""
+    with _JobFile(options.file, options.set) as file:
+        spec = with_shell_variables(file.job.to_dict())
+        if options.name is not None:
+            spec["name"] = options.name
+        return _create(options, spec, file.base)
+
+
+def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> int:
+    if options.rehearse or options.tolerance is not None:
+        from allranks.cli.submit.rehearse import rehearse  # lazy: few jobs are rehearsals
+
+        return rehearse(options, spec, base)
+    if options.dry_run:
+        from allranks.cli.submit.dry_run import dry_run  # lazy: imports the server's half
+
+        large = options.allow_large_code
+        return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
+    note = (
+        (lambda sentence: None)
+        if options.quiet
+        else (lambda sentence: show.talk(f"note: {sentence}"))
+    )
+    return after_submit(
+        submit(options, spec, base, note),
+        detach=not options.stream,
+        json=options.json,
+        quiet=options.quiet,
+        cancel=options.cancel_on_interrupt,
+        own_code=False,
+    )
+
+
+def validate_options(parser: argparse.ArgumentParser) -> None:
+    _file_options(parser)
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Say whether the file can be submitted: exit 0, or 2 with everything that is wrong."""
+    from allranks import settings  # lazy: only validating plans without a server
+    from allranks.server.assets.offline import clusters, datastores, environments  # lazy: as above
+    from allranks.server.submission.submit import Submission, plan  # lazy: as above
+
+    error: AllranksError | None = None
+    try:
+        with _JobFile(options.file, options.set) as file:
+            submission, _ = prepare(
+                file.job.to_dict(), file.base, allow_large=options.allow_large_code
+            )
+            home = settings.home()
+            plan(
+                Submission.load(submission),
+                home,
+                clusters(home),
+                environments(home),
+                datastores(home),
+            )
+    except AllranksError as caught:
+        error = caught
+    if options.json:
+        show.as_json({"valid": error is None, "errors": [p._asdict() for p in _problems(error)]})
+    elif error is not None:
+        print_error(error)
+    elif not options.quiet:
+        print(f"{options.file} is valid")
+    return 0 if error is None else 2
+
+
+def _problems(error: AllranksError | None) -> list[Problem]:
+    if error is None:
+        return []
+    if isinstance(error, SpecError):
+        return list(error.problems)
+    return [Problem(error.message, error.where, hint=error.hint)]
+
+
+def _file_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--file", required=True, metavar="FILE", help="the job's YAML; - is stdin"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="set a key, e.g. inputs.lr=0.1",
+    )
+    large_code_option(parser.add_argument)
+
+
+class _JobFile:
+    """A job from a file or standard input, and the folder its paths are relative to.
+
+    What is found wrong within the block, here or by the server, is told with the file's lines.
+    """
+
+    def __init__(self, file: str, overrides: list[str]) -> None:
+        self._name = "stdin" if file == "-" else file
+        self._overrides = overrides
+        self.base = Path.cwd() if file == "-" else Path(file).absolute().parent
+        self._text = sys.stdin.read() if file == "-" else load.content(Path(file))
+
+    def __enter__(self) -> _JobFile:
+        known = engines(self._overrides)
+        self.job = load.loads(self._text, self._overrides, file=self._name, engines=known)
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, SpecError) and error.file is None:
+            data, lines = load.read(self._text, file=self._name)
+            for override in self._overrides:
+                load.override_key(data, lines, override)
+            problems = [placed(problem, lines) for problem in error.problems]
+            raise SpecError(problems, file=self._name) from None

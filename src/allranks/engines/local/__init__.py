@@ -1,0 +1,4 @@
+"""The local engine: agents are processes of this machine.
+
+Imports `engines.base`.
+"""

@@ -1,0 +1,317 @@
+"""HTTP as the CLI and the agents speak it: one connection, JSON, streams; errors come back whole.
+
+Written on a bare socket because both start once a job: importing ``http.client`` takes 45 ms
+here (all of it the e-mail parser), longer than everything else the agent imports. It speaks only
+what our own server does: HTTP/1.1, Content-Length or chunked bodies, no redirects.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from io import BufferedReader
+from typing import Any, BinaryIO, NamedTuple
+
+from allranks.errors import ServerError, Unreachable, UsageError, from_body
+from allranks.version import __version__
+
+VERSION_HEADER = "x-allranks-version"
+
+
+Body = bytes | BinaryIO | None
+
+# Addresses that begin so are folders, not URLs: see `agent.transport.mailbox`.
+MAILBOX = "mailbox:"
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Client:
+    """A connection to the server at ``url``, opened when first needed and again when it broke.
+
+    Not for several threads at once. Every call raises Unreachable when nothing answers, and the
+    server's own error, as the exception it was there, when it refuses.
+    """
+
+    def __init__(
+        self, url: str, token: str = "", *, timeout: float = 30.0, fingerprint: str = ""
+    ) -> None:
+        scheme, name, port = _parts(url)
+        if fingerprint and scheme != "https":
+            raise _not_a_url(url)
+        self.url = url
+        self._address = (name.strip("[]"), port)
+        self._host = f"{name}:{port}"
+        # Over TLS the server is known by its certificate alone where its fingerprint is known, else
+        # by its name, for which somebody that this machine trusts vouches.
+        self._secured, self._fingerprint = scheme == "https", fingerprint
+        self._token = token
+        self._timeout = timeout
+        self._socket: socket.socket | None = None
+        self._file: BufferedReader | None = None
+
+    def json(self, method: str, path: str, data: Any = None) -> Any:
+        """Call with a JSON body; the JSON that came back."""
+        body = None if data is None else json.dumps(data).encode()
+        return json.loads(self.call(method, path, body).body or b"null")
+
+    def call(
+        self, method: str, path: str, body: Body = None, *, timeout: float | None = None
+    ) -> Reply:
+        """One request and its whole reply; a ``body`` that is a file is sent from its start."""
+        reply, file = self._open(method, path, body, timeout)
+        try:
+            content = b"".join(_body(reply, file))
+        except (OSError, ValueError) as error:
+            self.close()
+            broken = Unreachable(f"the server at {self.url} broke off: {error}")
+            broken.asked = True
+            raise broken from None
+        if reply.headers.get("connection", "").lower() == "close":
+            self.close()
+        return checked(reply._replace(body=content))
+
+    def stream(
+        self, method: str, path: str, data: Any = None, *, timeout: float = 60.0
+    ) -> Iterator[bytes]:
+        """The lines of a reply as they come; raises Unreachable when it breaks off early."""
+        body = None if data is None else json.dumps(data).encode()
+        reply, file = self._open(method, path, body, timeout)
+        if reply.status >= 400:
+            checked(reply._replace(body=b"".join(_body(reply, file))))
+        try:
+            yield from _lines(_body(reply, file))
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+        finally:
+            self.close()
+
+    def download(self, path: str, *, timeout: float = 60.0) -> Iterator[bytes]:
+        """The body of a GET in pieces."""
+        _, pieces = self.part(path, timeout=timeout)
+        yield from pieces
+
+    def part(
+        self, path: str, span: tuple[int, int] | None = None, *, timeout: float = 60.0
+    ) -> tuple[Reply, Generator[bytes, None, None]]:
+        """The reply to a GET of the bytes from ``span[0]`` up to ``span[1]``, and its body in
+        pieces as they come. 206: those, as far as there are any; 200: the server tells all; 416:
+        it has none of them, and the body is not one of ours."""
+        more = f"range: bytes={span[0]}-{span[1] - 1}\r\n" if span else ""
+        reply, file = self._open("GET", path, None, timeout, more)
+        if reply.status >= 400 and reply.status != 416:
+            checked(reply._replace(body=b"".join(_body(reply, file))))
+        return reply, self._pieces(reply, file)
+
+    def _pieces(self, reply: Reply, file: BufferedReader) -> Generator[bytes, None, None]:
+        whole = False
+        try:
+            yield from _body(reply, file)
+            whole = True
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+        finally:
+            if not whole:  # what was not read would be taken for the next reply
+                self.close()
+
+    def reach(self) -> None:
+        """Open the connection; raises Unreachable when nobody listens there."""
+        try:
+            socket.create_connection(self._address, self._timeout).close()
+        except OSError as error:
+            raise Unreachable(f"no server answers at {self.url}: {_said(error)}") from None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = self._file = None
+
+    def _open(
+        self, method: str, path: str, body: Body, timeout: float | None, more: str = ""
+    ) -> tuple[Reply, BufferedReader]:
+        """Send, and read up to the body. A kept connection that the server closed is opened anew:
+        nothing was answered on it, and every call of ours may be made twice."""
+        while True:
+            fresh = self._socket is None
+            try:
+                return self._exchange(method, path, body, timeout or self._timeout, more)
+            except (OSError, ValueError) as error:
+                asked = self._socket is not None
+                self.close()
+                if fresh or isinstance(error, TimeoutError):
+                    raise self._unreachable(error, asked) from None
+
+    def _unreachable(self, error: Exception, asked: bool) -> Unreachable:
+        hint = "`allranks server status` tells more"
+        if self._secured:
+            hint += "; a server's own certificate is known by ALLRANKS_FINGERPRINT"
+        told = Unreachable(f"no server answers at {self.url}: {_said(error)}", hint=hint)
+        told.asked = asked
+        return told
+
+    def _exchange(
+        self, method: str, path: str, body: Body, timeout: float, more: str
+    ) -> tuple[Reply, BufferedReader]:
+        if self._socket is None or self._file is None:
+            self._socket = self._connected(timeout)
+            self._file = self._socket.makefile("rb")
+        self._socket.settimeout(timeout)
+        size = _size(body)
+        head = (
+            f"{method} {path} HTTP/1.1\r\nhost: {self._host}\r\n"
+            f"authorization: Bearer {self._token}\r\n{VERSION_HEADER}: {__version__}\r\n"
+            f"content-length: {size}\r\ncontent-type: application/json\r\n{more}\r\n"
+        )
+        if body is None or isinstance(body, bytes):
+            self._socket.sendall(head.encode("latin-1") + (body or b""))
+        else:
+            self._socket.sendall(head.encode("latin-1"))
+            self._socket.sendfile(body)
+        return _head(self._file), self._file
+
+    def _connected(self, timeout: float) -> socket.socket:
+        found = socket.create_connection(self._address, timeout)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._fingerprint:
+            return _pinned(found, self._fingerprint)
+        return _vouched(found, self._address[0]) if self._secured else found
+
+
+def host(url: str) -> str:
+    """The host in a server's URL; raises UsageError when it is none."""
+    return _parts(url)[1].strip("[]")
+
+
+def _parts(url: str) -> tuple[str, str, int]:
+    scheme, _, rest = url.partition("://")
+    name, _, port = rest.rstrip("/").rpartition(":")
+    if scheme not in ("http", "https") or not name or not port.isdigit() or {*name} & {*"/@ #?"}:
+        raise _not_a_url(url)
+    return scheme, name, int(port)
+
+
+def _not_a_url(url: str) -> UsageError:
+    return UsageError(f"{url!r} is not the URL of a server", hint="e.g. http://127.0.0.1:7070")
+
+
+def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
+    """The connection under TLS, to nobody but the owner of that very certificate (SHA-256)."""
+    import hashlib  # lazy: as ssl
+    import ssl  # lazy: 20 ms, and on the server's own machine there is no TLS
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        secured = context.wrap_socket(plain)
+    except OSError:
+        plain.close()
+        raise
+    found = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
+    if found != fingerprint:
+        secured.close()
+        raise ConnectionError("another server answers there: its certificate is not the known one")
+    return secured
+
+
+def _vouched(plain: socket.socket, name: str) -> socket.socket:
+    """The connection under TLS, to whom an authority says is of that name."""
+    import ssl  # lazy: as above
+
+    try:
+        return ssl.create_default_context().wrap_socket(plain, server_hostname=name)
+    except ssl.SSLCertVerificationError as error:
+        plain.close()
+        raise ConnectionError(f"nobody vouches for it: {error.verify_message.lower()}") from None
+    except OSError:
+        plain.close()
+        raise
+
+
+def _size(body: Body) -> int:
+    if body is None or isinstance(body, bytes):
+        return len(body or b"")
+    size = body.seek(0, 2)
+    body.seek(0)
+    return size
+
+
+def _said(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def _head(file: BufferedReader) -> Reply:
+    line = file.readline(65536)
+    if not line:
+        raise ConnectionResetError("the server closed the connection")
+    parts = line.split(None, 2)
+    if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
+        raise ValueError("what answers there does not speak HTTP")
+    headers = {}
+    while (line := file.readline(65536)) not in (b"\r\n", b"\n", b""):
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.strip().lower()] = value.strip()
+    return Reply(int(parts[1]), headers, b"")
+
+
+def _body(reply: Reply, file: BufferedReader) -> Iterator[bytes]:
+    if reply.headers.get("transfer-encoding", "").lower() == "chunked":
+        while size := int(file.readline(1024) or b"x", 16):
+            yield _exactly(file, size)
+            file.readline()
+        file.readline()
+        return
+    left = int(reply.headers.get("content-length", "0"))
+    while left:
+        # As it comes: on a slow line, or one that breaks, nothing of it waits for the rest.
+        piece = file.read1(min(left, 1 << 20))
+        if not piece:
+            raise ConnectionResetError("the server closed the connection")
+        left -= len(piece)
+        yield piece
+
+
+def _exactly(file: BufferedReader, size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise ConnectionResetError("the server closed the connection")
+    return data
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+def checked(reply: Reply) -> Reply:
+    """The reply; raises the server's own error when it is one."""
+    if reply.status < 400:
+        return reply
+    try:
+        body: Mapping[str, Any] = json.loads(reply.body)
+    except ValueError:
+        body = {}
+    if "error" not in body:
+        raise ServerError(
+            f"the server answered {reply.status} and no reason",
+            hint="is it an allranks server? `allranks server status` tells",
+        )
+    raise from_body(body)

@@ -1,0 +1,26 @@
+"""What ended an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from allranks.statuses import Reason
+
+
+class Failure(NamedTuple):
+    """The first cause: the earliest failure by time (``at``), on whichever node."""
+
+    reason: Reason
+    node: int | None = None
+    rank: int | None = None
+    code: int | None = None
+    message: str = ""
+    hint: str = ""
+    at: float = 0.0
+    passing: bool = False
+
+    @staticmethod
+    def load(data: Mapping[str, Any]) -> Failure:
+        """The failure that ``pack`` made into JSON."""
+        return Failure(**{**data, "reason": Reason(data["reason"])})

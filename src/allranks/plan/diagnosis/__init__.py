@@ -1,0 +1,4 @@
+"""Why an attempt failed: causes, error patterns, tracebacks, hangs.
+
+Pure.
+"""

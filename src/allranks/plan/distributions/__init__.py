@@ -1,0 +1,4 @@
+"""Which ranks run where and which variables each gets, for every framework.
+
+Pure.
+"""

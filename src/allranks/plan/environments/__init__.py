@@ -1,0 +1,4 @@
+"""What an environment means: packages, Python, image.
+
+Pure.
+"""

@@ -1,0 +1,299 @@
+"""What ranks find around them: from an environment as written to a recipe, or to none. Pure.
+
+A recipe says what is asked for, not what was found: equal recipes are one environment on a node,
+whoever wrote them and whatever they are called.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from allranks.errors import Problem, SpecError, UsageError
+from allranks.plan.environments import conda, curated, packages
+from allranks.plan.environments.container import ENGINES, FILE, TRACELESS
+from allranks.plan.environments.packages import NONE, normal, requirement
+from allranks.plan.plan import Recipe
+from allranks.spec.fields.references import Asset, asset_of
+from allranks.spec.values import Environment
+
+_ANY, _PYTHON = "*", "python="
+CURRENT = (None, "current", "azureml:current@latest")
+# What is taken in the place of what was asked for, by its pattern: `python=3.6`, `torch==1.6.*`,
+# or the name of an image, for which another environment stands where containers are not run.
+Table = Mapping[str, str]
+# Of an environment what makes more of an image than it is.
+_BESIDE_IMAGE = ("conda_file", "pip", "requirements", "python")
+_FILE_IS_GONE = "the file does not travel with the job"
+# Options of pip's that mean something on one machine alone, and what is written instead.
+_NO_GOOD = {
+    "-e": ("it is a folder that changes", "give a wheel, or name the folder in PYTHONPATH"),
+    "-r": (_FILE_IS_GONE, "write `requirements: FILE`"),
+    "-c": (_FILE_IS_GONE, "write `constraints:` and below it the lines of that file"),
+}
+_READ_THERE = "where a job is submitted its file is read: send what is in it"
+_SHORT = {"--editable": "-e", "--requirement": "-r", "--constraint": "-c"}
+
+
+class Meant(NamedTuple):
+    """What an environment means on a compute: ``environment`` None for the Python in front.
+    ``name`` is what it was called, where it has a name; ``asked`` is the name or image that it
+    stands for, if it is another."""
+
+    name: str = ""
+    environment: Environment | None = None
+    notes: tuple[str, ...] = ()
+    asked: str = ""
+
+
+# Knows environments by name and version; raises SpecError for one that there is not.
+Find = Callable[[Asset], Meant]
+
+
+class Compute(NamedTuple):
+    """What counts of the compute that ranks run on: its name, and whether it runs containers."""
+
+    name: str = ""
+    runs_images: bool = False
+
+
+def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
+    """What is meant by an environment of a job.
+
+    Raises SpecError for one that there is not, or that its compute cannot have.
+    """
+    if asked in CURRENT:
+        return Meant()
+    if isinstance(asked, Environment):
+        found = Meant("", asked)
+    else:
+        found = _named(asset_of(str(asked), "environment"), table, find)
+    environment = found.environment
+    if environment is None:
+        return found  # the map has the current Python for it
+    key = "image" if environment.build is None else "build"
+    if getattr(environment, key) is None or (on.runs_images and is_image(environment)):
+        return found
+    if on.runs_images:
+        what = "packages on top of an image, on a compute that runs containers,"
+        hint = f"put them into the image; or leave `{key}` out for a virtual environment"
+        raise SpecError(_unbuilt(what, f"environment.{key}", hint))
+    if environment.image is None:
+        hint = f"let it run them: {_let_run(on, '')}; or name packages in the place of `build`"
+        message = f"{_of(on)} runs no containers, and makes no images"
+        raise SpecError(Problem(message, "environment.build", hint=hint))
+    said = f"the image {environment.image} is not used: {_of(on)} runs no containers"
+    if not is_image(environment):
+        return found._replace(notes=(*found.notes, said))
+    instead = _stands_for(environment.image, on, table)
+    asked_for = found.asked or found.name or environment.image
+    other = _standing_for(environment.image, instead, find)
+    if other.environment is None:
+        return Meant(notes=(f"{said}; the current Python stands for it",), asked=asked_for)
+    if other.environment is not None and is_image(other.environment):
+        message = f"{other.name}, which stands for the image {environment.image}, is an image, too"
+        hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
+        raise SpecError(Problem(message, "environment.image", hint=hint))
+    return other._replace(notes=(f"{said}; {other.name} stands for it",), asked=asked_for)
+
+
+def _stands_for(image: str, on: Compute, table: Table) -> str:
+    if (instead := _named_instead(image, table)) is not None:
+        return instead
+    message = f"{_of(on)} runs no containers, and no environment stands for the image {image}"
+    hint = (
+        f"let it run them: {_let_run(on, image)}; "
+        f"or say what stands for it: allranks environment map {image} ENVIRONMENT"
+    )
+    raise SpecError(Problem(message, "environment.image", hint=hint))
+
+
+def _let_run(on: Compute, image: str) -> str:
+    engine = TRACELESS[0] if image.endswith(FILE) else ENGINES[0]
+    return f"allranks compute update {on.name or 'NAME'} --container {engine}"
+
+
+def _of(compute: Compute) -> str:
+    return f"the compute {compute.name!r}" if compute.name else "this"
+
+
+def _named(asset: Asset, table: Table, find: Find) -> Meant:
+    try:
+        return find(asset)
+    except SpecError:
+        if (instead := _named_instead(asset.name, table)) is None:
+            raise
+    found = _standing_for(asset.name, instead, find)
+    name = found.name or "the current Python"
+    said = f"the environment {asset} is not here; {name} stands for it"
+    return found._replace(notes=(said,), asked=str(asset))
+
+
+def _standing_for(asked: str, instead: str, find: Find) -> Meant:
+    """What the map has for an image or a name: an environment, a Python, or the current one."""
+    if instead in CURRENT:
+        return Meant()
+    word, _, version = instead.partition("=")
+    if word != curated.PYTHON:
+        return find(asset_of(instead, "environment"))
+    version = version or _version_in(asked)
+    # No version in the tag is any Python, and the one in front is as good as another.
+    return Meant(f"plain Python {version}", Environment(python=version)) if version else Meant()
+
+
+def _version_in(image: str) -> str:
+    """The minor version in the tag of an image of Python: `python:3.11.6-slim` is `3.11`."""
+    found = re.fullmatch(r".*:(3\.\d+|2(?:\.\d+)?)([.-].*)?", image)
+    return found[1] if found else ""
+
+
+def is_image(environment: Environment) -> bool:
+    """Whether it is an image, one to be made too, and nothing beside it."""
+    some = environment.image is not None or environment.build is not None
+    return some and not any(getattr(environment, key) for key in _BESIDE_IMAGE)
+
+
+def recipe(of: Meant, table: Table) -> Recipe:
+    """The recipe of an environment that is no bare image.
+
+    Raises SpecError with every line that cannot be had.
+    """
+    environment = of.environment
+    assert environment is not None
+    asked, problems = _conda(environment)
+    if environment.requirements is not None:
+        where = "environment.requirements"
+        problems.append(Problem("what is in the file is missing", where, hint=_READ_THERE))
+    notes = [*of.notes, *asked.notes]
+    python = (environment.python or asked.python).removeprefix("python").lstrip("= ")
+    instead = _instead(f"python={python}", table)
+    if instead not in (None, python, f"python={python}"):
+        instead = instead.removeprefix("python=")
+        notes.append(f"python {python} was asked for, {instead} is taken")
+        python = instead
+    if re.match(r"2(\.|$)", python):
+        hint = f"take Python 3 for it: allranks environment map python={python} 3.12"
+        problems.append(Problem(f"Python {python} is not supported", "environment", hint=hint))
+    own = [(f"environment.pip.{n}", line.strip()) for n, line in enumerate(environment.pip)]
+    found = []
+    for place, line in (*asked.requirements, *own):
+        try:
+            _check(line)
+            found.append(line)
+        except SpecError as error:
+            problems += [each._replace(where=place) for each in error.problems]
+    if problems:
+        raise SpecError(problems)
+    taken = packages.replaced([each for each in found if each], lambda each: _instead(each, table))
+    return Recipe(
+        python,
+        taken.lines,
+        tuple(environment.constraints),
+        environment.torch_backend or "",
+        asked.variables,
+        (*notes, *taken.notes),
+    )
+
+
+def _conda(environment: Environment) -> tuple[conda.Asked, list[Problem]]:
+    where = "environment.conda_file"
+    if environment.conda_file is None:
+        return conda.Asked(), []
+    if not isinstance(environment.conda_file, Mapping):
+        return conda.Asked(), [Problem("what is in the file is missing", where, hint=_READ_THERE)]
+    try:
+        return conda.read(environment.conda_file, where), []
+    except SpecError as error:
+        return conda.Asked(), list(error.problems)
+
+
+def _check(line: str) -> None:
+    """Raise SpecError for a line of pip's that cannot be had."""
+    word = line.split()[0].partition("=")[0] if line else ""
+    if bad := _NO_GOOD.get(_SHORT.get(word, word)):
+        raise SpecError(Problem(f"{line!r} cannot be had: {bad[0]}", hint=bad[1]))
+    if not line or line.startswith("-") or "://" in line:
+        return  # an option, or an address: uv looks at it
+    if line.startswith((".", "/", "~")):
+        hint = "give a wheel of it (a .whl file), or name the folder in PYTHONPATH"
+        raise SpecError(Problem(f"{line!r} cannot be had: it is a folder that changes", hint=hint))
+    try:
+        Requirement(line.partition(" --")[0])  # hashes may follow
+    except InvalidRequirement as error:
+        said = str(error).partition("\n")[0].lower()
+        hint = "as pip takes it: `numpy>=1.26,<2`"
+        raise SpecError(Problem(f"{line!r} is no requirement: {said}", hint=hint)) from None
+
+
+def entry(asked: str, taken: str) -> tuple[str, str]:
+    """A row of the table as it is looked up. Raises UsageError for what can never be met, or never
+    be had."""
+    asked, taken = asked.strip(), taken.strip()
+    if not asked or not taken:
+        raise UsageError("there is nothing to take", where=asked, hint="say what is taken for it")
+    if asked == taken:
+        raise UsageError("that stands for itself", where=asked, hint="say what is taken for it")
+    if asked.startswith(_PYTHON):
+        if taken == NONE:
+            hint = "name a version: allranks environment map python=3.6 3.11"
+            raise UsageError("there is no environment without Python", where=asked, hint=hint)
+        return asked, taken.removeprefix("python=")
+    if taken == NONE:
+        named = requirement(asked)
+        return (normal(named) if named is not None else asked), NONE
+    if _versioned(asked) is not None:
+        try:
+            Requirement(taken)
+        except InvalidRequirement:
+            hint = "as pip takes it: torch==2.13.0"
+            raise UsageError(f"{taken!r} is no requirement", where=asked, hint=hint) from None
+    return looked_up(asked), taken
+
+
+def looked_up(asked: str) -> str:
+    """What is asked for as the table has it, however it was written: `Pillow>=6, <7` is
+    `pillow<7,>=6`. A pattern, or a name without a version, is itself."""
+    wanted = _versioned(asked)
+    return asked if wanted is None else normal(wanted)
+
+
+def _versioned(asked: str) -> Requirement | None:
+    try:
+        wanted = Requirement(asked)
+    except InvalidRequirement:
+        return None
+    return wanted if wanted.specifier else None
+
+
+def _instead(asked: str, table: Table) -> str | None:
+    """What stands for a Python (`python=3.6`) or a package: by its very name first, then by the
+    first pattern. `*` is any image and environment, but no package."""
+    if asked in table:
+        return table[asked]
+    return next((to for each, to in table.items() if each != _ANY and _matches(asked, each)), None)
+
+
+def _named_instead(asked: str, table: Table) -> str | None:
+    """What stands for an image or an environment: `*` counts last, capital letters for nothing."""
+    if asked in table:
+        return table[asked]
+    named = (
+        (each, to) for each, to in table.items() if each != _ANY and not each.startswith(_PYTHON)
+    )
+    fitting = (to for each, to in named if _matches(asked.lower(), each.lower()))
+    return next(fitting, table.get(_ANY))
+
+
+def _matches(asked: str, pattern: str) -> bool:
+    # A Python is matched by patterns of Pythons alone, and a package by none of them.
+    if asked.startswith(_PYTHON) != pattern.startswith(_PYTHON):
+        return False
+    return fnmatch.fnmatchcase(asked, pattern)
+
+
+def _unbuilt(what: str, where: str, hint: str) -> Problem:
+    return Problem(f"{what} are not built yet in this version", where, hint=hint)

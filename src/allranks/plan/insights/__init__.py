@@ -1,0 +1,4 @@
+"""What a finished job's record shows: bottlenecks, scaling, goodput.
+
+Pure.
+"""

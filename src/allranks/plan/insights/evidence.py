@@ -1,0 +1,257 @@
+"""What the record shows of how a job spent its time: means, with what makes them worth believing.
+
+Everything is a ratio of what was measured in the same run, so that nothing depends on how fast a
+machine is; and everything is asked of both halves of the run, so that a beginning, a pause or a
+single odd step proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median_low
+from typing import NamedTuple
+
+from allranks.plan.insights.job_facts import Facts, Point, Series
+
+# Of fewer points a mean says little: 20 make its error a fifth or so of their own scatter.
+LEAST = 20
+# The first steps import, compile, fill caches and read ahead: they are not like the others.
+WARM_UP = 0.1
+# How much more than its step a wait for data may seem to be before the names mean something else.
+ROUNDED = 1.02
+
+
+class Halves(NamedTuple):
+    """A mean of the first half of a run, and of the second."""
+
+    first: float
+    second: float
+
+    @property
+    def mean(self) -> float:
+        return (self.first + self.second) / 2
+
+    @property
+    def least(self) -> float:
+        return min(self)
+
+    @property
+    def most(self) -> float:
+        return max(self)
+
+
+class Span(NamedTuple):
+    """A stretch of time."""
+
+    begin: float
+    end: float
+
+    def of(self, points: Iterable[Point]) -> tuple[Point, ...]:
+        return tuple(point for point in points if self.begin <= point.at <= self.end)
+
+    @property
+    def halves(self) -> tuple[Span, Span]:
+        middle = (self.begin + self.end) / 2
+        return Span(self.begin, middle), Span(middle, self.end)
+
+
+def settled(points: Sequence[Point]) -> tuple[Point, ...]:
+    """The points after the beginning; none where too few are left to say anything."""
+    rest = tuple(points[max(1, math.ceil(len(points) * WARM_UP)) :])
+    return rest if len(rest) >= LEAST else ()
+
+
+def mean(points: Iterable[Point]) -> float:
+    return fmean(point.value for point in points)
+
+
+def step_times(job: Facts) -> dict[int, Halves]:
+    """The seconds of a step, by rank; only of ranks that told often enough."""
+    found = _by_rank(job, "batch_time")
+    return {rank: seconds for rank, seconds in found.items() if seconds.least > 0}
+
+
+def waits(job: Facts) -> dict[int, Halves]:
+    """The part of a step that a rank waited for data, from 0 to 1; nothing at all where what is
+    called so cannot be a part of the step."""
+    steps, data = step_times(job), _by_rank(job, "data_time")
+    found = {
+        rank: Halves(*(part / whole for part, whole in zip(data[rank], steps[rank], strict=True)))
+        for rank in data.keys() & steps.keys()
+    }
+    senseless = any(each.most > ROUNDED or each.least < 0 for each in found.values())
+    return {} if senseless else dict(sorted(found.items()))
+
+
+def awaited(job: Facts) -> Halves | None:
+    """The part of a step that it took to wait for data, from 0 to 1.
+
+    Ranks that exchange gradients go at the pace of the slowest. Where all loaders are too slow, the
+    one that is behind by a hair makes its rank wait for data, and the others, whose loaders can
+    read ahead meanwhile, wait for that rank: what counts is the longest wait of each step. Ranks
+    that do not work together count by what most of them do.
+    """
+    found = waits(job)
+    if not found:
+        return None
+    if job.distribution == "none" and job.ranks > 1:
+        alone = len(found) == len(job.trainers)
+        several = list(found.values())
+        return (
+            Halves(*(median_low(each[half] for each in several) for half in (0, 1)))
+            if alone
+            else None
+        )
+    longest = Halves(*(max(each[half] for each in found.values()) for half in (0, 1)))
+    return _step_by_step(job, list(found)) or longest
+
+
+def _step_by_step(job: Facts, ranks: Sequence[int]) -> Halves | None:
+    """The same from the steps that all these ranks told of; None where they are too few."""
+    told = job.of_ranks("data_time")
+    data = [_by_step(settled(told[rank])) for rank in ranks]
+    steps = sorted(set.intersection(*(set(each) for each in data)))
+    if len(steps) < LEAST or len(ranks) == 1:
+        return None
+    times = step_times(job)
+    middle = len(steps) // 2
+    return Halves(
+        *(
+            fmean(max(each[step] for each in data) for step in part)
+            / fmean(times[rank][half] for rank in ranks)
+            for half, part in enumerate((steps[:middle], steps[middle:]))
+        )
+    )
+
+
+def _by_step(points: Iterable[Point]) -> dict[int, float]:
+    """Of steps that are counted anew in each epoch, nothing: they name no step."""
+    steps = [point.step for point in points]
+    if None in steps or len(set(steps)) < len(steps):
+        return {}
+    return {point.step: point.value for point in points if point.step is not None}
+
+
+def _by_rank(job: Facts, name: str) -> dict[int, Halves]:
+    found = {rank: settled(points) for rank, points in job.of_ranks(name).items()}
+    return {rank: _halves(points) for rank, points in found.items() if points}
+
+
+def _halves(points: Sequence[Point]) -> Halves:
+    middle = len(points) // 2
+    return Halves(mean(points[:middle]), mean(points[middle:]))
+
+
+def training(job: Facts) -> Span | None:
+    """From the first step after the beginning to the last: by `batch_time` and `data_time`, else by
+    whatever metrics the ranks report often enough. Without any, all the time that they ran."""
+    for names in (("batch_time", "data_time"), dict.fromkeys(each.name for each in job.metrics)):
+        told = [
+            points
+            for name in names
+            for each in job.of_ranks(name).values()
+            if (points := settled(each))
+        ]
+        if told:
+            return Span(min(at[0].at for at in told), max(at[-1].at for at in told))
+    ended = job.ranks_ended_at or job.ended_at
+    return None if job.started_at is None or ended is None else Span(job.started_at, ended)
+
+
+class Seen(NamedTuple):
+    """What a monitor saw of a node, a GPU or a rank while the ranks trained."""
+
+    series: Series
+    mean: float
+    most: float
+
+
+def seen(job: Facts, name: str, of: str, span: Span | None) -> list[Seen]:
+    """The series of that name ``of`` each "node", "gpu" or "rank"; only those with enough points
+    in the span."""
+    wanted = (each for each in job.resources if each.name == name and _of(each) == of)
+    found = []
+    for each in wanted:
+        points = span.of(each.sound) if span else ()
+        if len(points) >= LEAST:
+            found.append(Seen(each, mean(points), max(point.value for point in points)))
+    return found
+
+
+def of_node(job: Facts, name: str) -> str:
+    """What the series is called that is of a node with all that runs there, whoever's it is. Older
+    records have no other."""
+    whole = f"node_{name}"
+    return whole if any(each.name == whole for each in job.resources) else name
+
+
+def _of(series: Series) -> str:
+    if series.gpu is not None:
+        return "gpu"
+    return "node" if series.rank is None else "rank"
+
+
+def gpus(job: Facts, name: str, span: Span | None) -> list[Seen]:
+    """Of each GPU that the job was given; none where the monitor saw others, or not all of them:
+    then nobody knows which are the job's."""
+    found = seen(job, name, "gpu", span)
+    return found if job.gpus and len(found) == job.gpus * job.nodes else []
+
+
+def computing(job: Facts) -> dict[int, Halves]:
+    """How much of processors each rank used while they trained, in percent of one."""
+    span = training(job)
+    return {
+        each.series.rank: _halves(span.of(each.series.sound))
+        for each in seen(job, "cpu", "rank", span)
+        if span is not None and each.series.rank in job.trainers
+    }
+
+
+def cpu_load(job: Facts, span: Span | None) -> float | None:
+    """How busy the least busy node was, in percent; None where a node was not watched."""
+    found = seen(job, of_node(job, "cpu"), "node", span)
+    return min(each.mean for each in found) if len(found) == job.nodes else None
+
+
+def own_share(job: Facts, span: Span | None) -> float | None:
+    """Which part of what its machines' processors did was for the job's ranks, from 0 to 1."""
+    nodes = seen(job, of_node(job, "cpu"), "node", span)
+    ranks = seen(job, "cpu", "rank", span)
+    cpus = dict(enumerate(job.cpus))
+    if len(nodes) != job.nodes or len(ranks) != job.ranks or len(job.cpus) != job.nodes:
+        return None
+    hosts = dict(enumerate(job.hosts))
+    # Nodes of one machine see the same processors: they count once.
+    machines: Mapping[object, float] = {
+        hosts.get(node) or node: each.mean * (cpus[node] or 0)
+        for each in nodes
+        if (node := each.series.node) is not None and node in cpus
+    }
+    whole = sum(machines.values())
+    return sum(each.mean for each in ranks) / whole if whole > 0 else None
+
+
+class Memory(NamedTuple):
+    """How much of a node's memory was in use, from 0 to 1, over time."""
+
+    node: int | None
+    points: tuple[Point, ...]
+
+
+def memory(job: Facts) -> list[Memory]:
+    """Of each node whose memory was watched often enough."""
+    totals = {
+        each.node: each.sound[-1].value
+        for each in job.resources
+        if each.name == of_node(job, "memory_total") and _of(each) == "node" and each.sound
+    }
+    found, name = [], of_node(job, "memory")
+    for each in job.resources:
+        total = totals.get(each.node, 0.0)
+        if each.name == name and _of(each) == "node" and total > 0:
+            points = tuple(point._replace(value=point.value / total) for point in each.sound)
+            if len(points) >= LEAST:
+                found.append(Memory(each.node, points))
+    return found

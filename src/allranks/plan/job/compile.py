@@ -1,0 +1,368 @@
+"""Spec to plan: pure. What this version cannot run is refused here, by key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from allranks.errors import Problem, SpecError
+from allranks.plan import amounts
+from allranks.plan.data.addresses import Located
+from allranks.plan.data.kept_files import LIMIT
+from allranks.plan.distributions.topology import world
+from allranks.plan.environments.container import FILE, NOT_INSIDE, TRACELESS
+from allranks.plan.environments.recipe import Compute, Meant, is_image, meant, recipe
+from allranks.plan.job.gpu_allocation import Choice, Request, choose
+from allranks.plan.plan import (
+    Container,
+    Gang,
+    InputTask,
+    MetricTask,
+    OutputTask,
+    Plan,
+    Rules,
+    Task,
+    pack,
+)
+from allranks.spec.fields.references import Asset
+from allranks.spec.job import CommandJob
+from allranks.spec.values import Distribution, Environment, Input, Metric, Output
+
+BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
+
+
+class Context(NamedTuple):
+    """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
+    its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from;
+    ``places`` says where each input and output lies that has a path, by `inputs.NAME` and
+    `outputs.NAME`;
+    ``options`` are the engine's, the compute's and the job's own in one; ``meant`` is what the
+    job's environment means there, ``table`` what is taken in the place of other things;
+    ``environments`` is where they lie, ``uv`` what makes them, with the variables ``tools``;
+    ``cache`` is the nodes' folder for data from elsewhere, where the options name none;
+    ``tier`` is the compute's for jobs that name none; ``gpus`` is how many each node gets, None: as
+    many as the job asks for; ``continues`` is the job that is run again, ``previous`` why that one
+    ended; ``look``: how often its state is looked at, see ``Rules``."""
+
+    name: str
+    record: str
+    argv: tuple[str, ...]
+    engine: str
+    base: Mapping[str, str] = {}
+    code: str | None = None
+    in_place: str | None = None
+    experiment: str = "Default"
+    places: Mapping[str, Located] = {}
+    compute: str = ""
+    options: Mapping[str, Any] = {}
+    server_address: str = ""
+    meant: Meant | None = None
+    table: Mapping[str, str] = {}
+    environments: str = ""
+    uv: str = ""
+    tools: Mapping[str, str] = {}
+    cache: str = ""
+    tier: str = ""
+    gpus: Choice | None = None
+    continues: str = ""
+    previous: str = ""
+    look: float | None = None
+
+
+def compile(spec: CommandJob, context: Context) -> Plan:
+    """The plan of a job. The same spec and context always give the same plan and digest.
+
+    Raises SpecError for what the contract knows and this version cannot do yet.
+    """
+    _refuse_unbuilt(spec)
+    resources = spec.resources
+    nodes = resources.instance_count
+    options = dict(context.options)
+    engine = options.pop("container", None)
+    on = Compute(context.compute, engine is not None)
+    of = context.meant or meant(spec.environment, on, context.table, _nameless)
+    around = {**_around(spec, engine, context, of), **_cache(options, context)}
+    # A recipe has these sentences among its own.
+    said = () if "recipe" in around else of.notes
+    gpus = context.gpus or choose(Request(resources.gpus_per_instance))
+    gang = Gang(
+        key=f"{context.name}.1",
+        nodes=nodes,
+        argv=context.argv,
+        gpus=gpus.per_node,
+        cpus=_number(options.pop("cpus", None), f"resources.properties.{context.engine}.cpus"),
+        memory=_bytes(options.pop("memory", None), f"resources.properties.{context.engine}.memory"),
+        options=options,
+        grace=spec.limits.grace,
+        spot=str(spec.queue_settings.job_tier or context.tier) == "spot",
+    )
+    task = _task(spec, context, around)._replace(gpus=gpus.per_node)
+    _refuse_ranks_there_are_not(task)
+    besides = task.chiefs + task.parameter_servers + task.evaluators
+    most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
+    gang = gang._replace(processes=most)
+    retry = spec.retry
+    rules = Rules(
+        nodes,
+        retry.max_attempts,
+        tuple(str(on) for on in retry.on),
+        spec.limits.timeout,
+        retry.budgets.model_dump(exclude_none=True),
+        spec.limits.grace,
+        context.look,
+    )
+    plan = Plan(
+        gang,
+        task,
+        rules,
+        context.engine,
+        compute=context.compute,
+        server_address=context.server_address,
+        notes=tuple(filter(None, (*said, gpus.reason, gpus.note))),
+    )
+    text = json.dumps(pack(plan), sort_keys=True)
+    return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task:
+    """What every node of it does."""
+    distribution = spec.distribution
+    task = Task(
+        job=context.name,
+        experiment=spec.experiment_name or context.experiment,
+        command=spec.command,
+        nodes=spec.resources.instance_count,
+        procs=getattr(distribution, "process_count_per_instance", 1) or 1,
+        distribution="none" if distribution is None else str(distribution.type),
+        chiefs=getattr(distribution, "chief_count", 0),
+        parameter_servers=getattr(distribution, "parameter_server_count", 0),
+        evaluators=getattr(distribution, "evaluator_count", 0),
+        options=_options(distribution),
+        base=_base(context.base, around.get("container")),
+        variables=dict(spec.environment_variables),
+        code=context.code,
+        in_place=context.in_place,
+        inputs=tuple(_input(name, value, context) for name, value in spec.inputs.items()),
+        outputs=tuple(_output(name, value, context) for name, value in spec.outputs.items()),
+        record=context.record,
+        timeout=spec.limits.timeout,
+        hang_timeout=spec.hang_timeout,
+        metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
+        state=spec.state or "",
+        keep_work=_keep_work(spec.keep_work),
+        continues=context.continues,
+        previous=context.previous,
+        **around,
+    )
+    return task._replace(**_makers(context)) if task.moves_data else task
+
+
+def _refuse_ranks_there_are_not(task: Task) -> None:
+    many = world(task)
+    for each in task.metrics:
+        if each.rank is not None and each.rank >= many:
+            said = f"there is no rank {each.rank}"
+            hint = f"the ranks of this job are 0 to {many - 1}; `all` means every one"
+            raise SpecError(Problem(said, f"metrics.{each.name}.rank", hint=hint))
+
+
+def _metric(name: str, metric: Metric | str) -> MetricTask:
+    if isinstance(metric, str):
+        return MetricTask(name, metric)
+    return MetricTask(name, metric.pattern, None if metric.rank == "all" else int(metric.rank))
+
+
+def _cache(options: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Where data from elsewhere is kept, taken out of the options."""
+    folder, limit = options.pop("cache", None), options.pop("cache_limit", None)
+    return {"cache": folder or context.cache, "cache_limit": _bytes(limit, "cache_limit")}
+
+
+def _makers(context: Context) -> dict[str, Any]:
+    """What nodes make environments with: those of jobs, and one of ours that moves data."""
+    return {"environments": context.environments, "uv": context.uv, "tools": context.tools}
+
+
+def _refuse_unbuilt(spec: CommandJob) -> None:
+    problems = []
+    kind = None if spec.distribution is None else str(spec.distribution.type)
+    if kind is not None and kind not in BUILT:
+        problems.append(_unbuilt("distribution.type", f"the distribution {kind!r}"))
+    for key in ("address", "include_dashboard", "dashboard_port"):
+        if getattr(spec.distribution, key, None):
+            problems.append(_unbuilt(f"distribution.{key}", f"`{key}` of a Ray cluster"))
+    if spec.warm:
+        problems.append(_unbuilt("warm", "`warm`"))
+    if spec.hang_timeout and kind == "ray":
+        # Its own processes are never idle, and what its ranks' tasks do is not seen.
+        problems.append(_unbuilt("hang_timeout", "`hang_timeout` of a Ray job"))
+    if problems:
+        raise SpecError(problems)
+
+
+# What is the network's and no program's: an image has no words of its own for it.
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+
+
+def _around(spec: CommandJob, engine: str | None, context: Context, of: Meant) -> dict[str, Any]:
+    """What ranks find around them: a container, an environment made for them, or nothing new."""
+    asked = {"environment": of.name, "environment_asked": of.asked}
+    if of.environment is None:
+        return asked
+    if engine is not None and is_image(of.environment):
+        inside = _container(spec, of.environment, engine)
+        return {**asked, "container": inside}
+    made = recipe(of, context.table)
+    return {**asked, "recipe": made, **_makers(context)}
+
+
+def _nameless(asset: Asset) -> Meant:
+    hint = "write it out: `environment: {pip: […]}`"
+    raise SpecError(Problem(f"nobody knows an environment {asset}", "environment", hint=hint))
+
+
+def _container(spec: CommandJob, environment: Environment, engine: str) -> Container:
+    """What the job's image runs in, under the program that its compute names."""
+    kind = "none" if spec.distribution is None else str(spec.distribution.type)
+    resources = spec.resources
+    if kind in NOT_INSIDE:
+        raise SpecError(
+            Problem(
+                f"{kind} jobs do not run in containers yet in this version",
+                "distribution.type",
+                hint="leave the image out (--set environment=current, or an environment with "
+                "packages); or start mpirun in the command of a job of one node with "
+                "distribution none",
+            )
+        )
+    where = "resources.docker_args"
+    try:
+        args = _words(resources.docker_args)
+    except ValueError as error:
+        hint = "quote as for a shell, or write a list of words"
+        raise SpecError(Problem(f"it cannot be taken apart: {error}", where, hint=hint)) from None
+    for before, word in zip(("", *args), args, strict=False):
+        if _OURS.match(word):
+            said = "is not to be set: the container is allranks' to name, start and end"
+            raise SpecError(Problem(f"{word!r} {said}", where, hint="leave it out"))
+        if not word.startswith("-") and (not before.startswith("-") or "=" in before):
+            # It would be taken for the image.
+            hint = "options and their values alone, as in: --cap-add=IPC_LOCK --env A=b"
+            raise SpecError(Problem(f"{word!r} belongs to no option", where, hint=hint))
+    shm_size = _bytes(resources.shm_size, "resources.shm_size")
+    made = Container(engine, environment.image or "", shm_size, args)
+    if made.image.endswith(FILE) and not made.image.startswith("/") and "://" not in made.image:
+        hint = "give its whole path, which has to be the same on every node"
+        raise SpecError(Problem("an image file by a relative path", "environment.image", hint=hint))
+    if made.image.startswith("/") and engine not in TRACELESS:
+        hint = "give the name of one in a registry, or a compute with --container apptainer"
+        raise SpecError(Problem(f"{engine} runs no image file", "environment.image", hint=hint))
+    if (build := environment.build) is None:
+        return made
+    if engine in TRACELESS:
+        hint = f"build it elsewhere and name it, or give a {FILE} file as the image"
+        raise SpecError(Problem(f"{engine} builds no Dockerfile", "environment.build", hint=hint))
+    return made._replace(context=build.path, dockerfile=build.dockerfile_path or "Dockerfile")
+
+
+# Of the words for `run` those by which a container would be lost from sight.
+_OURS = re.compile(
+    r"--(detach|tty|name|entrypoint|rm|interactive|restart|log-driver|cidfile|pidfile|sig-proxy|"
+    r"attach|pull|user|pid|pod)(=|$)|-[ditPq]*[dita]|-u"
+)
+
+
+def _words(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One text is taken apart as a shell would; a list has been already."""
+    return tuple(shlex.split(given)) if isinstance(given, str) else tuple(given or ())
+
+
+def _base(base: Mapping[str, str], container: Container | None) -> dict[str, str]:
+    """An image has an environment of its own, and programs at other paths."""
+    if container is None:
+        return dict(base)
+    return {name: value for name, value in base.items() if name.lower() in _PROXIES}
+
+
+def _options(distribution: Distribution | None) -> dict[str, Any]:
+    """What a distribution's own start needs beside its counts."""
+    names = (
+        "implementation",
+        "port",
+        "head_node_additional_args",
+        "worker_node_additional_args",
+    )
+    found = {name: getattr(distribution, name, None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _unbuilt(where: str, what: str) -> Problem:
+    return Problem(f"{what} is not built yet in this version", where, hint="leave it out for now")
+
+
+# How a table is read is its reader's business: its files are all a job is given.
+_FILES_OF_TABLES = {"eval_mount": "ro_mount", "eval_download": "download"}
+
+
+def _input(name: str, value: Any, context: Context) -> InputTask:
+    if not isinstance(value, Input):
+        return InputTask(name, text=str(value))
+    place = context.places.get(f"inputs.{name}") or Located(value.path)
+    mode = _FILES_OF_TABLES.get(str(value.mode), str(value.mode))
+    return InputTask(
+        name,
+        source=place.path or None,
+        mode=mode,
+        uri=place.uri,
+        datastore=place.datastore,
+        unpack=value.unpack,
+        sharded=value.sharded,
+        asset=place.asset,
+    )
+
+
+def _output(name: str, value: Output | None, context: Context) -> OutputTask:
+    is_file = value is not None and str(value.type) == "uri_file"
+    if value is not None and value.path:
+        place = context.places.get(f"outputs.{name}") or Located(value.path)
+        direct = str(value.mode) == "direct" and bool(place.uri)
+        path = place.uri if direct else place.path
+        return OutputTask(name, path, is_file, place.uri, place.datastore, str(value.mode))
+    folder = f"{context.record}/named-outputs/{name}"
+    return OutputTask(name, f"{folder}/{name}" if is_file else folder, is_file)
+
+
+def _number(value: Any, where: str) -> float | None:
+    try:
+        return None if value is None else amounts.number(value)
+    except (TypeError, ValueError):
+        hint = "e.g. 2 or 0.5"
+        raise SpecError(Problem(f"{value!r} is not a positive number", where, hint=hint)) from None
+
+
+def _keep_work(value: str | None) -> int | None:
+    """Bytes of the working folder that are kept; None: all of it."""
+    if value is None:
+        return LIMIT
+    if (word := value.strip().lower()) in ("all", "none"):
+        return None if word == "all" else 0
+    try:
+        return amounts.memory(value)
+    except ValueError:
+        hint = "a size with its unit (20g, 500m), `all`, or `none`"
+        raise SpecError(Problem(f"{value!r} is not a size", "keep_work", hint=hint)) from None
+
+
+def _bytes(value: Any, where: str) -> int | None:
+    try:
+        return None if value is None else amounts.memory(value)
+    except ValueError:
+        hint = "a positive number with its unit: 4g, 512m"
+        raise SpecError(
+            Problem(f"{value!r} is not an amount of memory", where, hint=hint)
+        ) from None

@@ -1,0 +1,4 @@
+"""The job's state machine: fold events, decide the next step.
+
+Pure.
+"""

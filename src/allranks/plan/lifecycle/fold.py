@@ -1,0 +1,254 @@
+"""The fold: the job after an event. Old launches, old attempts and lost nodes are not heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.plan.attempt_end import Failure
+from allranks.plan.lifecycle.decide import Job, Node, Then, back_off, spent
+from allranks.plan.plan import Place
+from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
+
+
+def fold(job: Job, event: Event) -> Job:
+    """The job after the event; the same job when the event says nothing to it any more."""
+    if job.status in TERMINAL:
+        return job
+    if event.kind is Kind.CANCEL_ASKED:
+        # The job's, whatever launch it was in when its user last looked.
+        given_up = job.given_up or bool(event.data.get("force"))
+        return job._replace(canceled=True, given_up=given_up)
+    if event.launch != job.launch:
+        return job
+    if event.kind in FROM_AGENTS:
+        return _preparing(_heard(job, event))
+    return _preparing(_SAID[event.kind](job, event))
+
+
+def _preparing(job: Job) -> Job:
+    """A hello makes it so, whichever came first to the record: the hello or the engine's word."""
+    if job.status not in (JobStatus.QUEUED, JobStatus.PROVISIONING):
+        return job
+    if all(n.state in (NodeState.ABSENT, NodeState.LOST) for n in job.nodes):
+        return job
+    return job._replace(status=JobStatus.PREPARING)
+
+
+def _heard(job: Job, event: Event) -> Job:
+    if event.node is None or not 0 <= event.node < len(job.nodes):
+        return job
+    node = job.nodes[event.node]
+    over = node.left or node.state is NodeState.LOST
+    if over or (event.seq and event.seq <= node.seq):
+        return job
+    node = node._replace(seq=max(node.seq, event.seq))
+    if event.kind is Kind.BYE:
+        node = node._replace(state=NodeState.EXITED, left=True)
+        if node.reason is None:
+            asked = Reason.PEER_FAILED if job.status is JobStatus.FINALIZING else None
+            node = node._replace(reason=asked, at=event.at, message="its agent left")
+    elif event.attempt == job.attempt:
+        node = _node_after(node, event)
+    # Agents of one gang start together: the first hello starts the clock for the others'.
+    return _with(job, event.node, node)._replace(up_at=job.up_at or event.at)
+
+
+def _node_after(node: Node, event: Event) -> Node:
+    data = event.data
+    node = node._replace(attempt=event.attempt)
+    if event.kind is Kind.HELLO:
+        return node._replace(state=NodeState.SETUP) if node.reason is None else node
+    if event.kind is Kind.NOTE and "doing" in data:
+        return node._replace(doing=data["doing"])
+    if event.kind is Kind.READY:
+        return node._replace(state=NodeState.READY, place=Place.load(data))
+    if event.kind is Kind.STARTED:
+        return node._replace(state=NodeState.RUNNING)
+    if event.kind is Kind.RANK_ENDED and event.rank is not None and data.get("code") == 0:
+        finished = (*node.finished, event.rank)
+        at = max(node.finished_at, data.get("ended_at") or event.at)
+        return node._replace(finished=finished, finished_at=at)
+    if event.kind is Kind.WORKED:
+        return node._replace(worked=True)
+    if event.kind is Kind.TAKEN:
+        return _taken(node, event)
+    if event.kind is Kind.ENDED and node.reason not in (None, Reason.DONE):
+        return node._replace(state=NodeState.DRAINING)  # the first failure is the one to tell of
+    if event.kind is Kind.ENDED:
+        return node._replace(
+            state=NodeState.DRAINING,
+            reason=Reason(data["reason"]),
+            at=data.get("failed_at") or event.at,
+            rank=event.rank,
+            code=data.get("code"),
+            message=data.get("message", ""),
+            hint=data.get("hint", ""),
+            passing=bool(data.get("passing")),
+        )
+    if event.kind is Kind.DRAINED:
+        return node._replace(state=NodeState.EXITED)
+    return node
+
+
+def _taken(node: Node, event: Event) -> Node:
+    """It is to end, and its ranks have their grace: peers that fail meanwhile fail for that."""
+    if node.reason is not None or node.left or node.state is NodeState.LOST:
+        return node
+    reason = Reason(event.data.get("reason", Reason.PREEMPTED))
+    at, message = event.data.get("failed_at") or event.at, event.data.get("message", "")
+    return node._replace(reason=reason, at=at, message=message)
+
+
+def _preempted(job: Job, event: Event) -> Job:
+    """Asked for: of one node, or of all."""
+    if job.status not in (JobStatus.PREPARING, JobStatus.RUNNING) or event.attempt != job.attempt:
+        return job
+    for index, node in enumerate(job.nodes):
+        if event.node in (None, index) and node.state is not NodeState.ABSENT:
+            job = _with(job, index, _taken(node, event))
+    return job
+
+
+def _doomed(job: Job, event: Event) -> Job:
+    """Asked for: a rank of this attempt is to be killed."""
+    if job.status is not JobStatus.RUNNING or event.attempt != job.attempt:
+        return job
+    return job._replace(doomed=event.rank)
+
+
+def _with(job: Job, index: int, node: Node) -> Job:
+    return job._replace(nodes=(*job.nodes[:index], node, *job.nodes[index + 1 :]))
+
+
+def _submitted(job: Job, event: Event) -> Job:
+    if job.status is not JobStatus.NOT_STARTED:
+        return job
+    ref = str(event.data.get("ref", ""))
+    return job._replace(status=JobStatus.QUEUED, submitted_at=event.at, ref=ref)
+
+
+def _refused(job: Job, event: Event) -> Job:
+    """The engine will never run it. Nothing was started, so the gang is as good as gone."""
+    return job._replace(
+        gang=GangState.GONE,
+        message=event.data["message"],
+        submitted_at=event.at,
+        stopped_at=event.at,
+    )
+
+
+def _seen(job: Job, event: Event) -> Job:
+    state = GangState(event.data["state"])
+    if job.gang is GangState.GONE:
+        return job
+    if state is GangState.UNKNOWN:
+        return job._replace(why=event.data.get("why", ""))
+    # What follows from our own asking it to stop is no news.
+    told = event.data.get("reason") if job.stopped_at is None else None
+    gone = Reason(told) if told else None
+    job = job._replace(gang=state, why=event.data.get("why", ""), gone=gone)
+    if state is GangState.UP:
+        job = job._replace(up_at=job.up_at or event.at)
+    if job.status is JobStatus.QUEUED and state in (GangState.PROVISIONING, GangState.UP):
+        job = job._replace(status=JobStatus.PROVISIONING)
+    if job.status is JobStatus.PROVISIONING and state is GangState.QUEUED:
+        # Queued anew: what comes up then has its whole time to say hello.
+        job = job._replace(status=JobStatus.QUEUED, up_at=None)
+    return job
+
+
+def _go(job: Job, event: Event) -> Job:
+    started = job.started_at or event.at
+    return job._replace(status=JobStatus.RUNNING, started_at=started, went_at=event.at)
+
+
+def _closing(job: Job, event: Event) -> Job:
+    then = Then(event.data["purpose"], Reason(event.data["reason"]))
+    told = event.data.get("hung")
+    hung = job.hung if told is None else Failure.load(told)._replace(at=event.at)
+    # A changed purpose starts the clock again: agents that were to wait are now to leave.
+    return job._replace(status=JobStatus.FINALIZING, then=then, closing_at=event.at, hung=hung)
+
+
+def _stopping(job: Job, event: Event) -> Job:
+    return job._replace(stopped_at=event.at)
+
+
+def _counted(job: Job, at: float) -> dict[str, Any]:
+    assert job.then is not None
+    key = VERDICTS[job.then.reason].retry
+    assert key is not None
+    return {
+        "attempt": job.attempt + 1,
+        "spent": spent(job, at).after(key),
+        "previous": job.then.reason,
+        "went_at": None,
+        "then": None,
+        "closing_at": None,
+        "message": "",
+        "hung": None,
+        "doomed": None,
+    }
+
+
+def _regrouped(job: Job, event: Event) -> Job:
+    """The same agents, the next attempt: their seq goes on, all else starts again."""
+    if job.then is None:
+        return job
+    nodes = tuple(Node(state=NodeState.SETUP, seq=n.seq) for n in job.nodes)
+    return job._replace(**_counted(job, event.at), status=JobStatus.PREPARING, nodes=nodes)
+
+
+def _relaunched(job: Job, event: Event) -> Job:
+    if job.then is None:
+        return job
+    return job._replace(
+        **_counted(job, event.at),
+        status=JobStatus.NOT_STARTED,
+        launch=job.launch + 1,
+        nodes=(Node(),) * len(job.nodes),
+        gang=GangState.ABSENT,
+        why="",
+        ref="",
+        gone=None,
+        submitted_at=None,
+        up_at=None,
+        stopped_at=None,
+        not_before=event.at + back_off(job),
+    )
+
+
+def _finished(job: Job, event: Event) -> Job:
+    return job._replace(status=JobStatus(event.data["status"]))
+
+
+def _lost(job: Job, event: Event) -> Job:
+    assert event.node is not None
+    node = job.nodes[event.node]
+    if node.left or node.state is NodeState.LOST:
+        return job
+    node = node._replace(state=NodeState.LOST)
+    if node.reason is None:
+        # Lost since it was last heard of: what its peers' ranks died of comes after.
+        heard = event.data.get("heard", event.at)
+        node = node._replace(at=heard, message=event.data.get("why", ""))
+    return _with(job, event.node, node)
+
+
+_SAID: dict[Kind, Callable[[Job, Event], Job]] = {
+    Kind.CREATED: lambda job, event: job,
+    Kind.SUBMITTED: _submitted,
+    Kind.REFUSED: _refused,
+    Kind.SEEN: _seen,
+    Kind.GO: _go,
+    Kind.CLOSING: _closing,
+    Kind.STOPPING: _stopping,
+    Kind.REGROUPED: _regrouped,
+    Kind.RELAUNCHED: _relaunched,
+    Kind.FINISHED: _finished,
+    Kind.LOST: _lost,
+    Kind.PREEMPT_ASKED: _preempted,
+    Kind.KILL_ASKED: _doomed,
+}

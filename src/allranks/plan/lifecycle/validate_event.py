@@ -1,0 +1,97 @@
+"""What an agent tells, held to what an event may be.
+
+A job's own processes could find their agent's token, and its outbox is a file in their reach: what
+comes from there must never be something that the record cannot be read with afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from allranks.errors import UsageError
+from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.plan import text
+from allranks.statuses import Reason
+
+# What a column of the database holds, and a time that can be shown (the year 5138).
+_MOST = 2**31 - 1
+LATEST = 1e11
+# Agents' data is flat but for a few lists.
+_DEPTH = 6
+
+
+def heard(data: Any) -> Event:
+    """The event; raises UsageError where it is none that agents tell."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
+        raise _wrong("it is no event")
+    unknown = data.keys() - {*Event._fields}
+    known = {name: check for name, check in _FIELDS.items() if name in data}
+    bad = [name for name, check in known.items() if not check(data[name])]
+    if unknown or bad or data["kind"] not in FROM_AGENTS or "at" not in data:
+        raise _wrong(", ".join(map(repr, (*sorted(map(str, unknown)), *bad))) or data["kind"][:40])
+    if (found := text.flaw(data.get("data", {}))) is not None:
+        raise _wrong(found.message)
+    event = Event(**{**data, "kind": Kind(data["kind"])})
+    wrong = [name for name, check in _DATA.items() if not check(event.data.get(name))]
+    wrong += [name for name in _NEEDED.get(event.kind, ()) if event.data.get(name) is None]
+    if wrong:
+        raise _wrong(", ".join(wrong))
+    return event
+
+
+def _wrong(what: str) -> UsageError:
+    hint = "agents of this version tell no such thing"
+    return UsageError(f"that cannot be taken in: {what}", where="event", hint=hint)
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST
+
+
+def _time(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= LATEST
+
+
+def _shallow(value: Any, depth: int = _DEPTH) -> bool:
+    if isinstance(value, Mapping | list):
+        inner = value.values() if isinstance(value, Mapping) else value
+        return depth > 0 and all(_shallow(each, depth - 1) for each in inner)
+    return type(value) is not int or abs(value) < 2**63
+
+
+def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "at": _time,
+    "launch": _whole,
+    "attempt": _whole,
+    "node": _or_none(_whole),
+    "rank": _or_none(_whole),
+    "seq": _whole,
+    "data": lambda value: isinstance(value, Mapping) and _shallow(value),
+}
+
+# Of an event's data what the fold reads.
+_DATA: Mapping[str, Callable[[Any], bool]] = {
+    "doing": _or_none(_is_text),
+    "address": _or_none(_is_text),
+    "host": _or_none(_is_text),
+    "interface": _or_none(_is_text),
+    "ports": _or_none(lambda value: isinstance(value, list) and all(map(_whole, value))),
+    "cpus": _or_none(_whole),
+    "reason": _or_none(lambda value: isinstance(value, str) and value in {*Reason}),
+    "code": _or_none(lambda value: type(value) is int and abs(value) <= _MOST),
+    "failed_at": _or_none(_time),
+    "ended_at": _or_none(_time),
+    "message": _or_none(_is_text),
+    "hint": _or_none(_is_text),
+}
+_NEEDED = {Kind.READY: ("address", "host", "ports"), Kind.ENDED: ("reason",)}

@@ -1,0 +1,4 @@
+"""Metric names and patterns, and what a job is in MLflow.
+
+Pure.
+"""

@@ -1,0 +1,96 @@
+"""Models with names and versions, for Python programs."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.sdk.assets.register_model import register
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import asset_path, version_path, versions_path
+from allranks.sdk.transfer.download import download_model
+from allranks.spec.model import Model, ModelVersion
+
+
+class Models:
+    """The operations on models; all raise AllranksError, with a hint."""
+
+    def register(
+        self,
+        name: str,
+        path: str | Path,
+        *,
+        job: str | None = None,
+        version: str | None = None,
+        type: str | None = None,
+        flavors: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        labels: Sequence[str] = (),
+    ) -> ModelVersion:
+        """Add a version: the file or folder at ``path`` among what the ``job`` left (`outputs/…`),
+        or of this machine, which is sent. The files are the record's own from then on."""
+        given = {
+            "name": name,
+            "path": str(path),
+            "job": job,
+            "version": version,
+            "type": type,
+            "flavors": flavors,
+            "description": description,
+            "tags": tags,
+            "properties": properties,
+        }
+        return _sent({key: each for key, each in given.items() if each is not None}, labels)
+
+    def create_or_update(self, model: Model, *, base: str | Path | None = None) -> ModelVersion:
+        """Add a version, the next number unless it has one; the very same one twice is one. A
+        relative path begins at ``base`` (the current folder)."""
+        return _sent(model.model_dump(mode="json", exclude_unset=True), (), base)
+
+    def get(self, name: str, version: str | None = None, label: str = "latest") -> ModelVersion:
+        """A version, or the one that has the label."""
+        return _told(find_server.ask("GET", version_path("models", name, version, label)))
+
+    def list(self, name: str | None = None) -> builtins.list[ModelVersion]:
+        """The newest version of each, or all versions of one."""
+        return [_told(each) for each in find_server.ask("GET", versions_path("models", name))]
+
+    def label(self, name: str, version: str, *labels: str) -> ModelVersion:
+        """Give it labels; each is taken from the version that had it."""
+        data = {"labels": builtins.list(labels)}
+        return _told(
+            find_server.ask("PUT", asset_path("models", f"{name}:{version}", "/labels"), data)
+        )
+
+    def delete(self, name: str, version: str) -> None:
+        """Forget a version; its files go with the next `allranks gc`, unless another has them."""
+        find_server.ask("DELETE", asset_path("models", f"{name}:{version}"))
+
+    def download(
+        self,
+        name: str,
+        version: str | None = None,
+        download_path: str | Path = ".",
+        *,
+        label: str = "latest",
+    ) -> Path:
+        """Fetch it into a folder of its name in ``download_path``, held against the checksums it
+        was registered with; the folder. What is there already is not fetched again."""
+        which = f"{name}:{version}" if version else f"{name}@{label}"
+        download_model(find_server.connect, which, Path(download_path))
+        return Path(download_path, name)
+
+
+def _sent(
+    given: Mapping[str, Any], labels: Sequence[str], base: str | Path | None = None
+) -> ModelVersion:
+    with find_server.connect() as client:
+        return _told(register(client, given, Path(base or ".").absolute(), labels))
+
+
+def _told(told: dict[str, Any]) -> ModelVersion:
+    return ModelVersion.model_validate({k: v for k, v in told.items() if k != "created"})

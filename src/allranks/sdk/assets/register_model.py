@@ -1,0 +1,75 @@
+"""Registering a model, from what a job left or from files of this machine, which are sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import MissingCode, Problem, SpecError
+from allranks.http_client import Client
+from allranks.sdk.connection.urls import labelled
+from allranks.sdk.submit.submission import local
+from allranks.store.files import trees
+
+_MODELS = "/api/v1/models"
+# Seconds: the server copies and reads all of it.
+_PATIENCE = 6 * 3600.0
+
+
+def register(
+    client: Client,
+    given: Mapping[str, Any],
+    base: Path,
+    labels: Sequence[str] = (),
+    say: Callable[[str], None] = lambda sentence: None,
+) -> dict[str, Any]:
+    """Add a version of a model; what the server tells of it. A relative path begins at ``base``,
+    unless it is of a ``job``. ``say`` hears how far it is.
+
+    Raises SpecError for what is not there, UsageError for what is no plain file, Conflict.
+    """
+    path = None if given.get("job") else local(given.get("path"), base)
+    address = labelled(_MODELS, labels)
+    files: dict[str, Path] = {}
+    data = dict(given)
+    if path is not None:
+        if not path.exists():
+            hint = f"relative paths begin at {base}; of a job: --job JOB --path outputs/…"
+            raise SpecError(Problem(f"there is no {str(path)!r}", "path", hint=hint))
+        say("reading its files")
+        files = trees.below(path, path.resolve() if path.is_dir() else path.resolve().parent)
+        data["path"] = str(path)
+        data["files"] = [_entry(name, file) for name, file in files.items()]
+    while True:
+        try:
+            body = json.dumps(data).encode()
+            say("the server takes its files")
+            made: dict[str, Any] = json.loads(
+                client.call("POST", address, body, timeout=_PATIENCE).body
+            )
+            return made
+        except MissingCode:
+            _send(client, data["files"], files, say)
+
+
+def _entry(name: str, file: Path) -> dict[str, Any]:
+    with file.open("rb") as opened:
+        sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+        return {"path": name, "size": opened.tell(), "sha256": sha256}
+
+
+def _send(
+    client: Client,
+    entries: Sequence[Mapping[str, Any]],
+    files: Mapping[str, Path],
+    say: Callable[[str], None],
+) -> None:
+    by_hash = {each["sha256"]: files[each["path"]] for each in entries}
+    missing = client.json("POST", "/api/v1/blobs/missing", [*by_hash])
+    for number, digest in enumerate(missing, 1):
+        say(f"sending file {number} of {len(missing)}")
+        with by_hash[digest].open("rb") as file:
+            client.call("PUT", f"/api/v1/blobs/{digest}", file, timeout=_PATIENCE)

@@ -1,0 +1,35 @@
+"""The files that a job left, by the addresses that every command takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allranks.errors import NotFound
+from allranks.http_client import Client
+from allranks.plan.job.file_addresses import JobFile, address, hint, selects, written_by
+from allranks.sdk.connection.urls import job_path
+
+
+def job_files(client: Client, name: str) -> list[JobFile]:
+    """All of them, in the order of their addresses. Raises NotFound when there is no such job."""
+    job = client.json("GET", job_path(name))
+    listing = client.json("GET", job_path(name, "/files"))
+    found = ((address(each["path"], job["attempts"]), each["size"]) for each in listing)
+    return sorted(JobFile(path, size, written_by(path, job["nodes"])) for path, size in found)
+
+
+def selected(
+    job: Mapping[str, Any], listing: Sequence[Mapping[str, Any]], wanted: Sequence[str]
+) -> set[str]:
+    """The paths in the record of the files that the addresses in ``wanted`` mean. Raises NotFound
+    for an address that means none."""
+    known = {each["path"]: address(each["path"], job["attempts"]) for each in listing}
+    found = set()
+    for each in wanted:
+        meant = {recorded for recorded, path in known.items() if selects(each, path)}
+        if not meant:
+            message = f"{job['name']} has no file {each!r}"
+            raise NotFound(message, hint=hint(job["name"], each, known.values()))
+        found |= meant
+    return found

@@ -1,0 +1,117 @@
+"""Following a job to its end, whatever becomes of the server in between."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TextIO
+
+from allranks.errors import ServerError, TimedOut, Unreachable
+from allranks.http_client import Client
+from allranks.sdk.connection.urls import job_path
+
+# A server that was killed is started again by us, as by any command; one on another machine is
+# waited for this long.
+_PATIENCE = 60.0
+# However little time there is: how a job stands is heard once.
+_LEAST = 1.0
+
+
+def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any:
+    """The answer of a server that may be away for a while."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with connect() as client:
+                return ask(client)
+        except ServerError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
+def substitute_note(to: TextIO) -> Callable[[dict[str, Any]], None]:
+    """Write to ``to``, once, that another environment stands for the one that a job asks for."""
+    done = False
+
+    def note(job: dict[str, Any]) -> None:
+        nonlocal done
+        found = job.get("environment") or {}
+        if found.get("asked_for") and not done:
+            name = found.get("name") or found.get("image")
+            print(f"note: environment: {name} (asked for: {found['asked_for']})", file=to)
+        done = True
+
+    return note
+
+
+class Following:
+    """A viewer of one job, for so many ``seconds`` if they are given. ``job`` is the newest that is
+    known of it."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        name: str,
+        *,
+        wanted: Mapping[str, Any] | None = None,
+        changed: Callable[[dict[str, Any]], None] = lambda job: None,
+        seconds: float | None = None,
+    ) -> None:
+        self.job: dict[str, Any] = {}
+        self._connect, self._name = connect, name
+        self._wanted, self._changed = dict(wanted or {}), changed
+        self._positions: dict[str, int] = {}
+        self._seconds = seconds
+        self._until = float("inf") if seconds is None else time.monotonic() + seconds
+
+    def pieces(self) -> Iterator[dict[str, Any]]:
+        """Pieces of output, each once and in order per rank, until the job has ended.
+        Raises TimedOut."""
+        away_since: float | None = None
+        while True:
+            try:
+                client = self._connect()
+                for piece in self._one_connection(client):
+                    away_since = None
+                    if piece:
+                        yield piece
+                return
+            except ServerError:  # away, or (a full disk) not able to tell just now
+                self._hold_to_time()
+                away_since = away_since or time.monotonic()
+                if time.monotonic() - away_since > _PATIENCE:
+                    raise
+                time.sleep(0.2)
+
+    def _one_connection(self, client: Client) -> Iterator[dict[str, Any]]:
+        wanted = {**self._wanted, "positions": self._positions}
+        ended = False
+        path, left = job_path(self._name, "/stream"), self._until - time.monotonic()
+        silence = min(max(left, _LEAST), _PATIENCE)
+        for line in client.stream("POST", path, wanted, timeout=silence):
+            told = json.loads(line) if line else {}
+            if "job" in told:
+                self.job = told["job"]
+                ended = told["last"]
+                self._changed(self.job)
+            if self.job and not ended:  # of one that has ended nothing comes before the last
+                self._hold_to_time()
+            if "log" not in told:
+                yield {}  # a sign of life
+                continue
+            self._positions[f"{told['attempt']}/{told['rank']}"] = told["offset"]
+            yield told
+        if not ended:
+            raise Unreachable(f"the server at {client.url} broke off")
+
+    def _hold_to_time(self) -> None:
+        """Raises TimedOut once it is up."""
+        if time.monotonic() < self._until:
+            return
+        status = f" {self.job['status']}" if self.job else ""
+        raise TimedOut(
+            f"{self._name} is still{status or ' there'} after {self._seconds:g} s",
+            hint="it goes on: wait longer, or cancel it",
+        )

@@ -1,0 +1,116 @@
+"""From what the server tells of a job to where its time went."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from statistics import median
+from typing import Any, NamedTuple
+
+from allranks.events import Event, Kind
+from allranks.http_client import Client
+from allranks.plan.insights.checkpoint_interval import held_up
+from allranks.plan.insights.goodput import Goodput, Trail, goodput
+from allranks.plan.insights.rehearsal import is_counted
+from allranks.sdk.connection.urls import job_path, state_path
+from allranks.statuses import JobStatus
+
+# Metrics by which scripts say for how many seconds a checkpoint held them up.
+COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
+
+Told = Mapping[str, Any]
+
+
+class Spent(NamedTuple):
+    """A job's time; ``cost`` is what a checkpoint took it, seconds, where it told, or where its
+    state and its steps do."""
+
+    name: str
+    status: str
+    goodput: Goodput
+    cost: float | None = None
+
+
+def spent(client: Client, name: str) -> Spent:
+    """Where the job's time went until now. Raises NotFound where there is none of that name."""
+    job = client.json("GET", job_path(name))
+    events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
+    series = _series(client, job)
+    ways = trails(job, series)
+    found = goodput(events, time.time(), ways)._replace(stepless=_stepless(job))
+    cost = _cost(series)
+    if cost is None and ways:
+        cost = _seen(client, job, ways)
+    return Spent(name, job["status"], found, cost)
+
+
+def _stepless(job: Told) -> bool:
+    """Whether it ended before anything showed that it trained: no metric, no checkpoint."""
+    ended = job["ended_at"] is not None and job["status"] != JobStatus.COMPLETED
+    return ended and not job["metrics"] and job["state"]["version"] is None
+
+
+def _series(client: Client, job: Told) -> list[Told]:
+    """Those that say what was done anew, if anything was, and what a checkpoint took: there may be
+    points by the hundred thousand."""
+    if job["metrics"] and job["attempts"] > 1:
+        return list(client.json("GET", job_path(job["name"], "/metrics"))["series"])
+    told = {key.partition("/rank_")[0] for key in job["metrics"]} & {*COSTS}
+    asked = (job_path(job["name"], f"/metrics?metric={each}") for each in told)
+    return [series for path in asked for series in client.json("GET", path)["series"]]
+
+
+def event(told: Told) -> Event:
+    """As the record has it."""
+    at = datetime.fromisoformat(told["at"]).timestamp()
+    fields = {key: told[key] for key in ("launch", "attempt", "node", "rank", "data")}
+    return Event(Kind(told["kind"]), at, **fields)
+
+
+def trails(job: Told, series: Iterable[Told]) -> list[Trail]:
+    """The steps that ranks told of. Those that were only counted begin anew with each attempt, and
+    say nothing: 0, 1, 2 … are taken for such, unless the pattern reads them from the line."""
+    by_name = defaultdict(list)
+    for each in series:
+        steps = tuple((int(step), float(at)) for step, at, _ in each["points"])
+        if steps:
+            trail = Trail(each["attempt"] or 1, each["name"], each["rank"], steps)
+            by_name[trail.name].append(trail)
+    asked = job["spec"].get("metrics") or {}
+    return [
+        trail
+        for name, several in by_name.items()
+        if not is_counted(name, asked) or not all(_from_0([n for n, _ in e.steps]) for e in several)
+        for trail in several
+    ]
+
+
+def _from_0(steps: Sequence[int]) -> bool:
+    return set(steps) == {0} or list(steps) == list(range(len(steps)))
+
+
+def _cost(series: Iterable[Told]) -> float | None:
+    """The usual one: the first is often slower, and one that meets a full disk far more."""
+    told = [
+        float(value) for each in series if each["name"] in COSTS for _, _, value in each["points"]
+    ]
+    return median(told) if told else None
+
+
+def _seen(client: Client, job: Told, ways: Iterable[Trail]) -> float | None:
+    """By the steps in which a version of its state was written."""
+    if job["state"]["version"] is None:
+        return None
+    state = client.json("GET", state_path(job["state"]["name"]))
+    written = defaultdict(list)
+    for version in state["versions"]:
+        if version["job"] == job["name"] and version["written_at"]:
+            at = datetime.fromisoformat(version["written_at"]).timestamp()
+            written[version["attempt"]].append(at)
+    told = []
+    for attempt, times in written.items():
+        mine = (each.steps for each in ways if each.attempt == attempt)
+        told += held_up(max(mine, key=len, default=()), times)
+    return median(told) if told else None

@@ -1,0 +1,96 @@
+"""From what the server tells of a job to the facts that reports look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from allranks.http_client import Client
+from allranks.plan.distributions.topology import log_name
+from allranks.plan.insights import comparable_runs
+from allranks.plan.insights.job_facts import Facts, Point, Series
+from allranks.sdk.connection.urls import job_path
+
+# They run beside those that train, at a pace of their own.
+_ASIDE = ("ps", "evaluator")
+
+Told = Mapping[str, Any]
+
+
+def observed(client: Client, name: str) -> Facts:
+    """All that the server knows of a job. Raises NotFound where there is none of that name."""
+    job = client.json("GET", job_path(name))
+    metrics = client.json("GET", job_path(name, "/metrics"))
+    resources = client.json("GET", job_path(name, "/resources"))
+    return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))
+
+
+def facts(job: Told, metrics: Told, resources: Told, files: Iterable[Told] = ()) -> Facts:
+    """The job as reports see it, of the server's answers: the job, its metrics and its use of
+    resources (``{"series": […]}``), the files of its record."""
+    nodes, error = job["node_states"], job["error"] or {}
+    return Facts(
+        job["name"],
+        status=job["status"],
+        reason=error.get("reason") or "",
+        nodes=job["nodes"],
+        ranks=job["processes"],
+        gpus=job.get("gpus_per_node") or 0,
+        cpus=tuple(node.get("cpus") for node in nodes),
+        hosts=tuple(node["host"] or None for node in nodes),
+        distribution=job["distribution"],
+        compute=job["compute"],
+        attempts=job["attempts"],
+        created_at=_seconds(job["created_at"]) or 0.0,
+        started_at=_seconds(job["started_at"]),
+        ranks_ended_at=_seconds(job.get("ranks_ended_at")),
+        ended_at=_seconds(job["ended_at"]),
+        asked=_asked(job),
+        aside=frozenset(each["rank"] for each in job["ranks"] if each["role"] in _ASIDE),
+        logged=_logged(job, files),
+        metrics=tuple(_metrics(metrics, job["attempts"])),
+        resources=tuple(_resources(resources, job["attempts"])),
+    )
+
+
+def _asked(job: Told) -> dict[str, str | None]:
+    spec = job["spec"]
+    return {
+        "code": job.get("code"),
+        "command": comparable_runs.command(job["command"]),
+        "inputs": _text(spec.get("inputs")),
+        "variables": _text(spec.get("environment_variables")),
+        "environment": _text(job["environment"]),
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value or {}, sort_keys=True)
+
+
+def _logged(job: Told, files: Iterable[Told]) -> dict[int, int]:
+    """The bytes that each rank printed in the last attempt."""
+    sizes = {each["path"]: each["size"] for each in files}
+    ranks, folder = job["processes"], f"attempts/{job['attempts']}"
+    return {rank: sizes.get(f"{folder}/{log_name(rank, ranks)}", 0) for rank in range(ranks)}
+
+
+def _metrics(told: Told, attempt: int) -> Iterator[Series]:
+    for each in told.get("series", ()):
+        if each.get("attempt") in (None, attempt):
+            points = tuple(Point(at, float(value), step) for step, at, value in each["points"])
+            yield Series(each["name"], points, rank=each["rank"])
+
+
+def _resources(told: Told, attempt: int) -> Iterator[Series]:
+    for each in told.get("series", ()):
+        if each.get("attempt") in (None, attempt):
+            points = tuple(Point(at, float(value)) for at, value in each["points"])
+            where = {name: each.get(name) for name in ("rank", "node", "gpu")}
+            yield Series(each["name"], points, **where)
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else datetime.fromisoformat(text).timestamp()

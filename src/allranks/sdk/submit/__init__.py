@@ -1,0 +1,4 @@
+"""Build and submit jobs, restart and rehearse them.
+
+Imports `sdk.jobs`, `sdk.connection`.
+"""

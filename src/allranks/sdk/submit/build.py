@@ -1,0 +1,128 @@
+"""Building jobs in Python: the same models as the YAML's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Never
+
+from pydantic import BaseModel
+
+from allranks.spec.fields.python_forms import as_in_a_file
+from allranks.spec.job import CommandJob, parse
+from allranks.spec.retry import Retry
+from allranks.spec.services import Identity, JobService
+from allranks.spec.values import (
+    Distribution,
+    Environment,
+    Input,
+    Limits,
+    Metric,
+    Output,
+    QueueSettings,
+    Resources,
+)
+from allranks.spec.yaml import load
+
+# Short words of `command`, and the section of the job they stand for.
+_SECTIONS = {
+    "instance_count": "resources",
+    "instance_type": "resources",
+    "max_instance_count": "resources",
+    "shm_size": "resources",
+    "docker_args": "resources",
+    "locations": "resources",
+    "gpus_per_instance": "resources",
+    "timeout": "limits",
+    "job_tier": "queue_settings",
+    "priority": "queue_settings",
+}
+
+
+def command(
+    *,
+    command: str | Sequence[str | int | float | os.PathLike[str]],
+    code: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    display_name: str | None = None,
+    description: str | None = None,
+    experiment_name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    environment: str | Environment | Mapping[str, Any] | None = None,
+    environment_variables: Mapping[str, object] | None = None,
+    compute: str | None = None,
+    distribution: Distribution | Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Input | Output | bool | int | float | str | Mapping[str, Any]]
+    | None = None,
+    outputs: Mapping[str, Output | Mapping[str, Any] | None] | None = None,
+    resources: Resources | Mapping[str, Any] | None = None,
+    limits: Limits | Mapping[str, Any] | None = None,
+    instance_count: int | None = None,
+    instance_type: str | None = None,
+    max_instance_count: int | None = None,
+    gpus_per_instance: int | None = None,
+    shm_size: str | None = None,
+    docker_args: str | Sequence[str] | None = None,
+    locations: Sequence[str] | None = None,
+    timeout: float | None = None,
+    queue_settings: QueueSettings | Mapping[str, Any] | None = None,
+    job_tier: str | None = None,
+    priority: str | None = None,
+    services: Mapping[str, JobService | Mapping[str, Any]] | None = None,
+    identity: Identity | Mapping[str, Any] | None = None,
+    parent_job_name: str | None = None,
+    metrics: Mapping[str, str | Metric | Mapping[str, Any]] | None = None,
+    state: str | None = None,
+    keep_work: str | None = None,
+    warm: Sequence[str] | None = None,
+    retry: Retry | Mapping[str, Any] | None = None,
+    hang_timeout: float | None = None,
+    **unknown: Never,
+) -> CommandJob:
+    """A command job, of the words of the job YAML; models and plain mappings may be mixed.
+
+    Words of ``resources``, ``limits`` and ``queue_settings`` may be given by themselves. Relative
+    paths begin at the current folder when the job is submitted. Raises SpecError.
+    """
+    given = {**locals(), **unknown}
+    del given["unknown"]
+    return _job({word: value for word, value in given.items() if value is not None})
+
+
+def _job(given: dict[str, Any]) -> CommandJob:
+    """The job of ``command``'s words; the short ones win over those of their section."""
+    short = {word: given.pop(word) for word in _SECTIONS if word in given}
+    for word, value in short.items():
+        section = _SECTIONS[word]
+        given[section] = {**_plain(given.get(section, {})), word: value}
+    return parse({word: as_in_a_file(word, _dicts(value)) for word, value in given.items()})
+
+
+def load_job(source: str | os.PathLike[str] | IO[str]) -> CommandJob:
+    """The job of a YAML file, an open one, or the text that ``to_yaml`` gives (several lines).
+
+    Relative paths stay as written, and begin at the file's folder when the job is submitted.
+    Raises SpecError with key, line and hint.
+    """
+    if isinstance(source, str | os.PathLike):
+        if isinstance(source, str) and "\n" in source and not os.path.exists(source):
+            return load.loads(source)
+        return load.load(Path(source))
+    name = getattr(source, "name", None)
+    job = load.loads(source.read(), file=name if isinstance(name, str) else None)
+    return job.based(Path(name).parent) if isinstance(name, str) else job
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_defaults=True)
+    return value
+
+
+def _dicts(value: Any) -> Any:
+    """Mappings of any kind as dicts, which is all the models take."""
+    if isinstance(value, Mapping):
+        return {name: _dicts(each) for name, each in value.items()}
+    return value

@@ -1,0 +1,234 @@
+"""Files that environments are written in, read where the job is submitted: they do not travel."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from allranks.errors import NotFound, Problem, SpecError, UsageError
+from allranks.masking import without_credentials
+
+_OPTION = re.compile(r"(?P<option>-[a-z]|--[a-z-]+)(\s*=\s*|\s+|(?<=-[a-z]))(?P<value>.+)")
+_FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
+_FOLDERS = ("-f", "--find-links")
+_BUILT = (".whl", ".tar.gz", ".zip")
+
+
+def from_file(file: Path) -> dict[str, Any]:
+    """The environment of a requirements file, a conda file, or an environment's own YAML.
+
+    Raises NotFound, UsageError, or SpecError with the file's lines.
+    """
+    if file.suffix.lower() == ".txt":
+        return inlined({"requirements": str(file)}, Path())
+    data, _ = _yaml(file)
+    if "command" in data and isinstance(data.get("environment"), Mapping):
+        return inlined(data["environment"], file.parent)  # a job's
+    if "dependencies" in data:
+        return inlined({"conda_file": str(file)}, Path())
+    return inlined({key: value for key, value in data.items() if key != "$schema"}, file.parent)
+
+
+def inlined(environment: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """The environment with what is in its files in the place of their paths, which begin at
+    ``base``. What has the wrong form stays as it is: the models say so. Raises as ``from_file``."""
+    found = {key: _written(value) for key, value in environment.items()}
+    limits: list[str] = []
+    if isinstance(found.get("conda_file"), str | os.PathLike):
+        found["conda_file"] = _conda(_path(found["conda_file"], base), limits)
+    elif isinstance(found.get("conda_file"), Mapping):
+        found["conda_file"] = _with_pip(found["conda_file"], base, limits)
+    lines: list[str] = []
+    pip = found.get("pip") or ()
+    if isinstance(pip, list | tuple) and all(isinstance(each, str) for each in pip):
+        lines += _lines(pip, base, limits)
+        if isinstance(found.get("requirements"), str | os.PathLike):
+            lines += _read(_path(found.pop("requirements"), base), limits)
+            found["pip"] = lines
+        if lines:
+            found["pip"] = lines
+    given = found.get("constraints") or ()
+    if isinstance(given, str | os.PathLike):
+        found["constraints"] = [*_read(_path(given, base), limits), *limits]
+    elif isinstance(given, list | tuple) and all(isinstance(each, str) for each in given):
+        several = [*_lines(given, base, limits), *limits]
+        found |= {"constraints": several} if several else {}
+    if isinstance(found.get("build"), Mapping):
+        found["build"] = _context(found["build"], base)
+    return found
+
+
+def _context(build: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """What an image is made of, where it lies; addresses are its program's business."""
+    path = build.get("path")
+    if not isinstance(path, str) or "://" in path or path.startswith("git@"):
+        return build
+    folder = Path(os.path.abspath(base / Path(path.removeprefix("file:")).expanduser()))
+    if not folder.is_dir():
+        hint = f"relative paths begin at {base.absolute()}"
+        problem = Problem(
+            f"there is no folder {str(folder)!r}", "environment.build.path", hint=hint
+        )
+        raise SpecError(problem)
+    file = build.get("dockerfile_path") or "Dockerfile"
+    if isinstance(file, str) and not (folder / file).is_file():
+        hint = "`dockerfile_path: …` names another, from the folder of `path`"
+        where = "environment.build.dockerfile_path"
+        raise SpecError(Problem(f"there is no {file!r} in {str(folder)!r}", where, hint=hint))
+    return {**build, "path": str(folder)}
+
+
+def _conda(file: Path, limits: list[str]) -> dict[str, Any]:
+    from allranks.plan.environments import conda  # lazy: few jobs have such a file
+    from allranks.spec.fields.problems import placed  # lazy: imports the models
+
+    data, lines = _yaml(file)
+    try:
+        conda.read(data)
+    except SpecError as error:
+        raise SpecError([placed(each, lines) for each in error.problems], file=str(file)) from None
+    return _with_pip(data, file.parent, limits)
+
+
+def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> dict[str, Any]:
+    """A conda file's mapping with the lines of its pip sections as those of requirements files."""
+
+    def one(each: Any) -> Any:
+        several = each.get("pip") if isinstance(each, Mapping) else None
+        if not isinstance(several, list) or not all(isinstance(line, str) for line in several):
+            return each
+        return {"pip": [*_lines(several, folder, limits)]}
+
+    wanted = data.get("dependencies")
+    if not isinstance(wanted, list):
+        return dict(data)
+    return {**data, "dependencies": [one(each) for each in wanted]}
+
+
+def _yaml(file: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    from allranks.spec.yaml import load  # lazy: imports the models
+
+    try:
+        text = load.content(file)
+    except NotFound:
+        hint = "a requirements file (.txt), a conda file, or an environment's YAML"
+        raise NotFound("there is no such file", where=str(file), hint=hint) from None
+    data, lines = load.read(text, file=str(file))
+    return _written(data), lines
+
+
+def _written(value: Any) -> Any:
+    """As it was written: `python: 3.10` is not the number 3.1."""
+    if isinstance(value, dict):
+        return {key: _written(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    return getattr(value, "written", value)
+
+
+def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[str]:
+    """The lines of a requirements file, with those of the files that it names."""
+    try:
+        whole = file.resolve()
+        text = "" if whole in within else file.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        hint = "relative paths begin at the file that names them"
+        raise NotFound("there is no such requirements file", where=str(file), hint=hint) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(
+            f"the file cannot be read: {why}", where=str(file), hint="a line for each package"
+        ) from None
+    if whole in within:
+        raise UsageError("the file names itself", where=str(file), hint="take that `-r` out")
+    found = []
+    for number, row in _joined(text):
+        for line in _lines([row], file.parent, limits, (*within, whole)):
+            _hold_to_form(line, file, number)
+            found.append(line)
+    return found
+
+
+def _hold_to_form(line: str, file: Path, number: int) -> None:
+    """Raise SpecError for what is neither a requirement, an option nor an address."""
+    from packaging.requirements import InvalidRequirement, Requirement  # lazy: 10 ms, and few files
+
+    if line.startswith(("-", ".", "/")) or "://" in line:
+        return
+    try:
+        Requirement(line.partition(" --")[0])
+    except InvalidRequirement as error:
+        said = str(error).partition("\n")[0].lower()
+        hint = "as pip takes it: `numpy>=1.26,<2`"
+        problem = Problem(f"{line!r} is no requirement: {said}", None, number, hint)
+        raise SpecError(problem, file=str(file)) from None
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, those that go on in the next put together."""
+    kept = ""
+    for number, row in enumerate(text.splitlines(), 1):
+        # As pip: a comment does not go on in the next line.
+        goes_on = row.endswith("\\") and not row.lstrip().startswith("#")
+        kept += f"{row[:-1]} " if goes_on else row
+        if not goes_on:
+            yield number, kept
+            kept = ""
+    if kept:
+        yield number, kept
+
+
+def _lines(
+    given: Iterable[str], folder: Path, limits: list[str], within: tuple[Path, ...] = ()
+) -> Iterator[str]:
+    """Lines of pip with paths made absolute and files read; constraints go to ``limits``."""
+    for each in given:
+        line = re.sub(r"(^| )#.*", "", " ".join(each.split())).strip()
+        option = _OPTION.fullmatch(line)
+        if not line:
+            continue
+        if option and (kind := _FILES.get(option["option"])):
+            value = option["value"].strip()
+            if "://" in value:
+                hint = "fetch it, and name the file"
+                shown = without_credentials(value)
+                raise UsageError("requirements are not fetched", where=shown, hint=hint)
+            found = _read(_path(value, folder), limits, within)
+            if kind == "-r":
+                yield from found
+            else:
+                limits += found
+        elif option and option["option"] in _FOLDERS and "://" not in option["value"]:
+            yield f"--find-links {_path(option['value'].strip(), folder).absolute()}"
+        elif _is_path(line):
+            yield _file(_path(line, folder).absolute())
+        else:
+            yield line
+
+
+def _is_path(line: str) -> bool:
+    plain = "://" not in line and not line.startswith("-") and " @ " not in line
+    return plain and (line.startswith((".", "~")) or "/" in line or line.endswith(_BUILT))
+
+
+def _file(path: Path) -> str:
+    """A package's own file by what is in it: when it is built again it is another."""
+    if not path.name.endswith(_BUILT):
+        return str(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        hint = "relative paths begin at the file that names them"
+        raise NotFound(f"the package cannot be read: {why}", where=str(path), hint=hint) from None
+    name = path.name.partition("-")[0]
+    return f"{name} @ file://{quote(str(path))}#sha256={hashlib.sha256(content).hexdigest()}"
+
+
+def _path(value: str | os.PathLike[str], folder: Path) -> Path:
+    return folder / os.path.expanduser(value)

@@ -1,0 +1,286 @@
+"""From what a user wrote to what the server is sent: the same for YAML, SDK and the command line.
+
+The paths a user wrote are the submitter's: they are made absolute and looked at here. Works on
+plain dictionaries, so that `allranks run` need not import the models; the server holds every job
+against them anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from allranks import settings
+from allranks.errors import AllranksError, MissingCode, Problem, SpecError, Unreachable, UsageError
+from allranks.http_client import Client
+from allranks.masking import without_credentials
+from allranks.sdk.submit.current_environment import current, tools
+from allranks.snapshot.git import Asked, Checkout, checkout, is_address
+from allranks.snapshot.take import Progress, Snapshot, take
+
+# fmt: off
+_ADJECTIVES = (
+    "amber", "brave", "bright", "calm", "clever", "crisp", "eager", "gentle", "golden", "happy",
+    "jolly", "keen", "kind", "lively", "lucky", "mellow", "merry", "nimble", "noble", "polite",
+    "proud", "quick", "quiet", "sharp", "sunny", "witty",
+)
+_NOUNS = (
+    "acorn", "anchor", "apple", "arrow", "badger", "beacon", "bridge", "candle", "cedar", "clover",
+    "comet", "coral", "crane", "falcon", "feather", "harbor", "island", "lantern", "maple",
+    "meadow", "otter", "pebble", "pepper", "river", "rocket", "sparrow", "tulip", "willow",
+)
+# fmt: on
+# Seconds that a server may take to copy what another job left.
+COPYING = 6 * 3600.0
+_ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
+
+
+def made_up_name() -> str:
+    """A name like ``calm_otter_7x2k9q``: one can say it, and it is nobody else's."""
+    dice = os.urandom(10)
+    tail = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in dice[2:])
+    return f"{_ADJECTIVES[dice[0] % len(_ADJECTIVES)]}_{_NOUNS[dice[1] % len(_NOUNS)]}_{tail}"
+
+
+def prepare(
+    spec: Mapping[str, Any],
+    base: Path,
+    *,
+    in_place: bool = False,
+    note: Callable[[str], None] = lambda sentence: None,
+    allow_large: bool = False,
+    progress: Progress = lambda what, done, total: None,
+) -> tuple[dict[str, Any], Snapshot | None]:
+    """The submission of a job whose relative paths are relative to ``base``, and its snapshot.
+
+    Raises SpecError for a file that is not there, by key, and CodeTooLarge unless ``allow_large``.
+    ``note`` hears what a person should know.
+    """
+    spec = dict(spec)
+    spec.setdefault("name", made_up_name())
+    code, fetched = _code(spec.get("code"), base)
+    folder = (code if code.is_dir() else code.parent) if code is not None else base
+    own = folder.resolve().name if fetched is None else fetched.repository
+    spec.setdefault("experiment_name", own or "Default")
+    if "inputs" in spec:
+        spec["inputs"] = {
+            name: _input(name, value, base) for name, value in (spec["inputs"] or {}).items()
+        }
+    if isinstance(spec.get("environment"), Mapping):
+        spec["environment"] = environment_of(spec["environment"], base)
+    if "outputs" in spec:
+        spec["outputs"] = {
+            name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
+        }
+    if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
+        spec.setdefault("keep_work", limit)
+    submission: dict[str, Any] = {"spec": spec, "base": current()}
+    brought = spec.get("environment") in (None, "current", "azureml:current@latest")
+    if not brought or _moves_data(spec):
+        submission["tools"] = tools(python=not brought)
+    _hold_to_text(submission)
+    if code is None:
+        return submission, None
+    spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
+    if in_place:
+        submission["in_place"] = str(folder.resolve())
+        return submission, None
+    # A commit that was fetched has told already; else git is asked while we read.
+    asked = Asked(folder.resolve()).told if fetched is None else lambda: fetched.told
+    snapshot = take(code, note, settings.home().snapshots, allow_large, progress)
+    told = asked()
+    if told.properties:
+        spec["properties"] = {**told.properties, **(spec.get("properties") or {})}
+    if not snapshot.files:
+        return submission, None
+    submission |= {"code": snapshot.digest, "diff": told.diff}
+    return submission, snapshot
+
+
+def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
+    """Where the code lies here, fetched if it is the address of a repository."""
+    if given is None:
+        return None, None
+    if isinstance(given, str):
+        given = _without_scheme(given)
+        if is_address(given):
+            found = checkout(given, settings.home().code)
+            return found.folder, found
+        if _is_uri(given):
+            hint = "give a local folder, or a repository: git+https://HOST/PATH.git@REF#FOLDER"
+            raise SpecError(
+                Problem(f"{given!r} is no place that code can be in", "code", hint=hint)
+            )
+    return _absolute(given, base), None
+
+
+def send(
+    client: Client,
+    submission: Mapping[str, Any],
+    snapshot: Snapshot | None,
+    progress: Progress = lambda what, done, total: None,
+) -> dict[str, Any]:
+    """Submit, with the code when the server has not got it; the job as the server shows it. When
+    that is broken off, the server is told to remove what it was sent."""
+    sent: list[str] = []
+    try:
+        return _send(client, submission, snapshot, progress, sent)
+    except BaseException:
+        if sent:
+            client.close()  # it may be in the middle of a request
+            with contextlib.suppress(AllranksError):
+                client.json("POST", "/api/v1/blobs/discard", sent)
+        raise
+
+
+def _send(
+    client: Client,
+    submission: Mapping[str, Any],
+    snapshot: Snapshot | None,
+    progress: Progress,
+    sent: list[str],
+) -> dict[str, Any]:
+    while True:
+        try:
+            body = json.dumps(submission).encode()
+            timeout = COPYING if submission.get("continues") else None
+            told = client.call("POST", "/api/v1/jobs", body, timeout=timeout)
+            made: dict[str, Any] = json.loads(told.body)
+            return made
+        except MissingCode:
+            if snapshot is None:
+                raise
+            send_code(client, snapshot, progress, sent)
+        except Unreachable as error:
+            if error.asked:
+                name = submission["spec"]["name"]
+                error.hint = f"{name} may have been taken: `allranks job show {name}` tells"
+            raise
+
+
+def send_code(
+    client: Client,
+    snapshot: Snapshot,
+    progress: Progress = lambda what, done, total: None,
+    sent: list[str] | None = None,
+) -> None:
+    """What the server has not got of it; the list of the parts last, so that it is never there
+    without them. ``sent`` is told the digests beforehand."""
+    told = [] if sent is None else sent
+    missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
+    sizes = {digest: sum(f.status.st_size for f in snapshot.parts[digest]) for digest in missing}
+    done = 0
+    for digest in missing:
+        progress("sending the code", done, sum(sizes.values()))
+        done += sizes[digest]
+        told.append(digest)
+        with snapshot.open(digest) as file:
+            client.call("PUT", f"/api/v1/blobs/{digest}", file, timeout=600.0)
+    told.append(snapshot.digest)
+    client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)
+
+
+def _hold_to_text(submission: Mapping[str, Any]) -> None:
+    """Raise UsageError for names or values that no record can hold."""
+    try:
+        json.dumps(submission, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"a name or value is not UTF-8: {error.object[: error.end][-40:]!r}",
+            hint="rename the file or folder, or leave the value out",
+        ) from error
+
+
+def _moves_data(spec: Mapping[str, Any]) -> bool:
+    """Whether nodes may have to make an environment for what moves data."""
+    given = [*(spec.get("inputs") or {}).values(), *(spec.get("outputs") or {}).values()]
+    several = [each for each in given if isinstance(each, Mapping)]
+    return any(
+        each.get("unpack")
+        or each.get("sharded")
+        or each.get("mode") == "stream"
+        or _is_uri(str(each.get("path") or ""))
+        for each in several
+    )
+
+
+def _input(name: str, value: Any, base: Path) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
+        return value
+    return {**value, "path": _found(value["path"], f"inputs.{name}.path", base)}
+
+
+def placed_data(value: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """A data asset as it is sent: its path absolute, and what that is, if nobody says.
+
+    Raises SpecError when nothing is there.
+    """
+    found = dict(value)
+    if isinstance(found.get("path"), str | os.PathLike):
+        found["path"] = _found(os.fspath(found["path"]), "path", base)
+        if "type" not in found and os.path.isfile(found["path"]):
+            found["type"] = "uri_file"
+    return found
+
+
+def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """An environment as it is sent: what its files hold in the place of their paths, which begin
+    at ``base``. Raises NotFound or SpecError, with the file."""
+    from allranks.sdk.submit.environment_files import inlined  # lazy: few jobs write one out
+
+    return inlined(value, base)
+
+
+def _found(path: str, where: str, base: Path) -> str:
+    """The path made absolute, a URI as it is; raises SpecError when nothing is there."""
+    path = _without_scheme(path)
+    if _is_uri(path):
+        return path
+    found = _absolute(path, base)
+    if not found.exists():
+        raise SpecError(
+            Problem(f"there is no {str(found)!r}", where, hint=f"relative paths begin at {base}")
+        )
+    return str(found)
+
+
+def _output(value: Any, base: Path) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
+        return value
+    path = _without_scheme(value["path"])
+    return value if _is_uri(path) else {**value, "path": str(_absolute(path, base))}
+
+
+def local(path: Any, base: Path) -> Path | None:
+    """The file of this machine that a path in a job means, whether it is there or not; None for
+    other URIs and for what is no path."""
+    if not isinstance(path, str) or _is_uri(plain := _without_scheme(path)):
+        return None
+    return _absolute(plain, base)
+
+
+def _without_scheme(path: str) -> str:
+    """A `file:` URI as the path it means; relative ones exist too: `file:./data`."""
+    rest = path.removeprefix("file:")
+    if rest == path:
+        return path
+    if rest.startswith("//"):
+        host, _, rest = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            return path
+        rest = unquote(f"/{rest}")
+    return rest
+
+
+def _is_uri(path: str) -> bool:
+    head, colon, _ = path.partition(":")
+    return bool(colon) and "/" not in head
+
+
+def _absolute(path: str | os.PathLike[str], base: Path) -> Path:
+    return Path(os.path.abspath(base / Path(path).expanduser()))

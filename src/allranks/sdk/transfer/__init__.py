@@ -1,0 +1,4 @@
+"""Download files of jobs and models.
+
+Imports `sdk.jobs`, `sdk.connection`.
+"""

@@ -1,0 +1,281 @@
+"""Fetching what a job left: laid out as `az ml job download` does; run again, it goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.errors import NotFound, ServerError
+from allranks.http_client import Client
+from allranks.plan.job.file_addresses import address, downloaded
+from allranks.sdk.connection.urls import asset_path, job_path, state_path
+from allranks.sdk.jobs.files import selected
+from allranks.sdk.transfer.fetch import Fetcher, Tally, Wanted
+from allranks.sdk.transfer.write_files import Stopped, beside, checked, is_there
+
+_CONNECTIONS = 4
+# Files up to this size travel in bundles, of so many bytes and files at most.
+_SMALL, _BUNDLE, _FILES = 1 << 20, 2 << 20, 128
+# How often one is told how far it is, and how long connections have to end when they shall.
+_BEAT, _END = 0.1, 2.0
+
+
+class Progress(NamedTuple):
+    """How far a download is, in files and bytes; ``received`` is what came over the network."""
+
+    files: int
+    of_files: int
+    size: int
+    of_size: int
+    received: int
+
+
+class Fetched(NamedTuple):
+    """What lies in the folder now: the files, those of them that were ``there`` already, the bytes
+    ``received``, and the record's files that were ``gone`` before they could be fetched; the
+    symbolic ``links``, and the addresses of other files that were ``left_out``."""
+
+    files: list[tuple[Path, int]]
+    there: set[Path]
+    received: int
+    gone: list[str]
+    links: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+Unit = list[Wanted]
+
+
+def download(
+    connect: Callable[[], Client],
+    name: str,
+    folder: Path,
+    *,
+    output: str | None = None,
+    everything: bool = False,
+    paths: Sequence[str] = (),
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Fetched:
+    """Fetch ``artifacts/`` (outputs, logs, and the last attempt's user_logs), one named
+    ``output``, ``everything``, or the files at ``paths`` (addresses of files or folders, patterns
+    with `*`), over a few connections.
+
+    A file is whole, and what the server has, or not there. One that is there with the server's
+    size and time is not fetched again; a large one that was interrupted is gone on with. A file
+    that grows meanwhile is fetched up to the size it had at the start. Symbolic links are left out.
+
+    Raises NotFound for an output or a file the job has not got; ServerError where one may not
+    write, when the server names files that would lie elsewhere, or when a file keeps changing;
+    Unreachable when the server stays away.
+    """
+    with connect() as client:
+        job = client.json("GET", job_path(name))
+        has = job["spec"].get("outputs") or {}
+        if output is not None and output not in has:
+            listed = ", ".join(has) or "none"
+            raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {listed}")
+        if output is not None and "://" in (place := (job.get("outputs") or {}).get(output, "")):
+            uri = f"azureml://jobs/{name}/outputs/{output}/paths/"
+            hint = f"an input of another job reads it: -i NAME={uri}; or the store's own program"
+            raise NotFound(f"the output {output} is not in the record", where=place, hint=hint)
+        listing = client.json("GET", job_path(name, "/files"))
+        links = client.json("GET", job_path(name, "/links"))
+
+    chosen = selected(job, listing, paths) if paths else set()
+
+    def goal(path: str) -> str | None:
+        if paths:
+            return downloaded(path, job["attempts"]) if path in chosen else None
+        return _goal(path, job["attempts"], output, everything)
+
+    goals = {each["path"]: goal(each["path"]) for each in listing}
+    wanted = list(_wanted(listing, goals))
+    fetched = _fetched(connect, job_path(name), folder, wanted, progress)
+    return fetched._replace(
+        links=tuple(filter(None, map(goal, links))),
+        left_out=tuple(
+            address(path, job["attempts"])
+            for path in goals
+            if goals[path] is None and output is None and not paths
+        ),
+    )
+
+
+def download_model(
+    connect: Callable[[], Client],
+    reference: str,
+    folder: Path,
+    *,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Fetched:
+    """Fetch a version of a model into a folder of its name in ``folder``, as ``download`` does.
+
+    What is there is what was registered, by its SHA-256. Raises ServerError for a file that is
+    damaged, NotFound when there is no such model.
+    """
+    with connect() as client:
+        told = client.json("GET", asset_path("models", reference))
+        name, version = told["name"], told["version"]
+        place = asset_path("models", f"{name}:{version}")
+        listing = client.json("GET", f"{place}/manifest")
+    wanted = list(_wanted(listing, {each["path"]: f"{name}/{each['path']}" for each in listing}))
+    fetched = _fetched(connect, place, folder, wanted, progress)
+    if fetched.gone:
+        hint = "register it again from where it is whole: that mends it"
+        message = f"a file of {name}:{version} is gone from the server"
+        raise ServerError(message, where=fetched.gone[0], hint=hint)
+    return fetched
+
+
+def download_state(
+    connect: Callable[[], Client],
+    name: str,
+    folder: Path,
+    version: int | None = None,
+    *,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Fetched:
+    """Fetch the files of a state, as it is now or was in a ``version``, into a folder of its name
+    in ``folder``, as ``download_model`` does. Links and empty folders are left out.
+
+    Raises ServerError for a file that is damaged, NotFound when there is no such state or version.
+    """
+    query = "" if version is None else f"?version={version}"
+    with connect() as client:
+        listing = client.json("GET", state_path(name, f"/manifest{query}"))
+    files = [each for each in listing if each["what"] == "file"]
+    taken = {checked(f"{name}/{each['path']}") for each in files}
+    wanted = [
+        Wanted(e["sha256"], e["size"], e["mtime_ns"], goal, beside(goal, taken), e["sha256"])
+        for e in files
+        for goal in [f"{name}/{e['path']}"]
+    ]
+    fetched = _fetched(connect, state_path(name), folder, wanted, progress)
+    if fetched.gone:
+        hint = f"another version may be whole: allranks state show {name}"
+        raise ServerError("a file of the state is gone from the server", where=name, hint=hint)
+    links = (f"{name}/{each['path']}" for each in listing if each["what"] == "link")
+    return fetched._replace(links=tuple(links))
+
+
+def _fetched(
+    connect: Callable[[], Client],
+    place: str,
+    folder: Path,
+    wanted: list[Wanted],
+    progress: Callable[[Progress], None],
+) -> Fetched:
+    there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns, w.sha256)]
+    missing = sorted(set(wanted).difference(there))
+    tally, stop = Tally(), threading.Event()
+    one_at_a_time = threading.Lock()
+    before, whole = (sum(each.size for each in files) for files in (there, wanted))
+
+    def connected() -> Client:
+        with one_at_a_time:  # of a few who miss a server, one starts it
+            return connect()
+
+    def told() -> Progress:
+        files = len(there) + len(tally.done) + len(tally.gone)
+        return Progress(files, len(wanted), before + tally.size, whole, tally.received)
+
+    _run(
+        deque(_units(missing)),
+        lambda: Fetcher(connected, place, folder, tally, stop),
+        stop,
+        lambda: progress(told()),
+    )
+    gone = {each.path for each in tally.gone}
+    return Fetched(
+        files=[(folder / each.goal, each.size) for each in wanted if each.path not in gone],
+        there={folder / each.goal for each in there},
+        received=tally.received,
+        gone=sorted(gone),
+    )
+
+
+def _wanted(listing: list[dict[str, Any]], goals: Mapping[str, str | None]) -> Iterator[Wanted]:
+    taken = {checked(goal) for goal in goals.values() if goal is not None}
+    for each in listing:
+        goal = goals[each["path"]]
+        if goal is not None:
+            part, sha256 = beside(goal, taken), each.get("sha256", "")
+            yield Wanted(each["path"], each["size"], each["mtime_ns"], goal, part, sha256)
+
+
+def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str | None:
+    """Where a file of the record goes, or None when it was not asked for."""
+    if output is not None:
+        return path if path.startswith(f"named-outputs/{output}/") else None
+    found = downloaded(path, attempts)
+    return found if everything or found.startswith("artifacts/") else None
+
+
+def _units(missing: list[Wanted]) -> Iterator[Unit]:
+    """The large files, the largest first, each by itself; then the small ones in bundles."""
+    large = [each for each in missing if each.size > _SMALL]
+    yield from ([each] for each in sorted(large, key=lambda each: -each.size))
+    bundle: Unit = []
+    for each in (each for each in missing if each.size <= _SMALL):
+        size = sum(other.size for other in bundle) + each.size
+        if bundle and (size > _BUNDLE or len(bundle) == _FILES):
+            yield bundle
+            bundle = []
+        bundle.append(each)
+    if bundle:
+        yield bundle
+
+
+def _run(
+    units: deque[Unit],
+    fetcher: Callable[[], Fetcher],
+    stop: threading.Event,
+    progress: Callable[[], None],
+) -> None:
+    """Fetch all units; raises what the first that failed raised, KeyboardInterrupt at once."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        own = fetcher()
+        try:
+            while not stop.is_set() and (unit := _next(units)):
+                if unit[0].size > _SMALL:
+                    own.one(unit[0])
+                else:
+                    own.many(unit)
+        except Stopped:
+            pass
+        except BaseException as error:
+            failed.append(error)
+            stop.set()
+        finally:
+            own.close()
+
+    # Daemons: one that waits for a server that is silent keeps nobody from leaving.
+    count = min(_CONNECTIONS, len(units))
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            while thread.is_alive() and not stop.is_set():
+                progress()
+                thread.join(_BEAT)
+    finally:
+        stop.set()
+        until = time.monotonic() + _END
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+    if failed:
+        raise failed[0]
+
+
+def _next(units: deque[Unit]) -> Unit | None:
+    try:
+        return units.popleft()
+    except IndexError:  # another took the last one
+        return None

@@ -1,0 +1,4 @@
+"""Routes that agents call.
+
+Imports everything of the server but `routes`.
+"""

@@ -1,0 +1,4 @@
+"""Named, versioned things, and where data lies.
+
+Imports `server.clusters`, `server.auth`.
+"""

@@ -1,0 +1,123 @@
+"""Where the inputs and outputs of a job lie: on disks, in stores, or where other jobs left them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import NotFound, Problem, SpecError, UsageError
+from allranks.plan.data import addresses
+from allranks.plan.data.addresses import Located
+from allranks.plan.plan import OutputTask
+from allranks.server.assets import job_files
+from allranks.server.assets.datastores import DEFAULT, Datastores
+from allranks.settings import Home
+from allranks.spec.fields.references import ARTIFACTS, OutputOf, left_by
+from allranks.spec.job import CommandJob
+from allranks.spec.model import TYPES
+from allranks.spec.shell.expressions import fill
+from allranks.spec.values import Input
+from allranks.statuses import TERMINAL, JobStatus
+from allranks.store.job_rows import JobRow
+
+# Knows other jobs; raises NotFound.
+Find = Callable[[str], JobRow]
+
+
+def places(
+    spec: CommandJob, known: Datastores, home: Home, find: Find | None = None
+) -> Mapping[str, Located]:
+    """Where each input and output lies that has a path, by `inputs.NAME` and `outputs.NAME`.
+
+    Without ``find``, for a plan that nobody will start, outputs of other jobs are taken to be where
+    they are by default. Raises SpecError for every one that is not there, or not ready.
+    """
+    found, wrong = {}, []
+    for key, path, model in _wanted(spec):
+        where = f"{key}.path"
+        try:
+            of = left_by(path, where) if key.startswith("inputs.") else None
+            if of is None:
+                found[key] = known.locate(path, where, model=model)
+                if key.startswith("outputs."):
+                    _hold_to_goals(found[key], path)
+            else:
+                found[key] = _by_default(of, home) if find is None else _place(of, home, find)
+        except SpecError as error:
+            wrong += [each._replace(where=where) for each in error.problems]
+    if wrong:
+        raise SpecError(wrong)
+    return found
+
+
+def referred(inputs: Any) -> set[str]:
+    """The jobs whose outputs are inputs of a job, by its ``inputs`` as they were sent."""
+    found = set()
+    for value in (inputs or {}).values():
+        path = value.get("path") if isinstance(value, Mapping) else value
+        with contextlib.suppress(SpecError):
+            if isinstance(path, str) and (of := left_by(path, "")) is not None:
+                found.add(of.job)
+    return found
+
+
+def _hold_to_goals(place: Located, path: str) -> None:
+    """Raises SpecError for what nothing can be brought to."""
+    if place.asset:
+        hint = "name the place; with `name:` of the output it becomes the next version"
+        raise SpecError(Problem(f"{path!r} is a version of data, which never changes", hint=hint))
+    if place.uri and addresses.address(place.uri).store.kind == "https":
+        hint = f"name a bucket or a container: {addresses.SCHEMES.rpartition(' and ')[0]}"
+        raise SpecError(Problem(f"{path!r} is a site, which takes no files", hint=hint))
+
+
+def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:
+    """Key, path, and whether it is to be a model."""
+    for name, value in spec.inputs.items():
+        if isinstance(value, Input):
+            yield f"inputs.{name}", value.path, value.type in TYPES
+    for name, output in spec.outputs.items():
+        if output is not None and output.path:
+            known = {"name": spec.name or "", "default_datastore": DEFAULT}
+            yield f"outputs.{name}", fill(output.path, known), False
+
+
+def _by_default(wanted: OutputOf, home: Home) -> Located:
+    named = wanted.output not in ("", ARTIFACTS)
+    folder = f"named-outputs/{wanted.output}" if named else ARTIFACTS
+    return Located(str(Path(home.jobs, wanted.job, folder, wanted.path)))
+
+
+def _place(wanted: OutputOf, home: Home, find: Find) -> Located:
+    try:
+        row = find(wanted.job)
+    except NotFound as error:
+        raise SpecError(Problem(error.message, hint=error.hint)) from None
+    status = row.record.status
+    left = job_files.find(home, row, wanted)
+    if status is not JobStatus.COMPLETED:
+        raise SpecError(_not_ready(row.name, status))
+    if left.output is not None and left.output.uri:
+        return _in_store(left.output, wanted)
+    if not left.path.exists():
+        raise SpecError(job_files.left_nothing(home, row, wanted))
+    return Located(str(left.path))
+
+
+def _not_ready(name: str, status: JobStatus) -> Problem:
+    ended = (
+        f"start a job from what it left: allranks run --from {name}; "
+        f"or fetch files of it: allranks job download {name} --path PATH"
+    )
+    hint = ended if status in TERMINAL else f"wait for it: allranks job wait {name}"
+    return Problem(f"the job {name!r} is {status}: its outputs are not to be relied on", hint=hint)
+
+
+def _in_store(output: OutputTask, wanted: OutputOf) -> Located:
+    try:
+        place = addresses.within(addresses.address(output.uri), wanted.path)
+    except UsageError as error:
+        raise SpecError(Problem(error.message, hint=error.hint)) from None
+    return Located(uri=str(place), datastore=output.datastore)

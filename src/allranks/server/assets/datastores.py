@@ -1,0 +1,211 @@
+"""Datastores, data assets, and what every path of an input or output means: where it lies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import NotFound, Problem, SpecError, UsageError
+from allranks.plan.data import addresses
+from allranks.plan.data.address_map import mapped
+from allranks.plan.data.addresses import Account, Address, Located, Store
+from allranks.server.assets.model_versions import ModelVersions
+from allranks.spec.data import Data
+from allranks.spec.datastore import Datastore
+from allranks.spec.fields.problems import nearest
+from allranks.spec.fields.references import Asset, asset_of
+from allranks.store.assets import AssetRow, Assets, named
+from allranks.store.secrets import Secrets
+from allranks.store.settings import Settings
+
+KIND = "data"
+_DATASTORES, _MAP = "datastores", "data.map"
+# The one that is always there, and what Azure ML calls those of its own.
+DEFAULT = "default"
+_AZURES_OWN = ("workspaceblobstore", "workspacefilestore", "workspaceartifactstore")
+_OF_DATASTORE = re.compile(
+    r"azureml://(.+/)?datastores/(?P<name>[^/]+)(/paths(/(?P<path>.*))?)?/?", re.DOTALL
+)
+# An asset may name another; nobody means more of them than this.
+_MOST_STEPS = 8
+
+
+class Datastores:
+    """Those of a home, its data assets, and its models as inputs. ``folder`` is the default
+    datastore; None: a home that has no others yet."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings | None = None,
+        assets: Assets | None = None,
+        secrets: Secrets | None = None,
+        models: ModelVersions | None = None,
+    ) -> None:
+        self._folder, self._models = folder, models
+        self._settings, self._assets, self._secrets = settings, assets, secrets
+
+    # ------------------------------------------------------------ datastores
+
+    def all(self) -> dict[str, Datastore]:
+        """By name; the one that is always there first."""
+        kept: Mapping[str, Any] = {}
+        if self._settings is not None:
+            kept = self._settings.get(_DATASTORES) or {}
+        made = {name: Datastore.model_validate(each) for name, each in kept.items()}
+        always = Datastore(name=DEFAULT, type="file", path=str(self._folder))
+        return {DEFAULT: always, **made}
+
+    def get(self, name: str) -> Datastore:
+        """Raises NotFound."""
+        known = self.all()
+        if name in _AZURES_OWN and name not in known:
+            return known[DEFAULT]
+        if name not in known:
+            has = f"there are: {', '.join(known)}"
+            create = f"{has}; make it: allranks datastore create {name} --type …"
+            hint = nearest(name, known) or create
+            raise NotFound(f"there is no datastore {name!r}", hint=hint)
+        return known[name]
+
+    def put(self, made: Datastore, credentials: Mapping[str, str] | None) -> None:
+        """Keep it, in the place of the one of that name; without ``credentials`` those it has are
+        kept."""
+        assert self._settings is not None
+        assert self._secrets is not None
+        if credentials is not None:
+            self._secrets.put(made.name, credentials)
+        kept = made.model_dump(mode="json", exclude_defaults=True)
+        self._settings.change(_DATASTORES, {made.name: kept})
+
+    def delete(self, name: str) -> Datastore:
+        """Forget it and its credentials. Raises NotFound."""
+        gone = self.get(name)
+        assert self._settings is not None
+        assert self._secrets is not None
+        self._settings.change(_DATASTORES, {name: None})
+        self._secrets.put(name, {})
+        return gone
+
+    def opened_by(self, name: str) -> list[str]:
+        """The names of its credentials."""
+        return [] if self._secrets is None else self._secrets.names().get(name, [])
+
+    def account(self, name: str) -> Account:
+        """What opens it. Raises NotFound."""
+        assert self._secrets is not None
+        return Account(start(self.get(name)).store, self._secrets.get(name))
+
+    # ------------------------------------------------------------ data assets
+
+    def versions(self, name: str) -> list[AssetRow]:
+        """Those of one asset."""
+        return [] if self._assets is None else self._assets.versions(name)
+
+    def row(self, asset: Asset) -> AssetRow:
+        """Raises SpecError when there is none."""
+        versions = self.versions(asset.name)
+        if (row := named(versions, asset)) is not None:
+            return row
+        has = ", ".join(row.version for row in versions)
+        hint = f"its versions: {has}"
+        if not versions:
+            known = [] if self._assets is None else [row.name for row in self._assets.versions()]
+            create = f"make it: allranks data create {asset.name} --path PATH"
+            hint = nearest(asset.name, known) or create
+        raise SpecError(Problem(f"there is no data asset {asset}", "path", hint=hint))
+
+    # ------------------------------------------------------------ paths
+
+    def map(self) -> dict[str, str]:
+        """What beginnings of addresses are taken for others."""
+        return {} if self._settings is None else dict(self._settings.get(_MAP) or {})
+
+    def change_map(self, entries: Mapping[str, str | None]) -> None:
+        assert self._settings is not None
+        self._settings.change(_MAP, dict(entries))
+
+    def locate(self, path: str, where: str, *, model: bool = False) -> Located:
+        """Where ``path`` leads, which is absolute or a URI. Raises SpecError at the key ``where``.
+
+        A name is that of a data asset, else of a model; the other way round where it is to be a
+        ``model``. ``azureml://jobs/…`` are not its business.
+        """
+        try:
+            if model and (row := self._model(path, where)) is not None:
+                return row
+            return self._located(path, where, Located(), _MOST_STEPS)
+        except (UsageError, NotFound) as error:
+            raise SpecError(Problem(error.message, where, hint=error.hint)) from None
+
+    def _located(self, given: str, where: str, so_far: Located, steps: int) -> Located:
+        path = mapped(given, self.map())
+        if path.startswith("/"):
+            return so_far._replace(path=path)
+        if path.startswith("file:"):
+            return so_far._replace(path="/" + path.removeprefix("file:").lstrip("/"))
+        if of := _OF_DATASTORE.fullmatch(path):
+            store = self.get(of["name"])
+            if store.type == "file":
+                return so_far._replace(path=_below(store.path or "/", of["path"] or ""))
+            place = addresses.within(start(store), of["path"] or "")
+            return so_far._replace(uri=str(place), datastore=store.name)
+        if path.startswith("azureml:") and not path.startswith("azureml://"):
+            return self._of_asset(asset_of(path, where), where, so_far, steps)
+        place = addresses.address(path)
+        return so_far._replace(uri=str(place), datastore=self._opener(place))
+
+    def _model(self, path: str, where: str) -> Located | None:
+        """Where the model lies; None when there is none of that name."""
+        if self._models is None or not path.startswith("azureml:") or "://" in path:
+            return None
+        asset = asset_of(path, where)
+        if not self._models.assets.versions(asset.name):
+            return None
+        row = self._models.row(asset)
+        return Located(str(self._models.place(row)), asset=f"{row.name}:{row.version}")
+
+    def _of_asset(self, asset: Asset, where: str, so_far: Located, steps: int) -> Located:
+        if not self.versions(asset.name) and (model := self._model(f"azureml:{asset}", where)):
+            return model._replace(asset=so_far.asset or model.asset)
+        row = self.row(asset)
+        if steps == 0:
+            raise UsageError(f"the data asset {asset} leads in a circle", hint="name its data")
+        found = Data.model_validate({**row.spec, "name": row.name, "version": row.version})
+        known = so_far if so_far.asset else Located(asset=f"{row.name}:{row.version}")
+        return self._located(found.path, where, known, steps - 1)
+
+    def _opener(self, place: Address) -> str:
+        """The datastore that the place is in, the nearest one, or one of the same bucket; empty:
+        none."""
+        known = {each.name: start(each) for each in self.all().values() if each.type != "file"}
+        bucket = place._replace(key="")
+        fit = [n for n, each in known.items() if addresses.covers(bucket, each)]
+        inside = [name for name in fit if addresses.covers(known[name], place)]
+        return max(inside or fit[:1], key=lambda name: len(known[name].key), default="")
+
+
+def start(made: Datastore) -> Address:
+    """The place that a datastore is; it is not of files."""
+    prefix = made.prefix or ""
+    if made.type == "https":
+        return addresses.address(made.url or "")
+    if made.type.startswith("azure"):
+        account, container = made.account_name or "", made.container_name or made.filesystem or ""
+        endpoint = made.endpoint or ""
+        if endpoint and "://" not in endpoint:
+            # Azure's own word for which cloud: core.windows.net.
+            endpoint = f"{made.protocol or 'https'}://{account}.blob.{endpoint}"
+        store = Store("azure", container, account, endpoint)
+    else:
+        store = Store(made.type, made.bucket or "", "", made.endpoint or "", made.region or "")
+    return addresses.within(Address(store), prefix)
+
+
+def _below(folder: str, path: str) -> str:
+    steps = [step for step in path.split("/") if step not in ("", ".")]
+    if ".." in steps:
+        raise UsageError(f"{path!r} leads out of its datastore", hint="a path without `..`")
+    return "/".join((folder.rstrip("/"), *steps)) or "/"

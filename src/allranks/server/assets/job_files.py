@@ -1,0 +1,86 @@
+"""Where the files that a job left lie, by their addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks.errors import Problem, SpecError
+from allranks.plan.job import file_addresses
+from allranks.plan.plan import OutputTask
+from allranks.settings import Home
+from allranks.spec.fields.references import ARTIFACTS, OutputOf
+from allranks.store.job_rows import JobRow
+
+
+class Left(NamedTuple):
+    """What a job left: at ``path``, inside of the folder ``root``. With an ``output`` whose ``uri``
+    is set it lies elsewhere."""
+
+    path: Path
+    root: Path
+    output: OutputTask | None = None
+
+
+def find(home: Home, row: JobRow, of: OutputOf) -> Left:
+    """Where it lies, or would lie. Raises SpecError for an output that the job does not have."""
+    outputs = [each.name for each in row.plan.task.outputs]
+    if of.output and (of.output != ARTIFACTS or ARTIFACTS in outputs):
+        output = _named_output(row, of)
+        whole = Path(output.path)
+        root = whole.parent if output.is_file else whole
+        return Left(root / of.path if of.path else whole, root, output)
+    record = home.jobs / row.name
+    path = file_addresses.normal(of.path)
+    roots = [record / "artifacts", record / "attempts" / str(row.record.attempt), record]
+    found = [root for root in roots if path and os.path.lexists(root / path)]
+    root = (found or roots)[0]
+    return Left(root / path, root)
+
+
+def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
+    """That it is not there, and what is."""
+    wanted = f"named-outputs/{of.output}/{of.path}" if _is_named(of) else of.path
+    what = f"no {of.path!r}" if of.path else "nothing"
+    where = f" in its output {of.output!r}" if _is_named(of) else ""
+    hint = file_addresses.hint(row.name, wanted, _addresses(home, row))
+    return Problem(f"the job {row.name!r} left {what}{where}", hint=hint)
+
+
+def below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The regular files and the links below a folder in order, without what a live job removes
+    meanwhile."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.is_dir(follow_symlinks=False):
+                yield from below(entry.path)
+            elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    yield entry.path, entry.stat(follow_symlinks=False)
+
+
+def _is_named(of: OutputOf) -> bool:
+    return of.output not in ("", ARTIFACTS)
+
+
+def _addresses(home: Home, row: JobRow) -> Iterator[str]:
+    record = str(home.jobs / row.name)
+    for path, status in below(record):
+        if stat.S_ISREG(status.st_mode):
+            yield file_addresses.address(path[len(record) + 1 :], row.record.attempt)
+
+
+def _named_output(row: JobRow, of: OutputOf) -> OutputTask:
+    outputs = row.plan.task.outputs
+    for each in outputs:
+        if each.name == of.output:
+            return each
+    has = ", ".join(f"`{each.name}`" for each in outputs) or "none"
+    message = f"the job {row.name!r} has no output {of.output!r}"
+    raise SpecError(
+        Problem(message, hint=f"its outputs: {has}; all: allranks job files {row.name}")
+    )

@@ -1,0 +1,4 @@
+"""Tokens, roles, and who a request is from.
+
+Imports no other server package.
+"""

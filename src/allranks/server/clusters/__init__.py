@@ -1,0 +1,4 @@
+"""Computes and the engines behind them.
+
+Imports no other server package.
+"""

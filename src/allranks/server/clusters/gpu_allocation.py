@@ -1,0 +1,48 @@
+"""How many GPUs a job gets where it does not say so itself: what its compute has is asked for, and
+`plan/job/gpu_allocation.py` decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from allranks.plan.distributions.topology import GIVES_OUT
+from allranks.plan.job.gpu_allocation import Choice, Request, choose
+from allranks.server.clusters.clusters import Clusters
+from allranks.spec.compute import Compute
+from allranks.spec.job import CommandJob
+
+
+def choice(
+    spec: CommandJob, compute: Compute, options: Mapping[str, Any], clusters: Clusters
+) -> Choice:
+    """The GPUs of each node of the job. Raises nothing that the compute could cause."""
+    wanted, kind = spec.resources, clusters.kind(compute)
+    request = Request(
+        wanted.gpus_per_instance,
+        wanted.instance_type,
+        nodes=wanted.instance_count,
+        processes=_processes(spec),
+        shared=not kind.remote,
+        options=kind.gpus(options),
+    )
+    if request.requested is not None or request.options is not None:
+        return choose(request)
+    default = compute.gpus_per_node
+    hosts: tuple[int, ...] | None = ()
+    if default is None or request.instance_type is not None:
+        key = json.dumps([kind.name, options], sort_keys=True, default=str)
+        engine = clusters.engine_of(compute)
+        hosts = clusters.host_gpus.of(key, lambda: engine.hosts(options))
+    return choose(request._replace(default=default, hosts=hosts, sizes=clusters.instances()))
+
+
+def _processes(spec: CommandJob) -> int | None:
+    """Those of a node that take a GPU each. Of Ray's one, which shares the GPUs of its nodes out to
+    tasks, None; TensorFlow runs one worker a node."""
+    if spec.distribution is None:
+        return 1
+    if str(spec.distribution.type) in GIVES_OUT:
+        return None
+    return getattr(spec.distribution, "process_count_per_instance", 1) or 1

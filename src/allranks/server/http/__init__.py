@@ -1,0 +1,4 @@
+"""Listeners, limits and error responses of the HTTP server.
+
+Imports no other server package.
+"""

@@ -1,0 +1,103 @@
+"""Whatever goes wrong in a route leaves as one of our errors: sentence, place, hint."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as NoConnection
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from allranks import settings
+from allranks.errors import AllranksError, NotFound, ServerError, UsageError
+from allranks.http_client import VERSION_HEADER
+from allranks.plan.text import repaired
+from allranks.store.db import database_error
+from allranks.version import __version__
+
+# Characters of a text in an error.
+_LONGEST = 4000
+_SEE = "the server's /openapi.json tells what it takes"
+
+
+class Answer(JSONResponse):
+    """JSON. One value that it has no form for, which an older version stored, keeps nobody from
+    the rest: see `plan.text`."""
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return super().render(content)
+        except (RecursionError, ValueError):
+            return super().render(repaired(content))
+
+
+def reply(error: AllranksError, status: int | None = None) -> Response:
+    headers = {VERSION_HEADER: __version__}
+    return Answer(_shortened(error.body()), status or error.http, headers=headers)
+
+
+def _shortened(value: Any) -> Any:
+    """An error as it is, but for texts that repeat much of a request."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[:_LONGEST]} …"
+    if isinstance(value, dict):
+        return {key: _shortened(each) for key, each in value.items()}
+    return [_shortened(each) for each in value] if isinstance(value, list) else value
+
+
+async def _ours(_: Request, error: Any) -> Response:
+    return reply(error)
+
+
+async def _wrong_request(_: Request, error: Any) -> Response:
+    """What is wrong in the first of the request's values, without saying in which part of it."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:])
+    return reply(UsageError(first["msg"], where=where, hint=_SEE))
+
+
+async def _wrong_value(_: Request, error: Any) -> Response:
+    return reply(UsageError(f"the request cannot be read: {error}", hint=_SEE))
+
+
+async def _no_route(request: Request, error: Any) -> Response:
+    said = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint=_SEE)
+    return reply(said, error.status_code)
+
+
+async def _database(request: Request, error: Any) -> Response:
+    return reply(database_error(error, settings.database(request.app.state.services.home)))
+
+
+async def _system(_: Request, error: Any) -> Response:
+    hint = "look at the server's log: server.log in its home"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "make room on the disk of the server's home: what waits is sent again"
+    said = f"the server could not do it: {error.strerror or error}"
+    return reply(ServerError(said, where=error.filename, hint=hint), 507)
+
+
+async def _unforeseen(_: Request, error: Any) -> Response:
+    # The server's log gets its trace: Starlette raises it again once this is sent.
+    said = f"the server could not do it: {type(error).__name__}"
+    return reply(ServerError(said, hint="what it was is in server.log, in the server's home"), 500)
+
+
+HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    AllranksError: _ours,
+    RequestValidationError: _wrong_request,
+    HTTPException: _no_route,
+    DBAPIError: _database,
+    NoConnection: _database,
+    sqlite3.Error: _database,
+    OSError: _system,
+    ValueError: _wrong_value,
+    KeyError: _wrong_value,
+    Exception: _unforeseen,
+}

@@ -1,0 +1,171 @@
+"""What differs between jobs: since the last job of an experiment that completed, or among any."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.errors import AllranksError
+from allranks.masking import PASSED_ON, all_without_credentials, looks_secret, without_credentials
+from allranks.plan.job.comparison import Facts, differences
+from allranks.plan.job.differences import Change, Side, changes
+from allranks.plan.job.query import Query
+from allranks.plan.plan import InputTask
+from allranks.server.jobs import view
+from allranks.statuses import JobStatus
+from allranks.store.annotations import Annotations
+from allranks.store.files.blobs import Blobs
+from allranks.store.job_rows import JobRow
+from allranks.store.records import Records
+
+# Code that is larger is not looked into, file by file.
+_LARGE = 64 << 20
+# How many jobs of an experiment are looked at.
+_FAR = 500
+_COMMIT = "azureml.git.commit"
+
+
+class Past(NamedTuple):
+    """``last`` is the name of the last job that completed; ``same`` those that failed alike."""
+
+    last: str | None
+    changed: list[Change]
+    same: list[str]
+
+
+def past(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Past:
+    """What the experiment's earlier jobs tell of this one."""
+    wanted = Query(experiment=row.experiment, archived=None, limit=_FAR)
+    readable = (each for each in records.find(wanted) if isinstance(each, JobRow))
+    earlier = [each for each in readable if each.id < row.id]
+    good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
+    same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
+    if good is None:
+        return Past(None, [], same)
+    before, after = _files(good.plan.task.code, row.plan.task.code, blobs)
+    found = changes(_side(good, before), _side(row, after))
+    return Past(good.name, found, same)
+
+
+def _side(row: JobRow, files: dict[str, str] | None) -> Side:
+    task = row.plan.task
+    passed = str((row.spec.get("properties") or {}).get(PASSED_ON) or "").split(",")
+    recipe = task.recipe
+    return Side(
+        command=task.command,
+        distribution=task.distribution,
+        nodes=task.nodes,
+        procs=task.procs,
+        gpus=task.gpus,
+        compute=row.plan.compute,
+        code=task.code,
+        files=files,
+        environment=_environment(row),
+        requirements=tuple(all_without_credentials(recipe.requirements)) if recipe else (),
+        inputs={each.name: _input(each) for each in task.inputs},
+        hosts=tuple(node.place.host for node in row.record.nodes if node.place is not None),
+        variables={k: without_credentials(v) for k, v in task.variables.items()},
+        hidden=frozenset(k for k in task.variables if looks_secret(k) or k in passed),
+    )
+
+
+def compared(
+    rows: Sequence[JobRow], records: Records, annotations: Annotations, blobs: Blobs
+) -> dict[str, Any]:
+    """The jobs in brief, and all that is not the same in each of them."""
+    notes = annotations.several(row.id for row in rows)
+    values = records.last_values(row.id for row in rows)
+    told = [view.listed(row, notes.get(row.id), values) for row in rows]
+    sides = [_side(row, None) for row in rows]
+    facts = [
+        Facts(
+            side,
+            _result(each),
+            each["metrics"],
+            frozenset(put.name for put in row.plan.task.inputs if put.text is not None),
+            _differing(rows[0], row, blobs),
+            str((row.spec.get("properties") or {}).get(_COMMIT) or ""),
+        )
+        for row, side, each in zip(rows, sides, told, strict=True)
+    ]
+    return {"jobs": told, "differences": [each._asdict() for each in differences(facts)]}
+
+
+def _result(told: Mapping[str, Any]) -> dict[str, str]:
+    error, code = told["error"], told["exit_code"]
+    return {
+        "status": told["status"],
+        **({} if error is None else {"error": str(error.get("reason"))}),
+        **({} if code is None else {"exit code": str(code)}),
+    }
+
+
+def _differing(first: JobRow, row: JobRow, blobs: Blobs) -> dict[str, str]:
+    """The files of its code that are not as in the first job's."""
+    was, now = _files(first.plan.task.code, row.plan.task.code, blobs)
+    was, now = was or {}, now or {}
+    gone = {name: "gone" for name in was if name not in now}
+    new = {
+        name: "changed" if name in was else "new"
+        for name, digest in now.items()
+        if was.get(name) != digest
+    }
+    return dict(sorted((gone | new).items()))
+
+
+def _environment(row: JobRow) -> str:
+    task = row.plan.task
+    if task.container is not None:
+        return f"the image {task.container.image or task.container.context}"
+    if task.recipe is not None:
+        python = f"python {task.recipe.python}" if task.recipe.python else ""
+        return " ".join(each for each in (task.environment, python) if each)
+    first = str(task.base.get("PATH", "")).partition(":")[0]
+    return f"current ({first})" if first else "current"
+
+
+def _input(each: InputTask) -> str:
+    found = each.text if each.text is not None else each.asset or each.uri or each.source
+    return without_credentials(found or "")
+
+
+def _files(
+    before: str | None, after: str | None, blobs: Blobs
+) -> tuple[dict[str, str] | None, dict[str, str] | None]:
+    """Of both snapshots the files in chunks that only one of them has."""
+    if before is None or after is None or before == after:
+        return None, None
+    ours, theirs = blobs.names(before), blobs.names(after)
+    if not ours or not theirs:
+        return None, None
+    try:
+        was = [blobs.open(each) for each in ours if each not in theirs]
+        now = [blobs.open(each) for each in theirs if each not in ours]
+        if sum(each.stat().st_size for each in (*was, *now)) > _LARGE:
+            return None, None
+        return _hashes(was), _hashes(now)
+    except (AllranksError, OSError, tarfile.TarError):
+        return None, None
+
+
+def _hashes(chunks: list[Path]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for chunk in chunks:
+        with tarfile.open(chunk, "r:") as archive:
+            for each in archive:
+                file = archive.extractfile(each) if each.isfile() else None
+                told = file.read() if file is not None else each.linkname.encode()
+                found[each.name] = hashlib.sha256(told).hexdigest()
+    return found
+
+
+def as_json(found: Past) -> dict[str, Any]:
+    return {
+        "last_completed": found.last,
+        "changed": [each._asdict() for each in found.changed],
+        "seen_before": len(found.same),
+        "seen_in": found.same[:10],
+    }

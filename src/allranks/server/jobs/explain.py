@@ -1,0 +1,149 @@
+"""Gathering what is known of a failed job, for ``plan.diagnosis.explain`` to say why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import Conflict
+from allranks.events import Event, Kind
+from allranks.masking import without_credentials
+from allranks.plan.diagnosis import explain
+from allranks.plan.diagnosis.causes import TABLE
+from allranks.plan.diagnosis.explain import Explanation, Known, RankEnd
+from allranks.plan.diagnosis.rank_failure import COLOURS
+from allranks.plan.distributions.topology import log_name, ranks, world
+from allranks.plan.lifecycle import decide
+from allranks.server.jobs import compare
+from allranks.settings import Home
+from allranks.statuses import TERMINAL, JobStatus
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.logs import Logs
+from allranks.store.job_rows import JobRow
+from allranks.store.records import Records
+
+log = logging.getLogger("allranks.explaining")
+
+# So much of the end of a log is read, of so many ranks; lines of larger logs have no number.
+_TAIL, _RANKS, _COUNTED = 1 << 17, 64, 32 << 20
+_LONGEST = 2000
+
+
+def explained(row: JobRow, records: Records, home: Home) -> Explanation | None:
+    """Why the job failed; None when that cannot even be looked for. Nothing that goes wrong here
+    may keep a job from ending."""
+    try:
+        return _explained(row, known(row, records, home), home)
+    except Exception:
+        log.exception("%s: its failure could not be explained", row.name)
+        return None
+
+
+def story(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, Any]:
+    """The longer story of a failed job: the cause, its line with some around it, what followed on
+    other ranks, what is different from the last job of its experiment that completed. Raises
+    Conflict for a job that has not failed."""
+    if row.record.status is not JobStatus.FAILED:
+        said = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
+        hint = f"allranks job show {row.name}"
+        raise Conflict(f"{row.name} {said}: there is no failure to explain", hint=hint)
+    told = known(row, records, home)
+    found = _explained(row, told, home)
+    others = explain.followed(told, found)
+    return {
+        "name": row.name,
+        "experiment_name": row.experiment,
+        "attempt": row.record.attempt,
+        "error": row.error,
+        **explain.as_json(found),
+        "fix": found.fix,
+        "blame": str(TABLE[found.cause].blame),
+        "lines": [without_credentials(line) for line in explain.around(told, found)],
+        "followed": [{**o._asdict(), "said": without_credentials(o.said)} for o in others],
+        **compare.as_json(compare.past(row, found.cause, records, blobs)),
+    }
+
+
+def _explained(row: JobRow, told: Known, home: Home) -> Explanation:
+    """The explanation, its line numbered: of all the logs only that one is counted."""
+    found = explain.explain(told)
+    evidence = found.evidence
+    rank = next((each for each in told.ranks if evidence and each.rank == evidence.rank), None)
+    if evidence is None or evidence.at is None or evidence.number is not None or rank is None:
+        return found
+    name = log_name(rank.rank, world(row.plan.task))
+    before = _lines_of(Logs(home.jobs / row.name).path(row.record.attempt, name), rank.skipped)
+    number = None if before is None else before + 1 + evidence.at
+    return found._replace(evidence=evidence._replace(number=number))
+
+
+def known(row: JobRow, records: Records, home: Home) -> Known:
+    """All there is to know of its last attempt."""
+    failure = decide.outcome(row.record)
+    attempt = row.record.attempt
+    events = [each.event for each in records.events(row.name) if each.event.attempt == attempt]
+    ends = {e.rank: e for e in events if e.kind is Kind.RANK_ENDED and e.rank is not None}
+    task = row.plan.task
+    everyone = [(each.rank, each.node) for each in ranks(task)]
+    order = sorted(everyone, key=lambda each: _urgency(each[0], failure.rank, ends.get(each[0])))
+    logs = Logs(home.jobs / row.name)
+    found = []
+    for index, (rank, node) in enumerate(order):
+        name = log_name(rank, world(task))
+        lines, skipped = read(logs.path(attempt, name)) if index < _RANKS else ((), 0)
+        found.append(_rank_end(rank, node, ends.get(rank), lines, skipped))
+    return Known(
+        failure.reason,
+        failure.node,
+        failure.rank,
+        failure.message,
+        tuple(sorted(found)),
+        _facts(events),
+    )
+
+
+def _urgency(rank: int, first: int | None, end: Event | None) -> tuple[bool, bool, float, int]:
+    failed = end is not None and end.data.get("code") != 0
+    at = float(end.data.get("ended_at") or end.at) if end is not None else 0.0
+    return rank != first, not failed, at, rank
+
+
+def _rank_end(
+    rank: int, node: int, end: Event | None, lines: tuple[str, ...], skipped: int
+) -> RankEnd:
+    told = RankEnd(rank, node, lines=lines, number=int(not skipped), skipped=skipped)
+    if end is None:
+        return told
+    at = float(end.data.get("ended_at") or end.at)
+    return told._replace(code=end.data.get("code"), signal=end.data.get("signal"), at=at)
+
+
+def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
+    ended = (e for e in events if e.kind is Kind.ENDED and e.node is not None)
+    return {e.node: e.data["facts"] for e in ended if e.node is not None and e.data.get("facts")}
+
+
+def read(path: Path) -> tuple[tuple[str, ...], int]:
+    """The last lines of a log, and how many bytes lie before them."""
+    try:
+        with path.open("rb") as file:
+            skipped = max(0, file.seek(0, 2) - _TAIL)
+            file.seek(skipped)
+            text = file.read(_TAIL).decode(errors="replace")
+    except OSError:
+        return (), 0
+    text = COLOURS.sub("", text)
+    # What overwrites its own line, as progress bars do, ends with what was written last.
+    lines = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
+    return tuple(line[:_LONGEST] for line in lines), skipped
+
+
+def _lines_of(path: Path, size: int) -> int | None:
+    """How many lines end in the first bytes of a log; None where those are too many to count."""
+    try:
+        with path.open("rb") as file:
+            return file.read(size).count(b"\n") if size <= _COUNTED else None
+    except OSError:
+        return None

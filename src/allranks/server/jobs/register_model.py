@@ -1,0 +1,143 @@
+"""How models come to be: copies of what a job left, or of what was sent, as the record's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from allranks.errors import Conflict, MissingCode, SpecError, UsageError
+from allranks.masking import without_credentials
+from allranks.plan.data import model_flavor
+from allranks.plan.plan import OutputTask
+from allranks.server.assets import job_files
+from allranks.server.assets.data_locations import Find
+from allranks.server.assets.model_versions import ModelVersions
+from allranks.server.jobs import view
+from allranks.settings import Home
+from allranks.spec.fields.references import OutputOf, address_of, left_at, left_by
+from allranks.spec.model import Model
+from allranks.statuses import TERMINAL
+from allranks.store.assets import AssetRow
+from allranks.store.files import trees
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.trees import Entry
+from allranks.store.job_rows import JobRow
+
+_GIT = {
+    "repository": "azureml.git.repository_uri",
+    "branch": "azureml.git.branch",
+    "commit": "azureml.git.commit",
+    "uncommitted_changes": "azureml.git.dirty",
+}
+
+
+class Models(NamedTuple):
+    """How they come to be. ``coming`` is held while a version is added, and while files go that
+    none has; ``find`` knows jobs."""
+
+    home: Home
+    versions: ModelVersions
+    blobs: Blobs
+    find: Find
+    coming: Lock
+
+    def register(self, given: Model, sent: Sequence[Entry] | None = None) -> AssetRow:
+        """Add a version, of what a job left or of files that were ``sent``; the very same twice is
+        one. Comes back when all of it is here.
+
+        Raises SpecError, NotFound and UsageError for what is not there or cannot be taken,
+        MissingCode for what has to be sent first, and Conflict.
+        """
+        made: dict[str, Any] = {}
+        if sent is not None:
+            sources = self._sent(sent)
+        elif (of := _asked(given)) is not None:
+            sources, made = self._left(of)
+        else:
+            hint = "files of this machine, or of a job: --job JOB --path outputs/…"
+            raise UsageError(f"{given.path!r} is no place to take it from", where="path", hint=hint)
+        assets, kept = self.versions
+        with kept.copied(sources) as copy:
+            if sent is not None:
+                self._hold_to(sent, copy.entries)
+            kept.mend(copy)
+            spec = {**_spec(given, copy.entries), "digest": copy.digest, **made}
+            with self.coming:
+                return assets.create(given.name, given.version, spec, lambda: kept.keep(copy))
+
+    def _left(self, of: OutputOf) -> tuple[dict[str, Path], dict[str, Any]]:
+        """The files that a job left there, and where they come from."""
+        row = self.find(of.job)
+        if row.record.status not in TERMINAL:
+            hint = f"wait for it: allranks job wait {row.name}"
+            raise Conflict(f"the job {row.name} is {row.record.status} and may write it", hint=hint)
+        left = job_files.find(self.home, row, of)
+        if left.output is not None and left.output.uri:
+            raise _elsewhere(left.output)
+        if not left.path.exists():
+            raise SpecError(job_files.left_nothing(self.home, row, of)._replace(where="path"))
+        # However its place was written, the same files are the same version.
+        where = {"job": row.name, "path": address_of(of if left.output else of._replace(output=""))}
+        return trees.below(left.path, left.root), {**where, "lineage": lineage(row)}
+
+    def _sent(self, sent: Sequence[Entry]) -> dict[str, Path]:
+        missing = [each.sha256 for each in sent if not self.blobs.has(each.sha256)]
+        if missing:
+            raise MissingCode("the server does not have these files yet", hint="send them first")
+        return {each.path: self.blobs.path(each.sha256) for each in sent}
+
+    def _hold_to(self, sent: Sequence[Entry], found: Sequence[Entry]) -> None:
+        """What came is not always what lies there later."""
+        wanted = {each.path: each.sha256 for each in sent}
+        for each in found:
+            if each.sha256 != wanted[each.path]:
+                self.blobs.path(wanted[each.path]).unlink(missing_ok=True)
+                raise MissingCode(f"{each.path!r} is damaged here", hint="send it again")
+
+
+def _elsewhere(output: OutputTask) -> UsageError:
+    hint = "fetch it, then: allranks model create NAME --path FILES --property job=JOB"
+    where = without_credentials(output.uri)
+    return UsageError(f"the output {output.name} lies elsewhere", where=where, hint=hint)
+
+
+def _asked(given: Model) -> OutputOf | None:
+    """What of a job is meant."""
+    of = left_by(given.path, "path")
+    if of is None and given.job is not None:
+        return left_at(given.job, given.path)
+    if of is not None and given.job not in (None, of.job):
+        hint = "leave one of the two out"
+        raise UsageError(f"{given.path!r} is not of the job {given.job}", where="path", hint=hint)
+    return of
+
+
+def _spec(given: Model, entries: Sequence[Entry]) -> dict[str, Any]:
+    """What is kept of it."""
+    paths = [each.path for each in entries]
+    kept = given.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version", "job"})
+    kept["type"] = kept.get("type") or model_flavor.model_type(paths)
+    if given.flavors is None and (seen := model_flavor.flavor(paths)):
+        kept["flavors"] = {seen: {}}
+    return {**kept, "files": len(entries), "size": sum(each.size for each in entries)}
+
+
+def lineage(row: JobRow) -> dict[str, Any]:
+    """Where a model comes from: of its job what was run, on what, in which environment."""
+    spec, task = row.spec, row.plan.task
+    properties = spec.get("properties") or {}
+    inputs = (spec.get("inputs") or {}).items()
+    found = {
+        "experiment": row.experiment,
+        "status": str(row.record.status),
+        "attempt": row.record.attempt,
+        "command": task.command,
+        "code": task.code or task.in_place,
+        **{word: properties.get(name) for word, name in _GIT.items()},
+        "environment": view.environment(task),
+        # As they were pinned when the job came in: `azureml:NAME:VERSION`, or where they lie.
+        "inputs": {n: each["path"] if isinstance(each, Mapping) else each for n, each in inputs},
+    }
+    return {key: value for key, value in found.items() if value not in (None, {})}

@@ -1,0 +1,253 @@
+"""A job as the API and ``--json`` show it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec
+
+from allranks import clock
+from allranks.masking import all_without_credentials, masked, without_credentials
+from allranks.plan import text
+from allranks.plan.distributions.topology import log_name, ranks, together, world
+from allranks.plan.job.continuation import Carried
+from allranks.plan.lifecycle import pending_reason as plan_standing
+from allranks.plan.plan import Task, pack
+from allranks.server.auth.roles import OWNER
+from allranks.server.timestamps import when
+from allranks.settings import Home
+from allranks.statuses import TERMINAL
+from allranks.store.annotations import Annotation
+from allranks.store.job_rows import Damaged, JobRow
+from allranks.store.records import Told
+
+_P = ParamSpec("_P")
+
+# The property of a job that names who submitted it; a job of the home's owner has none.
+_CREATED_BY = "allranks.created_by"
+
+
+def standing(row: JobRow) -> str:
+    """Why the job is where it is, in words; empty when there is nothing to say of it."""
+    return plan_standing.standing(row.record, clock.now(), together(row.plan.task))
+
+
+def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
+    """The spec with who submitted it, whatever it said of that itself."""
+    found, kept = dict(spec), dict(spec.get("properties") or {})
+    told = kept.pop(_CREATED_BY, None)
+    if by != OWNER.name:
+        kept[_CREATED_BY] = by
+    if told is not None or by != OWNER.name:
+        found["properties"] = kept
+    return found
+
+
+def submitter(spec: Mapping[str, Any]) -> str:
+    """Who submitted the job; the home's owner where nothing else is said."""
+    return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
+
+
+def _showable(show: Callable[_P, dict[str, Any]]) -> Callable[_P, dict[str, Any]]:
+    """Repair what is shown of a job; ``damaged`` says what an older version stored that JSON, a
+    database or a terminal cannot hold."""
+
+    @wraps(show)
+    def repaired(*args: _P.args, **named: _P.kwargs) -> dict[str, Any]:
+        found = show(*args, **named)
+        flaw = text.flaw(found)
+        if flaw is None:
+            return {**found, "damaged": None}
+        return {**text.repaired(found), "damaged": f"{flaw.where}: {flaw.message}"}
+
+    return repaired
+
+
+@_showable
+def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
+    """Everything there is to know, times in ISO 8601 with their zone."""
+    spec, record, task = row.spec, row.record, row.plan.task
+    return {
+        "name": row.name,
+        "type": "command",
+        "status": str(record.status),
+        "status_reason": standing(row) or None,
+        "display_name": note.display_name or row.name,
+        "description": spec.get("description"),
+        "experiment_name": row.experiment,
+        "tags": dict(note.tags),
+        "archived_at": when(note.archived_at),
+        "compute": row.plan.compute,
+        "environment": environment(task),
+        "command": without_credentials(task.command),
+        "distribution": task.distribution,
+        "nodes": task.nodes,
+        "processes": world(task),
+        "gpus_per_node": task.gpus,
+        "instance_type": (spec.get("resources") or {}).get("instance_type"),
+        "code": task.code,
+        "attempts": record.attempt,
+        "launches": record.launch,
+        "exit_code": row.exit_code,
+        "error": row.error,
+        "created_by": submitter(spec),
+        "created_at": when(row.created_at),
+        "started_at": when(row.started_at),
+        "ranks_ended_at": when(_ranks_ended_at(row)),
+        "ended_at": when(row.ended_at),
+        "folder": str(home.jobs / row.name),
+        "outputs": {e.name: without_credentials(e.uri or e.path) for e in row.plan.task.outputs},
+        "ranks": [
+            {"rank": rank.rank, "node": rank.node, "role": rank.role} for rank in ranks(task)
+        ],
+        "node_states": [
+            {
+                "node": index,
+                "state": str(node.state),
+                "address": node.place and node.place.address,
+                "host": node.place and node.place.host,
+                "interface": node.place and node.place.interface,
+                "cpus": node.place and node.place.cpus,
+            }
+            for index, node in enumerate(record.nodes)
+        ],
+        "spec": _shown_spec(spec),
+    }
+
+
+def _ranks_ended_at(row: JobRow) -> float | None:
+    """When all that its ranks had to do was done, for good: what follows is brought and cleared."""
+    for_good = row.record.then is not None and row.record.then.purpose == "finish"
+    return row.record.closing_at if for_good and row.started_at is not None else None
+
+
+def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
+    found = {**spec}
+    if variables := spec.get("environment_variables"):
+        found["environment_variables"] = masked(variables, spec.get("properties"))
+    for key in ("command", "environment", "inputs", "outputs"):
+        if written := spec.get(key):
+            found[key] = all_without_credentials(written)
+    return found
+
+
+@_showable
+def brief(row: JobRow) -> dict[str, Any]:
+    """One line of a list."""
+    return _brief(row)
+
+
+def _brief(row: JobRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "status": str(row.record.status),
+        "type": "command",
+        "experiment_name": row.experiment,
+        "display_name": row.spec.get("display_name") or row.name,
+        "compute": row.plan.compute,
+        "nodes": row.plan.task.nodes,
+        "processes": world(row.plan.task),
+        "attempts": row.record.attempt,
+        "exit_code": row.exit_code,
+        "error": row.error,
+        "created_by": submitter(row.spec),
+        "created_at": when(row.created_at),
+        "started_at": when(row.started_at),
+        "ended_at": when(row.ended_at),
+    }
+
+
+@_showable
+def listed(
+    row: JobRow, note: Annotation | None, values: Mapping[int, Mapping[str, float | str]] | None
+) -> dict[str, Any]:
+    """One line of a list, with what a column may show; ``values`` of metrics where asked for."""
+    note = note or Annotation(row.name)
+    end = row.ended_at if row.record.status in TERMINAL else clock.now()
+    took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
+    inputs = (row.spec.get("inputs") or {}).items()
+    given = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
+    found = _brief(row) | {
+        "display_name": note.display_name,
+        "tags": dict(note.tags),
+        "archived_at": when(note.archived_at),
+        "duration": took,
+        "inputs": all_without_credentials(given),
+    }
+    return found if values is None else found | {"metrics": values.get(row.id, {})}
+
+
+def carried(found: Carried | None) -> dict[str, Any] | None:
+    """What a job started with of another one."""
+    if found is None:
+        return None
+    now = time.time()
+    return {**found.to_dict(now), "message": found.sentence(now)}
+
+
+def damaged(row: Damaged) -> dict[str, Any]:
+    """One line of a list, of a job that cannot be read."""
+    unknown = ("compute", "exit_code", "error", "started_at", "ended_at", "archived_at", "duration")
+    return {
+        "name": row.name,
+        "status": "Damaged",
+        "type": "command",
+        "experiment_name": "",
+        "display_name": row.name,
+        "tags": {},
+        "inputs": {},
+        "metrics": {},
+        "nodes": 0,
+        "processes": 0,
+        "attempts": 0,
+        **dict.fromkeys(unknown),
+        "created_by": OWNER.name,
+        "created_at": when(row.created_at),
+        "damaged": row.reason,
+    }
+
+
+def event(told: Told) -> dict[str, Any]:
+    said = told.event
+    return {
+        "id": told.id,
+        "at": when(said.at),
+        "kind": str(said.kind),
+        "launch": said.launch,
+        "attempt": said.attempt,
+        "node": said.node,
+        "rank": said.rank,
+        "data": pack(said.data),
+    }
+
+
+def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
+    """(attempt, rank, node, file) of every rank of every attempt so far."""
+    task = row.plan.task
+    return [
+        (attempt, rank.rank, rank.node, log_name(rank.rank, world(task)))
+        for attempt in range(1, row.record.attempt + 1)
+        for rank in ranks(task)
+    ]
+
+
+def environment(task: Task) -> dict[str, Any]:
+    """What ranks find around them: an image, an environment made for them, or the Python that was
+    in front where the job was submitted. ``asked_for`` is what it stands for, if it does."""
+    asked = without_credentials(task.environment_asked)
+    return {**_environment(task), **({"asked_for": asked} if asked else {})}
+
+
+def _environment(task: Task) -> dict[str, Any]:
+    if task.container is not None:
+        return {
+            "name": task.environment or None,
+            "image": task.container.image or task.container.context,
+        }
+    if task.recipe is None:
+        return {"name": "current"}
+    made = task.recipe
+    lines = all_without_credentials(made.requirements)
+    asked = {"python": made.python or None, "requirements": lines}
+    return {"name": task.environment or None, **asked, "notes": list(made.notes)}

@@ -1,0 +1,4 @@
+"""The reconciliation loop that drives jobs.
+
+Imports `server.jobs` and what is below it.
+"""

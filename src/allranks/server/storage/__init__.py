@@ -1,0 +1,4 @@
+"""Backups, garbage collection and the inventory of a home.
+
+Imports `server.assets`.
+"""

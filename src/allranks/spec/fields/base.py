@@ -1,0 +1,50 @@
+"""The base of every part of a job: pydantic models whose errors are ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from allranks.errors import SpecError
+from allranks.spec.fields.problems import problems
+
+if TYPE_CHECKING:  # else type checkers would not see the parameters and attributes of each model
+    _Base = BaseModel
+else:
+
+    class _Constructor(type(BaseModel)):
+        """Calls that raise SpecError where pydantic raises an error of its own."""
+
+        def __call__(cls, *args: Any, **given: Any) -> Any:
+            try:
+                return super().__call__(*args, **given)
+            except ValidationError as error:
+                raise SpecError(problems(error, given, {"": (cls,)})) from None
+
+    class _Base(BaseModel, metaclass=_Constructor):
+        def __setattr__(self, name: str, value: Any) -> None:
+            before = self.__dict__.copy()
+            try:
+                super().__setattr__(name, value)
+            except ValidationError as error:
+                # A validator of the whole model runs after the value is set.
+                self.__dict__.update(before)
+                found = problems(error, {name: value}, {"": (type(self),)})
+                found = [each._replace(where=each.where or name) for each in found]
+                raise SpecError(found) from None
+
+
+class Part(_Base):
+    """A part of a job. Unknown keys are errors. An attribute may be assigned: the value is checked
+    as a constructor checks it, and the part stays as it was when SpecError is raised.
+
+    A part that is put into another is copied, so that two jobs never share one.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        populate_by_name=True,
+        validate_assignment=True,
+        revalidate_instances="always",
+    )

@@ -1,0 +1,180 @@
+"""What pydantic found wrong, said as a person would say it: one problem for each key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from allranks.errors import Problem
+from allranks.spec.fields.scalars import Wrong
+
+# The models whose keys are known at a place.
+Models = Mapping[str, tuple[type[BaseModel], ...]]
+
+_A_TYPE = {"distribution": "pytorch", "identity": "user_identity"}
+
+# pydantic's error types, by what they wanted to see.
+_WANTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "`true` or `false`",
+    "bool_parsing": "`true` or `false`",
+    "dict_type": "a mapping of keys to values",
+    "mapping_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+_BOUND = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+def problems(error: ValidationError, data: Mapping[str, Any], models: Models) -> list[Problem]:
+    """One problem per key, in the order of ``error``; ``models`` knows the keys of each place."""
+    by_key: dict[str, list[dict[str, Any]]] = {}
+    for one in error.errors(include_url=False):
+        where = _dotted(one["loc"], data, missing=one["type"] == "missing")
+        by_key.setdefault(where, []).append(dict(one))
+    return [_problem(key, errors, models) for key, errors in by_key.items()]
+
+
+def placed(problem: Problem, lines: Mapping[str, int]) -> Problem:
+    """The problem with the line of its key, or of the nearest key around it."""
+    where = problem.where or ""
+    while where and where not in lines:
+        where = where.rpartition(".")[0]
+    return problem._replace(line=lines.get(where) or None)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """``did you mean …?`` when something known is near enough."""
+    near = get_close_matches(word, sorted(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else None
+
+
+def _dotted(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> str:
+    """The key as the user wrote it: pydantic's path also names variants, which they did not."""
+    kept: list[str] = []
+    for number, step in enumerate(loc):
+        last = number == len(loc) - 1
+        if isinstance(data, Mapping) and (step in data or (last and missing)):
+            data = data.get(step)
+        elif isinstance(data, list | tuple) and isinstance(step, int) and step < len(data):
+            data = data[step]
+        else:
+            continue
+        kept.append(str(step))
+    return ".".join(kept)
+
+
+def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
+    first = errors[0]
+    kind, context, value = first["type"], first.get("ctx", {}), first.get("input")
+    cause = context.get("error")
+    wanted = list(dict.fromkeys(_WANTED[e["type"]] for e in errors if e["type"] in _WANTED))
+    if isinstance(cause, Wrong):
+        return Problem(str(cause), where=key, hint=cause.hint)
+    if kind in ("extra_forbidden", "no_such_attribute"):
+        return _unknown_key(key, models)
+    if kind == "missing":
+        return Problem(f"`{_last(key)}` is required", where=key, hint=f"add `{_last(key)}: …`")
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _untold(key, kind, context)
+    if kind in ("literal_error", "enum"):
+        return _not_among(key, value, re.findall(r"'([^']*)'", context["expected"]))
+    if kind in _BOUND:
+        name, words = _BOUND[kind]
+        message = f"must be {words} {context[name]:g}, not {_shown(value)}"
+        return Problem(message, where=key, hint="write such a number, or leave the key out")
+    if kind in ("string_too_short", "too_short"):
+        return Problem("must not be empty", where=key, hint=f"write `{_last(key)}: …`")
+    if wanted:
+        return _wrong_form(key, value, wanted)
+    return Problem(f"cannot be {_shown(value)}", where=key, hint=f"correct `{_last(key)}`")
+
+
+def _unknown_key(key: str, models: Models) -> Problem:
+    place, _, name = key.rpartition(".")
+    above = place.rpartition(".")[0]
+    known = _keys(models.get(place) or models.get(f"{above}.*") or ())
+    inside = f" in `{place}`" if place else ""
+    # A name has to be looked at without its dots too, as `$schema` and `a.b: 1` are one key.
+    hint = nearest(name, known) or _elsewhere(name, models)
+    if hint is None:
+        hint = "known here: " + ", ".join(f"`{k}`" for k in known)
+    return Problem(f"`{name}` is not a key{inside}", where=key, hint=hint)
+
+
+def _keys(models: Iterable[type[BaseModel]]) -> list[str]:
+    """The keys of all of them, each once."""
+    fields = [item for model in models for item in model.model_fields.items()]
+    return list(dict.fromkeys(field.alias or name for name, field in fields))
+
+
+def _elsewhere(name: str, models: Models) -> str | None:
+    """Where the key would be right: ``instance_count`` at the top belongs in ``resources``."""
+    for place, here in models.items():
+        if place and "*" not in place and name in _keys(here):
+            return f"it belongs in `{place}`: `{place}.{name}`"
+    return "it belongs in `distribution`" if name == "process_count_per_instance" else None
+
+
+def _untold(key: str, kind: str, context: Mapping[str, Any]) -> Problem:
+    where = key if key.endswith(".type") else f"{key}.type"
+    if kind == "union_tag_not_found":
+        word = _A_TYPE.get(key, "…")
+        return Problem("`type` is required", where=where, hint=f"add `type: {word}`, or another")
+    expected = re.findall(r"'([^']*)'", context["expected_tags"])
+    return _not_among(where, context["tag"], expected)
+
+
+def _not_among(key: str, value: object, expected: list[str]) -> Problem:
+    shown = ", ".join(f"`{word}`" for word in expected)
+    several = len(expected) > 1
+    message = f"must be {'one of ' if several else ''}{shown}, not {_shown(value)}"
+    choose = f"use {'one of ' if several else ''}{shown}"
+    return Problem(message, where=key, hint=nearest(str(value), expected) or choose)
+
+
+def _wrong_form(key: str, value: object, wanted: list[str]) -> Problem:
+    forms = "text, a number, a truth value or a mapping" if len(wanted) > 3 else " or ".join(wanted)
+    message = f"must be {forms}, not {_shown(value)}"
+    hint = f"write `{_last(key)}: …` with {forms}"
+    if value is None:
+        hint = f"give `{_last(key)}` a value, or leave it out"
+    elif "a list" in wanted and isinstance(value, str):
+        hint = f"write `{_last(key)}: [{value}]`"
+    elif isinstance(value, Mapping):
+        hint = f"write `{_last(key)}: …` on one line, without keys below it"
+    elif "a mapping of keys to values" in wanted:
+        hint = f"write `key: value` lines below `{_last(key)}:`"
+    return Problem(message, where=key, hint=hint)
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{text if len(text) <= 60 else text[:59] + '…'}`"

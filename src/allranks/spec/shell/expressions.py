@@ -1,0 +1,165 @@
+"""``${{inputs.x}}`` and ``$[[--opt ${{inputs.x}}]]``: find them, and put values in their place.
+
+The agent imports this module where start-up counts in milliseconds: standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.shell.quoting import Held
+from allranks.spec.shell.substitute import weave
+
+_OPEN = re.compile(r"\$\{\{|\$\[\[")
+_NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
+
+
+class _Reference(NamedTuple):
+    name: str
+
+
+class _Option(NamedTuple):
+    pieces: list[str | _Reference]
+
+
+def references(text: str, *, optional: bool = True) -> list[str]:
+    """The dotted names in ``text``, in order; ``optional=False`` leaves out those in ``$[[ ]]``.
+
+    Raises SpecError where a ``${{`` is not closed or does not hold a name.
+    """
+    found: list[str] = []
+    for piece in _pieces(text):
+        if isinstance(piece, _Option):
+            found += [p.name for p in piece.pieces if isinstance(p, _Reference) and optional]
+        elif isinstance(piece, _Reference):
+            found.append(piece.name)
+    return found
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """``text`` with every reference replaced by its value, letter by letter.
+
+    A value is never read for references again. Raises SpecError for a name not in ``values``,
+    unless it stands in ``$[[ ]]``, which then falls away as a whole.
+    """
+    return "".join(
+        values[piece.name] if isinstance(piece, _Reference) else piece
+        for piece in _given(text, values)
+    )
+
+
+def fill_shell(text: str, values: Mapping[str, str], paths: Collection[str]) -> str:
+    """``text`` as a bash command in which no value can ever be run, wherever it stands.
+
+    Quoted, or named in ``paths``, a value arrives whole and exact. A literal outside quotes is
+    split into words, as Azure ML does. Raises SpecError for an unknown name, and for a value
+    that no quoting makes safe where it stands (see ``allranks.spec.shell.substitute``).
+    """
+    atoms: list[str | Held] = []
+    for piece in _given(text, values):
+        if isinstance(piece, _Reference):
+            atoms.append(Held(piece.name, values[piece.name], piece.name in paths))
+        else:
+            atoms.extend(piece)
+    return weave(atoms)
+
+
+def unknown(name: str, known: Iterable[str], *, where: str | None = None) -> Problem:
+    """The sentence for a reference to nothing, with the nearest known name as its hint."""
+    from difflib import get_close_matches  # lazy: agents import this module, only errors ask
+
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    if near:
+        hint = f"did you mean `${{{{{near[0]}}}}}`?"
+    elif names:
+        hint = "known here: " + ", ".join(f"`{n}`" for n in names)
+    else:
+        hint = "nothing can be referred to here: declare it under `inputs` or `outputs`"
+    return Problem(f"`${{{{{name}}}}}` refers to nothing", where=where, hint=hint)
+
+
+def _given(text: str, values: Mapping[str, str]) -> Iterator[str | _Reference]:
+    """The pieces that stay, given these values; all unknown names are told at once."""
+    missing: list[Problem] = []
+    for piece in _pieces(text):
+        if isinstance(piece, _Option):
+            if all(p.name in values for p in piece.pieces if isinstance(p, _Reference)):
+                yield from piece.pieces
+        elif isinstance(piece, _Reference) and piece.name not in values:
+            missing.append(unknown(piece.name, values))
+        else:
+            yield piece
+    if missing:
+        raise SpecError(missing)
+
+
+def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
+    at, closing, naming = 0, _finder(text, "]]"), _finder(text, "${{")
+    while opened := _OPEN.search(text, at):
+        start, inner = opened.span()
+        if text[at:start]:
+            yield text[at:start]
+        if opened[0] == "${{":
+            name, at = _reference(text, start)
+            yield _Reference(name)
+            continue
+        end, named = closing(inner), naming(inner)
+        if end < 0 <= named:
+            raise _broken("$[[", text[start:], "close it with `]]`")
+        if not 0 <= named < end:
+            # A regular expression's `$[[:space:]]` is the command's own text.
+            yield "$[["
+            at = inner
+            continue
+        yield _Option(list(_plain_pieces(text[inner:end])))
+        at = end + 2
+    if text[at:]:
+        yield text[at:]
+
+
+def _finder(text: str, what: str) -> Callable[[int], int]:
+    """``text.find(what, at)`` for an ``at`` that only grows: all calls together read it once."""
+    found = text.find(what)
+
+    def find(at: int) -> int:
+        nonlocal found
+        if 0 <= found < at:
+            found = text.find(what, at)
+        return found
+
+    return find
+
+
+def _plain_pieces(text: str) -> Iterator[str | _Reference]:
+    at = 0
+    while (start := text.find("${{", at)) >= 0:
+        if text[at:start]:
+            yield text[at:start]
+        name, at = _reference(text, start)
+        yield _Reference(name)
+    if text[at:]:
+        yield text[at:]
+
+
+def _reference(text: str, start: int) -> tuple[str, int]:
+    """The name in the ``${{`` at ``start``, and where the text goes on."""
+    if matched := _NAME.match(text, start + 3):
+        return matched[1], matched.end()
+    end = text.find("}}", start)
+    if end < 0 or "${{" in text[start + 3 : end]:
+        raise _broken("${{", text[start:], "close it with `}}`, as in `${{inputs.x}}`")
+    problem = f"`{_short(text[start : end + 2])}` is not a reference"
+    raise SpecError(Problem(problem, hint="write a dotted name, as in `${{inputs.x}}`"))
+
+
+def _broken(opening: str, rest: str, hint: str) -> SpecError:
+    return SpecError(Problem(f"`{opening}` is not closed in `{_short(rest)}`", hint=hint))
+
+
+def _short(text: str) -> str:
+    line = text.splitlines()[0]
+    return line if len(line) <= 40 else line[:39] + "…"

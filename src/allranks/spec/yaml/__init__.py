@@ -1,0 +1,4 @@
+"""Read and write job files, and `--set`.
+
+Imports the models.
+"""

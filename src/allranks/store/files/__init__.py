@@ -1,0 +1,4 @@
+"""What the record keeps as files: blobs, trees, logs, state folders.
+
+Imports `store.db`.
+"""
