@@ -15,7 +15,7 @@ from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
 from allranks.settings import Clocks, Home, make
-from allranks.store.db import open_database
+from allranks.store.database import open_database
 from allranks.store.records import Records
 
 ENGINE = "fake"

@@ -26,6 +26,22 @@ if TYPE_CHECKING:
     from allranks.spec.data import Data as Data
     from allranks.spec.datastore import Datastore as Datastore
     from allranks.spec.job import CommandJob as CommandJob
+    from allranks.spec.job_parts import BuildContext as BuildContext
+    from allranks.spec.job_parts import DeepSpeedDistribution as DeepSpeedDistribution
+    from allranks.spec.job_parts import Environment as Environment
+    from allranks.spec.job_parts import HorovodDistribution as HorovodDistribution
+    from allranks.spec.job_parts import Input as Input
+    from allranks.spec.job_parts import JaxDistribution as JaxDistribution
+    from allranks.spec.job_parts import Limits as Limits
+    from allranks.spec.job_parts import Metric as Metric
+    from allranks.spec.job_parts import MpiDistribution as MpiDistribution
+    from allranks.spec.job_parts import NoDistribution as NoDistribution
+    from allranks.spec.job_parts import Output as Output
+    from allranks.spec.job_parts import PyTorchDistribution as PyTorchDistribution
+    from allranks.spec.job_parts import QueueSettings as QueueSettings
+    from allranks.spec.job_parts import RayDistribution as RayDistribution
+    from allranks.spec.job_parts import Resources as Resources
+    from allranks.spec.job_parts import TensorFlowDistribution as TensorFlowDistribution
     from allranks.spec.model import Model as Model
     from allranks.spec.model import ModelVersion as ModelVersion
     from allranks.spec.retry import Retry as Retry
@@ -37,22 +53,6 @@ if TYPE_CHECKING:
     from allranks.spec.services import TensorBoardJobService as TensorBoardJobService
     from allranks.spec.services import UserIdentityConfiguration as UserIdentityConfiguration
     from allranks.spec.services import VsCodeJobService as VsCodeJobService
-    from allranks.spec.values import BuildContext as BuildContext
-    from allranks.spec.values import DeepSpeedDistribution as DeepSpeedDistribution
-    from allranks.spec.values import Environment as Environment
-    from allranks.spec.values import HorovodDistribution as HorovodDistribution
-    from allranks.spec.values import Input as Input
-    from allranks.spec.values import JaxDistribution as JaxDistribution
-    from allranks.spec.values import Limits as Limits
-    from allranks.spec.values import Metric as Metric
-    from allranks.spec.values import MpiDistribution as MpiDistribution
-    from allranks.spec.values import NoDistribution as NoDistribution
-    from allranks.spec.values import Output as Output
-    from allranks.spec.values import PyTorchDistribution as PyTorchDistribution
-    from allranks.spec.values import QueueSettings as QueueSettings
-    from allranks.spec.values import RayDistribution as RayDistribution
-    from allranks.spec.values import Resources as Resources
-    from allranks.spec.values import TensorFlowDistribution as TensorFlowDistribution
 
 _HOMES = {
     "AllranksError": "allranks.errors",
@@ -77,23 +77,23 @@ _HOMES = {
     "TensorBoardJobService": "allranks.spec.services",
     "UserIdentityConfiguration": "allranks.spec.services",
     "VsCodeJobService": "allranks.spec.services",
-    "BuildContext": "allranks.spec.values",
-    "DeepSpeedDistribution": "allranks.spec.values",
-    "Environment": "allranks.spec.values",
-    "HorovodDistribution": "allranks.spec.values",
-    "Input": "allranks.spec.values",
-    "JaxDistribution": "allranks.spec.values",
-    "Limits": "allranks.spec.values",
-    "Metric": "allranks.spec.values",
-    "MpiDistribution": "allranks.spec.values",
-    "NoDistribution": "allranks.spec.values",
-    "Output": "allranks.spec.values",
-    "PyTorchDistribution": "allranks.spec.values",
-    "QueueSettings": "allranks.spec.values",
-    "RayDistribution": "allranks.spec.values",
-    "Resources": "allranks.spec.values",
+    "BuildContext": "allranks.spec.job_parts",
+    "DeepSpeedDistribution": "allranks.spec.job_parts",
+    "Environment": "allranks.spec.job_parts",
+    "HorovodDistribution": "allranks.spec.job_parts",
+    "Input": "allranks.spec.job_parts",
+    "JaxDistribution": "allranks.spec.job_parts",
+    "Limits": "allranks.spec.job_parts",
+    "Metric": "allranks.spec.job_parts",
+    "MpiDistribution": "allranks.spec.job_parts",
+    "NoDistribution": "allranks.spec.job_parts",
+    "Output": "allranks.spec.job_parts",
+    "PyTorchDistribution": "allranks.spec.job_parts",
+    "QueueSettings": "allranks.spec.job_parts",
+    "RayDistribution": "allranks.spec.job_parts",
+    "Resources": "allranks.spec.job_parts",
     "Retry": "allranks.spec.retry",
-    "TensorFlowDistribution": "allranks.spec.values",
+    "TensorFlowDistribution": "allranks.spec.job_parts",
 }
 
 __all__ = ["__version__", *_HOMES]

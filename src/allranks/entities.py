@@ -7,6 +7,10 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 from allranks.spec.job import CommandJob
 from allranks.spec.job import CommandJob as Command
+from allranks.spec.job_parts import BuildContext, Environment, QueueSettings
+from allranks.spec.job_parts import Limits as CommandJobLimits
+from allranks.spec.job_parts import Resources as JobResourceConfiguration
+from allranks.spec.job_parts import Resources as ResourceConfiguration
 from allranks.spec.model import Model
 from allranks.spec.services import (
     AmlTokenConfiguration,
@@ -18,14 +22,6 @@ from allranks.spec.services import (
     UserIdentityConfiguration,
     VsCodeJobService,
 )
-from allranks.spec.values import (
-    BuildContext,
-    Environment,
-    QueueSettings,
-)
-from allranks.spec.values import Limits as CommandJobLimits
-from allranks.spec.values import Resources as JobResourceConfiguration
-from allranks.spec.values import Resources as ResourceConfiguration
 
 __all__ = [
     "AmlCompute",

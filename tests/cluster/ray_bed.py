@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from allranks.engines.ray_dashboard import Dashboard
+from allranks.engines.ray.dashboard_client import Dashboard
 from tests.cluster.conftest import NEEDS, PATH, Cluster
 from tests.frameworks.environments import environment
 from tests.support import until

@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from allranks.plan.plan import pack  # noqa: E402
 from allranks.server.jobs.explain import known  # noqa: E402
 from allranks.settings import Home  # noqa: E402
-from allranks.store.db import open_database  # noqa: E402
+from allranks.store.database import open_database  # noqa: E402
 from allranks.store.records import Records  # noqa: E402
 from tests.corpus.failing import NATIVE, ODD, WAYS, Way  # noqa: E402
 from tests.support import CLI, environment, processes_of, until  # noqa: E402

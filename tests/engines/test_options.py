@@ -2,8 +2,8 @@
 
 import pytest
 
-from allranks.engines.kinds import KINDS
 from allranks.engines.options import COMMON, Option, Type, check, connection, defaults
+from allranks.engines.registry import KINDS
 from allranks.errors import SpecError
 
 DECLARED = (

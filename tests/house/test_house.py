@@ -12,11 +12,11 @@ SRC = ROOT / "src" / "allranks"
 
 ENGINES = {"local", "fake", "slurm", "ray", "kubernetes"}
 RAY_IS_A_DISTRIBUTION = (
-    "agent/launch/launch.py",
+    "agent/launch/start_ranks.py",
     "plan/job/compile.py",
     "plan/distributions/topology.py",
     "plan/distributions/variables.py",
-    "spec/values.py",
+    "spec/job_parts.py",
 )
 ENGINE_WORDS_ALLOWED = {(name, "ray") for name in RAY_IS_A_DISTRIBUTION}
 # Of a job's own processes: it runs a text of the agent's there.

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from allranks.events import Event, Kind
 from allranks.plan.attempt_end import Failure
+from allranks.plan.lifecycle import agent_orders, retry
 from allranks.plan.lifecycle import decide as policy
 from allranks.plan.lifecycle import fold as fold_module
-from allranks.plan.lifecycle import orders, retry
 from allranks.plan.lifecycle.decide import Clock, Job, Node, Step
 from allranks.plan.lifecycle.retry import Spent
 from allranks.plan.plan import Place, Rules
@@ -116,7 +116,7 @@ class Model:
     backlog: int = 9
     decide: Callable[[Job, Rules, Clock], Step | None] = policy.decide
     folds: Callable[[Job, Event], Job] = fold_module.fold
-    order: Callable[[Job, int, int, int], dict[str, Any]] = orders.order
+    order: Callable[[Job, int, int, int], dict[str, Any]] = agent_orders.order
     _steps: dict[Any, list[tuple[str, Step, bool]]] = field(default_factory=dict)
 
     def fold(self, job: Job, event: Event) -> Job:

@@ -16,8 +16,8 @@ from sqlalchemy import event as database_event
 from allranks.engines.base import Handle, Seen
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.lifecycle import decide, retry
+from allranks.plan.lifecycle.agent_orders import heeded, order
 from allranks.plan.lifecycle.fold import fold
-from allranks.plan.lifecycle.orders import heeded, order
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.assets.state_folders import States
 from allranks.server.loop.heartbeats import Pulse
@@ -25,7 +25,7 @@ from allranks.server.loop.reconcile import Loop
 from allranks.server.loop.wakeups import Bell
 from allranks.settings import Clocks, Home, make
 from allranks.statuses import TERMINAL, GangState, JobStatus, Reason
-from allranks.store.db import open_database
+from allranks.store.database import open_database
 from allranks.store.points import Points
 from allranks.store.records import Records
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from allranks.engines.kinds import KINDS
+from allranks.engines.registry import KINDS
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.submission.submit import notes
 

@@ -13,7 +13,7 @@ from allranks.errors import AllranksError, UsageError
 from allranks.spec.job import parse
 from allranks.spec.shell.expressions import fill, fill_shell, references
 from allranks.spec.yaml.load import dump, loads, override_key, read
-from tests.server.test_fuzz import SPEC, examples, nearly
+from tests.server.http.test_fuzz import SPEC, examples, nearly
 
 
 def sentence(ask: Callable[[], Any]) -> Any:

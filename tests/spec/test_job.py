@@ -10,7 +10,7 @@ import pytest
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.job import CommandJob, parse
-from allranks.spec.values import (
+from allranks.spec.job_parts import (
     Environment,
     Input,
     MpiDistribution,

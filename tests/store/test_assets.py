@@ -6,8 +6,8 @@ import pytest
 
 from allranks.errors import AllranksError, Conflict, NotFound
 from allranks.store.assets import Assets
-from allranks.store.db import open_database
-from allranks.store.settings import Settings
+from allranks.store.database import open_database
+from allranks.store.key_values import Settings
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from allranks.plan.job import query
 from allranks.plan.job.query import Query, Sort, condition, like, sort, tag
 from allranks.store import migrations
 from allranks.store.annotations import Annotations
-from allranks.store.db import job_annotations, jobs, open_database
+from allranks.store.database import job_annotations, jobs, open_database
 from allranks.store.points import Points, Source
 from allranks.store.records import Records
 from tests.store.test_store import plan
@@ -171,7 +171,7 @@ def test_ten_thousand_jobs_stay_quick(house):
             for n in range(1, 10_000)
         ]
         connection.execute(job_annotations.insert(), noted)
-        from allranks.store.db import points, series
+        from allranks.store.database import points, series
 
         made = [
             {"job_id": first.id + n, "kind": "metric", "name": name, "attempt": 1, "node": 0}

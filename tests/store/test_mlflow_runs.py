@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert
 
-from allranks.store.db import jobs, open_database
+from allranks.store.database import jobs, open_database
 from allranks.store.mlflow import MlflowRuns
 
 

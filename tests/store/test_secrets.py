@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from allranks.errors import ServerError
-from allranks.store.db import open_database
+from allranks.store.database import open_database
+from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
-from allranks.store.settings import Settings
 
 SECRET = {"access_key_id": "who", "secret_access_key": "hush-hush"}
 

@@ -12,7 +12,7 @@ from allranks.events import Event, Kind
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.statuses import JobStatus
 from allranks.store import migrations
-from allranks.store.db import HEAD, open_database
+from allranks.store.database import HEAD, open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.logs import Logs
 from allranks.store.records import Records

@@ -32,8 +32,8 @@ from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.fields.references import output_uri
 from allranks.spec.job import CommandJob, Outputs, parse
+from allranks.spec.job_parts import Environment, Output
 from allranks.spec.model import Model, ModelVersion
-from allranks.spec.values import Environment, Output
 
 
 class Service(NamedTuple):

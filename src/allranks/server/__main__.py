@@ -66,9 +66,9 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
 
             restore.finish(home)
         if isinstance(where, str):
-            from allranks.store import db  # lazy: before the port is bound only where it has to be
+            from allranks.store import database  # lazy: bind the port first where possible
 
-            held = db.hold(where)
+            held = database.hold(where)
         _serve(home, port, ready_fd, held)
     finally:  # before any word of a failure: who hears it may start another at once
         if held is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import Depends, FastAPI
 
 from allranks.engines.base import Kind
-from allranks.engines.kinds import KINDS
+from allranks.engines.registry import KINDS
 from allranks.server.agents import routes, state_routes
 from allranks.server.assets import datastores
 from allranks.server.assets.datastores import Datastores
@@ -27,7 +27,7 @@ from allranks.server.dependencies import Services
 from allranks.server.gate import Gate
 from allranks.server.http.agents_listener import Door
 from allranks.server.http.error_responses import HANDLERS, Answer
-from allranks.server.http.host_names import Names
+from allranks.server.http.host_header_check import Names
 from allranks.server.http.public_listener import Front
 from allranks.server.http.request_limits import Limited
 from allranks.server.http.request_text import CheckedJson
@@ -61,13 +61,13 @@ from allranks.settings import database as where_database
 from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
-from allranks.store.db import open_database
+from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Trees
+from allranks.store.key_values import Settings
 from allranks.store.points import Points
 from allranks.store.records import Records
 from allranks.store.secrets import Secrets
-from allranks.store.settings import Settings
 from allranks.version import __version__
 
 App = Callable[..., Any]

@@ -13,7 +13,7 @@ from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.http.agents_listener import Door
-from allranks.server.http.host_names import Names
+from allranks.server.http.host_header_check import Names
 from allranks.server.http.public_listener import Front
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop.hangs import Hangs

@@ -11,7 +11,7 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import placed, problems
 from allranks.spec.fields.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong, matching
-from allranks.spec.values import snake
+from allranks.spec.job_parts import snake
 
 Tier = Annotated[Literal["dedicated", "low_priority"], BeforeValidator(snake)]
 ComputeName = Annotated[

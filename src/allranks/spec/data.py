@@ -11,7 +11,7 @@ from allranks.errors import SpecError
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import placed, problems
 from allranks.spec.fields.scalars import Name, PathText, Text, Texts
-from allranks.spec.values import AssetType
+from allranks.spec.job_parts import AssetType
 
 # Of Azure's, what says nothing of where it lies and what it is.
 _IDLE = ("$schema", "auto_delete_setting", "latest_version", "datastore")

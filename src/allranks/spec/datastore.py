@@ -15,7 +15,7 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import placed, problems
 from allranks.spec.fields.scalars import Name, Text, Texts, Wrong
-from allranks.spec.values import snake
+from allranks.spec.job_parts import snake
 
 
 def _kind(value: object) -> object:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.problems import placed, problems
 from allranks.spec.fields.scalars import Name
-from allranks.spec.values import Environment
+from allranks.spec.job_parts import Environment
 
 # What says nothing of where and how ranks run.
 _IDLE = ("$schema", "datastore", "inference_config", "os_type")

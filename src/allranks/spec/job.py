@@ -41,10 +41,7 @@ from allranks.spec.fields.scalars import (
     Variable,
     Wrong,
 )
-from allranks.spec.retry import Budgets, Retry
-from allranks.spec.services import IDENTITIES, SERVICES, AnyService, Identity
-from allranks.spec.shell.expressions import references, unknown
-from allranks.spec.values import (
+from allranks.spec.job_parts import (
     BuildContext,
     Distribution,
     Environment,
@@ -60,6 +57,9 @@ from allranks.spec.values import (
     as_input,
     snake,
 )
+from allranks.spec.retry import Budgets, Retry
+from allranks.spec.services import IDENTITIES, SERVICES, AnyService, Identity
+from allranks.spec.shell.expressions import references, unknown
 
 
 def _form(value: object) -> str:

@@ -10,7 +10,7 @@ from pydantic import Field
 from allranks.spec.data import parse_as
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.scalars import Free, Name, PathText, Text, Texts
-from allranks.spec.values import ModelType
+from allranks.spec.job_parts import ModelType
 
 # Of an input that is one.
 TYPES = ("custom_model", "mlflow_model", "triton_model")

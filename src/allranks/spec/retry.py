@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.scalars import Count, Integer, Several
-from allranks.spec.values import snake
+from allranks.spec.job_parts import snake
 
 Key = Annotated[Literal["node_lost", "preempted", "hang", "user", "setup"], BeforeValidator(snake)]
 Restarts = Annotated[Integer, Field(ge=0)]

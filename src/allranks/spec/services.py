@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag
 
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.scalars import Free, Port, Text
-from allranks.spec.values import snake, without
+from allranks.spec.job_parts import snake, without
 
 # Azure ML's own types; any other is the user's, kept as it is written.
 _TYPES = (

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, insert, select, update
 
 from allranks.errors import Conflict, NotFound
 from allranks.spec.fields.references import Asset
-from allranks.store.db import assets as _assets
+from allranks.store.database import assets as _assets
 
 LATEST = "latest"
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, delete, insert, select, update
 
 from allranks.errors import Conflict, NotFound
-from allranks.store.db import computes as _computes
-from allranks.store.settings import Settings
+from allranks.store.database import computes as _computes
+from allranks.store.key_values import Settings
 
 _DEFAULT, _MAP = "compute.default", "compute.map"
 _INSTANCES = "instance.map"

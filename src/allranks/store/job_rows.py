@@ -11,7 +11,7 @@ from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Job
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.statuses import TERMINAL
-from allranks.store.db import jobs as _jobs
+from allranks.store.database import jobs as _jobs
 
 # What a plan's task says of what the job uses.
 OF_TASK = ("code", "in_place", "recipe", "inputs")

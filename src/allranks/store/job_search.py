@@ -11,11 +11,11 @@ from sqlalchemy.engine import Connection
 
 from allranks import clock
 from allranks.plan.job.query import Query, Sort, like
-from allranks.store.db import job_annotations as _annotations
-from allranks.store.db import jobs as _jobs
-from allranks.store.db import members
-from allranks.store.db import points as _points
-from allranks.store.db import series as _series
+from allranks.store.database import job_annotations as _annotations
+from allranks.store.database import jobs as _jobs
+from allranks.store.database import members
+from allranks.store.database import points as _points
+from allranks.store.database import series as _series
 from allranks.store.points import METRIC
 from allranks.store.points import number as as_number
 

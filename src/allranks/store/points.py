@@ -13,10 +13,10 @@ from sqlalchemy.engine import Connection
 
 from allranks.plan.lifecycle.validate_event import LATEST
 from allranks.plan.text import repaired
-from allranks.store.db import feeds as _feeds
-from allranks.store.db import insert_many
-from allranks.store.db import points as _points
-from allranks.store.db import series as _series
+from allranks.store.database import feeds as _feeds
+from allranks.store.database import insert_many
+from allranks.store.database import points as _points
+from allranks.store.database import series as _series
 
 METRIC, RESOURCE = "metric", "resource"
 # What an agent's files of points are called, and what is in them.

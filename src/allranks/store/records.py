@@ -21,10 +21,10 @@ from allranks.plan.plan import Plan, pack
 from allranks.statuses import TERMINAL
 from allranks.store import job_search, points
 from allranks.store.annotations import add as annotate
-from allranks.store.db import deleted_jobs as _deleted
-from allranks.store.db import events as _events
-from allranks.store.db import job_annotations as _annotations
-from allranks.store.db import jobs as _jobs
+from allranks.store.database import deleted_jobs as _deleted
+from allranks.store.database import events as _events
+from allranks.store.database import job_annotations as _annotations
+from allranks.store.database import jobs as _jobs
 from allranks.store.job_rows import (
     OF_TASK,
     UNREADABLE,

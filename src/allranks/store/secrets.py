@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.errors import ServerError
-from allranks.store.settings import Settings
+from allranks.store.key_values import Settings
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import file_locks
-from allranks.agent.data.stored_file import Item
+from allranks.agent.data.file_entry import Item
 from allranks.errors import AllranksError, Passing
 from allranks.plan.amounts import size_text
 

@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import obstore
 
+from allranks.agent.data.file_entry import Changed, Item, Report
 from allranks.agent.data.object_stores import CHANGED, HASH, NO_RANGES, PASSING, asking, is_final
-from allranks.agent.data.stored_file import Changed, Item, Report
 
 if TYPE_CHECKING:
     from allranks.agent.data.object_stores import Opened

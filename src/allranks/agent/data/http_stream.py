@@ -25,8 +25,8 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from allranks.agent.data import object_stores
+from allranks.agent.data.file_entry import Changed, Item
 from allranks.agent.data.input_source import Source
-from allranks.agent.data.stored_file import Changed, Item
 from allranks.errors import AllranksError
 from allranks.masking import without_credentials
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import obstore
 
 from allranks.agent.data import local_files, object_stores
-from allranks.agent.data.stored_file import Changed, Item, Report
+from allranks.agent.data.file_entry import Changed, Item, Report
 from allranks.errors import AllranksError, NotFound
 from allranks.masking import without_credentials
 from allranks.plan.data import addresses

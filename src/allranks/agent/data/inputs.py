@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from allranks.agent.data import cache
 from allranks.agent.data.cache import Tree
+from allranks.agent.data.file_entry import Changed, Item
 from allranks.agent.data.input_source import Source, Wanted
-from allranks.agent.data.stored_file import Changed, Item
 from allranks.errors import AllranksError, Passing, is_passing
 from allranks.masking import without_credentials
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from allranks.agent.data.stored_file import Changed, Item, Report
+from allranks.agent.data.file_entry import Changed, Item, Report
 
 
 def items(source: Path) -> tuple[list[Item], bool]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import obstore
 from obstore import exceptions, store
 
-from allranks.agent.data.stored_file import Item
+from allranks.agent.data.file_entry import Item
 from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
 from allranks.plan.data.addresses import CERTIFICATES, IDENTITY, Account, Address

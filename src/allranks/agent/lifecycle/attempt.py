@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import clock
-from allranks.agent.launch import launch
-from allranks.agent.launch.launch import Launch, Stage
+from allranks.agent.launch import start_ranks
 from allranks.agent.launch.mpi_ranks import Hosted, is_listening
+from allranks.agent.launch.start_ranks import Launch, Stage
 from allranks.agent.monitoring.failure_context import Circumstances
 from allranks.agent.processes.keeper import end_descendants, has_children, has_others
 from allranks.agent.processes.ranks import Ended, Running, last_lines
@@ -74,7 +74,7 @@ class Attempt:
             self._running.close()
             if has_children():
                 end_descendants()
-            launch.clean(self._stage)
+            start_ranks.clean(self._stage)
 
     @property
     def reason(self) -> Reason:
@@ -108,7 +108,7 @@ class Attempt:
 
     def _run(self, begun: Callable[[Mapping[int, Path]], None]) -> _End:
         try:
-            self._launch = launch.start(self._stage, self._running)
+            self._launch = start_ranks.start(self._stage, self._running)
         except (AllranksError, OSError, ValueError) as error:
             self._stop(Reason.PEER_FAILED)
             hint = getattr(error, "hint", None) or ""

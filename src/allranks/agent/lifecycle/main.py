@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.launch import mlflow
-from allranks.agent.launch.launch import Stage
+from allranks.agent.launch.start_ranks import Stage
 from allranks.agent.lifecycle import collect_files
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.prepare import Work, collect, prepare
@@ -40,7 +40,7 @@ from allranks.spec.shell.expressions import fill_shell
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
-    from allranks.agent.data.staging import Data
+    from allranks.agent.data.transfers import Data
     from allranks.agent.environments.node_container import Room
 
 Order = dict[str, Any]
@@ -143,7 +143,7 @@ class Agent:
         """What moves the job's data, if any of it lies elsewhere."""
         if not self._task.moves_data:
             return None
-        from allranks.agent.data.staging import Data  # lazy: many jobs have none
+        from allranks.agent.data.transfers import Data  # lazy: many jobs have none
 
         accounts = partial(self._link.account, patience=self._patience)
         return Data(self._task, self._where.node, folder, accounts, self._or_stop, self._doing)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from allranks.agent.monitoring import proc_usage
+from allranks.agent.monitoring import process_usage
 from allranks.agent.processes.rank_processes import Members
 
 # The share of one CPU that counting exactly may take.
@@ -26,13 +26,15 @@ class MemoryLimit:
         self.most, self._exceeded = most, exceeded
         self._again, self._over = 0.0, False
 
-    def look(self, members: Members, ranks: Mapping[int, proc_usage.Rank], resident: int) -> None:
+    def look(
+        self, members: Members, ranks: Mapping[int, process_usage.Rank], resident: int
+    ) -> None:
         """``resident`` counts what processes share for each of them, and files that are mapped:
         where it is more than the limit, it is counted again."""
         began = time.monotonic()
         if self._over or resident <= self.most or began < self._again:
             return
-        held = proc_usage.held(members.job)
+        held = process_usage.held(members.job)
         now = time.monotonic()
         self._again = now + (now - began) / _SHARE
         if held > self.most:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.agent.monitoring import proc_usage
-from allranks.agent.monitoring.nvml import Gpus
+from allranks.agent.monitoring import process_usage
+from allranks.agent.monitoring.gpu_usage import Gpus
 from allranks.agent.processes.rank_processes import Family, Members
 
 # Seconds between two looks; the part of an attempt's age that one point stands for, and the most.
@@ -37,7 +37,7 @@ _LEVELS = (
 # Of these nobody knows which part is the job's.
 _SHARED = ("net_in", "net_out")
 
-_NEW = proc_usage.Rank(0.0, 0)
+_NEW = process_usage.Rank(0.0, 0)
 
 # A series and its value: (name, GPU or None, rank or None).
 Sample = dict[tuple[str, int | None, int | None], float]
@@ -55,7 +55,7 @@ class Monitor:
         roots: Callable[[], Mapping[int, int]],
         into: Path,
         also: Callable[[Sample], None] = lambda sample: None,
-        held: Callable[[Members, Mapping[int, proc_usage.Rank], int], None] = lambda *held: None,
+        held: Callable[[Members, Mapping[int, process_usage.Rank], int], None] = lambda *held: None,
         most: int | None = None,
     ) -> None:
         self._roots, self.into, self._also = roots, into, also
@@ -99,18 +99,18 @@ class Monitor:
 class _Eyes:
     def __init__(self, roots: Callable[[], Mapping[int, int]], most: int | None) -> None:
         self._roots, self._most, self._family, self._gpus = roots, most, Family(), Gpus()
-        self._node = proc_usage.node()
+        self._node = process_usage.node()
         self._at = time.monotonic()
         self.members = Members({}, [])
-        self.ranks: dict[int, proc_usage.Rank] = {}
-        self.job = proc_usage.Job()
+        self.ranks: dict[int, process_usage.Rank] = {}
+        self.job = process_usage.Job()
 
     def look(self) -> Sample:
         """What was used since the last look."""
-        node, before = proc_usage.node(), self._node
+        node, before = process_usage.node(), self._node
         self._node = node
         found: Sample = {}
-        for name, value in proc_usage.between(before, node).items():
+        for name, value in process_usage.between(before, node).items():
             found[name if name in _SHARED else f"node_{name}", None, None] = value
         for gpu, told in self._gpus.look().items():
             found |= {(name, gpu, None): value for name, value in told.items()}
@@ -123,17 +123,17 @@ class _Eyes:
         found: Sample = {}
         self.members, now = self._family.look(self._roots()), time.monotonic()
         passed, self._at = max(now - self._at, 1e-3), now
-        used = proc_usage.of_processes(self.members.job)
+        used = process_usage.of_processes(self.members.job)
         if not used:
             return {}  # all have ended: what they used last is what is to be known
-        ranks = {rank: proc_usage.total(pids, used) for rank, pids in self.members.ranks.items()}
+        ranks = {rank: process_usage.total(pids, used) for rank, pids in self.members.ranks.items()}
         for rank, each in ranks.items():
             found["memory", None, rank] = float(each.memory)
             # Less than before: one of its processes has ended, and was not waited for.
             busy = max(0.0, each.busy - self.ranks.get(rank, _NEW).busy)
             found["cpu", None, rank] = 100 * busy / passed
         job, before = (
-            proc_usage.Job(*proc_usage.total(used, used), *proc_usage.moved(used)),
+            process_usage.Job(*process_usage.total(used, used), *process_usage.moved(used)),
             self.job,
         )
         busy = max(0.0, job.busy - before.busy)

@@ -23,7 +23,7 @@ _AGAIN = 1.0
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
-    from allranks.engines.kinds import KINDS  # lazy: only making one has to know of engines
+    from allranks.engines.registry import KINDS  # lazy: only making one has to know of engines
 
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
@@ -215,7 +215,7 @@ def stand_for(options: argparse.Namespace) -> int:
 
 def _key_options(parser: argparse.ArgumentParser) -> None:
     """The flags that both creating and updating have: a compute's keys, then the engines'."""
-    from allranks.engines.kinds import KINDS  # lazy: as above
+    from allranks.engines.registry import KINDS  # lazy: as above
 
     add = parser.add_argument
     add("--description", metavar="TEXT")
@@ -291,7 +291,7 @@ def _unset(values: Mapping[str, Any]) -> dict[str, Any]:
 def _from_environment(data: dict[str, Any]) -> None:
     """What the caller's own environment says of the cluster is kept with the compute: the server
     may have been started from another shell."""
-    from allranks.engines.kinds import KINDS  # lazy: as above
+    from allranks.engines.registry import KINDS  # lazy: as above
 
     kind = KINDS.get(str(data.get("type")))
     for option in kind.options if kind is not None else ():
@@ -302,7 +302,7 @@ def _from_environment(data: dict[str, Any]) -> None:
 
 def _absolute(data: dict[str, Any], folder: Path) -> None:
     """Paths among the options of engines are of who writes them, and the server is elsewhere."""
-    from allranks.engines.kinds import KINDS  # lazy: as above
+    from allranks.engines.registry import KINDS  # lazy: as above
 
     paths = {o.name for kind in KINDS.values() for o in kind.options if o.type is Type.PATH}
     own = data.get("options")

@@ -30,11 +30,11 @@ from allranks.plan.plan import Recipe, Task
 from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.submission import environment_of, local, prepare
 from allranks.server.assets.data_locations import places
-from allranks.server.assets.offline import clusters, datastores, environments
+from allranks.server.assets.read_only_home import clusters, datastores, environments
 from allranks.server.clusters.gpu_allocation import choice
 from allranks.spec.fields.problems import placed
 from allranks.spec.job import CommandJob
-from allranks.spec.values import Input, MpiDistribution, RayDistribution
+from allranks.spec.job_parts import Input, MpiDistribution, RayDistribution
 from allranks.spec.yaml import load
 
 # Of the time that was given, this may go into copying the code: its files are only looked at.

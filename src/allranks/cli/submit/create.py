@@ -70,7 +70,11 @@ def validate_options(parser: argparse.ArgumentParser) -> None:
 def validate(options: argparse.Namespace) -> int:
     """Say whether the file can be submitted: exit 0, or 2 with everything that is wrong."""
     from allranks import settings  # lazy: only validating plans without a server
-    from allranks.server.assets.offline import clusters, datastores, environments  # lazy: as above
+    from allranks.server.assets.read_only_home import (  # lazy: as above
+        clusters,
+        datastores,
+        environments,
+    )
     from allranks.server.submission.submit import Submission, plan  # lazy: as above
 
     error: AllranksError | None = None

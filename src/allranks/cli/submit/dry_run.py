@@ -17,7 +17,7 @@ from allranks.plan.environments import container
 from allranks.plan.environments.activation import activated
 from allranks.plan.plan import InputTask, Place, Plan, Task, pack
 from allranks.sdk.submit.submission import prepare
-from allranks.server.assets.offline import clusters, datastores, environments
+from allranks.server.assets.read_only_home import clusters, datastores, environments
 from allranks.server.submission.submit import Submission, plan
 from allranks.spec.shell.expressions import fill_shell
 

@@ -20,6 +20,6 @@ def engines(overrides: Sequence[str]) -> Sequence[str]:
     """The names of the engines, where one of the overrides may mean one."""
     if not any(each.strip().startswith("resources") for each in overrides):
         return ()
-    from allranks.engines.kinds import KINDS  # lazy: as above
+    from allranks.engines.registry import KINDS  # lazy: as above
 
     return [*KINDS]

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from allranks.engines.base import Host, Seen
 from allranks.engines.node_names import there_are
+from allranks.engines.ray.dashboard_client import Dashboard
 from allranks.engines.ray.driver import AllranksNode
-from allranks.engines.ray_dashboard import Dashboard
 from allranks.plan.amounts import counted
 from allranks.statuses import GangState
 

@@ -25,7 +25,7 @@ from allranks.engines.base import Handle, Host, Kind, Seen
 from allranks.engines.options import Option, Type
 from allranks.engines.ray import cluster
 from allranks.engines.ray import driver as ray_driver
-from allranks.engines.ray_dashboard import Answer, Dashboard
+from allranks.engines.ray.dashboard_client import Answer, Dashboard
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.settings import Home

@@ -19,7 +19,7 @@ from allranks.plan.environments.container import ENGINES, FILE, TRACELESS
 from allranks.plan.environments.packages import NONE, normal, requirement
 from allranks.plan.plan import Recipe
 from allranks.spec.fields.references import Asset, asset_of
-from allranks.spec.values import Environment
+from allranks.spec.job_parts import Environment
 
 _ANY, _PYTHON = "*", "python="
 CURRENT = (None, "current", "azureml:current@latest")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from allranks.plan.insights import bottleneck_rules, resource_usage, stragglers
-from allranks.plan.insights.finding import Bottleneck, Insight
+from allranks.plan.insights.insight import Bottleneck, Insight
 from allranks.plan.insights.job_facts import Facts
 
 Rule = Callable[[Facts], Iterator[Insight]]

@@ -10,7 +10,7 @@ from statistics import median_low
 
 from allranks.plan.insights import evidence
 from allranks.plan.insights.evidence import LEAST, Halves, Span
-from allranks.plan.insights.finding import Bottleneck, Insight, Kind
+from allranks.plan.insights.insight import Bottleneck, Insight, Kind
 from allranks.plan.insights.job_facts import Facts
 
 # Part of a step that is a wait for data. Under a tenth it is what a loader costs that reads ahead

@@ -10,7 +10,7 @@ from allranks.plan.insights import evidence
 from allranks.plan.insights.bottleneck_rules import HARDLY_WAITS, UNEVEN, UNUSED
 from allranks.plan.insights.comparable_runs import ALIKE
 from allranks.plan.insights.evidence import Span
-from allranks.plan.insights.finding import Bottleneck, Insight, Kind
+from allranks.plan.insights.insight import Bottleneck, Insight, Kind
 from allranks.plan.insights.job_facts import Facts, epochs, samples
 
 HALF_IDLE = 50.0

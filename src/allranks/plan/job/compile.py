@@ -31,7 +31,7 @@ from allranks.plan.plan import (
 )
 from allranks.spec.fields.references import Asset
 from allranks.spec.job import CommandJob
-from allranks.spec.values import Distribution, Environment, Input, Metric, Output
+from allranks.spec.job_parts import Distribution, Environment, Input, Metric, Output
 
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 

@@ -9,7 +9,7 @@ from typing import Any
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import version_path, versions_path
 from allranks.sdk.submit.environment_files import inlined
-from allranks.spec.values import Environment
+from allranks.spec.job_parts import Environment
 
 PATH = "/api/v1/environments"
 # What the server tells beside the environment itself.

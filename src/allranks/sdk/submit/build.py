@@ -11,9 +11,7 @@ from pydantic import BaseModel
 
 from allranks.spec.fields.python_forms import as_in_a_file
 from allranks.spec.job import CommandJob, parse
-from allranks.spec.retry import Retry
-from allranks.spec.services import Identity, JobService
-from allranks.spec.values import (
+from allranks.spec.job_parts import (
     Distribution,
     Environment,
     Input,
@@ -23,6 +21,8 @@ from allranks.spec.values import (
     QueueSettings,
     Resources,
 )
+from allranks.spec.retry import Retry
+from allranks.spec.services import Identity, JobService
 from allranks.spec.yaml import load
 
 # Short words of `command`, and the section of the job they stand for.

@@ -26,7 +26,7 @@ from allranks import clock
 from allranks.errors import NotFound, Unauthorized, UsageError
 from allranks.events import Event
 from allranks.plan.distributions.topology import log_name, world
-from allranks.plan.lifecycle import orders as orders_of
+from allranks.plan.lifecycle import agent_orders as orders_of
 from allranks.plan.lifecycle.validate_event import heard
 from allranks.plan.plan import pack
 from allranks.server.dependencies import Services

@@ -16,9 +16,9 @@ from allranks.server.assets.datastores import DEFAULT, Datastores
 from allranks.settings import Home
 from allranks.spec.fields.references import ARTIFACTS, OutputOf, left_by
 from allranks.spec.job import CommandJob
+from allranks.spec.job_parts import Input
 from allranks.spec.model import TYPES
 from allranks.spec.shell.expressions import fill
-from allranks.spec.values import Input
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.job_rows import JobRow
 

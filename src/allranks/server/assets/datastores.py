@@ -17,8 +17,8 @@ from allranks.spec.datastore import Datastore
 from allranks.spec.fields.problems import nearest
 from allranks.spec.fields.references import Asset, asset_of
 from allranks.store.assets import AssetRow, Assets, named
+from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
-from allranks.store.settings import Settings
 
 KIND = "data"
 _DATASTORES, _MAP = "datastores", "data.map"

@@ -11,9 +11,9 @@ from allranks.plan.environments import curated
 from allranks.plan.environments.recipe import Meant, Table
 from allranks.spec.fields.problems import nearest
 from allranks.spec.fields.references import Asset
-from allranks.spec.values import Environment
+from allranks.spec.job_parts import Environment
 from allranks.store.assets import AssetRow, Assets, named
-from allranks.store.settings import Settings
+from allranks.store.key_values import Settings
 
 KIND = "environment"
 _MAP = "environment.map"

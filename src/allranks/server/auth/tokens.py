@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.server.auth.roles import OWNER, Person, Role
-from allranks.store.settings import Settings
+from allranks.store.key_values import Settings
 
 log = logging.getLogger("allranks.tokens")
 # What a token begins with, so that those who look for secrets in code find it.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from allranks.engines import options
 from allranks.engines.base import Kind, Target
-from allranks.engines.kinds import KINDS
+from allranks.engines.registry import KINDS
 from allranks.errors import Problem, SpecError
 from allranks.plan.plan import Plan
 from allranks.server.clusters.host_gpus import HostGpus

@@ -18,7 +18,7 @@ from allranks import settings
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.http_client import VERSION_HEADER
 from allranks.plan.text import repaired
-from allranks.store.db import database_error
+from allranks.store.database import database_error
 from allranks.version import __version__
 
 # Characters of a text in an error.

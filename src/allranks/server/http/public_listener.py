@@ -20,7 +20,7 @@ import uvicorn
 from allranks.errors import AllranksError, UsageError
 from allranks.server.http.agents_listener import Door, Server, config, write
 from allranks.server.http.connection_limit import Listener
-from allranks.server.http.host_names import Names
+from allranks.server.http.host_header_check import Names
 from allranks.settings import Home
 
 log = logging.getLogger("allranks.front")

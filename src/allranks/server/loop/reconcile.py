@@ -29,9 +29,9 @@ from allranks.server.clusters.clusters import Cluster, Clusters
 from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import how_it_ended
 from allranks.server.loop.agent_variables import Invitation
+from allranks.server.loop.dead_agent_files import dead, salvage
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Pulse
-from allranks.server.loop.salvage import dead, salvage
 from allranks.server.loop.wakeups import Bell
 from allranks.settings import Clocks, Home
 from allranks.statuses import TERMINAL, GangState, JobStatus

@@ -20,7 +20,7 @@ from allranks.server.storage import backup_archive
 from allranks.server.storage.backup_archive import Tell
 from allranks.server.storage.inventory import GOING
 from allranks.settings import Home, database, has_record
-from allranks.store import copies
+from allranks.store import database_copy
 from allranks.store.files.state_folders import CONTENT, HEAD, NAMED, OF_JOBS, VERSIONS, State
 from allranks.store.files.trees import COMING
 from allranks.version import __version__
@@ -59,14 +59,14 @@ def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
         beside = Path(folder, goal.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             tell("copying the database", 0)
-            copies.take(database(home), Path(folder, home.database.name))
+            database_copy.take(database(home), Path(folder, home.database.name))
             what = _what(home, Path(folder), with_files)
             facts = {"allranks": __version__, "at": time.time(), "with_files": with_files}
             manifest = backup_archive.pack(file, what, facts, tell)
             file.flush()
             os.fsync(file.fileno())
         backup_archive.unpack(beside, None, tell)
-        jobs = len(copies.holds(Path(folder, home.database.name)).jobs)
+        jobs = len(database_copy.holds(Path(folder, home.database.name)).jobs)
         beside.rename(goal)
     torn = list(manifest["torn"])
     size = goal.stat().st_size
@@ -96,7 +96,7 @@ def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Pat
     if with_files:
         yield from _states(home.states)
     if with_files and (home.mlflow / _MLFLOW).exists():
-        copies.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)
+        database_copy.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)
         yield f"{home.mlflow.name}/{_MLFLOW}", folder / _MLFLOW
         yield from _below(home.mlflow / "artifacts", f"{home.mlflow.name}/artifacts")
 

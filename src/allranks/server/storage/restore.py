@@ -23,7 +23,7 @@ from allranks.plan.amounts import counted
 from allranks.server.storage import backup_archive
 from allranks.server.storage.backup_archive import Tell
 from allranks.settings import Home
-from allranks.store import copies, db
+from allranks.store import database, database_copy
 from allranks.store.files.state_folders import OF_JOBS
 
 _NEW, _NOTE = "new", "note.json"
@@ -59,7 +59,7 @@ def restore(home: Home, backup: Path, force: bool, tell: Tell) -> Report:
         )
     held = None
     try:
-        held = db.hold(where)
+        held = database.hold(where)
         settings.keep_database(home)
         finish(home)
         if (isinstance(where, str) or where.exists()) and not force:
@@ -104,15 +104,15 @@ def _load(copy: Path, where: str, aside: Path) -> None:
         aside.parent.mkdir(exist_ok=True, mode=0o700)
         beside = aside.with_name(f"{aside.name}.new")
         beside.unlink(missing_ok=True)
-        copies.take(where, beside)
+        database_copy.take(where, beside)
         beside.rename(aside)
-    copies.load(copy, where)
+    database_copy.load(copy, where)
     copy.unlink()
 
 
 def _expect_no_jobs(home: Home, where: Path | str) -> None:
     try:
-        jobs = copies.count(where)
+        jobs = database_copy.count(where)
     except ServerError as error:
         what = f"what this home has cannot be told: {error.message}"
     else:
@@ -130,8 +130,8 @@ def _restore(home: Home, backup: Path, tell: Tell) -> Report:
         for name in manifest["torn"]:
             (new / name).unlink(missing_ok=True)
         tell("checking the database", 0)
-        copies.check(new / home.database.name)
-        holds = copies.holds(new / home.database.name)
+        database_copy.check(new / home.database.name)
+        holds = database_copy.holds(new / home.database.name)
         for path in _too_new(new / home.jobs.name, holds):
             shutil.rmtree(path)
         aside = time.strftime("before-restore-%Y%m%d-%H%M%S")
@@ -149,7 +149,7 @@ def _restore(home: Home, backup: Path, tell: Tell) -> Report:
     )
 
 
-def _strangers(home: Home, new: Path, holds: copies.Holds) -> Iterator[Path]:
+def _strangers(home: Home, new: Path, holds: database_copy.Holds) -> Iterator[Path]:
     """What the restored record does not speak of, and what would mix with what comes."""
     for folder in home.jobs.iterdir():
         if folder.name not in holds.jobs:
@@ -163,7 +163,7 @@ def _strangers(home: Home, new: Path, holds: copies.Holds) -> Iterator[Path]:
                 yield state
 
 
-def _too_new(jobs: Path, holds: copies.Holds) -> Iterator[Path]:
+def _too_new(jobs: Path, holds: database_copy.Holds) -> Iterator[Path]:
     """Output of attempts that the record has not come to. An agent that runs one of those sends it
     once more; one that is started writes its own."""
     for name, (attempt, begun) in holds.live.items():

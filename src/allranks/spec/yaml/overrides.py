@@ -14,8 +14,8 @@ from typing import Any, get_args
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job import READ_ONLY, CommandJob
+from allranks.spec.job_parts import Distribution, snake
 from allranks.spec.shell.expressions import references
-from allranks.spec.values import Distribution, snake
 
 # Singular, and the variables by which a script or command reads one of them.
 _SECTIONS = {

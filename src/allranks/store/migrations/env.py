@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from allranks.store.db import metadata
+from allranks.store.database import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():

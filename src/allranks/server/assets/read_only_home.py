@@ -1,0 +1,42 @@
+"""What a home knows, for who only looks and needs no server; one that does not exist yet knows what
+is always there."""
+
+from __future__ import annotations
+
+from allranks.server.assets import datastores as stores
+from allranks.server.assets.datastores import Datastores
+from allranks.server.assets.environments import KIND, Environments
+from allranks.server.assets.model_versions import KIND as MODEL
+from allranks.server.assets.model_versions import ModelVersions
+from allranks.server.clusters.clusters import Clusters
+from allranks.settings import Home, database, has_record
+from allranks.store.assets import Assets
+from allranks.store.computes import Computes
+from allranks.store.database import open_database
+from allranks.store.files.trees import Trees
+from allranks.store.key_values import Settings
+from allranks.store.secrets import Secrets
+
+
+def clusters(home: Home) -> Clusters:
+    """Its computes."""
+    return Clusters(home, Computes(open_database(database(home))) if has_record(home) else None)
+
+
+def environments(home: Home) -> Environments:
+    """Its environments."""
+    if not has_record(home):
+        return Environments(None, None)
+    found = open_database(database(home))
+    return Environments(Assets(found, KIND), Settings(found))
+
+
+def datastores(home: Home) -> Datastores:
+    """Its datastores, data assets and models."""
+    if not has_record(home):
+        return Datastores(home.data)
+    found = open_database(database(home))
+    settings = Settings(found)
+    secrets = Secrets(settings, home.secrets)
+    models = ModelVersions(Assets(found, MODEL), Trees(home.models))
+    return Datastores(home.data, settings, Assets(found, stores.KIND), secrets, models)

@@ -1,0 +1,132 @@
+"""All that stands against an environment is told at once: real uv, real wheels, no network."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+from allranks.agent.environments.conflicts import Conflict, Conflicting, collect, parent_of
+from allranks.agent.environments.virtual_environments import Shelf
+from allranks.errors import AllranksError
+from allranks.plan.environments.packages import replaced
+from allranks.plan.plan import Recipe
+from tests.agent.environments.test_virtual_environments import wait
+from tests.wheels import from_wheels, wheel
+
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+OLD = "cp36-cp36m-manylinux1_x86_64"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    environ = {
+        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+        "HOME": str(tmp_path / "ho me"),
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_PYTHON_DOWNLOADS": "never",
+    }
+    return Shelf(tmp_path / "sh'elf x", find_uv_bin(), environ)
+
+
+def refused(shelf: Shelf, asked: Recipe) -> AllranksError:
+    with pytest.raises(AllranksError) as caught:
+        shelf.provide(asked, wait, print)
+    assert not shelf.place(asked).exists()
+    return caught.value
+
+
+def pairs(error: AllranksError) -> dict[str, str]:
+    """The map that the command of the hint makes."""
+    words = shlex.split(str(error.hint).partition("environment map ")[2].partition(" (")[0])
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def unbuildable(folder: Path, name: str, version: str) -> None:
+    source = folder / f"{name}-{version}"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "broken"\nbackend-path = ["."]\n'
+        f'[project]\nname = "{name}"\nversion = "{version}"\n'
+    )
+    (source / "broken.py").write_text("def build_wheel(*a, **k):\n    raise SystemExit(1)\n")
+    words = ["tar", "czf", f"{source.name}.tar.gz", source.name]
+    subprocess.run(words, cwd=folder, check=True)
+
+
+def test_an_environment_of_2020_is_settled_by_one_command(shelf, tmp_path):
+    folder = tmp_path / "whe'els"
+    wheel(folder, "torch", "1.6.0", tag=OLD)
+    wheel(folder, "torch", "1.13.0")
+    wheel(folder, "torch", "2.0.1")
+    wheel(folder, "torchvision", "0.7.0", tag=OLD, requires=["torch==1.6.0"])
+    wheel(folder, "torchvision", "0.14.0", tag=OLD, requires=["torch==1.13.0"])
+    wheel(folder, "torchvision", "0.15.2", requires=["torch==2.0.1"])
+    unbuildable(folder, "horovod", "0.19.5")
+    lines = from_wheels(folder, "torch==1.6.0", "torchvision==0.7.0", "horovod==0.19.5", "fig==9")
+    wheel(folder, "fig", "1.0")
+    error = refused(shelf, Recipe("3.6.2", lines))
+    for said in ("no Python 3.6.2", "torch==1.6.0", "horovod==0.19.5", "fig==9"):
+        assert said in error.message
+    assert "settles all of them" in str(error.hint)
+    found = pairs(error)
+    assert found == {
+        "python=3.6.2": HERE,
+        "torch==1.6.0": "torch==2.0.*",
+        "horovod==0.19.5": "none",
+        "fig==9": "fig==1.0",
+    }
+    settled = Recipe(found["python=3.6.2"], replaced(lines, found.get).lines)
+    packages = shelf.provide(settled, wait, print).packages
+    assert (packages["torch"], packages["torchvision"]) == ("2.0.1", "0.15.2")
+
+
+def test_a_version_that_a_dependency_asks_for(shelf, tmp_path):
+    folder = tmp_path / "wheels"
+    wheel(folder, "apple", "1.0")
+    wheel(folder, "pear", "1.0", requires=["apple==1.6"])
+    wheel(folder, "pear", "1.1", requires=["apple==1.0"])
+    error = refused(shelf, Recipe(requirements=from_wheels(folder, "pear==1.0", "apple")))
+    assert "apple==1.6, which pear asks for" in error.message
+    assert "write that" not in str(error.hint)
+    assert pairs(error) == {"pear==1.0": "pear"}
+    wheel(folder, "plum", "1.0", requires=["apple==1.6"])
+    error = refused(shelf, Recipe(requirements=from_wheels(folder, "plum")))
+    assert "environment map plum" not in str(error.hint)
+    assert "another version of plum" in str(error.hint)
+
+
+def test_one_conflict_and_an_error_that_no_map_settles():
+    first = Conflicting(Conflict("a==1 is gone", "take a==2", "a==1", "a==2"))
+
+    def check(lines: object) -> None:
+        assert lines == ("a==2",)
+        raise AllranksError("the environment cannot be made: b and c disagree")
+
+    found = collect(first, ["a==1"], check)
+    assert found.message.endswith("a==1 is gone; and after these, b and c disagree")
+    assert "settles most of them: allranks environment map a==1 a==2" in str(found.hint)
+    alone = collect(first, ["a==1"], lambda lines: None)
+    assert (alone.message, alone.hint) == (first.message, first.hint)
+
+
+def test_looking_for_conflicts_ends():
+    def check(lines: object) -> None:
+        raise Conflicting(Conflict("a==2 is gone", "take", "a==1", "a==2"))
+
+    first = Conflicting(Conflict("a==1 is gone", "take", "a==1", "a==2"))
+    assert "settles most of them" in str(collect(first, ["a==1"], check).hint)
+
+
+@pytest.mark.parametrize(
+    ("said", "parent"),
+    [
+        ("and pear<=1.0 depends on apple==1.6, we can", "pear"),
+        ("and all versions of plum depend\n         on apple==1.6, we can", "plum"),
+        ("because you require apple==1.6", ""),
+    ],
+)
+def test_who_asks_for_a_version(said: str, parent: str):
+    assert parent_of("apple", said) == parent

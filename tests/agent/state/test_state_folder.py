@@ -1,0 +1,649 @@
+"""Nodes of a job and a server's home, with their folders, their routes, and no processes."""
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+import threading
+import types
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allranks.agent.state import state_folder as state
+from allranks.agent.state.state_folder import State
+from allranks.agent.state.sync import Sync
+from allranks.agent.state.transfer import PIECE, Wire
+from allranks.agent.state.tree import Tree
+from allranks.errors import NotFound, Unauthorized, Unreachable
+from allranks.events import Event, Kind
+from allranks.http_client import Reply, checked
+from allranks.plan.data import state_manifest as plan_states
+from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.server.agents import routes, state_routes
+from allranks.server.assets.state_folders import States
+from allranks.server.auth.identity import Auth
+from allranks.server.loop import mailbox
+from allranks.server.storage.garbage_collection import Asked, Clearing
+from allranks.settings import Home, make
+from allranks.store.database import open_database
+from allranks.store.records import Records
+
+
+class House:
+    """A home with a record, and the agents' routes to it; ``away``: it does not answer."""
+
+    def __init__(self, root, nodes, state="s"):
+        self.home = Home(root / "ho'me")
+        make(self.home)
+        self.records = Records(open_database(self.home.database))
+        self.away = False
+        self.auth = Auth(self.home)
+        self.nodes = nodes
+        self.row = self.job("j", state)
+        self.begin()
+
+    def job(self, name, state):
+        task = Task(name, "x", "true", nodes=self.nodes, state=state)
+        return self.records.create(
+            {}, Plan(Gang(f"{name}.1", self.nodes, ("x",)), task, Rules(), "fake")
+        )
+
+    def begin(self):
+        """As a server that was started just now."""
+        self.states = States(self.home, self.records)
+        self.app = routes.create_app(state_routes.routes())
+        pulse = types.SimpleNamespace(heard=lambda *_: None)
+        self.app.state.services = types.SimpleNamespace(
+            auth=self.auth, records=self.records, states=self.states, pulse=pulse
+        )
+
+    def client(self, timeout):
+        return self
+
+    def close(self):
+        pass
+
+    def json(self, method, path, data=None):
+        body = None if data is None else json.dumps(data).encode()
+        return json.loads(self.call(method, path, body).body or b"null")
+
+    def call(self, method, path, body=None, **_):
+        if self.away:
+            raise Unreachable("it is away")
+        head = {"method": method, "path": path, "token": self.auth.agent_token(self.row.name, 1)}
+        status, content = asyncio.run(mailbox._asked(self.app, head, body or b""))
+        return checked(Reply(status, {}, content))
+
+    @property
+    def state(self):
+        return self.states.of(self.row)
+
+    def contents(self):
+        folder = self.state.folder / "content"
+        return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+
+
+class Node:
+    def __init__(self, house, number, root):
+        self.said = []
+        self.root = root / f"node {number}"
+        parts = (plan_states.SHARED, plan_states.own(number))
+        self.wire = Wire(house, number, lambda: None)
+        tree = Tree(self.root, parts)
+        tree.make()
+        self.sync = Sync(tree, self.wire, number, self.said.append)
+        self.shared = self.root / "shared"
+
+    def look(self, **how):
+        return self.sync.look(ask=True, **how)
+
+    def save(self):
+        while self.sync.look(end=True):
+            pass
+
+    def there(self):
+        """What is in the shared part: content by path, None for folders, a text for links."""
+        found = {}
+        for path in self.shared.rglob("*"):
+            name = os.fsdecode(path.relative_to(self.shared))
+            if path.is_symlink():
+                found[name] = os.readlink(path)
+            else:
+                found[name] = None if path.is_dir() else path.read_bytes()
+        return found
+
+
+@pytest.fixture
+def house(tmp_path):
+    return House(tmp_path, 2)
+
+
+@pytest.fixture
+def nodes(house, tmp_path):
+    return [Node(house, number, tmp_path) for number in range(2)]
+
+
+def settle(*nodes):
+    for _ in range(4):
+        for node in nodes:
+            node.look()
+
+
+def test_a_file_arrives_once_it_is_whole(nodes):
+    a, b = nodes
+    with (a.shared / "f").open("wb") as file:
+        file.write(b"half")
+        file.flush()
+        settle(a, b)
+        assert b.there() == {}
+        file.write(b"whole")
+    settle(a, b)
+    assert b.there() == {"f": b"halfwhole"}
+    assert (b.shared / "f").stat().st_mtime_ns == (a.shared / "f").stat().st_mtime_ns
+
+
+def test_who_never_stops_to_write_is_kept_in_step_all_the_same(nodes):
+    """At every look there is a new checkpoint, `latest` names it, and the one before is gone."""
+    a, b = nodes
+    seen = set()
+    for number in range(30):
+        (a.shared / f"{number}").write_text("x")
+        (a.shared / "latest.new").write_text(str(number))
+        (a.shared / "latest.new").rename(a.shared / "latest")
+        if number:
+            (a.shared / f"{number - 1}").unlink()
+        a.look()
+        b.look()
+        if (b.shared / "latest").exists():
+            seen.add((b.shared / "latest").read_text())
+            assert (b.shared / (b.shared / "latest").read_text()).exists()
+    assert len(seen) > 3
+
+
+def test_what_came_after_one_that_is_being_written_waits_for_it(nodes):
+    a, b = nodes
+    with (a.shared / "large").open("wb") as file:
+        file.write(b"x")
+        file.flush()
+        (a.shared / "latest").write_text("large")
+        os.symlink("large", a.shared / "link")
+        settle(a, b)
+        assert b.there() == {}
+    settle(a, b)
+    assert b.there() == {"large": b"x", "latest": b"large", "link": "large"}
+
+
+def test_what_is_newer_here_is_not_written_over(nodes):
+    a, b = nodes
+    (a.shared / "f").write_text("a")
+    settle(a)
+    (b.shared / "f").write_text("b, later")
+    settle(b, a)
+    assert a.there() == b.there() == {"f": b"b, later"}
+    # And one that somebody here writes is left alone, whoever is newer.
+    with (b.shared / "f").open("r+b") as file:
+        (a.shared / "f").write_text("a again")
+        settle(a, b)
+        assert b.there() == {"f": b"b, later"}
+        file.write(b"B")
+        file.flush()
+    settle(b, a, b)
+    assert a.there() == b.there()
+
+
+def test_what_was_written_anew_holds_over_what_was_removed(nodes):
+    a, b = nodes
+    (a.shared / "d").mkdir()
+    (a.shared / "d" / "f").write_text("1")
+    settle(a, b)
+    shutil.rmtree(a.shared / "d")
+    (b.shared / "d" / "g").write_text("2")
+    settle(a, b, a)
+    assert a.there() == b.there() == {"d": None, "d/g": b"2"}
+
+
+def test_a_folder_takes_the_place_of_a_file_and_a_file_that_of_a_folder(nodes):
+    a, b = nodes
+    (a.shared / "x").write_text("file")
+    settle(a, b)
+    (a.shared / "x").unlink()
+    (a.shared / "x").mkdir()
+    (a.shared / "x" / "y").write_text("in it")
+    settle(a, b)
+    assert b.there() == {"x": None, "x/y": b"in it"}
+    shutil.rmtree(a.shared / "x")
+    (a.shared / "x").write_text("file again")
+    settle(a, b)
+    assert b.there() == {"x": b"file again"}
+
+
+def test_no_link_is_followed_out_of_it(nodes, tmp_path):
+    a, b = nodes
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (a.shared / "d").mkdir()
+    (a.shared / "d" / "f").write_text("x")
+    os.symlink(outside, b.shared / "d")
+    settle(a, b)
+    assert list(outside.iterdir()) == []
+    assert os.readlink(b.shared / "d") == str(outside)
+    assert any("leads out of the state" in each for each in b.said)
+    for path, target in [
+        ("shared/x", "../y"),
+        ("shared/a/x", "../../y"),
+        ("shared/x", "a/../../y"),
+    ]:
+        assert not plan_states.stays_inside(path, target)
+    assert plan_states.stays_inside("shared/a/x", "../y")
+
+
+def test_a_node_writes_its_own_part_and_no_other(house, nodes):
+    entry = ["file", "0" * 64, 1, 0, 0, "", 0]
+    for path in ("node-0/x", "shared/../x", "shared/", "shared", "/etc/x", "shared//x", "other/x"):
+        told = {"attempt": 1, "after": 0, "same": False, "over": False}
+        with pytest.raises(Exception, match="no path that a node may write"):
+            nodes[1].wire.sync({**told, "puts": [{"path": path, "base": 0, "entry": entry}]})
+    (nodes[0].root / "node-0" / "mine").write_text("0")
+    settle(*nodes)
+    assert "node-0/mine" in house.state.entries()
+    assert not (nodes[1].root / "node-0").exists()
+    again = Node(house, 0, nodes[0].root / "elsewhere")
+    again.sync.fetch_all()
+    assert (again.root / "node-0" / "mine").read_text() == "0"
+
+
+def test_what_is_late_changes_nothing_and_nobody_reads_another_states_contents(house, nodes):
+    (nodes[0].shared / "f").write_text("x")
+    nodes[0].save()
+    (sha256,) = house.contents()
+    mine, house.row = house.row, house.job("other", "t")
+    with pytest.raises(NotFound, match="no content of this state"):
+        house.call("GET", f"/agent/v1/0/state/contents/{sha256}?offset=0&size=1")
+    house.row = mine
+    data = {"status": "Completed", "exit_code": 0, "error": None}
+    house.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
+    (nodes[0].shared / "g").write_text("late")
+    with pytest.raises(Unauthorized):
+        nodes[0].save()
+
+
+def test_a_large_file_goes_on_where_a_server_that_was_killed_was(house, nodes):
+    a, b = nodes
+    content = random.Random(1).randbytes(3 * PIECE + 7)
+    (a.shared / "f").write_bytes(content)
+    a.wire.go_on = lambda left=[6]: (
+        left.append(left.pop() - 1) or house.__setattr__("away", left[0] < 0)
+    )
+    with pytest.raises(Unreachable):
+        a.save()
+    (part,) = (house.state.folder / "coming").iterdir()
+    assert part.stat().st_size >= PIECE
+    house.begin()
+    house.away, a.wire.go_on = False, lambda: None
+    a.save()
+    b.look()
+    assert b.there() == {"f": content}
+    assert not list((house.state.folder / "coming").iterdir())
+
+
+def test_a_damaged_file_is_told_and_the_version_before_holds(house, nodes, tmp_path):
+    a, _ = nodes
+    (a.shared / "ckpt").write_text("one")
+    a.save()
+    house.state.keep("j", 1, "test")
+    (a.shared / "ckpt").write_text("two!")
+    a.save()
+    (damaged,) = {e.sha256 for e in house.state.entries().values()}
+    path = house.state.content(damaged)
+    path.chmod(0o644)
+    path.write_text("tw0!")
+    again = Node(house, 1, tmp_path / "again")
+    again.sync.fetch_all()
+    assert again.there() == {"ckpt": b"one"}
+    assert "version 1, which is whole, holds instead" in again.said[0]
+    # Nothing from before is whole: that is said, and nothing is begun without it.
+    for each in house.contents():
+        house.state.content(each).unlink()
+    with pytest.raises(NotFound, match="no version from before is whole") as caught:
+        Node(house, 0, tmp_path / "last").sync.fetch_all()
+    assert "allranks state" in caught.value.hint
+
+
+def test_a_manifest_that_is_damaged_gives_way_to_the_newest_version(house, nodes):
+    (nodes[0].shared / "f").write_text("1")
+    nodes[0].save()
+    house.state.keep("j", 1, "test")
+    head = house.state.folder / "head"
+    head.write_bytes(head.read_bytes()[:-3])
+    house.begin()
+    assert [*house.state.entries()] == ["shared/f"]
+
+
+def test_versions_are_made_when_nobody_writes_and_the_newest_five_stay(house, nodes):
+    a, b = nodes
+    (a.shared / "f").write_text("0")
+    settle(a, b)
+    assert house.state.newest().why == "nobody was writing"
+    for number in range(1, 8):
+        (a.shared / "f").write_text(str(number))
+        a.save()
+        house.state.keep("j", number, "test")
+    assert [each.number for each in house.state.versions()] == [4, 5, 6, 7, 8]
+    assert len(house.contents()) == 5
+    house.state.restore(5)
+    house.state.keep("", 0, "restored")
+    a.look()
+    assert a.there() == {"f": b"4"}
+    assert house.state.newest().number == 9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_version_never_holds_a_checkpoint_in_half(house, nodes, seed, monkeypatch):
+    """Both nodes write a shard, and then the first what says that both are there."""
+    monkeypatch.setattr(plan_states, "PAUSE", 0.0)
+    dice = random.Random(seed)
+    whole, number, step = 0, 0, 0
+    for _ in range(150):
+        what = dice.randrange(4)
+        if what < 2:
+            nodes[what].look()
+        elif dice.random() < 0.4:
+            number, step = (number + 1, 1) if step in (0, 3) else (number, step + 1)
+            if step == 3:
+                (nodes[0].shared / "latest").write_text(str(number))
+            else:
+                (nodes[2 - step].shared / f"{number}-{step}").write_text("x")
+        newest = house.state.newest()
+        if newest and "shared/latest" in newest.entries:
+            whole += 1
+            path = house.state.content(newest.entries["shared/latest"].sha256)
+            latest = path.read_text()
+            assert {f"shared/{latest}-1", f"shared/{latest}-2"} <= newest.entries.keys()
+    assert whole
+
+
+OPS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(
+            ["write", "remove", "mkdir", "move", "move folder", "link", "look", "look", "server"]
+        ),
+        st.sampled_from(["f", "g", "a/f", "b/f", "c/d/f"]),
+        st.sampled_from(["f", "g", "b/g", "h"]),
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(OPS)
+def test_whatever_is_done_in_the_end_all_have_the_same(tmp_path_factory, ops):
+    root = tmp_path_factory.mktemp("s")
+    house = House(root, 3)
+    nodes = [Node(house, number, root) for number in range(3)]
+    for number, (which, what, path, other) in enumerate(ops):
+        node = nodes[which]
+        if what == "look":
+            node.look()
+        elif what == "server":
+            house.begin()
+        else:
+            _do(node.shared, what, path, other, number)
+    for _ in range(2):
+        for node in nodes:
+            node.save()
+    for _ in range(8):
+        settle(*nodes)
+    assert nodes[0].there() == nodes[1].there() == nodes[2].there()
+    assert [node.said for node in nodes] == [[], [], []]
+    told = house.state.entries()
+    assert {each.removeprefix("shared/") for each in told} == nodes[0].there().keys()
+    house.state.keep("j", 1, "test")
+    used = {e.sha256 for v in house.state.versions() for e in v.entries.values() if e.sha256}
+    assert set(house.contents()) >= used
+    shutil.rmtree(root)
+
+
+def _do(root: Path, what: str, path: str, other: str, number: int) -> None:
+    try:
+        if what == "write":
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(str(number))
+        elif what == "remove":
+            shutil.rmtree(root / path) if (root / path).is_dir() else (root / path).unlink()
+        elif what == "mkdir":
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+        elif what == "move":
+            (root / path).rename(root / other)
+        elif what == "move folder":
+            (root / path).parent.rename(root / "moved")
+        elif what == "link" and "/" not in path:
+            os.symlink(other, root / path)
+    except OSError:
+        pass
+
+
+def test_what_is_cleared_and_what_stays(tmp_path):
+    """Own states of jobs whose record is gone, and what came of a file nobody sends any more."""
+    house = House(tmp_path, 1, state="")
+    node = Node(house, 0, tmp_path)
+    (node.shared / "f").write_text("x")
+    node.save()
+    gone, coming = house.state.folder.with_name("gone"), house.state.folder / "coming"
+    shutil.copytree(house.state.folder, gone)
+    named = house.home.states / "named" / "s"
+    shutil.copytree(house.state.folder, named)
+    (coming / "half").write_text("x")
+
+    def clear():
+        asked = Asked(0.0)
+        found = Clearing(house.home, house.records, threading.Lock(), asked).run()
+        return {each.path for each in found.items}
+
+    assert clear() == set()
+    for each in (coming / "half", gone, house.state.folder, named):
+        os.utime(each, (1, 1))
+    assert clear() == {str(coming / "half"), str(gone)}
+    again = Node(house, 0, tmp_path / "again")
+    again.sync.fetch_all()
+    assert again.there() == {"f": b"x"}
+    assert (named / "head").exists()
+
+
+def test_what_is_a_file_here_and_a_folder_there_is_told(house, nodes):
+    a, b = nodes
+    (a.shared / "x").write_text("file")
+    a.save()
+    (b.shared / "x").mkdir()
+    (b.shared / "x" / "y").write_text("in it")
+    b.save()
+    settle(a, b)
+    assert a.there() == {"x": b"file"}
+    assert b.there() == {"x": None, "x/y": b"in it"}
+    assert "is a folder here and none elsewhere, or below: it is not kept" in b.said[0]
+    (b.shared / "z").write_text("z")
+    settle(b, a)
+    assert a.there()["z"] == b"z"
+
+
+def test_two_send_the_same_large_file_at_once(house, nodes):
+    content = random.Random(2).randbytes(2 * PIECE)
+    for node in nodes:
+        (node.shared / "f").write_bytes(content)
+    threads = [threading.Thread(target=node.save) for node in nodes]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(house.contents()) == 1
+    settle(*nodes)
+    assert nodes[0].there() == nodes[1].there() == {"f": content}
+
+
+def test_a_checkpoint_that_another_removed_at_the_end_holds_nobody_up(house, nodes):
+    a, b = nodes
+    (a.shared / "1").write_text("1")
+    settle(a, b)
+    (a.shared / "1").rename(a.shared / "2")
+    a.save()
+    (b.root / "node-1" / "rng").write_text("x")
+    assert b.sync.look(end=True)
+    assert not b.sync.look(end=True)
+    assert sorted(house.state.entries()) == ["node-1/rng", "shared/2"]
+
+
+def finish(node):
+    """What the agent does when the ranks of a job that is done have ended; what is told."""
+    said, waits = [], []
+    agents_state(node, said).finish(True, 9.0, dict, waits.append)
+    assert len(waits) < 9
+    return said
+
+
+def agents_state(node, said):
+    house, number = node.wire._client, node.wire._base.split("/")[3]
+    where = types.SimpleNamespace(folder=node.root / "agent", node=int(number))
+    state = State(where, house, 2, 1.0, True, said.append)
+    state._sync, state._wire = node.sync, node.wire
+    return state
+
+
+def test_a_content_that_went_before_it_was_named_is_brought_again(house, nodes):
+    """It is here, a node hears; another has changed the only file of it when it is to be named."""
+    a, b = nodes
+    for step in ("100", "150"):  # the first is a version
+        (a.root / "node-0" / "step").write_text(step)
+        settle(a, b)
+    (a.root / "node-0" / "step").write_text("200")
+    (b.root / "node-1" / "step").write_text("150")
+    (b.shared / "z").write_text("weights")
+    bring = b.wire.bring
+
+    def bring_and_be_late(*told):
+        found = bring(*told)
+        a.save()
+        return found
+
+    b.wire.bring = bring_and_be_late
+    assert finish(b) == []
+    assert sorted(house.state.entries()) == ["node-0/step", "node-1/step", "shared/z"]
+
+
+def test_why_the_end_is_not_saved_is_told(house, nodes):
+    (nodes[0].shared / "f").write_text("x")
+    data = {"status": "Completed", "exit_code": 0, "error": None}
+    house.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
+    (said,) = finish(nodes[0])
+    assert "the end of the state is not saved: this launch is over" in said
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
+@pytest.mark.parametrize("room", [True, False])
+def test_the_end_of_the_state_waits_a_while_for_room_on_the_servers_disk(
+    tmp_path, room, monkeypatch
+):
+    """With room again it is saved to its end, for as long as that takes: a second for each wait."""
+    clock = itertools.count(1.0)
+    slow = types.SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr(state, "time", slow)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=True)
+    try:
+        house = House(disk, 1)
+        node = Node(house, 0, tmp_path)
+        for number in range(20):
+            (node.shared / f"f{number}").write_text(f"{number}" * 20000)
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+
+        def make_room(seconds):
+            if room and seconds:  # it was tried, and is to be tried again
+                (disk / "filler").unlink(missing_ok=True)
+
+        said = []
+        agents_state(node, said).finish(True, 9.0, dict, make_room)
+        saved = [name for name in house.state.entries() if name.startswith("shared/f")]
+        assert len(saved) == (20 if room else 0)
+        assert [each.split(":")[0] for each in said] == ["the end of the state is not saved"] * (
+            not room
+        )
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_an_attempt_begins_with_a_file_where_a_folder_was(nodes):
+    a, b = nodes
+    (a.shared / "m").mkdir()
+    (a.shared / "m" / "x").write_text("1")
+    settle(a, b)
+    shutil.rmtree(a.shared / "m")
+    (a.shared / "m").write_text("file now")
+    a.save()
+    b.sync.fetch_all()
+    assert b.there() == {"m": b"file now"}
+
+
+def test_what_cannot_be_kept_keeps_no_version_from_being_made(house, nodes, monkeypatch):
+    """One may not be read, one is a folder here and a file elsewhere, and ranks go on writing."""
+    monkeypatch.setattr(plan_states, "PAUSE", 0.0)
+    a, b = nodes
+    (a.shared / "x").write_text("file")
+    a.save()
+    (b.shared / "x").mkdir()
+    (b.shared / "x" / "y").write_text("in it")
+    (a.shared / "secret").write_text("1")
+    readable, secret = a.wire.hash, ["shared/secret"]
+
+    def unreadable(tree, path, *how):
+        if path in secret:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return readable(tree, path, *how)
+
+    a.wire.hash = unreadable
+    for number in range(3):
+        (a.shared / "ckpt").write_text(str(number))
+        settle(a, b)
+        settle(a, b)
+        newest = house.state.newest()
+        assert newest is not None
+        assert newest.entries["shared/ckpt"].is_as(house.state.entries()["shared/ckpt"])
+    assert newest.entries.keys() == {"shared/x", "shared/ckpt"}
+    # As soon as it can be, it is.
+    secret.clear()
+    (a.shared / "secret").chmod(0o600)
+    (a.shared / "x").unlink()
+    settle(a, b)
+    settle(a, b)
+    assert house.state.newest().entries.keys() >= {"shared/x/y", "shared/secret"}
+
+
+def test_what_came_and_cannot_lie_here_does_not_fill_the_disk(nodes):
+    """One has a file open that the other changes, and a folder where the other has a file."""
+    a, b = nodes
+    (a.shared / "open").write_text("0")
+    settle(a, b)
+    (a.shared / "x").write_text("x 0")
+    a.save()
+    (b.shared / "x" / "y").mkdir(parents=True)
+    with (b.shared / "open").open("a"):
+        for number in range(1, 4):
+            (a.shared / "open").write_text(f"open {number}")
+            (a.shared / "x").write_text(f"x {number}")
+            (b.root / "coming" / "0.part").write_text("of an agent that was killed")
+            settle(a, b)
+            came = [each.read_text() for each in (b.root / "coming").iterdir()]
+            assert came == [f"x {number}"]
+    settle(b)
+    assert (b.shared / "open").read_text() == "open 3"

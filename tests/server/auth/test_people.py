@@ -1,0 +1,266 @@
+"""Users, their tokens and what they may: over HTTP against the real application."""
+
+import contextlib
+import json
+import re
+import socket
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.errors import Conflict, NotFound, UsageError
+from allranks.server.app import _ROUTES
+from allranks.server.auth import roles, tokens
+from allranks.server.auth.roles import ROLES, Role
+from allranks.server.auth.tokens import Tokens
+from allranks.store.database import open_database
+from allranks.store.key_values import Settings
+from tests.server.serving import JOB, Served, held_to, served
+from tests.support import until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("people") / "h") as found:
+        yield found
+
+
+def routes() -> set[str]:
+    found = [route for each in _ROUTES for route in each.router.routes]
+    return {f"{method} {route.path}" for route in found for method in route.methods}
+
+
+def made(server: Served, name: str, role: str, **more: Any) -> dict[str, str]:
+    asked = {"name": name, "role": role, **more}
+    told = server.people.post("/api/v1/tokens", json=asked)
+    assert told.status_code == 201, told.text
+    return server.as_(told.json()["token"])
+
+
+def test_every_route_has_a_role_and_no_other_is_listed() -> None:
+    assert routes() == ROLES.keys()
+
+
+@pytest.mark.parametrize("role", [*Role], ids=str)
+def test_each_role_opens_what_the_table_says_and_nothing_else(server: Served, role: Role) -> None:
+    shown = made(server, f"one-{role}", str(role))
+    for route, least in ROLES.items():
+        method, path = route.split(" ")
+        if path in ("/api/v1/server/stop", "/api/v1/gc") and role >= least:
+            continue  # it would
+        address = re.sub(r"\{[^}]*\}", "none-such", path)
+        told = server.people.request(method, address, headers=shown, content=b"null")
+        held_to(told)
+        assert (told.status_code == 403) == (role < least), (route, told.text)
+        assert told.status_code != 401
+
+
+def test_a_route_that_nobody_thought_of_is_the_admins(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "ROLES", {})
+    told = server.people.get("/api/v1/jobs", headers=made(server, "m0", "member"))
+    assert told.status_code == 403
+    assert server.people.get("/api/v1/jobs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer x", "Basic eDp5", "Bearer \xe9\xff", "\xb2:j:0"]
+)
+def test_strangers_see_nothing(server: Served, header: str) -> None:
+    for path in ("/api/v1/jobs", "/openapi.json", "/docs", "/", "/api/v1/none", "/mlflow/"):
+        told = server.people.get(path, headers={"authorization": header.encode("latin-1")})
+        assert told.status_code == 401, path
+
+
+def test_members_end_and_repeat_their_own_jobs_only(server: Served) -> None:
+    ann, ben = made(server, "ann", "member"), made(server, "ben", "member")
+    spec = JOB["spec"] | {"name": "anns", "properties": {"allranks.created_by": "ben", "a": "b"}}  # type: ignore[operator]
+    told = server.people.post("/api/v1/jobs", json=JOB | {"spec": spec}, headers=ann)
+    assert (told.status_code, told.json()["created_by"]) == (201, "ann")
+    assert server.people.get("/api/v1/jobs/anns", headers=ben).status_code == 200
+    for what in ("cancel", "restart"):
+        told = server.people.post(f"/api/v1/jobs/anns/{what}", headers=ben)
+        assert told.status_code == 403
+        assert "submitted by ann" in told.json()["message"]
+    assert server.people.post("/api/v1/jobs/anns/cancel", headers=ann).status_code == 200
+    server.submit("owners")
+    assert server.people.post("/api/v1/jobs/owners/cancel", headers=ann).status_code == 403
+    assert server.people.get("/api/v1/jobs/owners").json()["created_by"] == "owner"
+    by = {job["name"]: job["created_by"] for job in server.people.get("/api/v1/jobs").json()}
+    assert (by["anns"], by["owners"]) == ("ann", "owner")
+    server.people.post("/api/v1/jobs/anns/wait?timeout=5")
+    again = server.people.post("/api/v1/jobs/anns/restart")  # an admin's, from here on
+    assert again.status_code in (201, 409)
+
+
+def test_a_restart_of_a_job_that_ends_says_wait(server: Served) -> None:
+    server.submit("ends")
+    told = server.people.post("/api/v1/jobs/ends/restart").json()
+    assert "allranks job cancel ends" in told["hint"]
+    row = server.people.post("/api/v1/jobs/ends/cancel").json()
+    told = server.people.post("/api/v1/jobs/ends/restart").json()
+    # Between the two the job may have ended; then there is nothing to hint at.
+    assert row["ended_at"] or "allranks job wait ends" in told.get("hint", "allranks job wait ends")
+
+
+def test_nobody_makes_themselves_more(server: Served) -> None:
+    shown = made(server, "cat", "member")
+    asked = {"name": "cat2", "role": "admin"}
+    assert server.people.post("/api/v1/tokens", json=asked, headers=shown).status_code == 403
+    assert server.people.get("/api/v1/server", headers=shown).json()["role"] == "member"
+
+
+def test_a_revoked_token_opens_nothing(server: Served) -> None:
+    shown = made(server, "dan", "admin")
+    assert server.people.get("/api/v1/jobs", headers=shown).status_code == 200
+    assert server.people.delete("/api/v1/tokens/dan").status_code == 204
+    assert server.people.get("/api/v1/jobs", headers=shown).status_code == 401
+    assert made(server, "dan", "reader") != shown
+
+
+def test_a_token_is_told_once_and_kept_as_its_hash(server: Served) -> None:
+    secret = made(server, "eve", "reader")["authorization"].split()[1]
+    assert len(secret) > 43
+    listed = server.people.get("/api/v1/tokens")
+    assert {"name": "eve", "role": "reader"}.items() <= listed.json()[-1].items() or listed
+    assert secret not in listed.text
+    everything = b"".join(each.read_bytes() for each in files(server.home.root))
+    assert secret.encode() not in everything
+
+
+def files(root: Path) -> list[Path]:
+    return [each for each in root.rglob("*") if stat.S_ISREG(each.lstat().st_mode)]
+
+
+class TestTokens:
+    """Without a server, and with a clock."""
+
+    @pytest.fixture
+    def kept(self, tmp_path: Path) -> Iterator[Settings]:
+        database = open_database(tmp_path / "db")
+        yield Settings(database)
+        database.dispose()
+
+    def test_they_outlive_a_server_and_expire(
+        self, kept: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        token = Tokens(kept).create("ann", Role.MEMBER, days=2)
+        again = Tokens(kept)
+        assert again.find(token) == ("ann", Role.MEMBER)
+        until(lambda: Tokens(kept).list()[0].used_at is not None)
+        (told,) = Tokens(kept).list()
+        assert told.expires_at == pytest.approx(told.created_at + 2 * 86400)
+        monkeypatch.setattr(tokens.time, "time", lambda: told.created_at + 2 * 86400 + 1)
+        assert again.find(token) is None
+
+    def test_a_record_that_is_busy_holds_nobody_up(self, tmp_path: Path, kept: Settings) -> None:
+        token = Tokens(kept).create("ann", Role.MEMBER)
+        with contextlib.closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as writer:
+            writer.execute("begin immediate")
+            assert Tokens(kept).find(token) == ("ann", Role.MEMBER)
+            assert Tokens(kept).list()[0].used_at is None
+            writer.execute("rollback")
+        until(lambda: Tokens(kept).list()[0].used_at is not None)
+
+    def test_a_record_that_cannot_be_written_is_no_refusal(
+        self, kept: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        token = Tokens(kept).create("ann", Role.MEMBER)
+        known = Tokens(kept)
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(kept, "change", full)
+        assert known.find(token) == ("ann", Role.MEMBER)
+        until(lambda: "No space left" in caplog.text)
+
+    @pytest.mark.parametrize("shown", ["", "x", "allranks_", "allranks_é\ud800", "a" * 100_000])
+    def test_others_are_nobodys(self, kept: Settings, shown: str) -> None:
+        known = Tokens(kept)
+        known.create("ann", Role.ADMIN)
+        assert known.find(shown) is None
+        assert known.find(known._kept["ann"]["hash"]) is None
+
+    def test_names(self, kept: Settings) -> None:
+        known = Tokens(kept)
+        known.create("a.b@c", Role.READER)
+        for name in ("", "a b", "../x", "a" * 64, "\n", "-x"):
+            with pytest.raises(UsageError):
+                known.create(name, Role.READER)
+        for name in ("a.b@c", "owner"):
+            with pytest.raises(Conflict):
+                known.create(name, Role.READER)
+        with pytest.raises(NotFound):
+            known.revoke("none")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[::1", "", "a\x00b"])
+def test_names_that_strangers_gave_this_machine(server: Served, host: str) -> None:
+    for path in ("/api/v1/jobs", "/agent/v1/0/orders", "/mlflow/"):
+        assert raw(server, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n").startswith(
+            ("HTTP/1.1 403", "HTTP/1.1 400")
+        )
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "x"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_pages_of_others(server: Served, origin: str, method: str) -> None:
+    told = server.people.request(method, "/api/v1/jobs", headers={"origin": origin})
+    assert told.status_code == 403
+    assert not [name for name in told.headers if name.startswith("access-control")]
+
+
+def test_by_which_names_it_goes(server: Served) -> None:
+    port = server.url.rpartition(":")[2]
+    for name in ("127.0.0.1", "localhost", "[::1]", socket.gethostname(), "10.1.2.3"):
+        shown = {"host": f"{name}:{port}", "origin": f"http://{name}:{port}"}
+        assert server.people.get("/api/v1/jobs", headers=shown).status_code == 200, name
+
+
+def test_what_a_job_wrote_is_no_page_of_ours(server: Served) -> None:
+    server.submit("page")
+    folder = server.home.jobs / "page" / "artifacts" / "outputs"
+    folder.mkdir(parents=True)
+    (folder / "x.html").write_text("<script>alert(1)</script>")
+    told = server.people.get("/api/v1/jobs/page/files/artifacts/outputs/x.html")
+    assert told.status_code == 200
+    assert "sandbox" in told.headers["content-security-policy"]
+    assert told.headers["x-content-type-options"] == "nosniff"
+
+
+def test_links_in_artifacts_lead_nowhere(server: Served, tmp_path: Path) -> None:
+    server.submit("links")
+    server.submit("other")
+    (tmp_path / "secret").write_text("s3cr3t")
+    folder = server.home.jobs / "links" / "artifacts" / "outputs"
+    folder.mkdir(parents=True)
+    targets = {"a": tmp_path / "secret", "d": tmp_path, "t": server.home.token, "r": folder / "r"}
+    for name, target in targets.items():
+        (folder / name).symlink_to(target)
+    place = "artifacts/outputs"
+    asked = [f"{place}/{name}" for name in ("a", "d/secret", "t", "r", "../../../../token")]
+    for path in [*asked, "../other", str(server.home.token)]:
+        told = server.people.get(f"/api/v1/jobs/links/files/{path.replace('..', '%2e%2e')}")
+        assert told.status_code == 404, path
+        held_to(told)
+        told = server.people.get(f"/api/v1/jobs/links/checksums/{path}?size=9")
+        assert told.status_code == 404, path
+    bundle = [{"path": path, "size": 9} for path in asked]
+    told = server.people.post("/api/v1/jobs/links/bundle", json=bundle)
+    assert [json.loads(line) for line in told.text.splitlines()] == [{"size": None}] * len(asked)
+    assert server.people.get("/api/v1/jobs/links/files").json() == []
+    named = server.people.get("/api/v1/jobs/links/links").json()
+    assert named == [f"{place}/{name}" for name in sorted(targets)]
+
+
+def raw(server: Served, head: str) -> str:
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as line:
+        shown = f"authorization: Bearer {server.token()}\r\nconnection: close\r\n\r\n"
+        line.sendall((head + shown).encode("latin-1"))
+        return line.makefile("rb").read().decode("latin-1")

@@ -1,0 +1,121 @@
+"""Answers with points: whole, in pieces, and what is no question."""
+
+import asyncio
+import json
+import math
+from collections import defaultdict
+from types import SimpleNamespace
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
+from allranks.server.dependencies import services
+from allranks.server.http.error_responses import HANDLERS
+from allranks.server.loop.wakeups import Bell
+from allranks.server.routes import metrics
+from allranks.statuses import JobStatus
+from allranks.store.database import open_database
+from allranks.store.points import Points, Source
+from allranks.store.records import Records
+
+COUNT = 2 * metrics._PIECE + 7
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Ask about a job that has ended, two ranks of which have told a metric."""
+    database = open_database(tmp_path / "db")
+    records, points = Records(database), Points(database)
+    task = Task("j", "e", "c", nodes=2, metrics=(MetricTask("speed", "(x)", None),))
+    row = records.create({}, Plan(Gang("j.1", 2, ()), task, Rules(), "x"))
+    for node in range(2):
+        rows = [["speed", node, n, float(n), n if n else math.nan] for n in range(COUNT)]
+        line = json.dumps({"points": rows}).encode() + b"\n"
+        points.take(Source(row.id, 1, node, "metrics"), 0, line)
+    line = json.dumps({"at": 9.5, "points": [["cpu", None, None, 7]]}).encode() + b"\n"
+    points.take(Source(row.id, 1, 0, "resources"), 0, line)
+    job = row.record._replace(status=JobStatus.COMPLETED)
+    seen = SimpleNamespace(get=lambda name: row._replace(record=job))
+    app = FastAPI(exception_handlers=HANDLERS)
+    app.include_router(metrics.router)
+    app.dependency_overrides[services] = lambda: SimpleNamespace(
+        records=seen, points=points, bell=Bell()
+    )
+
+    async def ask(path, data):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            method = "GET" if data is None else "POST"
+            return await client.request(method, f"/api/v1/jobs/j/{path}", json=data)
+
+    yield lambda path, data=None: asyncio.run(ask(path, data))
+    database.dispose()
+
+
+def test_long_answers_are_whole(told):
+    found = told("metrics").json()["series"]
+    assert [each["key"] for each in found] == ["speed/rank_0", "speed/rank_1"]
+    for each in found:
+        assert each["length"] == len(each["points"]) == COUNT
+        assert each["points"][:2] == [[0, 0.0, "NaN"], [1, 1.0, 1.0]]
+        assert [point[0] for point in each["points"]] == list(range(COUNT))
+    few = told("metrics?most=3&metric=speed/rank_1").json()["series"]
+    assert [len(each["points"]) for each in few] == [3]
+    assert told("metrics?metric=x").json() == {"series": []}
+    (cpu,) = told("resources").json()["series"]
+    assert (cpu["name"], cpu["points"]) == ("cpu", [[9.5, 7.0]])
+
+
+def test_who_follows_gets_a_part_at_a_time_and_each_point_once(told, monkeypatch):
+    monkeypatch.setattr(metrics, "_AT_ONCE", 1500)
+    positions, steps, largest = defaultdict(int), defaultdict(list), 0
+    while True:
+        said = told("metrics/follow", {"positions": positions}).json()
+        if not said["series"]:
+            break
+        largest = max(largest, sum(len(each["points"]) for each in said["series"]))
+        for each in said["series"]:
+            positions[str(each["id"])] += len(each["points"])
+            steps[each["key"]] += [point[0] for point in each["points"]]
+    assert said["ended"]
+    assert largest == 1500
+    assert steps == {f"speed/rank_{rank}": list(range(COUNT)) for rank in range(2)}
+
+
+def test_what_is_no_question_is_told(told):
+    for path in ("metrics", "resources"):
+        assert told(f"{path}?most=0").status_code == 400
+    for positions in ([1], {"a": 1}, {"1": -1}, 3):
+        data = {"positions": positions}
+        assert told("metrics/follow", data).status_code == 400
+
+
+def loaded(tmp_path, points):
+    """The load of a job of one node, of which these points were told."""
+    database = open_database(tmp_path / "load")
+    records, kept = Records(database), Points(database)
+    row = records.create({}, Plan(Gang("k.1", 1, ()), Task("k", "e", "c"), Rules(), "x"))
+    line = json.dumps({"at": 9.5, "points": points}).encode() + b"\n"
+    kept.take(Source(row.id, 1, 0, "resources"), 0, line)
+    row = row._replace(record=row.record._replace(attempt=1))
+    (found,) = metrics.measured(row, SimpleNamespace(points=kept))["load"]
+    database.dispose()
+    return found
+
+
+def test_what_a_job_uses_is_told_beside_what_its_node_does(tmp_path):
+    own = [["cpu", None, None, 5], ["memory", None, None, 10], ["cpu", None, 3, 40]]
+    of_node = [["node_cpu", None, None, 90], ["node_memory", None, None, 70]]
+    found = loaded(tmp_path, [*own, *of_node, ["net_in", None, None, 8]])
+    assert (found["node"], found["cpu"], found["memory"], found["net_in"]) == (0, 5, 10, 8)
+    assert found["node_load"] == {"cpu": 90, "memory": 70, "net_in": 8}
+    assert found["ranks"] == [{"rank": 3, "cpu": 40}]
+
+
+def test_what_an_older_agent_told_of_the_node_is_not_taken_for_the_jobs(tmp_path):
+    found = loaded(tmp_path, [["cpu", None, None, 90], ["memory_total", None, None, 70]])
+    assert found["node_load"] == {"cpu": 90, "memory_total": 70}
+    assert "cpu" not in found
+    assert "memory_total" not in found
