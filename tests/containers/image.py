@@ -10,6 +10,8 @@ import sysconfig
 import tarfile
 from pathlib import Path
 
+from uv import find_uv_bin
+
 PROGRAMS = ("bash", "cat", "df", "env", "hostname", "id", "ls", "sleep", "setsid")
 # Of the standard library what no test runs, and what is large.
 _LEFT_OUT = {"test", "site-packages", "__pycache__", "idlelib", "tkinter", "lib2to3", "ensurepip"}
@@ -22,6 +24,7 @@ def write(goal: Path) -> None:
     for program in PROGRAMS:
         _add(found, shutil.which(program) or program)
     _add(found, os.path.join(PYTHON, "python3"))
+    _add_libraries(found, find_uv_bin())
     for folder, below, files in os.walk(sysconfig.get_path("stdlib")):
         below[:] = [name for name in below if name not in _LEFT_OUT and "config-" not in name]
         for name in files:
@@ -52,10 +55,14 @@ def _add(found: set[str], path: str, loads: bool = True) -> None:
             continue
         if not loads:
             return
-        told = subprocess.run(["ldd", path], capture_output=True, text=True).stdout
-        for word in told.split():
-            if word.startswith("/"):
-                _add(found, word)
+        _add_libraries(found, path)
+
+
+def _add_libraries(found: set[str], path: str) -> None:
+    told = subprocess.run(["ldd", path], capture_output=True, text=True).stdout
+    for word in told.split():
+        if word.startswith("/"):
+            _add(found, word)
 
 
 def _in_real_folder(path: str) -> str:

@@ -107,8 +107,6 @@ def test_what_is_not_there(here: Allranks, code: Path, context: Path) -> None:
     assert "job.yml" in told
     assert "there is no 'Dockerfile' in" in told
     assert "there is no folder" in submit(here, code, {"build": {"path": "./none"}})
-    beside = {**ENVIRONMENT, "conda_file": {"dependencies": ["numpy"]}}
-    assert "packages on top of an image" in submit(here, code, beside)
 
 
 def test_on_a_compute_that_runs_no_containers(

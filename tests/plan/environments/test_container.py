@@ -41,6 +41,15 @@ def test_an_image_is_a_container_where_the_compute_has_one():
     assert Task.load(pack(task)) == task
 
 
+def test_packages_on_top_of_an_image_are_a_recipe_beside_the_container():
+    task = compiled(job(environment={"image": "a", "pip": ["b"]}), container="podman")
+    assert task.container == Container("podman", "a")
+    assert task.recipe is not None
+    assert task.recipe.requirements == ("b",)
+    given = container.mounts(task._replace(environments="/home/environments"), "/f", "/lib")
+    assert Mount("/home/environments") in given, "nobody inside writes to what jobs share"
+
+
 def test_without_an_image_a_compute_with_containers_is_as_any_other():
     task = compiled({"command": "true", "name": "a"}, container="podman")
     assert task.container is None
@@ -58,7 +67,6 @@ def test_without_an_image_a_compute_with_containers_is_as_any_other():
             (job(resources={"docker_args": word}), {"container": "podman"}, "not to be set")
             for word in ("--rm=false", "-d", "-dP", "-d=true", "-Pt", "--pid=host", "-u1")
         ),
-        (job(environment={"image": "a", "pip": ["b"]}), {"container": "podman"}, "not built yet"),
         (job(environment={"image": "/a.sif"}), {"container": "podman"}, "runs no image file"),
         (job(environment={"image": "a.sif"}), {"container": "apptainer"}, "by a relative path"),
         (

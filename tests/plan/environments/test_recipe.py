@@ -67,13 +67,19 @@ def test_where_they_do_not_another_stands_for_it():
         means(Environment(image="d"), table=table)
 
 
-def test_packages_on_an_image_are_an_environment_without_it():
-    both = Environment(image="a/b", pip=["x"])
-    found = means(both)
+def test_packages_on_an_image_are_an_environment_without_it_where_no_containers_run():
+    found = means(Environment(image="a/b", pip=["x"]))
     assert recipe(found, {}).requirements == ("x",)
     assert "a/b is not used" in found.notes[0]
-    with pytest.raises(SpecError, match="not built yet"):
-        means(both, containers=True)
+
+
+def test_packages_on_an_image_are_both_where_containers_run():
+    both = Environment(image="a/b", conda_file={"dependencies": ["python=3.11", "mkl"]}, pip=["x"])
+    found = means(both, containers=True)
+    assert (found.environment, found.notes) == (both, ())
+    wanted = recipe(found, {})
+    assert (wanted.python, wanted.requirements) == ("3.11", ("x",))
+    assert any("mkl" in note for note in wanted.notes)
 
 
 def test_an_image_that_is_to_be_made_needs_containers():
@@ -82,8 +88,10 @@ def test_an_image_that_is_to_be_made_needs_containers():
         means(made)
     assert "--container podman" in caught.value.problems[0].hint
     assert means(made, containers=True).environment == made
-    with pytest.raises(SpecError, match="not built yet"):
-        means(made.model_copy(update={"pip": ("x",)}), containers=True)
+    both = made.model_copy(update={"pip": ("x",)})
+    assert means(both, containers=True).environment == both
+    with pytest.raises(SpecError, match="runs no containers, and makes no images"):
+        means(both)
 
 
 def test_a_recipe_of_all_ways_to_write_one():

@@ -109,6 +109,22 @@ def _has(container: Container, folder: Path, wait: Wait) -> bool:
     return _run(argv, folder / "inspect.log", wait) == 0
 
 
+def identity(container: Container, folder: Path, wait: Wait) -> str:
+    """What tells the container's image from every other, of the same name too. The node has it.
+    Raises AllranksError, and what ``wait`` raises."""
+    if container.engine in TRACELESS:
+        about = os.stat(container.image)
+        return f"{container.image} {about.st_size} {about.st_mtime_ns}"
+    argv = [container.engine, "image", "inspect", "--format", "{{.Id}}", container.image]
+    said = folder / "identity.log"
+    code, lines = _run(argv, said, wait), last_lines(said)
+    if code != 0 or not lines:
+        hint = f"try it there by hand: {container.engine} image inspect {container.image}"
+        message = f"the image {container.image!r} cannot be inspected: {reason(lines)}"
+        raise AllranksError(message, hint=hint)
+    return lines[-1].strip().removeprefix("sha256:")
+
+
 def _no_program(container: Container) -> NotFound:
     return NotFound(
         f"there is no `{container.engine}` on the PATH of this node",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,20 +35,27 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
     shelf = Shelf(
         Path(task.environments), program(task.uv, base.get("PATH")), {**base, **task.tools}
     )
-    began, log = time.time(), shelf.log(task.recipe)
-    try:
+    with logged(task, node, shelf.log(task.recipe)):
         made = shelf.provide(task.recipe, wait, say)
+    goal = folder / "environment"
+    layer(made.folder, goal)
+    found = activated(_outside(base), str(goal), task.recipe.variables)
+    own = kept(variables, str(goal))
+    return Prepared(found, own, installed_frameworks.among(made.packages))
+
+
+@contextlib.contextmanager
+def logged(task: Task, node: int, log: Path) -> Iterator[None]:
+    """Copy what was written to ``log`` meanwhile to the job's record."""
+    began = time.time()
+    try:
+        yield
     finally:
         with contextlib.suppress(OSError):
             if log.stat().st_mtime >= began:
                 logs = Path(task.record, "artifacts", "system_logs")
                 logs.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(log, logs / f"environment_node_{node}.txt")
-    goal = folder / "environment"
-    layer(made.folder, goal)
-    found = activated(_outside(base), str(goal), task.recipe.variables)
-    own = kept(variables, str(goal))
-    return Prepared(found, own, installed_frameworks.among(made.packages))
 
 
 def _outside(base: Mapping[str, str]) -> dict[str, str]:

@@ -88,6 +88,7 @@ class Room:
     def ask(self, line: str, env: Mapping[str, str], wait: Wait) -> str:
         """What a line of bash prints inside. Before anything else is started."""
         log = self._folder / "asked.log"
+        log.unlink(missing_ok=True)
         self.start(log, ["/bin/bash", "-c", line], self._folder, env)
         while not self.ended() and not self.over:
             wait(self.fd)
@@ -242,9 +243,16 @@ class Contained(Running):
         self._room.close()
 
 
-def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[str], None]) -> Room:
+def open_room(
+    task: Task,
+    name: str,
+    folder: Path,
+    wait: Wait,
+    say: Callable[[str], None],
+    more: Callable[[Container], Sequence[Mount]] = lambda container: (),
+) -> Room:
     """The container of the attempt in ``folder``. Its image is made, or fetched if the node has not
-    got it; ``say`` is told then.
+    got it; ``say`` is told then. ``more`` returns further mounts, once the image is there.
 
     Raises AllranksError with the program's words if there is none to be had, and what ``wait``
     raises. ``task`` has a container.
@@ -255,19 +263,36 @@ def open_room(task: Task, name: str, folder: Path, wait: Wait, say: Callable[[st
     own.mkdir()
     log = Path(task.record, "build-logs", f"{name}.log")
     container = images.have(container, own, log, wait, say)
+    given = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
+    given += more(container)
     tidying = _tidy_up(container)
+    return start_room(container, name, own, given, wait, tidying, gpus=task.gpus > 0)
+
+
+def start_room(
+    container: Container,
+    name: str,
+    own: Path,
+    given: Sequence[Mount],
+    wait: Wait,
+    beside: subprocess.Popen[bytes] | None = None,
+    *,
+    gpus: bool = False,
+) -> Room:
+    """Start a container of an image that is there. ``own`` is an empty folder for its program, and
+    among the mounts, as are the programs of allranks. Raises as ``open_room``."""
     root = os.geteuid() == 0 or container.engine != "docker"
     argv = words(
         container,
         re.sub(r"[^A-Za-z0-9_.-]", "-", name),
-        [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)],
+        given,
         [str(_PROGRAM), str(own)],
         user="0:0" if root else f"{os.geteuid()}:{os.getegid()}",
         env={} if root else _who(own),
-        gpus=task.gpus > 0,
+        gpus=gpus,
         home=str(own),
     )
-    return Room(argv, name, own, wait, tidying)
+    return Room(argv, name, own, wait, beside)
 
 
 # What has ended and kept its name; and, where no daemon watches, what podman believes to run though

@@ -38,6 +38,9 @@ class Uv:
     too. ``lock`` is held by it as well: should we be killed, nobody else begins while it still
     writes. All raise AllranksError, and what ``wait`` raises."""
 
+    # How an empty environment is made.
+    empty: Sequence[str] = ("venv", "--relocatable")
+
     def __init__(
         self,
         path: str,
@@ -53,7 +56,7 @@ class Uv:
 
     def venv(self, goal: Path, python: str) -> None:
         """Make an empty environment."""
-        done = self._run("venv", "--relocatable", "--python", python, str(goal))
+        done = self._run(*self.empty, "--python", python, str(goal))
         if done.code == 0:
             return
         if uv_messages.lacks_python(done.said):

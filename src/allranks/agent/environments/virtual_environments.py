@@ -64,8 +64,7 @@ class Shelf:
         """Where it lies, or would. Raises AllranksError when there is no Python at all."""
         decide = [
             *(recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend),
-            *(os.uname().machine, os.confstr("CS_GNU_LIBC_VERSION") or ""),
-            *("" if recipe.python else self._python(), self._pip.lines),
+            *(os.uname().machine, *self._foundation(recipe), self._pip.lines),
             *sorted(
                 (name, without_credentials(value))
                 for name, value in self._variables(recipe).items()
@@ -75,6 +74,11 @@ class Shelf:
         if recipe.torch_backend == "auto":
             decide += [each.read_text() for each in _DRIVERS if each.exists()]
         return self._folder / hashlib.sha256(json.dumps(decide).encode()).hexdigest()[:24]
+
+    def _foundation(self, recipe: Recipe) -> tuple[str, str]:
+        """What of the machine decides which wheels are installed."""
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+        return libc, "" if recipe.python else self._python()
 
     def log(self, recipe: Recipe) -> Path:
         """What its making has printed so far."""
@@ -122,18 +126,23 @@ class Shelf:
         made = beside / "environment"
         try:
             self._fill(recipe, uv, made, python)
-            about = {
-                "recipe": known_by(recipe),
-                "python": configuration(made)["version_info"],
-                "packages": _packages(made),
-                "seconds": round(time.time() - began, 3),
-            }
-            (made / READY).write_text(json.dumps(about))
-            # Where a lock is not one for all nodes of a disk, another may have been sooner.
-            with contextlib.suppress(OSError):
-                made.rename(goal)
+            return self._finish(recipe, made, goal, began)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
+
+    def _finish(self, recipe: Recipe, made: Path, goal: Path, began: float, **more: str) -> Made:
+        """Mark the environment ``made`` as complete, and put it in its place."""
+        about = {
+            "recipe": known_by(recipe),
+            "python": configuration(made)["version_info"],
+            "packages": _packages(made),
+            "seconds": round(time.time() - began, 3),
+            **more,
+        }
+        (made / READY).write_text(json.dumps(about))
+        # Where a lock is not one for all nodes of a disk, another may have been sooner.
+        with contextlib.suppress(OSError):
+            made.rename(goal)
         if (found := _found(goal)) is None:
             raise AllranksError(
                 "the environment was made, and cannot be found in its place",
@@ -181,8 +190,15 @@ class Shelf:
             limits.write_text("".join(f"{line}\n" for line in recipe.constraints))
             site.append(f"-c {limits}")
         hashed = "UV_REQUIRE_HASHES" in self._variables(recipe)
-        found = uv_messages.lines(recipe, site, _bundled_pip(made), hashed)
+        found = uv_messages.lines(recipe, site, self._bundled_pip(made), hashed)
         return [found.first, *([found.then] if found.then else [])]
+
+    def _bundled_pip(self, environment: Path) -> str | None:
+        """The folder with the pip that Python itself brings, for where no index can be asked."""
+        home = Path(configuration(environment).get("home", "/nonexistent"))
+        found = [*home.parent.glob("lib/python3*/ensurepip/_bundled/pip-*.whl")]
+        found += _DEBIANS.glob("pip-*.whl")
+        return str(found[0].parent) if found else None
 
     def _variables(self, recipe: Recipe) -> dict[str, str]:
         """What uv finds around it: all that who asks has, but what would lead it elsewhere."""
@@ -242,8 +258,10 @@ def known_by(recipe: Recipe) -> str:
 def _found(folder: Path) -> Made | None:
     try:
         told = json.loads((folder / READY).read_text())
-        # Another node's Python may not be here, and one may have been taken away.
-        os.stat(folder / "bin" / "python")
+        # Another node's Python may not be here, and one may have been taken away. The Python of
+        # an image is seen inside its containers only.
+        inside = told.get("python_folder") or folder if "image" in told else None
+        os.stat(inside or folder / "bin" / "python")
         return Made(folder, told["python"], told["packages"])
     except (OSError, ValueError, KeyError):
         return None
@@ -253,14 +271,6 @@ def _any_found(place: Path) -> Made | None:
     """What is in the place, or beside it for nodes with another Python."""
     several = [place, *sorted(place.parent.glob(f"{place.name}-*"))]
     return next((found for each in several if (found := _found(each)) is not None), None)
-
-
-def _bundled_pip(environment: Path) -> str | None:
-    """The folder with the pip that Python itself brings, for where no index can be asked."""
-    home = Path(configuration(environment).get("home", "/nonexistent"))
-    found = [*home.parent.glob("lib/python3*/ensurepip/_bundled/pip-*.whl")]
-    found += _DEBIANS.glob("pip-*.whl")
-    return str(found[0].parent) if found else None
 
 
 def _packages(environment: Path) -> dict[str, str]:

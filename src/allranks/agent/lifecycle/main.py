@@ -41,6 +41,7 @@ from allranks.statuses import Reason
 
 if TYPE_CHECKING:
     from allranks.agent.data.transfers import Data
+    from allranks.agent.environments.job_environment import Prepared
     from allranks.agent.environments.node_container import Room
 
 Order = dict[str, Any]
@@ -155,35 +156,32 @@ class Agent:
 
     def _environment(self, folder: Path) -> None:
         """Let ranks find the virtual environment that is made for them, if one is."""
-        if self._task.recipe is None:
+        if self._task.recipe is None or self._task.container is not None:
             return
         from allranks.agent.environments import job_environment  # lazy: few jobs need one
 
         found = job_environment.prepare(
             self._told, self._where.node, folder, self._or_stop, self._doing
         )
+        self._take(found)
+
+    def _take(self, found: Prepared) -> None:
         self._task = self._told._replace(base=found.base, variables=found.variables)
         self._tensorflow = found.tensorflow
 
     def _room(self, folder: Path) -> Room | None:
         """What the ranks will run in, if not on the node itself."""
-        container = self._task.container
-        if container is None:
+        if self._task.container is None:
             return None
-        from allranks.agent.environments import node_container  # lazy: few jobs have one
+        from allranks.agent.environments import image_environments  # lazy: few jobs have one
 
-        gang = os.environ.get("ALLRANKS_GANG", self._task.job)
-        name = f"allranks-{gang}-{self._where.node}-{self._attempt}"
-        found = node_container.open_room(self._task, name, folder, self._or_stop, self._doing)
-        if self._task.distribution == "tensorflow":
-            try:
-                line, env = installed_frameworks.ASK_TENSORFLOW, self._task.variables
-                told = found.ask(line, env, self._or_stop)
-            except BaseException:
-                found.close()
-                raise
-            self._tensorflow = installed_frameworks.told(told)
-        return found
+        node, gang = self._where.node, os.environ.get("ALLRANKS_GANG", self._task.job)
+        name = f"allranks-{gang}-{node}-{self._attempt}"
+        room, found = image_environments.open_room(
+            self._told, node, name, folder, self._or_stop, self._doing
+        )
+        self._take(found)
+        return room
 
     def _or_stop(
         self,

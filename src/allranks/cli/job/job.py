@@ -104,11 +104,15 @@ def _environment(told: dict[str, Any]) -> str:
 
 
 def _what(told: dict[str, Any]) -> str:
-    """The image or name of it; without one, what it asks for."""
+    """The image or name of it, and the packages on top of an image; without either, what it asks
+    for."""
     if told.get("image"):
-        return f"the image {told['image']}"
-    if told.get("name"):
-        return str(told["name"])
+        packages = _packages(told)
+        return f"the image {told['image']}" + (f" with {packages}" if packages else "")
+    return str(told["name"]) if told.get("name") else _packages(told)
+
+
+def _packages(told: dict[str, Any]) -> str:
     lines = told.get("requirements") or []
     python = [f"python {told['python']}"] if told.get("python") else []
     more = f", … ({len(lines)} in all)" if len(lines) > 4 else ""

@@ -66,7 +66,7 @@ def preflight(
     except AllranksError as error:
         return [*found, Finding("job file", BAD, str(error), error.hint or "")]
     recipe = task.recipe
-    waits = recipe is not None and not _is_made(recipe)
+    waits = recipe is not None and (task.container is not None or not _is_made(recipe))
     if recipe is not None:
         found.append(_environment(task, recipe, waits))
     code = local(data.get("code"), folder)
@@ -160,6 +160,10 @@ def _environment(task: Task, recipe: Recipe, waits: bool) -> Finding:
     name = task.environment or f"an environment of {len(recipe.requirements)} requirements"
     if not waits:
         return Finding("environment", OK, f"{name} is made already")
+    if task.container is not None:
+        image = task.container.image or task.container.context
+        said = f"the first job installs the packages on top of the image {image}"
+        return Finding("environment", NOTE, f"{said}: what they lack cannot be told before")
     hint = "make it now: allranks environment build NAME, or -f FILE"
     said = f"{name} is not made yet: the first job does, and what it lacks cannot be told before"
     return Finding("environment", NOTE, said, hint)

@@ -43,6 +43,8 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     """``folder`` is the attempt's on this node, where what is downloaded lies, too; ``ours`` holds
     the programs of allranks."""
     found = [Mount(ours), Mount(folder, True), Mount(task.record, True)]
+    if task.recipe is not None:
+        found.append(Mount(task.environments))
     if task.in_place:
         found.append(Mount(task.in_place, True))
     mounted = [each for each in task.inputs if each.mode not in ("download", "stream")]

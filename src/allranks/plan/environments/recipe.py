@@ -75,13 +75,8 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
     environment = found.environment
     if environment is None:
         return found  # the map has the current Python for it
-    key = "image" if environment.build is None else "build"
-    if getattr(environment, key) is None or (on.runs_images and is_image(environment)):
+    if on.runs_images or (environment.image is None and environment.build is None):
         return found
-    if on.runs_images:
-        what = "packages on top of an image, on a compute that runs containers,"
-        hint = f"put them into the image; or leave `{key}` out for a virtual environment"
-        raise SpecError(_unbuilt(what, f"environment.{key}", hint))
     if environment.image is None:
         hint = f"let it run them: {_let_run(on, '')}; or name packages in the place of `build`"
         message = f"{_of(on)} runs no containers, and makes no images"
@@ -158,7 +153,7 @@ def is_image(environment: Environment) -> bool:
 
 
 def recipe(of: Meant, table: Table) -> Recipe:
-    """The recipe of an environment that is no bare image.
+    """The recipe of an environment's packages; it has some, or a Python.
 
     Raises SpecError with every line that cannot be had.
     """
@@ -293,7 +288,3 @@ def _matches(asked: str, pattern: str) -> bool:
     if asked.startswith(_PYTHON) != pattern.startswith(_PYTHON):
         return False
     return fnmatch.fnmatchcase(asked, pattern)
-
-
-def _unbuilt(what: str, where: str, hint: str) -> Problem:
-    return Problem(f"{what} are not built yet in this version", where, hint=hint)

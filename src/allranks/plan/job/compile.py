@@ -211,12 +211,14 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 def _around(spec: CommandJob, engine: str | None, context: Context, of: Meant) -> dict[str, Any]:
     """What ranks find around them: a container, an environment made for them, or nothing new."""
-    asked = {"environment": of.name, "environment_asked": of.asked}
+    asked: dict[str, Any] = {"environment": of.name, "environment_asked": of.asked}
     if of.environment is None:
         return asked
-    if engine is not None and is_image(of.environment):
-        inside = _container(spec, of.environment, engine)
-        return {**asked, "container": inside}
+    has_image = of.environment.image is not None or of.environment.build is not None
+    if engine is not None and has_image:
+        asked["container"] = _container(spec, of.environment, engine)
+        if is_image(of.environment):
+            return asked
     made = recipe(of, context.table)
     return {**asked, "recipe": made, **_makers(context)}
 

@@ -90,9 +90,9 @@ def environment(task: Task) -> str:
     """What the ranks' environment is called, or what it is made of."""
     if task.environment:
         return task.environment
-    if task.container is not None:
-        return task.container.image or task.container.context
-    return "current" if task.recipe is None else "\n".join(task.recipe.requirements)
+    image = [] if task.container is None else [task.container.image or task.container.context]
+    packages = [] if task.recipe is None else [*task.recipe.requirements]
+    return "\n".join([*image, *packages]) or ("current" if task.recipe is None else "")
 
 
 def _users(tag: str) -> str:

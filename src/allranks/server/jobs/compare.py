@@ -118,11 +118,14 @@ def _differing(first: JobRow, row: JobRow, blobs: Blobs) -> dict[str, str]:
 
 def _environment(row: JobRow) -> str:
     task = row.plan.task
+    image = ""
     if task.container is not None:
-        return f"the image {task.container.image or task.container.context}"
+        image = f"the image {task.container.image or task.container.context}"
     if task.recipe is not None:
         python = f"python {task.recipe.python}" if task.recipe.python else ""
-        return " ".join(each for each in (task.environment, python) if each)
+        return " ".join(each for each in (task.environment, image, python) if each)
+    if image:
+        return image
     first = str(task.base.get("PATH", "")).partition(":")[0]
     return f"current ({first})" if first else "current"
 

@@ -240,14 +240,12 @@ def environment(task: Task) -> dict[str, Any]:
 
 
 def _environment(task: Task) -> dict[str, Any]:
-    if task.container is not None:
-        return {
-            "name": task.environment or None,
-            "image": task.container.image or task.container.context,
-        }
-    if task.recipe is None:
+    if task.container is None and task.recipe is None:
         return {"name": "current"}
-    made = task.recipe
-    lines = all_without_credentials(made.requirements)
-    asked = {"python": made.python or None, "requirements": lines}
-    return {"name": task.environment or None, **asked, "notes": list(made.notes)}
+    found: dict[str, Any] = {"name": task.environment or None}
+    if task.container is not None:
+        found["image"] = task.container.image or task.container.context
+    if (made := task.recipe) is not None:
+        lines = all_without_credentials(made.requirements)
+        found |= {"python": made.python or None, "requirements": lines, "notes": list(made.notes)}
+    return found

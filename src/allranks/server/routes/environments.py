@@ -9,7 +9,15 @@ from fastapi import APIRouter, Body, Depends
 
 from allranks.errors import Conflict, Problem, SpecError
 from allranks.plan.environments import curated
-from allranks.plan.environments.recipe import Compute, entry, is_image, looked_up, meant, recipe
+from allranks.plan.environments.recipe import (
+    Compute,
+    Meant,
+    entry,
+    is_image,
+    looked_up,
+    meant,
+    recipe,
+)
 from allranks.plan.plan import pack
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import listed, one_version, refuse_words, shown
@@ -43,7 +51,7 @@ def create(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
     refuse_words(made.name, made.version, *_TAKEN)
     if not is_image(made):
         table = with_.environments.table()
-        recipe(meant(made, Compute(), table, with_.environments.find), table)
+        recipe(Meant("", made), table)
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
     row = with_.assets.create(made.name, made.version, spec)
     return {**_labelled(row, labels, with_), "created": row.new}
