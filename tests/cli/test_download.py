@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
-from allranks.cli.job.download import Meter, line
+from allranks.cli.output import show
+from allranks.cli.output.progress_line import ProgressLine
 from allranks.errors import NotFound, ServerError, Unreachable, UsageError
 from allranks.http_client import Client
+from allranks.plan.progress import Progress, amounts
 from allranks.sdk.connection.urls import checksum_path, file_path, job_path
 from allranks.sdk.transfer import fetch
-from allranks.sdk.transfer.download import Progress, download
+from allranks.sdk.transfer.download import download
 from tests.proxy import Proxy
 from tests.support import CLI, command_line, environment, until
 
@@ -430,17 +432,20 @@ def test_on_a_terminal_it_shows_how_far_it_is(bed):
 
 
 def test_what_the_line_says(capsys, monkeypatch):
-    progress = Progress(3, 12, 3_400_000, 20_000_000, 3_400_000)
-    assert line(progress, 0.0) == "3/12 files, 3.4 MB of 20.0 MB"
-    assert line(progress, 1.1e6) == "3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left"
+    progress = Progress("", 3_400_000, 20_000_000, 3, 12, 3_400_000)
+    assert amounts(progress, 0.0, show.seconds) == "3/12 files, 3.4 MB of 20.0 MB"
+    assert (
+        amounts(progress, 1.1e6, show.seconds)
+        == "3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left"
+    )
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    meter, silent = Meter(quiet=False), Meter(quiet=True)
+    meter, silent = (ProgressLine(quiet, in_pipes=True) for quiet in (False, True))
     for _ in range(250):
         now += 0.1
-        progress = progress._replace(received=progress.received + 200_000)
+        progress = progress._replace(moved=progress.moved + 200_000)
         for each in (meter, silent):
-            each.show(progress)
+            each.report(progress)
     said = capsys.readouterr()
     assert said.err.splitlines() == ["3/12 files, 3.4 MB of 20.0 MB, 2.0 MB/s, 8.3 s left"] * 2
     assert said.out == ""

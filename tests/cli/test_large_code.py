@@ -13,6 +13,7 @@ import pytest
 import allranks as sdk
 from allranks.errors import CodeTooLarge
 from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES
+from allranks.plan.progress import Progress
 from allranks.snapshot.take import take
 from tests.support import CLI, environment, until
 
@@ -45,9 +46,9 @@ def test_too_many_files_are_refused(code):
         take(code)
     assert "many/ (20,001 files)" in caught.value.message
     heard = []
-    taken = take(code, allow_large=True, progress=lambda *told: heard.append(told))
+    taken = take(code, allow_large=True, progress=heard.append)
     assert len(taken.files) == MOST_FILES + 1
-    assert heard[0] == ("reading the code", 0, 0)
+    assert heard[0] == Progress("reading the code", 0, 0)
 
 
 def test_python_refuses_it_too(home, code):

@@ -9,7 +9,7 @@ import pytest
 
 from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
-from allranks.cli.main import parser_of
+from allranks.cli.parser import parser_of
 from tests.support import CLI, environment
 
 

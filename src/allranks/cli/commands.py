@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -35,6 +36,12 @@ COMMANDS: dict[str, Command] = {
     ),
     "top": Command("allranks.cli.admin.top", "top", "the jobs that run and what they use"),
     "gc": Command("allranks.cli.admin.gc", "gc", "remove what nobody needs any more"),
+    "completion": Command(
+        "allranks.cli.admin.completion",
+        "completion",
+        "print a completion script for your shell",
+        True,
+    ),
     "job create": Command("allranks.cli.submit.create", "create", "submit the job of a YAML file"),
     "job validate": Command(
         "allranks.cli.submit.create", "validate", "check a YAML file, submit nothing"
@@ -132,6 +139,8 @@ COMMANDS: dict[str, Command] = {
     "server backup": Command(_BACKUP, "backup", "write this home to a file, while it runs"),
     "server restore": Command(_BACKUP, "restore", "make this home what a backup holds"),
 }
+# Asked by completion scripts, not typed by people.
+COMPLETE = "__complete"
 
 
 def groups() -> list[str]:
@@ -141,3 +150,11 @@ def groups() -> list[str]:
 def in_group(group: str) -> list[tuple[str, Command]]:
     """Its commands, and the command that has the group's own name, where there is one."""
     return [each for each in COMMANDS.items() if each[0].split()[0] == group]
+
+
+def chosen(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The name that the words begin with, whether there is such a command or not, and the rest."""
+    grouped = len(words) > 1 and words[0] in groups()
+    if grouped and (f"{words[0]} {words[1]}" in COMMANDS or words[0] not in COMMANDS):
+        return f"{words[0]} {words[1]}", [*words[2:]]
+    return words[0], [*words[1:]]

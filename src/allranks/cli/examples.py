@@ -15,6 +15,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "doctor": ("", "--job job.yml"),
     "top": ("", "--once"),
+    "completion": ("bash", "zsh"),
     "gc": ("--dry-run", "--older-than 7d --jobs"),
     "job create": ("-f job.yml --stream", "-f job.yml --set inputs.lr=0.1 --name try-2"),
     "job validate": ("-f job.yml", "-f job.yml --set resources.instance_count=4 --json"),

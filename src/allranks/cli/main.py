@@ -6,71 +6,30 @@ A command's module is imported when it is chosen, and its parser built then: `al
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
-import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from allranks.cli import job_names
-from allranks.cli.commands import COMMANDS, Command, groups, in_group
+from allranks.cli.commands import COMMANDS, COMPLETE, Command, chosen, groups, in_group
+from allranks.cli.output import colours
 from allranks.cli.output.errors import print_error
+from allranks.cli.parser import parser_of
 from allranks.errors import AllranksError, UsageError
 from allranks.version import __version__
-
-# Options whose value may begin with a dash, which argparse would take for another option.
-_DASHED = ("--sort",)
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, with errors that say where and how to mend, as all of ours do."""
-
-    def __init__(self, name: str, description: str) -> None:
-        super().__init__(prog=f"allranks {name}", description=description, allow_abbrev=False)
-        self.name = name
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = list(args)
-        for index in range(len(words) - 1, 0, -1):
-            before = words[index - 1]
-            if before in _DASHED and "--" not in words[: index + 1]:
-                words[index - 1 : index + 1] = [f"{before}={words[index]}"]
-        return super().parse_args(words, namespace)
-
-    def format_help(self) -> str:
-        """The help, and examples as they are typed."""
-        from allranks.cli.examples import EXAMPLES  # lazy: only for `--help`
-
-        lines = (f"{self.prog} {each}".rstrip() for each in EXAMPLES[self.name])
-        return super().format_help() + "\nexamples:\n" + "".join(f"  {each}\n" for each in lines)
-
-    def error(self, message: str) -> NoReturn:
-        """argparse names the Python function that refused a value."""
-        found = re.search(r"invalid _?(\w+) value: (.*)", message)
-        if found is not None:
-            what = {"int": "whole number", "float": "number"}.get(found[1], found[1])
-            message = f"{message[: found.start()]}{found[2]} is no {what}"
-        hint = f"`{self.prog} --help` shows what it takes"
-        unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
-        if unknown is not None and (near := self._nearest_option(unknown[1])):
-            hint = f"did you mean `{near}`? {hint}"
-        raise UsageError(message, hint=hint)
-
-    def _nearest_option(self, option: str) -> str | None:
-        import difflib  # lazy: only when an option was misspelt
-
-        known = [each for each in self._option_string_actions if each.startswith("--")]
-        near = difflib.get_close_matches(option, known, 1)
-        return near[0] if near else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; its exit code. Nothing that goes wrong here is a stack trace."""
     _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
-    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    ours = words[: words.index("--")] if "--" in words else words
+    as_json = "--json" in ours
+    if "--no-color" in ours:
+        colours.switch_off()
+        words = words[1:] if words[0] == "--no-color" else words
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -114,16 +73,16 @@ def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
+    if words[0] == COMPLETE:
+        from allranks.cli.admin.complete_words import answer  # lazy: asked by a shell at a TAB
+
+        return answer(words[1:])
     if words[0] in groups():
         asked = words[1:2] in (["-h"], ["--help"]) and words[0] not in COMMANDS
         if len(words) == 1 or asked:
             print(_group_help(words[0]))
             return 0
-        name, rest = f"{words[0]} {words[1]}", words[2:]
-        if name not in COMMANDS and words[0] in COMMANDS:
-            name, rest = words[0], words[1:]
-    else:
-        name, rest = words[0], words[1:]
+    name, rest = chosen(words)
     command = COMMANDS.get(name)
     if command is None:
         raise UsageError(f"there is no command `allranks {name}`", hint=_nearest(name))
@@ -132,17 +91,6 @@ def _run(words: list[str]) -> int:
     execute = getattr(module, command.function)
     job_names.resolve(options)
     return int(execute(options))
-
-
-def parser_of(name: str, module: Any) -> Parser:
-    """The parser of a command, whose module has been imported."""
-    command = COMMANDS[name]
-    parser = Parser(name, command.help)
-    getattr(module, f"{command.function}_options")(parser)
-    if not command.plain:
-        parser.add_argument("--json", action="store_true", help="machine-readable, on stdout")
-        parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no hints")
-    return parser
 
 
 def _nearest(name: str) -> str:

@@ -18,6 +18,7 @@ from typing import BinaryIO, NamedTuple
 from allranks.errors import CodeTooLarge, NotFound, UsageError
 from allranks.plan.amounts import size_text
 from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
+from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, walk
 
@@ -26,10 +27,6 @@ LARGE = 300 << 20
 _LATELY = 2.0
 # How many chunks are remembered, of all folders.
 _REMEMBERED = 20_000
-
-
-# Hears what is done, how many bytes of it, and of how many.
-Progress = Callable[[str, int, int], None]
 
 
 class Snapshot(NamedTuple):
@@ -71,7 +68,7 @@ def take(
     note: Callable[[str], None] = lambda sentence: None,
     memory: Path | None = None,
     allow_large: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: OnProgress = unheard,
 ) -> Snapshot:
     """Snapshot a folder or a single file; ``note`` hears at once what a person should know.
     ``memory`` is a file in which this remembers what it has read.
@@ -95,7 +92,7 @@ def _take(
     note: Callable[[str], None],
     memory: Path | None,
     allow_large: bool,
-    progress: Progress,
+    progress: OnProgress,
 ) -> Snapshot:
     if not code.exists():
         raise NotFound(
@@ -126,12 +123,12 @@ def _take(
 
 
 def _parts(
-    found: list[File], memory: _Memory, size: int, progress: Progress
+    found: list[File], memory: _Memory, size: int, progress: OnProgress
 ) -> dict[str, chunks.Chunk]:
     parts: dict[str, chunks.Chunk] = {}
     done = 0
     for chunk in chunks.split(found):
-        progress("reading the code", done, size)
+        progress(Progress("reading the code", done, size))
         done += sum(file.status.st_size for file in chunk)
         looks = chunks.looks(chunk)
         digest = memory.known.get(looks)

@@ -18,6 +18,7 @@ from allranks.events import Event, Kind
 from allranks.plan.data.state_manifest import Entry
 from allranks.plan.job.query import Query
 from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.plan.progress import Progress
 from allranks.server.storage import backup, restore
 from allranks.settings import Home, make
 from allranks.store.database import open_database
@@ -31,7 +32,7 @@ def plan(name: str) -> Plan:
     return Plan(Gang(f"{name}.1", 1, ("agent",)), Task(name, "ex", "true", 1), Rules(1), "fake")
 
 
-def quiet(_: str, __: int) -> None:
+def quiet(_: Progress) -> None:
     pass
 
 

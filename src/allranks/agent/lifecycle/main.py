@@ -20,6 +20,7 @@ from allranks.agent.launch import mlflow
 from allranks.agent.launch.start_ranks import Stage
 from allranks.agent.lifecycle import collect_files
 from allranks.agent.lifecycle.attempt import Attempt, sentence
+from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, prepare
 from allranks.agent.lifecycle.stop import Leave, Stopped
 from allranks.agent.monitoring.attempt_reports import Watched
@@ -34,6 +35,7 @@ from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
 from allranks.plan.distributions import topology, variables
 from allranks.plan.distributions.topology import Rank
+from allranks.plan.lifecycle.phases import Phase
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
 from allranks.spec.shell.expressions import fill_shell
@@ -60,6 +62,7 @@ class Agent:
         self._attempt = 1
         self._network: dict[str, str] = {}
         self._mlflow: dict[str, str] | None = None
+        self._in = Preparation(partial(self._say, Kind.NOTE))
         self._tensorflow: tuple[int, int] | None = None
 
     def run(self) -> int:
@@ -107,15 +110,16 @@ class Agent:
         held: list[socket.socket] = []
         room = data = None
         try:
-            code = self._fetch_code(folder)
+            code = self._in(Phase.CODE, self._fetch_code, folder)
             data = self._data(folder)
-            elsewhere = self._state.paths | ({} if data is None else self._have(data))
+            have = {} if data is None else self._in(Phase.DATA, self._have, data)
+            elsewhere = self._state.paths | have
             wait = partial(self._or_stop, None)
-            self._state.begin(self._attempt, wait, self._doing)
+            self._in(Phase.STATE, self._state.begin, self._attempt, wait, self._in.doing)
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             work = prepare(self._task, folder, code, time.time(), elsewhere)
-            self._environment(folder)
-            room = self._room(folder)
+            self._in(Phase.ENVIRONMENT, self._environment, folder)
+            room = self._in(Phase.IMAGE, self._room, folder)
             held = self._hold()
         except Stopped as error:
             self._ended(error.why, "")
@@ -147,7 +151,7 @@ class Agent:
         from allranks.agent.data.transfers import Data  # lazy: many jobs have none
 
         accounts = partial(self._link.account, patience=self._patience)
-        return Data(self._task, self._where.node, folder, accounts, self._or_stop, self._doing)
+        return Data(self._task, self._where.node, folder, accounts, self._or_stop, self._in.doing)
 
     def _have(self, data: Data) -> dict[str, str]:
         """The paths of inputs and outputs that lie elsewhere, by key."""
@@ -161,7 +165,7 @@ class Agent:
         from allranks.agent.environments import job_environment  # lazy: few jobs need one
 
         found = job_environment.prepare(
-            self._told, self._where.node, folder, self._or_stop, self._doing
+            self._told, self._where.node, folder, self._or_stop, self._in.doing
         )
         self._take(found)
 
@@ -178,7 +182,7 @@ class Agent:
         node, gang = self._where.node, os.environ.get("ALLRANKS_GANG", self._task.job)
         name = f"allranks-{gang}-{node}-{self._attempt}"
         room, found = image_environments.open_room(
-            self._told, node, name, folder, self._or_stop, self._doing
+            self._told, node, name, folder, self._or_stop, self._in.doing
         )
         self._take(found)
         return room
@@ -369,10 +373,6 @@ class Agent:
         return env
 
     # ------------------------------------------------------------ telling
-
-    def _doing(self, what: str) -> None:
-        """What is being prepared, where that may take long."""
-        self._say(Kind.NOTE, doing=what)
 
     def _note(self, message: str, facts: Mapping[str, Any]) -> None:
         """A fact for the record."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from allranks import settings
 from allranks.cli.admin.server import own_home
 from allranks.cli.output import show
+from allranks.cli.output.progress_line import ProgressLine
 from allranks.plan.amounts import counted, size_text
+from allranks.plan.progress import OnProgress
 
 
 def backup_options(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +28,8 @@ def backup(options: argparse.Namespace) -> int:
     from allranks.server.storage.backup import write  # lazy: SQLAlchemy
 
     home = own_home("backs up a home", "backs it up")
-    with _told(options, home.root) as tell:
-        report = write(home, Path(options.goal).absolute(), options.with_files, tell)
+    with _reported(options, home.root) as progress:
+        report = write(home, Path(options.goal).absolute(), options.with_files, progress)
     if options.json:
         show.as_json(report._asdict())
         return 0
@@ -53,8 +55,8 @@ def restore(options: argparse.Namespace) -> int:
     from allranks.server.storage import restore as restoring  # lazy: SQLAlchemy
 
     home = own_home("restores a home", "restores it")
-    with _told(options, home.root) as tell:
-        report = restoring.restore(home, Path(options.file).absolute(), options.force, tell)
+    with _reported(options, home.root) as progress:
+        report = restoring.restore(home, Path(options.file).absolute(), options.force, progress)
     if options.json:
         show.as_json(report._asdict())
     elif not options.quiet:
@@ -68,20 +70,11 @@ def restore(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _told(options: argparse.Namespace, where: Path) -> Iterator[Callable[[str, int], None]]:
-    """What to tell progress to. What the system will not do is one of our errors."""
-    line = show.StatusLine(options.quiet or options.json)
-    done, said = 0, 0.0
-
-    def tell(what: str, size: int) -> None:
-        nonlocal done, said
-        done += size
-        if time.monotonic() > said + 0.1:
-            said = time.monotonic()
-            line.say(f"{what} ({size_text(done)})")
-
+def _reported(options: argparse.Namespace, where: Path) -> Iterator[OnProgress]:
+    """What to report progress to. What the system will not do is one of our errors."""
+    line = ProgressLine(options.quiet or options.json)
     try:
-        yield tell
+        yield line.report
     except OSError as error:
         raise settings.unusable(settings.Home(Path(error.filename or where)), error) from error
     finally:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from allranks.cli.output import load, show
+from allranks.cli.output import colours, load, show, tables
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
@@ -91,7 +91,7 @@ def _print(jobs: list[dict[str, Any]], size: os.terminal_size | None = None) -> 
     if hidden > 0:
         lines = [*lines[: size.lines - 2], f"… and {hidden + 1} lines more"]
     for line in lines:
-        sys.stdout.write(f"{line[: size.columns]}\033[K\r\n")
+        sys.stdout.write(f"{tables.clipped(line, size.columns)}\033[K\r\n")
 
 
 def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
@@ -104,7 +104,9 @@ def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
         lines = show.table([_HEAD[i] for i in kept], [[row[i] for i in kept] for row in rows])
         if max(map(len, lines)) <= width:
             break
-    return lines
+    cells = [[show.one_line(row[i]) for i in kept] for row in rows]
+    coloured = colours.coloured(sys.stdout)
+    return tables.fitted([_HEAD[i] for i in kept], cells, None, coloured)
 
 
 def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import Any
 from allranks.cli.assets import versions
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
+from allranks.cli.output.progress_line import ProgressLine
 from allranks.errors import SpecError, UsageError
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
@@ -60,10 +61,10 @@ def register(options: argparse.Namespace) -> int:
     for key, words in (("tags", options.tag), ("properties", options.property)):
         if words:
             data[key] = {**(data.get(key) or {}), **dict(_pair(word) for word in words)}
-    line = show.StatusLine(options.quiet or options.json)
+    line = ProgressLine(options.quiet or options.json)
     try:
         with find_server.connect() as client:
-            made = register(client, data, base.absolute(), options.label, line.say)
+            made = register(client, data, base.absolute(), options.label, line.report)
     except SpecError as error:
         from allranks.spec.fields.problems import placed  # lazy: as above
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,18 +14,11 @@ from pathlib import Path
 from allranks.cli.assets.versions import which_option
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.cli.output.progress_line import ProgressLine
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
-from allranks.sdk.transfer.download import (
-    Fetched,
-    Progress,
-    download,
-    download_model,
-    download_state,
-)
+from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
 
-# The speed is that of so many seconds. Where no line can be overwritten, one is written as often.
-_WINDOW, _EVERY = 5.0, 10.0
 # So many of the links that were left out are named.
 _NAMED = 3
 
@@ -75,17 +67,17 @@ def fetch_state(options: argparse.Namespace) -> int:
 
 
 def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int:
-    meter = Meter(options.quiet)
+    line = ProgressLine(options.quiet, in_pipes=True)
     try:
         fetched = download(
-            find_server.connect, options.name, Path(options.download_path), progress=meter.show
+            find_server.connect, options.name, Path(options.download_path), progress=line.report
         )
     except KeyboardInterrupt:
-        meter.clear()
+        line.clear()
         show.talk("\ninterrupted; the same command goes on from here")
         return 130
     finally:
-        meter.clear()
+        line.clear()
     if options.json:
         show.as_json(_as_json(fetched))
         return 0
@@ -97,43 +89,6 @@ def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int
         if fetched.left_out:
             show.talk(_not_fetched(options.name, fetched.left_out))
     return 0
-
-
-class Meter:
-    """Tells how far a download is: one line on a terminal, else one now and then on stderr."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet, self._line = quiet, show.StatusLine(quiet)
-        self._marks: deque[tuple[float, int]] = deque()
-        self._next = time.monotonic() + _EVERY
-
-    def show(self, progress: Progress) -> None:
-        now = time.monotonic()
-        self._marks.append((now, progress.received))
-        while self._marks[0][0] < now - _WINDOW:
-            self._marks.popleft()
-        began, before = self._marks[0]
-        speed = (progress.received - before) / (now - began) if now > began else 0.0
-        text = line(progress, speed)
-        self._line.say(text)
-        if not self._quiet and not sys.stderr.isatty() and now >= self._next:
-            show.talk(text)
-            self._next = now + _EVERY
-
-    def clear(self) -> None:
-        self._line.clear()
-
-
-def line(progress: Progress, speed: float) -> str:
-    """``3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left``"""
-    words = [
-        f"{progress.files}/{progress.of_files} files",
-        f"{size_text(progress.size)} of {size_text(progress.of_size)}",
-    ]
-    if speed > 0:
-        left = max(0, progress.of_size - progress.size) / speed
-        words += [f"{size_text(speed)}/s", f"{show.seconds(left)} left"]
-    return ", ".join(words)
 
 
 def _sentence(name: str, fetched: Fetched) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
 from allranks.cli.job.files import left
 from allranks.cli.output import show
 from allranks.cli.output.failure import why
+from allranks.cli.output.phases import Phases, every_second
 from allranks.cli.output.rank_output import Printer
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
@@ -41,13 +44,19 @@ class Viewer:
         wanted = {"ranks": ranks}
         self._following = Following(find_server.connect, name, wanted=wanted, changed=self._changed)
         self._attempt, self._reason = 1, ""
+        self._job: dict[str, Any] = {}
+        self._phases = Phases()
+        # Of who writes to the terminal: the pieces, or the line that tells the time.
+        self._writing = threading.Lock()
 
     def follow(self) -> dict[str, Any]:
         """Show the job until it has ended; the job."""
         try:
-            for piece in self._following.pieces():
-                self._line.clear()
-                self._printer.put(piece)
+            with every_second(self._writing, self._draw) if self._line.is_on else nullcontext():
+                for piece in self._following.pieces():
+                    with self._writing:
+                        self._line.clear()
+                        self._printer.put(piece)
         finally:
             self._line.clear()
             self._printer.end()
@@ -56,21 +65,48 @@ class Viewer:
     def _changed(self, job: dict[str, Any]) -> None:
         if self._quiet:
             return
+        with self._writing:
+            if self._line.is_on:
+                self._show_phase(job)
+            else:
+                self._say_reason(job)
+
+    def _show_phase(self, job: dict[str, Any]) -> None:
+        """On a terminal: the phase at its bottom, and a line for each one that took long."""
+        self._job = job
+        self._again(job)
+        if ended := self._phases.changed(job.get("phase")):
+            self._line.clear()
+            self._printer.hide()
+            show.talk(ended)
+        self._draw()
+
+    def _draw(self) -> None:
+        """Nothing below a rank's unfinished line, such as its own progress bar."""
+        waits = self._job.get("status") in _WAITING
+        if not self._job.get("phase") or (self._printer.is_live and not waits):
+            self._line.clear()
+            return
+        self._printer.hide()
+        self._line.say(self._phases.text(self._job))
+
+    def _say_reason(self, job: dict[str, Any]) -> None:
+        """In a pipe, a reason to wait is said once."""
+        self._again(job)
+        reason = f": {job['status_reason']}" if job.get("status_reason") else ""
+        if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
+            return
+        if reason and reason != self._reason:
+            show.talk(f"{self._name} {job['status']}{reason}")
+        self._reason = reason
+
+    def _again(self, job: dict[str, Any]) -> None:
+        """That it starts again, and why."""
         if job["attempts"] > self._attempt:
             self._line.clear()
             self._printer.hide()
             self._attempt = job["attempts"]
             show.talk(f"{self._name}: {_why_again(self._name, self._attempt)}")
-        reason = f": {job['status_reason']}" if job.get("status_reason") else ""
-        if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
-            self._line.clear()
-            return
-        self._printer.hide()
-        self._line.say(f"{self._name} {job['status']}{reason}")
-        # Where no line can be overwritten, a reason to wait is said once.
-        if reason and reason != self._reason and not sys.stderr.isatty():
-            show.talk(f"{self._name} {job['status']}{reason}")
-        self._reason = reason
 
 
 _WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
@@ -100,7 +136,7 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
             )
             took = f" after {show.seconds(span.total_seconds())}"
         tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
-        show.talk(f"{job['name']}: {job['status']}{took}{tries}")
+        show.talk(f"{job['name']}: {job['status']}{took}{tries}", job["status"])
         for told in left(job):
             show.talk(told)
         for told in _of_metrics(job):

@@ -185,7 +185,7 @@ def events(options: argparse.Namespace) -> int:
             "" if event["node"] is None else str(event["node"]),
             "" if event["rank"] is None else str(event["rank"]),
             event["kind"],
-            ", ".join(f"{key}={_brief(value)}" for key, value in event["data"].items()),
+            ", ".join(f"{k}={_brief(value)}" for k, value in event["data"].items() if k != "since"),
         )
         for event in found
     ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
+from allranks.cli.output import colours
 from allranks.errors import AllranksError, SpecError
 
 
@@ -23,13 +23,7 @@ def print_error(error: AllranksError, as_json: bool = False) -> None:
 
 
 def _print_error(sentence: str, hint: str | None) -> None:
-    bold, red, cyan, off = (
-        ("\033[1m", "\033[31m", "\033[36m", "\033[0m") if _colours() else ("",) * 4
-    )
-    print(f"{bold}{red}error{off}{bold}:{off} {sentence}", file=sys.stderr)
-    if hint:
-        print(f"\n{bold}{cyan}hint{off}{bold}:{off} {hint}", file=sys.stderr)
-
-
-def _colours() -> bool:
-    return sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    lines = [f"error: {sentence}", *(["", f"hint: {hint}"] if hint else [])]
+    if colours.coloured(sys.stderr):
+        lines = [colours.sentence(each) for each in lines]
+    print("\n".join(lines), file=sys.stderr)

@@ -35,7 +35,7 @@ class LiveLines:
             return b""
         # A terminal that has become narrower has wrapped them.
         columns = self._size()[0]
-        rows = sum(max(1, -(-width // columns)) for width in self._shown)
+        rows = sum(max(1, -(-wide // columns)) for wide in self._shown)
         self._shown = []
         up = f"\x1b[{rows - 1}A" if rows > 1 else ""
         return f"\r{up}\x1b[J".encode()
@@ -52,7 +52,7 @@ class LiveLines:
         if len(lines) > most:
             more = len(lines) - most + 1
             lines[most - 1 :] = [_cut("", f"… and {more} more ranks", columns - 1)]
-        self._shown = [_width(_ESCAPES.sub("", line)) for line in lines]
+        self._shown = [width(_ESCAPES.sub("", line)) for line in lines]
         return begun + "\n".join(lines).encode()
 
     def _size(self) -> tuple[int, int]:
@@ -71,15 +71,16 @@ def _plain(rest: bytes) -> str:
 
 
 def _cut(before: str, text: str, columns: int) -> str:
-    left = columns - _width(_ESCAPES.sub("", before))
+    left = columns - width(_ESCAPES.sub("", before))
     for at, char in enumerate(text):
-        left -= _width(char)
+        left -= width(char)
         if left < 0:
             return before + text[:at]
     return before + text
 
 
-def _width(text: str) -> int:
+def width(text: str) -> int:
+    """How many columns of a terminal it takes."""
     return sum(
         0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
         for char in text

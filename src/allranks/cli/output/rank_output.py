@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from allranks.cli.output import show
+from allranks.cli.output.colours import coloured
 from allranks.cli.output.live_lines import LiveLines, can_redraw
 
 # Moves the cursor or erases; colours are kept.
@@ -31,7 +32,7 @@ class Printer:
         goal = to or sys.stdout
         self._out = goal.buffer
         self._prefixed = goal.isatty() if prefixed is None else prefixed
-        self._colours = show.coloured(goal)
+        self._colours = coloured(goal)
         self._nodes, self._raw = nodes, raw
         self._live = LiveLines(goal.fileno()) if not raw and can_redraw(goal) else None
         # The unfinished line of each attempt and rank, and its prefix.
@@ -64,6 +65,11 @@ class Printer:
         if self._live is not None:
             self._out.write(self._live.erased())
             self._out.flush()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is an unfinished line, which a terminal shows at its bottom."""
+        return self._live is not None and any(rest for _, rest in self._rests.values())
 
     def end(self) -> None:
         """Write what ranks left without an end of line, with one."""

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allranks.cli.output import colours
+from allranks.cli.output.colours import coloured
 from allranks.plan.amounts import counted
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -19,8 +21,18 @@ def as_json(data: Any) -> None:
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as wide as it has to be: whole words, for people and for `grep`."""
-    for row in table(head, rows):
+    """A table. In a pipe it is as wide as it has to be; a terminal gets one that fits."""
+    terminal = sys.stdout.isatty()
+    if not terminal and not coloured(sys.stdout):
+        for row in table(head, rows):
+            print(row)
+        return
+    from allranks.cli.output import tables  # lazy: only on a terminal
+
+    rows = [[one_line(cell) for cell in row] for row in rows]
+    # 0: the terminal does not say.
+    wide = os.get_terminal_size(sys.stdout.fileno()).columns or None if terminal else None
+    for row in tables.fitted(head, rows, wide, coloured(sys.stdout)):
         print(row)
 
 
@@ -37,9 +49,14 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def talk(text: str = "") -> None:
-    """Sentences, which may quote what anybody named or printed."""
-    lines = (one_line(each) for each in text.expandtabs().split("\n"))
+def talk(text: str = "", status: str = "") -> None:
+    """Sentences, which may quote what anybody named or printed; the job's ``status`` in them has
+    its colour."""
+    lines = [one_line(each) for each in text.expandtabs().split("\n")]
+    if coloured(sys.stderr):
+        lines = [colours.sentence(each) for each in lines]
+        painted = colours.paint(status, colours.of_status(status))
+        lines = [each.replace(f": {status}", f": {painted}", 1) for each in lines]
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
@@ -94,10 +111,6 @@ def size(job: Mapping[str, Any]) -> str:
     return f"{counted(job['nodes'], 'node')}, {counted(job['processes'], 'rank')}"
 
 
-def coloured(stream: Any) -> bool:
-    return stream.isatty() and "NO_COLOR" not in os.environ
-
-
 def prefix(rank: int, node: int, nodes: int, *, colours: bool) -> str:
     """What stands before a rank's lines; with ``colours``, one for each rank."""
     name = f"rank {rank}" if nodes == 1 else f"node {node} rank {rank}"
@@ -110,8 +123,13 @@ class StatusLine:
     """One line on a terminal's stderr that is overwritten; nothing at all anywhere else."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self._on = not quiet and sys.stderr.isatty()
+        self._on = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._shown = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody can see it."""
+        return self._on
 
     def say(self, text: str) -> None:
         if self._on:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
-from allranks.cli.submit.send import large_code_option, tell_carried
+from allranks.cli.output.progress_line import ProgressLine
+from allranks.cli.submit.send import asking, large_code_option, sending, tell_carried
 from allranks.sdk.submit import restart as restarting
 
 
@@ -25,13 +27,20 @@ def restart(options: argparse.Namespace) -> int:
         if not options.quiet:
             show.talk(f"note: {sentence}")
 
-    job = restarting.restart(
-        options.name,
-        fresh=options.fresh,
-        code=options.code,
-        note=note,
-        allow_large=options.allow_large_code,
-    )
+    line = ProgressLine(options.quiet)
+
+    def restarted(allow: bool) -> dict[str, Any]:
+        return restarting.restart(
+            options.name,
+            fresh=options.fresh,
+            code=options.code,
+            note=line.before(note),
+            allow_large=allow,
+            progress=line.report,
+        )
+
+    with sending(line):
+        job = asking(options, restarted)
     if options.stream:
         from allranks.cli.submit.run import after_submit  # lazy: most restarts are left alone
 

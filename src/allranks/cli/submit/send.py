@@ -6,21 +6,20 @@ import argparse
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from allranks.cli.output import show
+from allranks.cli.output.progress_line import ProgressLine
 from allranks.errors import CodeTooLarge
 from allranks.masking import PASSED_ON
 from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.submission import prepare, send
 
-# Seconds between two states of the progress line.
-_EVERY = 0.1
+T = TypeVar("T")
 
 
 def large_code_option(add: Callable[..., Any]) -> None:
@@ -41,33 +40,37 @@ def submit(
 
     What ends this command while code is being sent leaves none of it on the server.
     """
-    progress = _Progress(options.quiet)
+    line = ProgressLine(options.quiet)
+    noted = line.before(note)
 
     def prepared(allow: bool) -> Any:
         return prepare(
             spec,
             base,
             in_place=options.in_place,
-            note=progress.before(note),
+            note=noted,
             allow_large=allow,
-            progress=progress,
+            progress=line.report,
         )
 
-    try:
-        try:
-            submission, snapshot = prepared(options.allow_large_code)
-        except CodeTooLarge as error:
-            if options.json or options.quiet or not _agreed(error):
-                raise
-            submission, snapshot = prepared(True)
+    with sending(line):
+        submission, snapshot = asking(options, prepared)
         if start_from:
             submission["continues"] = start_from
         if names := _dropped(submission):
-            progress.before(note)(sentence(names, _mend(options)))
-        with _terminated_as_interrupted():
-            return send(find_server.connect(), submission, snapshot, progress)
-    finally:
-        progress.clear()
+            noted(sentence(names, _mend(options)))
+        return send(find_server.connect(), submission, snapshot, line.report)
+
+
+def asking(options: argparse.Namespace, prepared: Callable[[bool], T]) -> T:
+    """What is ``prepared`` (whether large code is allowed); of a large code folder a terminal asks
+    whether it is meant. Raises CodeTooLarge."""
+    try:
+        return prepared(options.allow_large_code)
+    except CodeTooLarge as error:
+        if options.json or options.quiet or not _agreed(error):
+            raise
+        return prepared(True)
 
 
 def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
@@ -118,8 +121,8 @@ def _agreed(error: CodeTooLarge) -> bool:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM as Ctrl-C."""
+def sending(line: ProgressLine) -> Iterator[None]:
+    """While code is sent: SIGTERM is as Ctrl-C, and the line goes at the end."""
     before = signal.getsignal(signal.SIGTERM)
     if before is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -127,29 +130,4 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-class _Progress:
-    """One line on a terminal that says how much of the code is read and sent."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._line = show.StatusLine(quiet)
-        self._next = time.monotonic() + 5 * _EVERY
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _EVERY
-            self._line.say(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
-
-    def before(self, note: Callable[[str], None]) -> Callable[[str], None]:
-        """The same, with the line out of its way."""
-
-        def noted(sentence: str) -> None:
-            self.clear()
-            note(sentence)
-
-        return noted
-
-    def clear(self) -> None:
-        self._line.clear()
+        line.clear()

@@ -29,7 +29,8 @@ class Node(NamedTuple):
     ``worked`` is set once its workers are done while parameter servers may still run; ``left`` once
     its agent said bye;
     ``finished`` are its ranks that ended with exit code 0, ``finished_at`` the last of them;
-    ``doing`` what it is preparing, where that may take long."""
+    ``doing`` what it is preparing, where that may take long; ``phase`` which part of that it is at,
+    since ``phase_at``."""
 
     state: NodeState = NodeState.ABSENT
     attempt: int = 0
@@ -46,6 +47,8 @@ class Node(NamedTuple):
     finished: tuple[int, ...] = ()
     finished_at: float = 0.0
     doing: str = ""
+    phase: str = ""
+    phase_at: float = 0.0
     passing: bool = False
 
 

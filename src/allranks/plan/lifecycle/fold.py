@@ -60,6 +60,9 @@ def _node_after(node: Node, event: Event) -> Node:
     node = node._replace(attempt=event.attempt)
     if event.kind is Kind.HELLO:
         return node._replace(state=NodeState.SETUP) if node.reason is None else node
+    if event.kind is Kind.NOTE and data.get("phase"):
+        phase, at = data["phase"], data.get("since") or event.at
+        return node._replace(doing=data.get("doing") or "", phase=phase, phase_at=at)
     if event.kind is Kind.NOTE and "doing" in data:
         return node._replace(doing=data["doing"])
     if event.kind is Kind.READY:

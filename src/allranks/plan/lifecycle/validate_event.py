@@ -82,6 +82,8 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
 # Of an event's data what the fold reads.
 _DATA: Mapping[str, Callable[[Any], bool]] = {
     "doing": _or_none(_is_text),
+    "phase": _or_none(_is_text),
+    "since": _or_none(_time),
     "address": _or_none(_is_text),
     "host": _or_none(_is_text),
     "interface": _or_none(_is_text),

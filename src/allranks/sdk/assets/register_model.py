@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.http_client import Client
+from allranks.plan.progress import OnProgress, Progress, unheard
+from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.submission import local
 from allranks.store.files import trees
@@ -24,10 +26,10 @@ def register(
     given: Mapping[str, Any],
     base: Path,
     labels: Sequence[str] = (),
-    say: Callable[[str], None] = lambda sentence: None,
+    report: OnProgress = unheard,
 ) -> dict[str, Any]:
     """Add a version of a model; what the server tells of it. A relative path begins at ``base``,
-    unless it is of a ``job``. ``say`` hears how far it is.
+    unless it is of a ``job``. ``report`` hears how far it is.
 
     Raises SpecError for what is not there, UsageError for what is no plain file, Conflict.
     """
@@ -39,20 +41,20 @@ def register(
         if not path.exists():
             hint = f"relative paths begin at {base}; of a job: --job JOB --path outputs/…"
             raise SpecError(Problem(f"there is no {str(path)!r}", "path", hint=hint))
-        say("reading its files")
+        report(Progress("reading its files"))
         files = trees.below(path, path.resolve() if path.is_dir() else path.resolve().parent)
         data["path"] = str(path)
         data["files"] = [_entry(name, file) for name, file in files.items()]
     while True:
         try:
             body = json.dumps(data).encode()
-            say("the server takes its files")
+            report(Progress("the server takes its files"))
             made: dict[str, Any] = json.loads(
                 client.call("POST", address, body, timeout=_PATIENCE).body
             )
             return made
         except MissingCode:
-            _send(client, data["files"], files, say)
+            _send(client, data["files"], files, report)
 
 
 def _entry(name: str, file: Path) -> dict[str, Any]:
@@ -65,11 +67,15 @@ def _send(
     client: Client,
     entries: Sequence[Mapping[str, Any]],
     files: Mapping[str, Path],
-    say: Callable[[str], None],
+    report: OnProgress,
 ) -> None:
     by_hash = {each["sha256"]: files[each["path"]] for each in entries}
     missing = client.json("POST", "/api/v1/blobs/missing", [*by_hash])
-    for number, digest in enumerate(missing, 1):
-        say(f"sending file {number} of {len(missing)}")
+    sizes = {each["sha256"]: each["size"] for each in entries}
+    total, done = sum(sizes[digest] for digest in missing), 0
+    for number, digest in enumerate(missing):
         with by_hash[digest].open("rb") as file:
-            client.call("PUT", f"/api/v1/blobs/{digest}", file, timeout=_PATIENCE)
+            so_far = Progress("sending its files", done, total, number, len(missing))
+            body = counted(file, so_far, report)
+            client.call("PUT", f"/api/v1/blobs/{digest}", body, timeout=_PATIENCE)
+        done += sizes[digest]

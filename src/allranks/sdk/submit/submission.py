@@ -19,9 +19,11 @@ from allranks import settings
 from allranks.errors import AllranksError, MissingCode, Problem, SpecError, Unreachable, UsageError
 from allranks.http_client import Client
 from allranks.masking import without_credentials
+from allranks.plan.progress import OnProgress, Progress, unheard
+from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.submit.current_environment import current, tools
 from allranks.snapshot.git import Asked, Checkout, checkout, is_address
-from allranks.snapshot.take import Progress, Snapshot, take
+from allranks.snapshot.take import Snapshot, take
 
 # fmt: off
 _ADJECTIVES = (
@@ -37,6 +39,7 @@ _NOUNS = (
 # fmt: on
 # Seconds that a server may take to copy what another job left.
 COPYING = 6 * 3600.0
+JOBS = "/api/v1/jobs"
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 
 
@@ -54,7 +57,7 @@ def prepare(
     in_place: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: OnProgress = unheard,
 ) -> tuple[dict[str, Any], Snapshot | None]:
     """The submission of a job whose relative paths are relative to ``base``, and its snapshot.
 
@@ -121,16 +124,33 @@ def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
 
 def send(
     client: Client,
-    submission: Mapping[str, Any],
+    submission: Mapping[str, Any] | None,
     snapshot: Snapshot | None,
-    progress: Progress = lambda what, done, total: None,
+    progress: OnProgress = unheard,
+    *,
+    where: str = JOBS,
+    timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Submit, with the code when the server has not got it; the job as the server shows it. When
-    that is broken off, the server is told to remove what it was sent."""
+    """Submit to ``where``, with the code when the server has not got it; the job as the server
+    shows it. When that is broken off, the server is told to remove what it was sent."""
     sent: list[str] = []
+    if submission and submission.get("continues"):
+        timeout = COPYING
     try:
-        return _send(client, submission, snapshot, progress, sent)
-    except BaseException:
+        while True:
+            try:
+                body = json.dumps(submission).encode()
+                told = client.call("POST", where, body, timeout=timeout)
+                made: dict[str, Any] = json.loads(told.body)
+                return made
+            except MissingCode:
+                if snapshot is None:
+                    raise
+                send_code(client, snapshot, progress, sent)
+    except BaseException as error:
+        if isinstance(error, Unreachable) and error.asked and submission and where == JOBS:
+            name = submission["spec"]["name"]
+            error.hint = f"{name} may have been taken: `allranks job show {name}` tells"
         if sent:
             client.close()  # it may be in the middle of a request
             with contextlib.suppress(AllranksError):
@@ -138,35 +158,10 @@ def send(
         raise
 
 
-def _send(
-    client: Client,
-    submission: Mapping[str, Any],
-    snapshot: Snapshot | None,
-    progress: Progress,
-    sent: list[str],
-) -> dict[str, Any]:
-    while True:
-        try:
-            body = json.dumps(submission).encode()
-            timeout = COPYING if submission.get("continues") else None
-            told = client.call("POST", "/api/v1/jobs", body, timeout=timeout)
-            made: dict[str, Any] = json.loads(told.body)
-            return made
-        except MissingCode:
-            if snapshot is None:
-                raise
-            send_code(client, snapshot, progress, sent)
-        except Unreachable as error:
-            if error.asked:
-                name = submission["spec"]["name"]
-                error.hint = f"{name} may have been taken: `allranks job show {name}` tells"
-            raise
-
-
 def send_code(
     client: Client,
     snapshot: Snapshot,
-    progress: Progress = lambda what, done, total: None,
+    progress: OnProgress = unheard,
     sent: list[str] | None = None,
 ) -> None:
     """What the server has not got of it; the list of the parts last, so that it is never there
@@ -174,13 +169,13 @@ def send_code(
     told = [] if sent is None else sent
     missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
     sizes = {digest: sum(f.status.st_size for f in snapshot.parts[digest]) for digest in missing}
-    done = 0
+    total, done = sum(sizes.values()), 0
     for digest in missing:
-        progress("sending the code", done, sum(sizes.values()))
-        done += sizes[digest]
         told.append(digest)
         with snapshot.open(digest) as file:
-            client.call("PUT", f"/api/v1/blobs/{digest}", file, timeout=600.0)
+            body = counted(file, Progress("sending the code", done, total), progress)
+            client.call("PUT", f"/api/v1/blobs/{digest}", body, timeout=600.0)
+        done += sizes[digest]
     told.append(snapshot.digest)
     client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client
 from allranks.plan.job.file_addresses import address, downloaded
+from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
 from allranks.sdk.transfer.fetch import Fetcher, Tally, Wanted
@@ -22,16 +23,6 @@ _CONNECTIONS = 4
 _SMALL, _BUNDLE, _FILES = 1 << 20, 2 << 20, 128
 # How often one is told how far it is, and how long connections have to end when they shall.
 _BEAT, _END = 0.1, 2.0
-
-
-class Progress(NamedTuple):
-    """How far a download is, in files and bytes; ``received`` is what came over the network."""
-
-    files: int
-    of_files: int
-    size: int
-    of_size: int
-    received: int
 
 
 class Fetched(NamedTuple):
@@ -58,7 +49,7 @@ def download(
     output: str | None = None,
     everything: bool = False,
     paths: Sequence[str] = (),
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: OnProgress = unheard,
 ) -> Fetched:
     """Fetch ``artifacts/`` (outputs, logs, and the last attempt's user_logs), one named
     ``output``, ``everything``, or the files at ``paths`` (addresses of files or folders, patterns
@@ -110,7 +101,7 @@ def download_model(
     reference: str,
     folder: Path,
     *,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: OnProgress = unheard,
 ) -> Fetched:
     """Fetch a version of a model into a folder of its name in ``folder``, as ``download`` does.
 
@@ -137,7 +128,7 @@ def download_state(
     folder: Path,
     version: int | None = None,
     *,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: OnProgress = unheard,
 ) -> Fetched:
     """Fetch the files of a state, as it is now or was in a ``version``, into a folder of its name
     in ``folder``, as ``download_model`` does. Links and empty folders are left out.
@@ -167,7 +158,7 @@ def _fetched(
     place: str,
     folder: Path,
     wanted: list[Wanted],
-    progress: Callable[[Progress], None],
+    progress: OnProgress,
 ) -> Fetched:
     there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns, w.sha256)]
     missing = sorted(set(wanted).difference(there))
@@ -181,7 +172,7 @@ def _fetched(
 
     def told() -> Progress:
         files = len(there) + len(tally.done) + len(tally.gone)
-        return Progress(files, len(wanted), before + tally.size, whole, tally.received)
+        return Progress("", before + tally.size, whole, files, len(wanted), tally.received)
 
     _run(
         deque(_units(missing)),

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from allranks import clock
+from allranks.plan.lifecycle import phases
 from allranks.server.dependencies import Services
 from allranks.server.http.request_limits import Count, Number
 from allranks.server.jobs import view
@@ -44,9 +46,10 @@ async def follow(with_: Services, name: str, wanted: Wanted) -> AsyncIterator[by
         row = await run_in_threadpool(with_.records.get, name)
         ended = row.record.status in TERMINAL
         standing = view.standing(row)
-        news = f"{row.record.status} {standing} {row.record.attempt}"
+        phase = phases.current(row.record, row.created_at)
+        news = f"{row.record.status} {standing} {row.record.attempt} {phase}"
         if news != told and not ended:
-            brief = view.brief(row) | {"status_reason": standing or None}
+            brief = view.brief(row) | {"status_reason": standing or None, "phase": _phase(phase)}
             yield _line({"job": brief, "last": False})
             told = news
         while pieces := await run_in_threadpool(_read, with_, row, positions, ranks, attempts):
@@ -72,6 +75,14 @@ async def until_ended(with_: Services, name: str, timeout: float) -> JobRow:
         if row.record.status in TERMINAL or left <= 0:
             return row
         await with_.bell.wait(name, count, left)
+
+
+def _phase(found: phases.Current | None) -> dict[str, Any] | None:
+    """As viewers get it: for how long, because their clock may be another one."""
+    if found is None:
+        return None
+    seconds = None if found.since is None else max(0.0, clock.now() - found.since)
+    return {"name": found.phase, "seconds": seconds}
 
 
 def _read(

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks.errors import Conflict, NotFound, UsageError
+from allranks.plan.progress import OnProgress, Progress
 from allranks.server.storage import backup_archive
-from allranks.server.storage.backup_archive import Tell
 from allranks.server.storage.inventory import GOING
 from allranks.settings import Home, database, has_record
 from allranks.store import database_copy
@@ -40,9 +40,9 @@ class Report(NamedTuple):
     torn: list[str]
 
 
-def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
+def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Report:
     """Back up into the file ``goal``, or a new one in the folder ``goal``. It appears once it is
-    whole and was read back. ``tell`` hears what is being done, and how many more bytes are.
+    whole and was read back. ``report`` hears how far it is.
 
     Raises AllranksError; OSError when there is no room.
     """
@@ -58,14 +58,14 @@ def write(home: Home, goal: Path, with_files: bool, tell: Tell) -> Report:
     with _beside(goal.parent) as folder:
         beside = Path(folder, goal.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            tell("copying the database", 0)
+            report(Progress("copying the database"))
             database_copy.take(database(home), Path(folder, home.database.name))
             what = _what(home, Path(folder), with_files)
             facts = {"allranks": __version__, "at": time.time(), "with_files": with_files}
-            manifest = backup_archive.pack(file, what, facts, tell)
+            manifest = backup_archive.pack(file, what, facts, report, _size(home, with_files))
             file.flush()
             os.fsync(file.fileno())
-        backup_archive.unpack(beside, None, tell)
+        backup_archive.unpack(beside, None, report)
         jobs = len(database_copy.holds(Path(folder, home.database.name)).jobs)
         beside.rename(goal)
     torn = list(manifest["torn"])
@@ -99,6 +99,23 @@ def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Pat
         database_copy.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)
         yield f"{home.mlflow.name}/{_MLFLOW}", folder / _MLFLOW
         yield from _below(home.mlflow / "artifacts", f"{home.mlflow.name}/artifacts")
+
+
+def _size(home: Home, with_files: bool) -> int:
+    """About how many bytes that is: jobs go on writing meanwhile."""
+    roots = [home.blobs, home.models]
+    if with_files:
+        roots += [home.jobs, home.data, home.states, home.mlflow / "artifacts"]
+    walks = (walk for root in roots for walk in os.walk(root))
+    found = sum(_bytes(os.path.join(folder, name)) for folder, _, names in walks for name in names)
+    return found + _bytes(home.database)
+
+
+def _bytes(path: str | Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:  # gone meanwhile
+        return 0
 
 
 def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:

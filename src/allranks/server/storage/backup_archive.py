@@ -17,18 +17,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from allranks.errors import UsageError
+from allranks.plan.progress import OnProgress, Progress
 
 _MANIFEST, _FORMAT, _PIECE = "manifest.json", 1, 1 << 20
-
-# Hears what is being done, and how many more bytes of it are.
-Tell = Callable[[str, int], None]
 
 
 class _Piece:
     """The first ``size`` bytes of a file, whatever happens to it meanwhile, and their hash."""
 
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file, self._left = file, size
+    def __init__(self, file: BinaryIO, size: int, wrote: Callable[[int], None]) -> None:
+        self._file, self._left, self._wrote = file, size, wrote
         self.hash, self.torn = hashlib.sha256(), False
 
     def read(self, most: int) -> bytes:
@@ -38,17 +36,30 @@ class _Piece:
             self.torn = True
             found += bytes(most - len(found))
         self._left -= len(found)
+        self._wrote(len(found))
         self.hash.update(found)
         return found
 
 
 def pack(
-    file: BinaryIO, what: Iterable[tuple[str, Path]], facts: Mapping[str, Any], tell: Tell
+    file: BinaryIO,
+    what: Iterable[tuple[str, Path]],
+    facts: Mapping[str, Any],
+    report: OnProgress,
+    total: int,
 ) -> dict[str, Any]:
-    """Write files, links and folders under the names given; the manifest, with ``facts`` in it.
-    What is gone when its turn comes, and what is no plain file, is left out. Raises OSError."""
+    """Write files, links and folders under the names given, about ``total`` bytes; the manifest,
+    with ``facts`` in it. What is gone when its turn comes, and what is no plain file, is left out.
+    Raises OSError."""
     files: dict[str, Any] = {}
     torn = []
+    done = 0
+
+    def wrote(count: int) -> None:
+        nonlocal done
+        done += count
+        report(Progress("writing the backup", done, max(total, done)))
+
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, path in what:
             try:
@@ -63,9 +74,8 @@ def pack(
                     continue
                 with source:
                     info.size = os.fstat(source.fileno()).st_size
-                    piece = _Piece(source, info.size)
+                    piece = _Piece(source, info.size, wrote)
                     tar.addfile(info, piece)  # type: ignore[arg-type]
-                tell(f"writing {name}", info.size)
                 files[name] = [info.size, piece.hash.hexdigest()]
                 torn += [name] * piece.torn
             elif info.isdir() or info.issym():
@@ -78,12 +88,12 @@ def pack(
     return manifest
 
 
-def unpack(path: Path, goal: Path | None, tell: Tell) -> dict[str, Any]:
+def unpack(path: Path, goal: Path | None, report: OnProgress) -> dict[str, Any]:
     """Write what a backup holds into the folder ``goal``, if any, and hold it against its manifest,
     which is returned. Raises UsageError when it is no backup, or not whole; OSError."""
     try:
         with tarfile.open(path, mode="r|") as tar:
-            found, manifest = _unpack(tar, goal, tell)
+            found, manifest = _unpack(tar, goal, report, path.stat().st_size)
     except (tarfile.TarError, EOFError) as error:
         raise _bad(path, f"is no backup, or was cut short: {error}") from error
     if manifest is None:
@@ -97,7 +107,7 @@ def unpack(path: Path, goal: Path | None, tell: Tell) -> dict[str, Any]:
 
 
 def _unpack(
-    tar: tarfile.TarFile, goal: Path | None, tell: Tell
+    tar: tarfile.TarFile, goal: Path | None, report: OnProgress, total: int
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     found: dict[str, Any] = {}
     for member in tar:
@@ -106,7 +116,7 @@ def _unpack(
             return found, json.loads(source.read())
         place = None if goal is None else _place(goal, member.name)
         if source is not None:
-            tell(f"reading {member.name}", member.size)
+            report(Progress("reading the backup", member.offset_data, total))
             found[member.name] = [member.size, _copy(source, place, member)]
         elif place is not None and member.isdir():
             place.mkdir(mode=stat.S_IMODE(member.mode) | 0o700, parents=True, exist_ok=True)

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from allranks import file_locks, settings
 from allranks.errors import Conflict, NotFound, ServerError
 from allranks.plan.amounts import counted
+from allranks.plan.progress import OnProgress, Progress
 from allranks.server.storage import backup_archive
-from allranks.server.storage.backup_archive import Tell
 from allranks.settings import Home
 from allranks.store import database, database_copy
 from allranks.store.files.state_folders import OF_JOBS
@@ -40,7 +40,7 @@ class Report(NamedTuple):
     aside: str | None
 
 
-def restore(home: Home, backup: Path, force: bool, tell: Tell) -> Report:
+def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report:
     """Make the home what the backup says. Raises AllranksError, and nothing has changed then, when
     a server uses the home, it has jobs and ``force`` is not given, or the backup is not sound;
     OSError when there is no room."""
@@ -64,7 +64,7 @@ def restore(home: Home, backup: Path, force: bool, tell: Tell) -> Report:
         finish(home)
         if (isinstance(where, str) or where.exists()) and not force:
             _expect_no_jobs(home, where)
-        return _restore(home, backup, tell)
+        return _restore(home, backup, report)
     finally:
         if held is not None:
             held.release()
@@ -122,14 +122,14 @@ def _expect_no_jobs(home: Home, where: Path | str) -> None:
         raise Conflict(what, where=str(home.root), hint=hint)
 
 
-def _restore(home: Home, backup: Path, tell: Tell) -> Report:
+def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
     new = home.restoring / _NEW
     try:
         new.mkdir(parents=True, mode=0o700)
-        manifest = backup_archive.unpack(backup, new, tell)
+        manifest = backup_archive.unpack(backup, new, report)
         for name in manifest["torn"]:
             (new / name).unlink(missing_ok=True)
-        tell("checking the database", 0)
+        report(Progress("checking the database"))
         database_copy.check(new / home.database.name)
         holds = database_copy.holds(new / home.database.name)
         for path in _too_new(new / home.jobs.name, holds):
@@ -140,7 +140,7 @@ def _restore(home: Home, backup: Path, tell: Tell) -> Report:
     except BaseException:
         shutil.rmtree(home.restoring, ignore_errors=True)
         raise
-    tell("putting it in place", 0)
+    report(Progress("putting it in place"))
     finish(home)
     where = str(home.root / aside) if (home.root / aside).exists() else None
     live = sorted(holds.live)

@@ -1,0 +1,84 @@
+"""The phase that a job is in, on the line at the bottom of a terminal, and how long phases took."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from allranks.cli.output import show
+from allranks.plan.lifecycle.phases import PREPARATION, Phase
+
+# Seconds after which a phase is worth a line, and between two states of the line at the bottom.
+_LONG, _EVERY = 1.0, 1.0
+
+# What is said of a phase that has ended; nothing of one whose end is told anyway.
+_ENDED: Mapping[Phase, str] = {
+    Phase.QUEUED: "queued",
+    Phase.PROVISIONING: "nodes provisioned",
+    Phase.PREPARING: "nodes prepared",
+    Phase.CODE: "code ready",
+    Phase.DATA: "data ready",
+    Phase.STATE: "state ready",
+    Phase.ENVIRONMENT: "environment ready",
+    Phase.IMAGE: "image ready",
+    Phase.STARTING: "ranks started",
+}
+
+
+class Phases:
+    """The phases of one job, as its server tells them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._phase: Phase | None = None
+        self._began = 0.0
+
+    def changed(self, told: Mapping[str, Any] | None) -> str:
+        """Take the newest word; what is to be said of the phase before, if that has ended."""
+        phase = None if told is None else Phase(told["name"])
+        if phase is self._phase:
+            return ""
+        began = self._clock()
+        if told is not None and told["seconds"] is not None:
+            # What began before the phase that it follows is counted from that one's end.
+            earlier = began - told["seconds"]
+            began = earlier if self._phase is None or earlier >= self._began else began
+        took, ended = began - self._began, _ENDED.get(self._phase or Phase.RUNNING, "")
+        # One that ends in the end of the job was not finished.
+        finished = phase not in (None, Phase.FINALIZING)
+        self._phase, self._began = phase, began
+        return f"{ended} ({show.seconds(took)})" if ended and finished and took > _LONG else ""
+
+    def text(self, job: Mapping[str, Any]) -> str:
+        """What the line at the bottom says."""
+        took = show.seconds(int(self._clock() - self._began)).replace(".0 s", " s")
+        part = ""
+        if self._phase in PREPARATION and self._phase is not Phase.PREPARING:
+            part = f", {self._phase}"
+        if self._phase is Phase.STARTING:
+            part = ", starting"
+        reason = f": {job['status_reason']}" if job.get("status_reason") else ""
+        return f"{job['name']} {job['status']}{part} ({took}){reason}"
+
+
+@contextmanager
+def every_second(lock: threading.Lock, draw: Callable[[], None]) -> Iterator[None]:
+    """Draw a line again and again, under the lock, while the caller waits for news."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(_EVERY):
+            with lock:
+                if not over.is_set():
+                    draw()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,94 @@
+"""Tables on a terminal: they fit its width, numbers end in one column, states have colours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from allranks.cli.output import colours
+from allranks.cli.output.live_lines import width
+
+# `12`, `-0.5`, `1e-05`, `98 %`, `3.4 MB`, `3.4 MB of 8 MB`, `2 min 05 s`, `8 on 2`.
+_AMOUNT = r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[A-Za-zµ/%]{1,5})?"
+_NUMBER = re.compile(f"{_AMOUNT}(( of| on)? {_AMOUNT})?")
+# What stands where there is no value.
+_NOTHING = ("", "-")
+_STATES = ("STATUS", "STATE")
+# No column is narrower than this, unless its cells are.
+_LEAST = 6
+_GAP = "  "
+_PARTS = re.compile(r"\033\[[\d;]*m|.")
+
+
+def fitted(
+    head: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None, coloured: bool
+) -> list[str]:
+    """The lines of a table that is at most so many ``columns`` wide; None: as wide as it is.
+
+    The widest columns are cut first, the one that names the row last. Numbers and states are not
+    cut, but what still does not fit is left out at the right.
+    """
+    numbers = [_is_numbers([row[i] for row in rows]) for i in range(len(head))]
+    widths = [max(map(width, (row[i] for row in (head, *rows)))) for i in range(len(head))]
+    if columns is not None:
+        fixed = [number or name in _STATES for number, name in zip(numbers, head, strict=True)]
+        widths = _shrunk(widths, head, fixed, columns - len(_GAP) * (len(head) - 1))
+    lines = []
+    for row in (head, *rows):
+        cells = []
+        for i, text in enumerate(row):
+            shown = cut(text, widths[i])
+            room = " " * (widths[i] - width(shown))
+            style = ""
+            if coloured:
+                style = colours.BOLD if row is head else _style(head[i], text)
+            shown = colours.paint(shown, style)
+            cells.append(room + shown if numbers[i] else shown + room)
+        lines.append(_GAP.join(cells).rstrip())
+    return lines if columns is None else [clipped(each, columns) for each in lines]
+
+
+def cut(text: str, columns: int) -> str:
+    """The text, with an ellipsis in the place of what does not fit."""
+    if width(text) <= columns:
+        return text
+    kept, left = "", columns - 1
+    for char in text:
+        left -= width(char)
+        if left < 0:
+            break
+        kept += char
+    return f"{kept}…"[: max(0, columns)]
+
+
+def clipped(line: str, columns: int) -> str:
+    """What fits of a line that may have colours, without a wrap."""
+    shown, left = "", columns
+    for part in _PARTS.findall(line):
+        left -= 0 if part[0] == "\033" else width(part)
+        shown += part if left >= 0 or part[0] == "\033" else ""
+    return shown
+
+
+def _style(head: str, text: str) -> str:
+    return colours.of_status(text) if head in _STATES else ""
+
+
+def _is_numbers(cells: Sequence[str]) -> bool:
+    said = [each for each in cells if each not in _NOTHING]
+    return bool(said) and all(map(_NUMBER.fullmatch, said))
+
+
+def _shrunk(widths: list[int], head: Sequence[str], fixed: Sequence[bool], room: int) -> list[int]:
+    """The widths, cut until they fit, as far as they may be: text, then what names the row, then
+    their heads."""
+    heads = [max(_LEAST, width(each)) for each in head]
+    texts = [i for i in range(1, len(head)) if not fixed[i]]
+    names = [] if fixed[0] else [0]
+    for several, least in ((texts, heads), (names, heads), (texts + names, [_LEAST] * len(head))):
+        while sum(widths) > room:
+            wide = [i for i in several if widths[i] > least[i]]
+            if not wide:
+                break
+            widths[max(wide, key=lambda i: widths[i])] -= 1
+    return widths
