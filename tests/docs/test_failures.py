@@ -5,7 +5,7 @@ from pathlib import Path
 
 from allranks.plan.diagnosis.causes import TABLE, Cause
 
-PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "failures.md"
 AGAIN = {True: "yes", False: "no", None: "perhaps"}
 
 

@@ -210,17 +210,17 @@ def test_check_passes_when_all_steps_pass(checkout: Checkout, flags: list[str]) 
     checkout.pretend_python()
     result = checkout.run("check", *flags)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[-1].startswith("check: all 5 steps passed in ")
+    assert result.stdout.splitlines()[-1].startswith("check: all 6 steps passed in ")
     assert any("torch" in line for line in checkout.asked() if "-m pip" in line) == (not flags)
 
 
-@pytest.mark.parametrize("tool", ["ruff", "mypy", "pytest"])
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "zensical", "pytest"])
 def test_check_fails_with_a_step_and_runs_the_others(checkout: Checkout, tool: str) -> None:
     checkout.pretend_python()
     checkout.env["FAKE_BROKEN_TOOL"] = tool
     result = checkout.run("check", "--fast")
-    step = {"ruff": "format, lint", "mypy": "types", "pytest": "tests"}[tool]
-    assert refusal(result).endswith(f" s: {step}")
+    steps = {"ruff": "format, lint", "mypy": "types", "zensical": "docs", "pytest": "tests"}
+    assert refusal(result).endswith(f" s: {steps[tool]}")
     assert f"{tool} is not happy" in result.stdout
     assert any(line.startswith("-m pytest") for line in checkout.asked())
 

@@ -270,7 +270,7 @@ def test_azures_own_words(code):
     assert MLClient.from_config(credential=None).jobs.get(made.name).name == made.name
 
 
-DOCS = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "python.md").read_text()
 RIGHT = """
 from pathlib import Path
 

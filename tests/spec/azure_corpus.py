@@ -195,7 +195,7 @@ REFUSED: dict[str, str] = {
     **_all("queue_settings: {x: 1}"),
 }
 
-# Ours alone takes these: by the name that docs/job-file.md explains.
+# Ours alone takes these: by the name that docs/how-to/azureml.md explains.
 SUPERSETS: dict[str, dict[str, str]] = {
     "default-environment": _all("command: x"),
     "current": _each("command: x\nenvironment: %s", "current"),

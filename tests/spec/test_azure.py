@@ -16,7 +16,7 @@ from tests.frameworks.environments import environment
 from tests.spec.azure_corpus import ACCEPTED, REFUSED, SOONER, SUPERSETS, whole
 
 JUDGE = Path(__file__).with_name("azure_judge.py")
-DOCS = Path(__file__).parents[2] / "docs" / "job-file.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "azureml.md"
 OURS_TAKES = {**ACCEPTED, **{k: v for each in SUPERSETS.values() for k, v in each.items()}}
 OURS_REFUSES = {**REFUSED, **{k: v for each in SOONER.values() for k, v in each.items()}}
 THEIRS_TAKES = {**ACCEPTED, **{k: v for each in SOONER.values() for k, v in each.items()}}
