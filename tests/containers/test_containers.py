@@ -311,8 +311,6 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pyt
     assert (code, "'other:1' belongs to no option" in said) == (2, True)
     code, said = told("--image", "a bad name")
     assert (code, "must be the name of an image" in said) == (2, True)
-    code, said = told(*IN_IMAGE, "-d", "mpi")
-    assert (code, "mpi jobs do not run in containers yet" in said) == (2, True)
     assert here("compute", "create", "plain", "--type", "local").returncode == 0
     code, said = told(*IN_IMAGE, "-c", "plain")
     assert (code, "the compute 'plain' runs no containers" in said) == (2, True)

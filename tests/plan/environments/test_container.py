@@ -60,7 +60,11 @@ def test_without_an_image_a_compute_with_containers_is_as_any_other():
     ("spec", "options", "said"),
     [
         (job(), {}, "the compute 'c' runs no containers"),
-        (job(distribution={"type": "mpi"}), {"container": "podman"}, "mpi jobs do not run in"),
+        (
+            job(distribution={"type": "mpi"}),
+            {"container": "apptainer"},
+            "mpi jobs do not run under",
+        ),
         (job(resources={"docker_args": "'"}), {"container": "podman"}, "No closing quotation"),
         (job(resources={"docker_args": ["-it"]}), {"container": "podman"}, "'-it' is not to be"),
         *(

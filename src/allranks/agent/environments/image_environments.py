@@ -34,7 +34,7 @@ from allranks.agent.environments.uv_in_container import UvInside
 from allranks.agent.environments.virtual_environments import READY, Made, Shelf
 from allranks.errors import AllranksError
 from allranks.plan.environments.activation import activated, kept
-from allranks.plan.environments.container import Mount
+from allranks.plan.environments.container import Mount, hostname
 from allranks.plan.plan import Container, Recipe, Task
 
 _OURS = str(Path(__file__).absolute().parents[1])
@@ -137,7 +137,9 @@ def open_room(
         return [Mount(each) for each in pythons]
 
     more = (packages,) if task.recipe is not None else ()
-    opened = node_container.open_room(task, name, folder, wait, say, *more)
+    # MPI tells nodes apart by the names of their hosts.
+    host = hostname(node) if task.distribution == "mpi" and task.nodes > 1 else ""
+    opened = node_container.open_room(task, name, folder, wait, say, *more, host=host)
     try:
         return opened, _prepared(task, folder, opened, wait, own_python=not pythons)
     except BaseException:

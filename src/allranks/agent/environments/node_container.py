@@ -250,9 +250,12 @@ def open_room(
     wait: Wait,
     say: Callable[[str], None],
     more: Callable[[Container], Sequence[Mount]] = lambda container: (),
+    *,
+    host: str = "",
 ) -> Room:
     """The container of the attempt in ``folder``. Its image is made, or fetched if the node has not
-    got it; ``say`` is told then. ``more`` returns further mounts, once the image is there.
+    got it; ``say`` is told then. ``more`` returns further mounts, once the image is there;
+    ``host`` is the container's name as a host, if not the node's.
 
     Raises AllranksError with the program's words if there is none to be had, and what ``wait``
     raises. ``task`` has a container.
@@ -266,7 +269,7 @@ def open_room(
     given = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
     given += more(container)
     tidying = _tidy_up(container)
-    return start_room(container, name, own, given, wait, tidying, gpus=task.gpus > 0)
+    return start_room(container, name, own, given, wait, tidying, gpus=task.gpus > 0, host=host)
 
 
 def start_room(
@@ -278,6 +281,7 @@ def start_room(
     beside: subprocess.Popen[bytes] | None = None,
     *,
     gpus: bool = False,
+    host: str = "",
 ) -> Room:
     """Start a container of an image that is there. ``own`` is an empty folder for its program, and
     among the mounts, as are the programs of allranks. Raises as ``open_room``."""
@@ -291,6 +295,7 @@ def start_room(
         env={} if root else _who(own),
         gpus=gpus,
         home=str(own),
+        host=host,
     )
     return Room(argv, name, own, wait, beside)
 

@@ -1,6 +1,7 @@
 """Ranks that another program starts (mpirun): written down before, then read through files.
 
-Each has ``N.json`` (what it is to be), then ``N.pid``, then ``N.ended``; see ``shim``.
+Each has ``N.json`` (what it is to be), then ``N.pid``, whose lock its shim holds all its life, then
+``N.ended``; see ``agent.programs.mpi_shim``.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from allranks import file_locks
 from allranks.agent import programs
 from allranks.agent.processes.keeper import below
 from allranks.agent.processes.ranks import Ended, Process
 
+if TYPE_CHECKING:
+    from allranks.agent.environments.node_container import Room
+
 
 class Hosted:
-    """The ranks of one node in one attempt. ``folder`` is shared by all nodes of a host, which
-    mpirun takes for one; its path has no blanks, at which mpirun takes words apart."""
+    """The ranks of one node in one attempt. Outside containers ``folder`` is shared by all nodes of
+    a host, which mpirun takes for one, and has no blanks in its path: mpirun takes words apart at
+    them. ``room`` is the node's container, if it has one: its process ids mean nothing outside, so
+    signals to ranks are sent inside."""
 
-    def __init__(self, folder: Path, node: int) -> None:
-        self.folder, self.scratch = folder, folder / f"node-{node}"
+    def __init__(self, folder: Path, node: int, room: Room | None = None) -> None:
+        self.folder, self.scratch, self._room = folder, folder / f"node-{node}", room
         self._expected: list[Process] = []
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.geteuid():
@@ -35,7 +43,8 @@ class Hosted:
     @property
     def program(self) -> list[str]:
         """What is to be started once for each rank, with ``ALLRANKS_RANKS`` set to ``folder``."""
-        return [sys.executable, "-I", "-S", programs.path_of("mpi_shim.py")]
+        python = sys.executable if self._room is None else "python3"
+        return [python, "-I", "-S", programs.path_of("mpi_shim.py")]
 
     def expect(
         self,
@@ -46,8 +55,8 @@ class Hosted:
         instead: Mapping[str, str],
     ) -> None:
         """Write down what the rank is to be; ``instead`` are values for variables of mpirun's."""
-        told = {"command": command, "cwd": str(cwd), "env": dict(env), "instead": dict(instead)}
-        told["log"] = str(process.log)
+        told: dict[str, Any] = {"command": command, "cwd": str(cwd), "env": dict(env)}
+        told |= {"instead": dict(instead), "log": str(process.log)}
         process.log.touch(0o600)
         path = self.folder / f"{process.rank}.json"
         new = path.with_suffix(".new")
@@ -73,7 +82,7 @@ class Hosted:
 
     def cut_short(self) -> Ended | None:
         """One that was ended though it had not failed, by mpirun most likely."""
-        gone = [each for each in self._expected if (pid := self._pid(each)) and not _is_alive(pid)]
+        gone = [each for each in self._expected if self._pid(each) and not self._lives(each)]
         # Read after: a shim writes down how its rank ended before it ends itself.
         ended = {each.process.rank: each for each in self.ended()}
         for process in gone:
@@ -88,33 +97,57 @@ class Hosted:
         return len(ended) == len(self._expected) and not any(each.code for each in ended)
 
     def alive(self) -> dict[int, int]:
-        """Process id of each rank that has begun and not ended."""
+        """Process id, as the shim numbers itself, of each rank that has begun and not ended."""
         over = {each.process.rank for each in self.ended()}
         return {
             each.rank: pid
             for each in self._expected
             if each.rank is not None and each.rank not in over
-            if (pid := self._pid(each)) and _is_alive(pid)
+            if (pid := self._pid(each)) and self._lives(each)
         }
+
+    def pids(self) -> dict[int, int]:
+        """As ``alive``, as this node numbers processes; none of those in a container."""
+        return self.alive() if self._room is None else {}
+
+    def _file(self, process: Process) -> Path:
+        return self.folder / f"{process.rank}.pid"
 
     def _pid(self, process: Process) -> int:
         """The shim's process id; 0 before it has written it."""
         with contextlib.suppress(OSError, ValueError):
-            return int((self.folder / f"{process.rank}.pid").read_text())
+            return int(self._file(process).read_text())
         return 0
+
+    def _lives(self, process: Process) -> bool:
+        return file_locks.is_held(self._file(process))
 
     def send(self, number: signal.Signals) -> None:
         """Signal every process of each living rank's group."""
-        for pid in self.alive().values():
+        alive = self.alive().values()
+        if self._room is not None and alive:
+            groups = " ".join(f"-{pid}" for pid in alive)
+            self._inside(["/bin/bash", "-c", f"kill -s {number.name[3:]} -- {groups}"])
+            return
+        for pid in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(os.getpgid(pid), number)
 
     def kill(self, rank: int) -> None:
         """End all of that rank but its shim, which is to say how: a rehearsal."""
-        if shim := self.alive().get(rank):
-            for pid in below(shim):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        shim = self.alive().get(rank)
+        if shim is None:
+            return
+        if self._room is not None:
+            self._inside([*self.program, str(shim)])
+            return
+        for pid in below(shim):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _inside(self, argv: Sequence[str]) -> None:
+        assert self._room is not None
+        self._room.start(self.folder / "signals.log", argv, self.folder, {})
 
     @staticmethod
     def clean(folder: Path, node: int) -> None:
@@ -131,12 +164,3 @@ def is_listening(address: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_alive(pid: int) -> bool:
-    """Not a zombie either: nobody may have waited for it yet."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False

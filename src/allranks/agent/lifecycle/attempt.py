@@ -98,7 +98,7 @@ class Attempt:
         """The first process of each rank that runs, as this node numbers it; none of those in a
         container."""
         found = self._running.pids()
-        return found if self._launch.hosted is None else found | self._launch.hosted.alive()
+        return found if self._launch.hosted is None else found | self._launch.hosted.pids()
 
     def exceed(self, held: int, most: int, rank: int | None) -> None:
         """The job holds more memory on this node than it may, ``rank`` the most of it: end it. From
@@ -229,7 +229,8 @@ class Attempt:
             wait_while(lambda: any(is_listening(each.address, each.ports[0]) for each in others))
         else:
             self._running.send(signal.SIGHUP)
-            wait_while(lambda: self._running.reap() or self._running.processes or has_others())
+            others_left = has_others if self._stage.room is None else bool
+            wait_while(lambda: self._running.reap() or self._running.processes or others_left())
 
     def _end_rest(self) -> None:
         # What is left of a room's is inside, and ends with it; what is below us watches over that.

@@ -1,5 +1,8 @@
 """Run by mpirun once for each rank, as a file of its own: becomes what its node wrote down.
 
+With a process id for its only word it ends everything below that process: a rank in a container,
+whose processes only a program inside can name.
+
 mpirun only decides where and when. What the rank finds, where it writes and how it ended is as for
 every other rank: its node's agent has written the first down, and reads the last.
 Standard library only, and little of it: this stands between mpirun and every rank.
@@ -8,6 +11,7 @@ Standard library only, and little of it: this stands between mpirun and every ra
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -22,6 +26,8 @@ RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
 def main() -> int:
+    if sys.argv[1:]:
+        return _end_below(int(sys.argv[1]))
     number = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), None)
     folder = os.environ.pop("ALLRANKS_RANKS", None)
     if number is None or folder is None:
@@ -41,7 +47,7 @@ def main() -> int:
     os.close(log)
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    _write(beside + ".pid", str(os.getpid()))
+    _live(beside + ".pid")
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -50,8 +56,10 @@ def main() -> int:
         except OSError as error:
             print(f"allranks: {error.strerror}: {told['cwd']}", file=sys.stderr, flush=True)
             os._exit(2)
+        env = dict(os.environ)
         # The launcher's own place for temporary files goes with it.
-        env = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+        if env.get("TMPDIR", "").startswith(folder):
+            del env["TMPDIR"]
         env.update({name: value for name, value in told["instead"].items() if name in env})
         os.execve("/bin/bash", ["/bin/bash", "-c", told["command"]], {**env, **told["env"]})
     _, status = os.waitpid(child, 0)
@@ -79,6 +87,31 @@ def _told(path: str) -> dict[str, Any] | None:
             if time.monotonic() > until:
                 return None
             time.sleep(0.02)
+
+
+def _live(path: str) -> None:
+    """Tell our process id in a file whose lock is held as long as we live, and no longer: process
+    ids of a container mean nothing outside. Programs that we become do not inherit it."""
+    with contextlib.suppress(FileNotFoundError):
+        file = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.write(file, str(os.getpid()).encode())
+        os.rename(path + ".new", path)
+
+
+def _end_below(root: int) -> int:
+    parents: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
+            parent = int(file.read().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(name))
+    look = [root]
+    while look:
+        for pid in parents.get(look.pop(), []):
+            look.append(pid)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    return 0
 
 
 def _write(path: str, text: str) -> None:

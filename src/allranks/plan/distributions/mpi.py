@@ -20,6 +20,11 @@ from typing import NamedTuple
 PROGRAMS = ("mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.hydra", "mpirun.mpich")
 
 
+# For containers of one machine, whose only common network is its loopback: each is a host to MPI,
+# which leaves that interface out by default.
+LOOPBACK = {"OMPI_MCA_btl_tcp_if_include": "lo"}
+
+
 class Mpi(NamedTuple):
     """An MPI's launcher: ``kind`` (openmpi, mpich, intel), its version's words, where it lies."""
 

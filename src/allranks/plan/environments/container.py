@@ -28,8 +28,11 @@ TRACELESS = ("apptainer",)
 FILE = ".sif"
 # What all containers of ours carry.
 LABEL = "allranks"
-# Distributions that a launcher of the agent's starts, which cannot see into a container.
-NOT_INSIDE = ("mpi",)
+
+
+def hostname(node: int) -> str:
+    """What the container of a node is called as a host, where MPI tells nodes apart by that."""
+    return f"allranks-node-{node}"
 
 
 class Mount(NamedTuple):
@@ -71,11 +74,13 @@ def words(
     env: Mapping[str, str] | None = None,
     gpus: bool = False,
     home: str = "",
+    host: str = "",
 ) -> list[str]:
     """The command that runs ``program``, words for bash, in a new container of that ``name``.
 
     The image's own entry point is left out. It lives as long as standard input is open and
-    ``program`` reads it, and is removed afterwards. ``home`` is a folder of its own on the node's
+    ``program`` reads it, and is removed afterwards. ``host`` is a name of its own as a host.
+    ``home`` is a folder of its own on the node's
     disk, for those who have no disk of their own inside.
     """
     if container.engine in TRACELESS:
@@ -88,6 +93,8 @@ def words(
     # Where SELinux is, it would keep the container from the folders it is given.
     found += ["--security-opt=label=disable", "--entrypoint=/bin/bash", f"--user={user}"]
     found += [f"--env={key}={value}" for key, value in (env or {}).items()]
+    if host:
+        found.append(f"--hostname={host}")
     if container.shm_size is not None:
         found.append(f"--shm-size={container.shm_size}b")
     if gpus:

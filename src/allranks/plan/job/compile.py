@@ -15,7 +15,7 @@ from allranks.plan import amounts
 from allranks.plan.data.addresses import Located
 from allranks.plan.data.kept_files import LIMIT
 from allranks.plan.distributions.topology import world
-from allranks.plan.environments.container import FILE, NOT_INSIDE, TRACELESS
+from allranks.plan.environments.container import FILE, TRACELESS
 from allranks.plan.environments.recipe import Compute, Meant, is_image, meant, recipe
 from allranks.plan.job.gpu_allocation import Choice, Request, choose
 from allranks.plan.plan import (
@@ -232,14 +232,13 @@ def _container(spec: CommandJob, environment: Environment, engine: str) -> Conta
     """What the job's image runs in, under the program that its compute names."""
     kind = "none" if spec.distribution is None else str(spec.distribution.type)
     resources = spec.resources
-    if kind in NOT_INSIDE:
+    if kind == "mpi" and engine in TRACELESS:
         raise SpecError(
             Problem(
-                f"{kind} jobs do not run in containers yet in this version",
+                f"mpi jobs do not run under {engine} yet in this version",
                 "distribution.type",
-                hint="leave the image out (--set environment=current, or an environment with "
-                "packages); or start mpirun in the command of a job of one node with "
-                "distribution none",
+                hint="choose podman or docker for the compute; or leave the image out "
+                "(--set environment=current, or an environment with packages)",
             )
         )
     where = "resources.docker_args"
