@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from allranks.agent.launch.find_mpi import find_mpi
 from allranks.agent.launch.mpi_ranks import Hosted
-from allranks.agent.launch.start_ranks import find_mpi
 from allranks.agent.processes.ranks import Process
 from allranks.agent.programs import remote_shell
 from allranks.plan.distributions import mpi
