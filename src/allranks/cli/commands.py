@@ -29,115 +29,125 @@ _DATA, _DATASTORE = "allranks.cli.assets.data", "allranks.cli.assets.datastore"
 
 COMMANDS: dict[str, Command] = {
     "run": Command(
-        "allranks.cli.submit.run", "run", "submit a command as a job, follow it, exit as it does"
+        "allranks.cli.submit.run", "run", "run a command as a job and stream its output"
     ),
     "doctor": Command(
-        "allranks.cli.preflight.doctor", "doctor", "look for what would keep jobs from running"
+        "allranks.cli.preflight.doctor", "doctor", "check for problems that keep jobs from running"
     ),
-    "top": Command("allranks.cli.admin.top", "top", "the jobs that run and what they use"),
-    "gc": Command("allranks.cli.admin.gc", "gc", "remove what nobody needs any more"),
+    "top": Command("allranks.cli.admin.top", "top", "show active jobs and their resource use"),
+    "gc": Command("allranks.cli.admin.gc", "gc", "delete unreferenced data"),
     "completion": Command(
         "allranks.cli.admin.completion",
         "completion",
         "print a completion script for your shell",
         True,
     ),
-    "job create": Command("allranks.cli.submit.create", "create", "submit the job of a YAML file"),
+    "job create": Command("allranks.cli.submit.create", "create", "submit a job from a YAML file"),
     "job validate": Command(
-        "allranks.cli.submit.create", "validate", "check a YAML file, submit nothing"
+        "allranks.cli.submit.create", "validate", "check a YAML file without submitting it"
     ),
-    "job list": Command(
-        "allranks.cli.job.list_jobs", "list_jobs", "the newest jobs, or those that match"
+    "job list": Command("allranks.cli.job.list_jobs", "list_jobs", "list jobs, newest first"),
+    "job show": Command(_JOB, "show_job", "show the details of a job"),
+    "job stream": Command(
+        "allranks.cli.job.logs", "stream", "stream the output of a job until it ends"
     ),
-    "job show": Command(_JOB, "show_job", "everything about a job"),
-    "job stream": Command("allranks.cli.job.logs", "stream", "follow a job's output to its end"),
-    "job logs": Command("allranks.cli.job.logs", "logs", "what the ranks have printed"),
-    "job cancel": Command(_JOB, "cancel", "end a job"),
-    "job wait": Command(_JOB, "wait", "return once a job has ended, as it did"),
-    "job download": Command("allranks.cli.job.download", "fetch", "fetch a job's outputs and logs"),
-    "job files": Command("allranks.cli.job.files", "files", "the files that a job left"),
-    "job metrics": Command(
-        "allranks.cli.job.metrics", "metrics", "the numbers that ranks have printed"
+    "job logs": Command("allranks.cli.job.logs", "logs", "print the output of the ranks"),
+    "job cancel": Command(_JOB, "cancel", "cancel a job"),
+    "job wait": Command(_JOB, "wait", "wait for a job to end"),
+    "job download": Command(
+        "allranks.cli.job.download", "fetch", "download a job's outputs and logs"
     ),
-    "job explain": Command("allranks.cli.job.explain", "explain", "why a job failed, at length"),
-    "job events": Command(_JOB, "events", "what happened to a job, in order"),
-    "job preempt": Command(_JOB, "preempt", "rehearse that its nodes are taken away"),
-    "job stacks": Command("allranks.cli.job.stacks", "stacks", "where every process of a job is"),
+    "job files": Command("allranks.cli.job.files", "files", "list the files of a job"),
+    "job metrics": Command("allranks.cli.job.metrics", "metrics", "show the metrics of a job"),
+    "job explain": Command("allranks.cli.job.explain", "explain", "explain why a job failed"),
+    "job events": Command(_JOB, "events", "list the events of a job"),
+    "job preempt": Command(_JOB, "preempt", "simulate a preemption of its nodes"),
+    "job stacks": Command(
+        "allranks.cli.job.stacks", "stacks", "show the Python stacks of every rank"
+    ),
     "job tensorboard": Command(
-        "allranks.cli.job.tensorboard", "tensorboard", "TensorBoard on what a job has logged"
+        "allranks.cli.job.tensorboard", "tensorboard", "open TensorBoard on a job's logs"
     ),
     "job restart": Command(
-        "allranks.cli.submit.restart", "restart", "run an ended job again, as a new one"
+        "allranks.cli.submit.restart", "restart", "run an ended job again as a new job"
     ),
-    "job compare": Command("allranks.cli.job.compare", "compare", "what differs between jobs"),
+    "job compare": Command(
+        "allranks.cli.job.compare", "compare", "show the differences between jobs"
+    ),
     "job tag": Command(_JOB_CHANGE, "tag", "set and remove tags of a job"),
     "job archive": Command(_JOB_CHANGE, "archive", "hide jobs from lists"),
     "job restore": Command(_JOB_CHANGE, "restore", "show archived jobs in lists again"),
-    "job delete": Command(_JOB_CHANGE, "delete", "remove ended jobs with outputs and logs"),
-    "report": Command(
-        "allranks.cli.report.commands", "report", "what kept a job from being faster"
-    ),
+    "job delete": Command(_JOB_CHANGE, "delete", "delete ended jobs with their outputs and logs"),
+    "report": Command("allranks.cli.report.commands", "report", "show what slowed a job down"),
     "report scaling": Command(
-        "allranks.cli.report.commands", "scaling", "what more nodes bring a job"
+        "allranks.cli.report.commands", "scaling", "show how a job scales with nodes"
     ),
     "report goodput": Command(
-        "allranks.cli.report.goodput", "goodput", "where the time of jobs went"
+        "allranks.cli.report.goodput", "goodput", "show how jobs spent their time"
     ),
-    "compute create": Command(_COMPUTE, "create", "name a cluster, or a part of it, for jobs"),
-    "compute list": Command(_COMPUTE, "list_computes", "the computes there are"),
-    "compute show": Command(_COMPUTE, "show_compute", "its hosts, what is free, what waits"),
-    "compute update": Command(_COMPUTE, "update", "change a compute"),
-    "compute delete": Command(_COMPUTE, "delete", "forget a compute"),
-    "compute wait": Command(_COMPUTE, "wait", "return once enough of its hosts are ready"),
-    "compute set-default": Command(_COMPUTE, "set_default", "where jobs go that name none"),
-    "compute map": Command(_COMPUTE, "stand_for", "let a name in job files mean a compute"),
+    "compute create": Command(_COMPUTE, "create", "create a compute"),
+    "compute list": Command(_COMPUTE, "list_computes", "list computes"),
+    "compute show": Command(_COMPUTE, "show_compute", "show hosts, free capacity and queued jobs"),
+    "compute update": Command(_COMPUTE, "update", "update a compute"),
+    "compute delete": Command(_COMPUTE, "delete", "delete a compute"),
+    "compute wait": Command(_COMPUTE, "wait", "wait until enough hosts are ready"),
+    "compute set-default": Command(
+        _COMPUTE, "set_default", "set the compute used when a job names none"
+    ),
+    "compute map": Command(_COMPUTE, "stand_for", "map a compute name in job files to a compute"),
     "instance map": Command(
-        "allranks.cli.admin.instance", "stand_for", "how many GPUs an instance type has"
+        "allranks.cli.admin.instance", "stand_for", "set the number of GPUs of an instance type"
     ),
-    "environment create": Command(_ENVIRONMENT, "create", "add a version of an environment"),
-    "environment list": Command(_ENVIRONMENT, "list_environments", "the environments there are"),
-    "environment show": Command(_ENVIRONMENT, "show_environment", "what it asks for, what it has"),
-    "environment build": Command(_ENVIRONMENT, "build", "make it on this machine now"),
-    "environment export": Command(_ENVIRONMENT, "export", "print every version that it has"),
-    "environment clone": Command(_ENVIRONMENT, "clone", "the same under another name"),
-    "environment label": Command(_ENVIRONMENT, "label", "let NAME@LABEL mean that version"),
-    "environment delete": Command(_ENVIRONMENT, "delete", "forget a version"),
-    "environment map": Command(_ENVIRONMENT, "stand_for", "what is taken for what cannot be had"),
-    "data create": Command(_DATA, "create", "give data a name and a version"),
-    "data list": Command(_DATA, "list_data", "the data there is"),
-    "data show": Command(_DATA, "show_data", "where it lies, and what made it"),
-    "data label": Command(_DATA, "label", "let NAME@LABEL mean that version"),
-    "data delete": Command(_DATA, "delete", "forget a version"),
-    "data map": Command(_DATA, "stand_for", "send addresses somewhere else"),
-    "model register": Command(_MODEL, "register", "keep what a job left as a version of a model"),
-    "model create": Command(_MODEL, "register", "the same of files here, or as a YAML says"),
-    "model list": Command(_MODEL, "list_models", "the models there are"),
-    "model show": Command(_MODEL, "show_model", "its files, and where they come from"),
-    "model label": Command(_MODEL, "label", "let NAME@LABEL mean that version"),
+    "environment create": Command(_ENVIRONMENT, "create", "create a version of an environment"),
+    "environment list": Command(_ENVIRONMENT, "list_environments", "list environments"),
+    "environment show": Command(
+        _ENVIRONMENT, "show_environment", "show its definition and local build"
+    ),
+    "environment build": Command(_ENVIRONMENT, "build", "build an environment on this machine"),
+    "environment export": Command(_ENVIRONMENT, "export", "export it as requirements or YAML"),
+    "environment clone": Command(_ENVIRONMENT, "clone", "copy an environment under another name"),
+    "environment label": Command(_ENVIRONMENT, "label", "point NAME@LABEL to a version"),
+    "environment delete": Command(_ENVIRONMENT, "delete", "delete a version"),
+    "environment map": Command(
+        _ENVIRONMENT, "stand_for", "set substitutes for unavailable requirements"
+    ),
+    "data create": Command(_DATA, "create", "create a version of a data asset"),
+    "data list": Command(_DATA, "list_data", "list data assets"),
+    "data show": Command(_DATA, "show_data", "show the location and origin of data"),
+    "data label": Command(_DATA, "label", "point NAME@LABEL to a version"),
+    "data delete": Command(_DATA, "delete", "delete a version"),
+    "data map": Command(_DATA, "stand_for", "map URI prefixes to other locations"),
+    "model register": Command(_MODEL, "register", "register a job's output as a model version"),
+    "model create": Command(_MODEL, "register", "create a model version from files or YAML"),
+    "model list": Command(_MODEL, "list_models", "list models"),
+    "model show": Command(_MODEL, "show_model", "show the files and origin of a model"),
+    "model label": Command(_MODEL, "label", "point NAME@LABEL to a version"),
     "model download": Command(
-        "allranks.cli.job.download", "fetch_model", "fetch the files of a model"
+        "allranks.cli.job.download", "fetch_model", "download the files of a model"
     ),
-    "model delete": Command(_MODEL, "delete", "forget a version"),
-    "state list": Command(_STATE, "list_states", "the state folders there are"),
-    "state show": Command(_STATE, "show_state", "its versions, and what is in one"),
-    "state restore": Command(_STATE, "restore", "step back to a version"),
+    "model delete": Command(_MODEL, "delete", "delete a version"),
+    "state list": Command(_STATE, "list_states", "list state folders"),
+    "state show": Command(_STATE, "show_state", "show the versions and files of a state folder"),
+    "state restore": Command(_STATE, "restore", "restore a version of a state folder"),
     "state download": Command(
-        "allranks.cli.job.download", "fetch_state", "fetch the files of a state"
+        "allranks.cli.job.download", "fetch_state", "download the files of a state folder"
     ),
-    "state delete": Command(_STATE, "delete", "remove a state with all its versions"),
-    "datastore create": Command(_DATASTORE, "create", "name a place for data, and what opens it"),
-    "datastore list": Command(_DATASTORE, "list_datastores", "the datastores there are"),
-    "datastore show": Command(_DATASTORE, "show_datastore", "where it is, and what opens it"),
-    "datastore delete": Command(_DATASTORE, "delete", "forget a datastore"),
-    "server start": Command(_SERVER, "start", "start this home's server in the background"),
-    "server stop": Command(_SERVER, "stop", "end the server and the jobs of this machine"),
-    "server status": Command(_SERVER, "status", "which server runs, where"),
+    "state delete": Command(_STATE, "delete", "delete a state folder with all versions"),
+    "datastore create": Command(_DATASTORE, "create", "create a datastore with its credentials"),
+    "datastore list": Command(_DATASTORE, "list_datastores", "list datastores"),
+    "datastore show": Command(
+        _DATASTORE, "show_datastore", "show the location and credential kind"
+    ),
+    "datastore delete": Command(_DATASTORE, "delete", "delete a datastore"),
+    "server start": Command(_SERVER, "start", "start the server in the background"),
+    "server stop": Command(_SERVER, "stop", "stop the server and the jobs on this machine"),
+    "server status": Command(_SERVER, "status", "show whether the server runs, and where"),
     "server token": Command(
-        "allranks.cli.admin.tokens", "token", "who may use this server, and how"
+        "allranks.cli.admin.tokens", "token", "create, list and revoke access tokens"
     ),
-    "server run": Command(_SERVER, "run", "serve in the foreground"),
-    "server backup": Command(_BACKUP, "backup", "write this home to a file, while it runs"),
-    "server restore": Command(_BACKUP, "restore", "make this home what a backup holds"),
+    "server run": Command(_SERVER, "run", "run the server in the foreground"),
+    "server backup": Command(_BACKUP, "backup", "back up this home to a file"),
+    "server restore": Command(_BACKUP, "restore", "restore this home from a backup"),
 }
 # Asked by completion scripts, not typed by people.
 COMPLETE = "__complete"

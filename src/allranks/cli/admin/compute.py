@@ -61,7 +61,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def update_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="name of the compute")
     _key_options(parser)
 
 
@@ -105,7 +105,7 @@ def list_computes(options: argparse.Namespace) -> int:
 
 
 def show_compute_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="name of the compute")
 
 
 def show_compute(options: argparse.Namespace) -> int:
@@ -132,7 +132,7 @@ def show_compute(options: argparse.Namespace) -> int:
 
 def wait_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", metavar="NAME")
+    add("name", metavar="NAME", help="name of the compute")
     add("--min-nodes", type=int, metavar="K", help="until K hosts are ready (its min_instances, 1)")
     add("--timeout", type=float, metavar="S", help="for so many seconds at most; then exit 124")
 
@@ -156,7 +156,7 @@ def wait(options: argparse.Namespace) -> int:
 
 
 def delete_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="name of the compute")
 
 
 def delete(options: argparse.Namespace) -> int:
@@ -177,7 +177,7 @@ def delete(options: argparse.Namespace) -> int:
 
 
 def set_default_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="name of the compute")
 
 
 def set_default(options: argparse.Namespace) -> int:
@@ -218,7 +218,7 @@ def _key_options(parser: argparse.ArgumentParser) -> None:
     from allranks.engines.registry import KINDS  # lazy: as above
 
     add = parser.add_argument
-    add("--description", metavar="TEXT")
+    add("--description", metavar="TEXT", help="a description to show with it")
     add("--size", metavar="TEXT", help="what a node is like, in your words")
     add("--tier", metavar="TIER", help="dedicated or low_priority")
     add("--min-instances", metavar="N", help="`compute wait` waits for so many (0)")

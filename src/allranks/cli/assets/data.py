@@ -24,7 +24,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--path", metavar="PATH|URI", help="where it lies")
     add("--type", metavar="TYPE", help="uri_file, uri_folder or mltable (what the path is)")
     add("--version", metavar="V", help="its version (the next number)")
-    add("--description", metavar="TEXT")
+    add("--description", metavar="TEXT", help="a description to show with it")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
 
 

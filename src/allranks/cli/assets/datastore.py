@@ -26,7 +26,7 @@ _KEYS = {
     "prefix": ("PATH", "what all names in it begin with"),
     "endpoint": ("URL", "where it is asked, if not at its provider's own place"),
     "region": ("NAME", "the region, of s3"),
-    "description": ("TEXT", None),
+    "description": ("TEXT", "a description to show with it"),
 }
 # The variables by which people say who they are to each kind of store.
 _VARIABLES: Mapping[str, Mapping[str, str]] = {
@@ -108,7 +108,7 @@ def list_datastores(options: argparse.Namespace) -> int:
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="name of the datastore")
 
 
 show_datastore_options = delete_options = _name_option

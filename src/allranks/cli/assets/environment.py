@@ -27,7 +27,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-f", "--file", metavar="FILE", help="an environment's YAML, a conda or requirements file")
     add("--version", metavar="V", help="its version (the next number)")
-    add("--description", metavar="TEXT")
+    add("--description", metavar="TEXT", help="a description to show with it")
     add("--conda-file", metavar="FILE", help="what it has, as a conda file says")
     add("--requirements", metavar="FILE", help="what it has, as a requirements file says")
     add("--pip", action="append", metavar="REQUIREMENT", help="a package that it has; repeat")

@@ -29,7 +29,7 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     add("--version", metavar="V", help="its version (the next number)")
     add("--type", metavar="TYPE", help="custom_model, mlflow_model, triton_model (what it is)")
     add("--flavor", metavar="WORD", help="pytorch, tensorflow, onnx, … (what its files say)")
-    add("--description", metavar="TEXT")
+    add("--description", metavar="TEXT", help="a description to show with it")
     add("--tag", action="append", default=[], metavar="K=V", help="a tag; repeat")
     add("--property", action="append", default=[], metavar="K=V", help="a property; repeat")
     label = "a label for it, its alias; repeat"

@@ -78,7 +78,9 @@ def show_state(options: argparse.Namespace) -> int:
 
 def restore_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help=_WHICH)
-    parser.add_argument("--version", type=int, required=True, metavar="N")
+    parser.add_argument(
+        "--version", type=int, required=True, metavar="N", help="version to restore"
+    )
 
 
 def restore(options: argparse.Namespace) -> int:

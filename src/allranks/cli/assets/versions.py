@@ -24,7 +24,7 @@ def which_option(parser: argparse.ArgumentParser) -> None:
 
 def label_options(parser: argparse.ArgumentParser) -> None:
     which_option(parser)
-    parser.add_argument("labels", nargs="+", metavar="LABEL")
+    parser.add_argument("labels", nargs="+", metavar="LABEL", help="labels to set")
 
 
 def delete_options(parser: argparse.ArgumentParser) -> None:

@@ -51,9 +51,9 @@ def _what(add: Callable[..., Any]) -> None:
     add("-e", "--environment", metavar="SPEC", help=environment)
     add("--image", metavar="IMAGE", help="in a container of this image instead")
     add("--name", help="the job's name (made up)")
-    add("--display-name", metavar="TEXT")
+    add("--display-name", metavar="TEXT", help="name to show for the job")
     add("--experiment", metavar="NAME", help="the experiment (the code folder's name)")
-    add("--tag", action="append", default=[], metavar="K=V")
+    add("--tag", action="append", default=[], metavar="K=V", help="tag to set (repeat)")
     again = "start again after a failure, A attempts in all (1)"
     add("--max-attempts", type=int, metavar="A", help=again)
     add("--timeout", type=float, metavar="SECONDS", help="end it after so long")
