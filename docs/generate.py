@@ -8,28 +8,109 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import json
 import sys
-from collections.abc import Iterator
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
 
 import allranks
 from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
 from allranks.cli.main import parser_of
+from allranks.engines.options import COMMON, Option
+from allranks.engines.registry import KINDS
 from allranks.plan.diagnosis.causes import TABLE
+from allranks.settings import Clocks
+from allranks.spec import environment_variables, job, job_parts, retry, services
+from allranks.spec.compute import Compute
+from allranks.spec.data import Data
+from allranks.spec.datastore import CREDENTIALS, Datastore
+from allranks.spec.descriptions import FIELDS
+from allranks.spec.model import Model
+from allranks.statuses import VERDICTS, JobStatus
 
 PAGES = {
     "cli.md": "Command line",
+    "job-file.md": "Job file",
+    "assets.md": "Asset files",
+    "variables.md": "Environment variables",
     "python.md": "Python SDK",
-    "failures.md": "Failure causes",
+    "failures.md": "Statuses, reasons and failure causes",
+}
+
+Kinds = Mapping[str, tuple[type[BaseModel], ...]]
+
+# The models of a job file, by the key that they stand under; `*` is a name of the user's.
+JOB: Kinds = {
+    "": (job.CommandJob,),
+    "inputs.*": (job_parts.Input,),
+    "outputs.*": (job_parts.Output,),
+    "environment": (job_parts.Environment,),
+    "environment.build": (job_parts.BuildContext,),
+    "resources": (job_parts.Resources,),
+    "distribution": (
+        job_parts.PyTorchDistribution,
+        job_parts.MpiDistribution,
+        job_parts.TensorFlowDistribution,
+        job_parts.DeepSpeedDistribution,
+        job_parts.HorovodDistribution,
+        job_parts.JaxDistribution,
+        job_parts.RayDistribution,
+        job_parts.NoDistribution,
+    ),
+    "limits": (job_parts.Limits,),
+    "retry": (retry.Retry,),
+    "retry.budgets": (retry.Budgets,),
+    "metrics.*": (job_parts.Metric,),
+    "queue_settings": (job_parts.QueueSettings,),
+    "services.*": (
+        services.JobService,
+        services.SshJobService,
+        services.JupyterLabJobService,
+        services.TensorBoardJobService,
+        services.VsCodeJobService,
+    ),
+    "identity": (
+        services.ManagedIdentityConfiguration,
+        services.UserIdentityConfiguration,
+        services.AmlTokenConfiguration,
+    ),
+}
+ASSETS: Mapping[str, type[BaseModel]] = {
+    "Compute": Compute,
+    "Data asset": Data,
+    "Datastore": Datastore,
+    "Environment": job_parts.Environment,
+    "Model": Model,
+}
+_WORDS: Mapping[Any, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true` or `false`",
+    Any: "any value",
+    type(None): "nothing",
+    dict: "mapping",
 }
 
 
 def write(out: Path) -> list[Path]:
     """Write every page and ``index.md`` below ``out``. Returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
-    texts = {"cli.md": _cli(), "python.md": _python(), "failures.md": _failures()}
+    texts = {
+        "cli.md": _cli(),
+        "job-file.md": _job_file(),
+        "assets.md": _assets(),
+        "variables.md": _variables(),
+        "python.md": _python(),
+        "failures.md": _failures(),
+    }
     index = [f"- [{title}]({name})" for name, title in PAGES.items()]
     lines = {name: ["# " + PAGES[name], "", *text] for name, text in texts.items()}
     lines["index.md"] = ["# Reference", "", "These pages are generated from the code.", "", *index]
@@ -76,6 +157,8 @@ def _python() -> Iterator[str]:
     for name in allranks._HOMES:
         found = getattr(allranks, name)
         yield from (f"## {name}", "", *_signed(name, found))
+        if inspect.isclass(found) and issubclass(found, BaseModel):
+            yield from _fields(found)
         if not inspect.isclass(found) or issubclass(found, BaseException):
             continue
         for method, member in vars(found).items():
@@ -85,14 +168,149 @@ def _python() -> Iterator[str]:
 
 def _signed(name: str, found: Any) -> Iterator[str]:
     yield from ("```python", f"{name}{inspect.signature(found)}", "```", "")
-    yield from ((inspect.getdoc(found) or "").strip(), "")
+    text = inspect.getdoc(found) or ""
+    if inspect.isclass(found) and issubclass(found, BaseModel) and not found.__doc__:
+        text = describe(found, "type") or text
+    yield from (text.strip(), "")
+
+
+def _job_file() -> Iterator[str]:
+    yield "The keys of a command job. A key that is not listed is an error, except inside"
+    yield from ("`distribution`. Every key that is not required may be left out.", "")
+    for place, models in JOB.items():
+        yield from (f"## {place.replace('*', 'NAME') or 'The job'}", "")
+        for model in models:
+            if len(models) > 1:
+                yield from (f"### {_kind(model)}", "")
+            yield from _fields(model)
+
+
+def _kind(model: type[BaseModel]) -> str:
+    """How the file tells one model from the others at its place."""
+    default = model.model_fields["type"].default
+    return f"type: {default}" if default else "any other type"
+
+
+def _assets() -> Iterator[str]:
+    for title, model in ASSETS.items():
+        yield from (f"## {title}", "", *_fields(model))
+        if model is Compute:
+            yield from ("### Options of every engine", "", *_options(COMMON))
+            for name, kind in KINDS.items():
+                if kind.options:
+                    yield from (f"### Options of {name}", "", *_options(kind.options))
+        if model is Datastore:
+            yield from ("### Credentials", "", "| Type | Keys of `credentials` |", "|---|---|")
+            for store, keys in CREDENTIALS.items():
+                yield f"| `{store}` | {', '.join(f'`{each}`' for each in keys) or 'none'} |"
+            yield ""
+
+
+def _options(options: Sequence[Option]) -> Iterator[str]:
+    yield from ("| Key | Type | Default | Description |", "|---|---|---|---|")
+    for each in options:
+        default = "" if each.default is None else f"`{_cell(str(each.default))}`"
+        kind = ", ".join(f"`{word}`" for word in each.choices) or str(each.type)
+        yield f"| `{each.name}` | {kind} | {default} | {_sentence(each.help)} |"
+    yield ""
+
+
+def _fields(model: type[BaseModel]) -> Iterator[str]:
+    yield from ("| Key | Type | Default | Description |", "|---|---|---|---|")
+    for name, field in model.model_fields.items():
+        default = "required" if field.is_required() else _default(field.default)
+        shown = _type(typing.get_type_hints(model, include_extras=True)[name])
+        text = _sentence(describe(model, name))
+        yield f"| `{field.alias or name}` | {_cell(shown)} | {default} | {text} |"
+    yield ""
+
+
+def _default(value: Any) -> str:
+    if value in (None, (), PydanticUndefined):  # undefined: made by a factory, and empty
+        return ""
+    text = ", ".join(value) if isinstance(value, tuple) else value
+    return f"`{text if isinstance(text, str) else json.dumps(text)}`"
+
+
+def describe(model: type[BaseModel], name: str) -> str:
+    """The description of a field, of the model or of the nearest base that has one."""
+    for each in model.__mro__:
+        if found := FIELDS.get(each.__name__, {}).get(name):
+            return found
+    return ""
+
+
+def _type(kind: Any) -> str:
+    """A field's type in words. That it may be absent is not part of it."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return _type(inner[0])
+    if origin is typing.Literal:
+        return " or ".join(f"`{each}`" for each in inner)
+    if origin in (typing.Union, types.UnionType):
+        words = [_type(each) for each in inner if each is not type(None)]
+        return " or ".join(dict.fromkeys(words))
+    if origin is tuple:
+        return f"list of {_type(inner[0])}"
+    if origin is dict:
+        return "mapping" if inner[1] is Any else f"mapping of names to {_type(inner[1])}"
+    if kind is job.Outputs:
+        return f"mapping of names to {_type(job_parts.Output)}"
+    if inspect.isclass(kind) and issubclass(kind, BaseModel):
+        return _link(kind)
+    return _WORDS[kind]
+
+
+def _link(model: type[BaseModel]) -> str:
+    """A link to the model's keys: by the place, which has a heading."""
+    place = next(place for place, models in JOB.items() if model in models)
+    heading = place.replace("*", "NAME")
+    return f"[`{heading}`](job-file.md#{anchor(heading)})"
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub and MkDocs both give a heading."""
+    kept = "".join(c for c in heading.lower() if c.isalnum() or c in " -_")
+    return kept.strip().replace(" ", "-")
+
+
+def _variables() -> Iterator[str]:
+    yield from ("## Variables that you may set", "")
+    yield from _pairs("Variable", environment_variables.USER)
+    yield from ("## Times of the server", "", "In seconds. They are read when a server starts.", "")
+    yield from ("| Variable | Default | Description |", "|---|---|---|")
+    for name, text in environment_variables.CLOCKS.items():
+        default = Clocks._field_defaults[name.removeprefix("ALLRANKS_").lower()]
+        yield f"| `{name}` | {default:g} | {_sentence(text)} |"
+    yield from ("", "## Variables of each rank", "")
+    yield from ("A value of your own wins over any of these.", "")
+    for group, names in environment_variables.RANK.items():
+        yield from (f"### {group}", "", *_pairs("Variable", names))
+
+
+def _pairs(head: str, names: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"| {head} | Description |", "|---|---|")
+    yield from (f"| `{name}` | {_sentence(text)} |" for name, text in names.items())
+    yield ""
 
 
 def _failures() -> Iterator[str]:
+    yield from ("## Statuses", "", "A job has one of these statuses:", "")
+    yield from (f"- `{status}`" for status in JobStatus)
+    yield from ("", "## Reasons", "", "Why an attempt or a job ended.", "")
+    yield from (
+        "| Reason | Status | Meaning | What to do | Who can fix it |",
+        "|---|---|---|---|---|",
+    )
+    for reason, verdict in VERDICTS.items():
+        hint = _sentence(verdict.hint) if verdict.hint else ""
+        row = (f"`{reason}`", verdict.outcome, _sentence(verdict.sentence), hint, verdict.blame)
+        yield f"| {' | '.join(row)} |"
+    yield from ("", "## Causes", "", "What a failure is explained by.", "")
     yield from ("| Cause | Meaning | What to do | Who can fix it |", "|---|---|---|---|")
     for cause, told in TABLE.items():
-        row = (f"`{cause}`", _sentence(told.sentence), _sentence(told.fix), str(told.blame))
-        yield f"| {' | '.join(row)} |"
+        row4 = (f"`{cause}`", _sentence(told.sentence), _sentence(told.fix), str(told.blame))
+        yield f"| {' | '.join(row4)} |"
 
 
 if __name__ == "__main__":

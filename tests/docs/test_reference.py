@@ -4,46 +4,138 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+from pydantic import BaseModel
 
 import allranks
 from allranks.cli.commands import COMMANDS
 from allranks.plan.diagnosis.causes import TABLE
+from allranks.settings import Clocks
+from allranks.spec import environment_variables as variables
+from allranks.spec.descriptions import FIELDS
+from allranks.spec.fields.base import Part
+from allranks.spec.job import _MODELS
+from allranks.statuses import JobStatus, Reason
 
-_GENERATE = Path(__file__).parents[2] / "docs" / "generate.py"
+_ROOT = Path(__file__).parents[2]
+_SOURCE = _ROOT / "src" / "allranks"
+# Not written by people: what the server tells of a model, and Azure's compute, which cannot be
+# made here.
+_UNLISTED = {"ModelVersion", "AmlCompute"}
 
 
-def _pages(out: Path) -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("generate", _GENERATE)
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", _ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {path.name: path.read_text() for path in module.write(out)}
+    return module
 
 
-def test_every_command_public_name_and_cause_has_an_entry(tmp_path: Path) -> None:
-    pages = _pages(tmp_path)
-    headings = re.findall(r"^## (.*)$", pages["cli.md"], re.MULTILINE)
-    assert headings == [f"allranks {name}" for name in COMMANDS]
-    names = re.findall(r"^## (.*)$", pages["python.md"], re.MULTILINE)
-    assert names == [name for name in allranks.__all__ if name != "__version__"]
-    assert all(f"| `{cause}` |" in pages["failures.md"] for cause in TABLE)
+@pytest.fixture(scope="module")
+def pages(generate: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    out = tmp_path_factory.mktemp("reference")
+    return {path.name: path.read_text() for path in generate.write(out)}
 
 
-def test_every_row_of_a_table_has_a_description(tmp_path: Path) -> None:
-    pages = _pages(tmp_path)
-    rows = [
-        line
-        for name in ("cli.md", "failures.md")
-        for line in pages[name].splitlines()
-        if line.startswith("| `")
-    ]
+def _headings(page: str, level: int = 2) -> list[str]:
+    return re.findall(rf"^{'#' * level} (.*)$", page, re.MULTILINE)
+
+
+def _parts(base: type[BaseModel] = Part) -> Iterator[type[BaseModel]]:
+    """The models of allranks: tests that ran before may have made some of their own."""
+    for each in base.__subclasses__():
+        if each.__module__.startswith("allranks."):
+            yield each
+        yield from _parts(each)
+
+
+def test_every_command_public_name_and_cause_has_an_entry(pages: dict[str, str]) -> None:
+    assert _headings(pages["cli.md"]) == [f"allranks {name}" for name in COMMANDS]
+    names = [name for name in allranks.__all__ if name != "__version__"]
+    assert _headings(pages["python.md"]) == names
+    assert all(f"| `{each}` |" in pages["failures.md"] for each in (*TABLE, *Reason))
+    assert all(f"- `{each}`" in pages["failures.md"] for each in JobStatus)
+
+
+def test_every_public_name_has_a_docstring(pages: dict[str, str]) -> None:
+    entries = re.split(r"^## ", pages["python.md"], flags=re.MULTILINE)[1:]
+    assert [each.split("\n")[0] for each in entries if not each.split("```")[2].strip()] == []
+
+
+def test_descriptions_cover_exactly_the_fields_of_all_models() -> None:
+    own = {
+        each.__name__: {name for name in each.model_fields if name in each.__annotations__}
+        for each in _parts()
+    }
+    assert {name: set(texts) for name, texts in FIELDS.items()} == {
+        name: fields for name, fields in own.items() if fields
+    }
+    assert [(k, f) for k, texts in FIELDS.items() for f, text in texts.items() if not text] == []
+
+
+def test_every_key_of_a_file_is_listed_with_its_description(
+    generate: ModuleType, pages: dict[str, str]
+) -> None:
+    listed = {each for models in generate.JOB.values() for each in models}
+    listed |= set(generate.ASSETS.values())
+    assert {each.__name__ for each in _parts() if each.model_fields} - _UNLISTED - {"_PerNode"} == {
+        each.__name__ for each in listed
+    }
+    assert generate.JOB.keys() - {"distribution"} == _MODELS.keys()
+    text = pages["job-file.md"] + pages["assets.md"]
+    for model in listed:
+        for name, field in model.model_fields.items():
+            row = rf"^\| `{re.escape(field.alias or name)}` \| [^|]+ \| [^|]* \| (.*) \|$"
+            said = generate._sentence(generate.describe(model, name))
+            assert said in re.findall(row, text, re.MULTILINE)
+
+
+def test_every_variable_of_ours_is_in_the_table() -> None:
+    table = _SOURCE / "spec" / "environment_variables.py"
+    code = [path.read_text() for path in _SOURCE.rglob("*.*") if path.suffix in (".py", ".sh")]
+    used = set(re.findall(r"ALLRANKS_[A-Z_]+", "".join(code).replace(table.read_text(), "")))
+    used |= variables.CLOCKS.keys()  # their names are made of those of the clocks
+    named = variables.USER.keys() | variables.CLOCKS.keys() | variables.INTERNAL
+    for names in variables.RANK.values():
+        named |= {name for name in names if name.startswith("ALLRANKS_")}
+    assert named == used
+    assert [name.removeprefix("ALLRANKS_").lower() for name in variables.CLOCKS] == list(
+        Clocks._fields
+    )
+    assert not variables.USER.keys() & variables.INTERNAL
+
+
+def test_every_variable_that_a_rank_gets_is_in_the_table(pages: dict[str, str]) -> None:
+    """As written in the modules that make them: keys of dictionaries, and names of networks."""
+    found = {
+        name
+        for file in ("plan/distributions/variables.py", "plan/distributions/sagemaker.py")
+        for name in re.findall(r'"([A-Z][A-Z0-9_]\w*)":', (_SOURCE / file).read_text())
+    }
+    interfaces = (_SOURCE / "agent/network/interfaces.py").read_text()
+    found |= set(re.findall(r'Variable\("([A-Z]\w+)"', interfaces))
+    assert {"RANK", "TF_CONFIG", "SM_HOSTS", "NCCL_SOCKET_IFNAME"} <= found
+    assert {name for name in found if f"| `{name}` |" not in pages["variables.md"]} == set()
+
+
+def test_every_row_of_a_table_has_a_description(pages: dict[str, str]) -> None:
+    rows = [line for page in pages.values() for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) > len(COMMANDS)
     assert [row for row in rows if re.search(r"\|\s*\.?\s*\|$", row)] == []
 
 
-def test_links_resolve(tmp_path: Path) -> None:
-    for text in _pages(tmp_path).values():
-        for target in re.findall(r"\]\(([^)#]+)", text):
-            assert target.startswith("https://") or (tmp_path / target).is_file()
+def test_links_resolve(generate: ModuleType, pages: dict[str, str]) -> None:
+    for text in pages.values():
+        for file, at in re.findall(r"\]\(([^)#\s]+)(?:#([^)]+))?\)", text):
+            if file.startswith("https://"):
+                continue
+            assert file in pages
+            headings = [each for level in (1, 2, 3) for each in _headings(pages[file], level)]
+            assert not at or at in [generate.anchor(each) for each in headings]

@@ -1,0 +1,198 @@
+"""The environment variables that users may set and those that ranks find. Data for the reference.
+
+A test holds that no name of ``ALLRANKS_*`` in the code is missing here, and that none is extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+USER: Mapping[str, str] = {
+    "ALLRANKS_HOME": "The folder of database, logs, environments and token. `~/.allranks` if "
+    "unset.",
+    "ALLRANKS_SERVER": "The URL of a server. If unset, the server of the home is found or started.",
+    "ALLRANKS_TOKEN": "The token for that server.",
+    "ALLRANKS_FINGERPRINT": "The fingerprint of that server's TLS certificate.",
+    "ALLRANKS_DATABASE": "The URL of a PostgreSQL database for a new home. SQLite if unset.",
+    "ALLRANKS_PASS_ENV": "Names of variables to pass to every job, such as `HF_*,WANDB_*`.",
+    "ALLRANKS_KEEP_WORK": "The `keep_work` of jobs that do not set it.",
+    "ALLRANKS_MLFLOW_PYTHON": "A Python that has MLflow, if the server's own has none.",
+    "ALLRANKS_HTTPS_USERNAME": "The user name that `datastore create --credentials-from-env` "
+    "takes for an `https` datastore.",
+    "ALLRANKS_HTTPS_PASSWORD": "The password that it takes.",
+}
+
+# Of the server, in seconds. The defaults are those of ``settings.Clocks``.
+CLOCKS: Mapping[str, str] = {
+    "ALLRANKS_TICK": "The time between two runs of the server's loop.",
+    "ALLRANKS_LEASE": "How long an agent may be silent before its node is lost.",
+    "ALLRANKS_PATIENCE": "How long an agent with nothing left to run waits for a server.",
+    "ALLRANKS_GRACE": "The time between SIGTERM and SIGKILL on cancel, preemption and time limit.",
+    "ALLRANKS_PEER_GRACE": "The time between SIGTERM and SIGKILL when another rank has failed.",
+    "ALLRANKS_HELLO": "How long a new agent may take to call the server.",
+    "ALLRANKS_LOOK": "The time between two scans of a state folder.",
+}
+
+RANK: Mapping[str, Mapping[str, str]] = {
+    "Every job": {
+        "ALLRANKS_JOB": "The job's name.",
+        "ALLRANKS_ATTEMPT": "The number of the attempt, from 1.",
+        "ALLRANKS_NODE_RANK": "The number of the node, from 0.",
+        "ALLRANKS_NODES": "All nodes as JSON: a list of `{node, address, host}`.",
+        "ALLRANKS_HOSTFILE": "A file with a line `ADDRESS slots=P` for each node.",
+        "ALLRANKS_STATE_DIR": "A folder that every attempt finds again.",
+        "ALLRANKS_PREVIOUS_REASON": "The reason why the previous attempt ended. Empty in the "
+        "first.",
+        "ALLRANKS_CONTINUES": "The job that this one continues. Empty if there is none.",
+        "ALLRANKS_DEADLINE": "When the job's time is over, in seconds since the epoch. Unset "
+        "without a limit.",
+        "ALLRANKS_DEADLINE_FILE": "A file that exists once SIGTERM is sent: when SIGKILL follows, "
+        "and why.",
+        "ALLRANKS_GRACE": "The seconds between SIGTERM and SIGKILL.",
+        "OMP_NUM_THREADS": "The node's CPUs divided among its ranks.",
+        "PYTHONUNBUFFERED": "1, so that output appears as it happens.",
+        "NO_PROXY": "With a proxy and MLflow or streamed inputs: the node's own address is added. "
+        "The same for `no_proxy`.",
+        "PYTHONPATH": "A folder of allranks before your own, by which `allranks job stacks` finds "
+        "where each Python is.",
+        "CUDA_VISIBLE_DEVICES": "The GPUs that the job has on the node. Empty if it has none.",
+    },
+    "Azure ML": {
+        "AZUREML_RUN_ID": "The job's name.",
+        "AZUREML_ROOT_RUN_ID": "The job's name.",
+        "AZUREML_EXPERIMENT_NAME": "The experiment.",
+        "AZUREML_NODE_COUNT": "The number of nodes.",
+        "AZUREML_CR_NODE_RANK": "The number of the node, from 0.",
+        "AZUREML_PROCESS_NAME": "`rank_N`, or `main` if there is one rank.",
+        "AZ_BATCH_NODE_LIST": "The nodes' addresses, separated by `;`.",
+        "AZ_BATCH_HOST_LIST": "The nodes' addresses, separated by `,`.",
+        "AZ_BATCH_MASTER_NODE": "Address and port of the first node.",
+        "AZUREML_PARAMETER_x": "The value of the literal input `x`.",
+        "AZURE_ML_INPUT_x": "The path or URI of the input `x`.",
+        "AZURE_ML_OUTPUT_x": "The path or URI of the output `x`.",
+    },
+    "pytorch and deepspeed": {
+        "MASTER_ADDR": "The address of the first node.",
+        "MASTER_PORT": "A free port on the first node.",
+        "WORLD_SIZE": "The number of ranks.",
+        "RANK": "The number of the rank, from 0.",
+        "LOCAL_RANK": "The number of the rank on its node, from 0.",
+        "LOCAL_WORLD_SIZE": "The number of ranks on the node.",
+        "NODE_RANK": "The number of the node, from 0.",
+        "GROUP_RANK": "The number of the node, from 0.",
+        "PET_NNODES": "torchrun's `--nnodes`.",
+        "PET_NPROC_PER_NODE": "torchrun's `--nproc-per-node`.",
+        "PET_NODE_RANK": "torchrun's `--node-rank`.",
+        "PET_MASTER_ADDR": "torchrun's `--master-addr`.",
+        "PET_MASTER_PORT": "torchrun's `--master-port`.",
+        "ALLRANKS_STAND_INS": "With deepspeed: the folder of the `ssh` and `pdsh` that its "
+        "launcher uses.",
+    },
+    "tensorflow": {
+        "TF_CONFIG": "The cluster and the task of the rank, as JSON.",
+        "AZ_BATCHAI_TASK_TYPE": "The type of the task: `worker`, `ps`, `chief` or `evaluator`.",
+        "AZ_BATCHAI_TASK_INDEX": "The number of the task among those of its type.",
+    },
+    "mpi": {
+        "OMPI_COMM_WORLD_*": "Open MPI's own variables. MPICH and Intel MPI set `PMI_*`.",
+        "ALLRANKS_LEAVING": "A file that each Python runs at its start, so that a failing rank "
+        "ends the others.",
+    },
+    "horovod": {
+        "HOROVOD_RANK": "The number of the rank.",
+        "HOROVOD_SIZE": "The number of ranks.",
+        "HOROVOD_LOCAL_RANK": "The number of the rank on its node.",
+        "HOROVOD_LOCAL_SIZE": "The number of ranks on the node.",
+        "HOROVOD_CROSS_RANK": "The number of the node.",
+        "HOROVOD_CROSS_SIZE": "The number of nodes.",
+        "HOROVOD_HOSTNAME": "The node's address.",
+        "HOROVOD_CONTROLLER": "`gloo`.",
+        "HOROVOD_CPU_OPERATIONS": "`gloo`.",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "The address of the rendezvous store.",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "The port of the rendezvous store.",
+    },
+    "jax": {
+        "JAX_COORDINATOR_ADDRESS": "Address and port of the coordinator.",
+        "JAX_COORDINATOR_PORT": "The port of the coordinator.",
+        "JAX_NUM_PROCESSES": "The number of ranks.",
+        "JAX_PROCESS_ID": "The number of the rank.",
+        "OMPI_MCA_orte_hnp_uri": "The coordinator, in the form that JAX reads from Open MPI.",
+        "OMPI_COMM_WORLD_SIZE": "The number of ranks, for JAX.",
+        "OMPI_COMM_WORLD_RANK": "The number of the rank, for JAX.",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "The number of ranks on the node, for JAX.",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "The number of the rank on its node, for JAX.",
+    },
+    "ray": {"RAY_ADDRESS": "Address and port of the Ray cluster."},
+    "SageMaker": {
+        "SM_HOSTS": "The nodes' addresses, as JSON.",
+        "SM_CURRENT_HOST": "The node's address.",
+        "SM_NUM_CPUS": "The number of CPUs of the node.",
+        "SM_NUM_GPUS": "The number of GPUs that the job has on the node.",
+        "SM_CHANNELS": "The names of the inputs that are data, as JSON.",
+        "SM_CHANNEL_X": "The path of the input `x`.",
+        "SM_MODEL_DIR": "A folder of the job's record for the model.",
+        "SM_OUTPUT_DATA_DIR": "A folder of the job's record for other outputs.",
+        "SM_HPS": "The literal inputs, as JSON.",
+        "SM_HP_X": "The value of the literal input `x`.",
+        "SM_RESOURCE_CONFIG": "Nodes, current node and network interface, as JSON.",
+        "SM_NETWORK_INTERFACE_NAME": "The network interface that reaches the other nodes.",
+    },
+    "simple-sagemaker": {
+        "SSM_NUM_NODES": "The number of nodes.",
+        "SSM_HOST_RANK": "The number of the node, from 0.",
+        "SSM_OUTPUT": "The same as SM_OUTPUT_DATA_DIR.",
+        "SSM_TENSORBOARD_DIR": "A folder for logs that `allranks job tensorboard` shows.",
+        "SSM_STATE": "The same as ALLRANKS_STATE_DIR.",
+        "SSM_INSTANCE_STATE": "The part of the state folder that is the node's own.",
+        "SSM_CHANNEL_X": "The path of the input `x`.",
+    },
+    "MLflow": {
+        "MLFLOW_TRACKING_URI": "The tracking server, where the server has MLflow.",
+        "MLFLOW_TRACKING_TOKEN": "The token for it, valid for this job.",
+        "MLFLOW_RUN_ID": "The run of the job.",
+        "MLFLOW_EXPERIMENT_NAME": "The experiment of the job.",
+    },
+    "Networks": {
+        "NCCL_SOCKET_IFNAME": "The interface that reaches the other nodes.",
+        "GLOO_SOCKET_IFNAME": "The same for gloo.",
+        "TP_SOCKET_IFNAME": "The same for torch.distributed.rpc.",
+        "HOROVOD_GLOO_IFACE": "The same for Horovod's gloo.",
+        "NCCL_IB_HCA": "The active InfiniBand or RoCE ports.",
+        "UCX_NET_DEVICES": "The devices that UCX uses.",
+        "OMPI_MCA_btl_tcp_if_include": "The network or interface of Open MPI's messages.",
+        "OMPI_MCA_oob_tcp_if_include": "The interface of Open MPI 4's daemons.",
+        "PRTE_MCA_prte_if_include": "The interface of Open MPI 5's daemons.",
+        "OMPI_MCA_btl": "`^openib`, where there is InfiniBand: UCX drives its ports.",
+        "HYDRA_IFACE": "The interface of MPICH's mpirun.",
+        "I_MPI_HYDRA_IFACE": "The interface of Intel MPI's mpirun.",
+        "FI_TCP_IFACE": "The interface of libfabric's TCP.",
+    },
+}
+
+# Between the parts of allranks. They are no contract.
+INTERNAL = frozenset(
+    {
+        "ALLRANKS_AGENT_",
+        "ALLRANKS_AGENT_ADDRESS",
+        "ALLRANKS_AGENT_CPUS",
+        "ALLRANKS_AGENT_DIR",
+        "ALLRANKS_AGENT_END",
+        "ALLRANKS_AGENT_FINGERPRINT",
+        "ALLRANKS_AGENT_LAUNCH",
+        "ALLRANKS_AGENT_MEMORY",
+        "ALLRANKS_AGENT_NODE",
+        "ALLRANKS_AGENT_PATIENCE",
+        "ALLRANKS_AGENT_SITE",
+        "ALLRANKS_AGENT_TOKEN",
+        "ALLRANKS_AGENT_URL",
+        "ALLRANKS_GANG",
+        "ALLRANKS_MLFLOW",
+        "ALLRANKS_NURSERY",
+        "ALLRANKS_PYTHON",
+        "ALLRANKS_RANKS",
+        "ALLRANKS_RAY_GANG",
+        "ALLRANKS_RAY_SECRETS",
+        "ALLRANKS_REMOTE_SECRET",
+        "ALLRANKS_SYS_CLASS",
+    }
+)
