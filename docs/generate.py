@@ -167,11 +167,24 @@ def _python() -> Iterator[str]:
 
 
 def _signed(name: str, found: Any) -> Iterator[str]:
-    yield from ("```python", f"{name}{inspect.signature(found)}", "```", "")
+    is_model = inspect.isclass(found) and issubclass(found, BaseModel)
+    call = _call(found) if is_model else str(inspect.signature(found))
+    yield from ("```python", f"{name}{call}", "```", "")
     text = inspect.getdoc(found) or ""
-    if inspect.isclass(found) and issubclass(found, BaseModel) and not found.__doc__:
-        text = describe(found, "type") or text
+    if is_model and not found.__doc__:  # else it would be that of a base
+        text = describe(found, "type")
     yield from (text.strip(), "")
+
+
+def _call(model: type[BaseModel]) -> str:
+    """How a model is made. Types are in the table of its fields; pydantic's own are unreadable."""
+    words = [
+        name
+        if field.is_required() or field.default is PydanticUndefined
+        else f"{name}={field.default!r}"
+        for name, field in model.model_fields.items()
+    ]
+    return f"(*, {', '.join(words)})"
 
 
 def _job_file() -> Iterator[str]:

@@ -67,6 +67,7 @@ def test_every_command_public_name_and_cause_has_an_entry(pages: dict[str, str])
 def test_every_public_name_has_a_docstring(pages: dict[str, str]) -> None:
     entries = re.split(r"^## ", pages["python.md"], flags=re.MULTILINE)[1:]
     assert [each.split("\n")[0] for each in entries if not each.split("```")[2].strip()] == []
+    assert " at 0x" not in pages["python.md"]  # a default or type that no reader can use
 
 
 def test_descriptions_cover_exactly_the_fields_of_all_models() -> None:
@@ -129,6 +130,12 @@ def test_every_row_of_a_table_has_a_description(pages: dict[str, str]) -> None:
     rows = [line for page in pages.values() for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) > len(COMMANDS)
     assert [row for row in rows if re.search(r"\|\s*\.?\s*\|$", row)] == []
+
+
+def test_two_runs_write_the_same(
+    generate: ModuleType, pages: dict[str, str], tmp_path: Path
+) -> None:
+    assert {path.name: path.read_text() for path in generate.write(tmp_path)} == pages
 
 
 def test_links_resolve(generate: ModuleType, pages: dict[str, str]) -> None:

@@ -107,7 +107,7 @@ _JOB: Mapping[str, Mapping[str, str]] = {
         "worker_node_additional_args": "More options of `ray start` on the other nodes.",
     },
     "Environment": {
-        "name": "The name of a registered environment.",
+        "name": "The environment's name. A registered environment needs one.",
         "version": _VERSION,
         "description": _DESCRIPTION,
         "tags": _TAGS,

@@ -122,7 +122,7 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "OMPI_COMM_WORLD_LOCAL_SIZE": "The number of ranks on the node, for JAX.",
         "OMPI_COMM_WORLD_LOCAL_RANK": "The number of the rank on its node, for JAX.",
     },
-    "ray": {"RAY_ADDRESS": "Address and port of the Ray cluster."},
+    "Ray": {"RAY_ADDRESS": "Address and port of the Ray cluster."},
     "SageMaker": {
         "SM_HOSTS": "The nodes' addresses, as JSON.",
         "SM_CURRENT_HOST": "The node's address.",

@@ -380,5 +380,7 @@ class Limits(Part):
 
 
 class QueueSettings(Part):
+    """Tier and priority of a job."""
+
     job_tier: JobTier | None = None
     priority: Priority | None = None
