@@ -178,12 +178,11 @@ def _signed(name: str, found: Any) -> Iterator[str]:
 
 def _call(model: type[BaseModel]) -> str:
     """How a model is made. Types are in the table of its fields; pydantic's own are unreadable."""
-    words = [
-        name
-        if field.is_required() or field.default is PydanticUndefined
-        else f"{name}={field.default!r}"
-        for name, field in model.model_fields.items()
-    ]
+    words = []
+    for name, field in model.model_fields.items():
+        made = field.default is PydanticUndefined
+        default = "" if field.is_required() else f"={'…' if made else repr(field.default)}"
+        words.append(f"{name}{default}")
     return f"(*, {', '.join(words)})"
 
 
