@@ -22,7 +22,7 @@ from pydantic_core import PydanticUndefined
 import allranks
 from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
-from allranks.cli.main import parser_of
+from allranks.cli.parser import parser_of
 from allranks.engines.options import COMMON, Option
 from allranks.engines.registry import KINDS
 from allranks.plan.diagnosis.causes import TABLE
