@@ -56,7 +56,7 @@ def test_the_jobs_own_caches_and_environments_stay_out(tmp_path):
     )
     put(tmp_path, "venv/pyvenv.cfg", "venv/lib/big")
     notes: list[str] = []
-    assert names(snapshot.take(tmp_path, notes.append)) == ["a.py", "pkg/outputs/z"]
+    assert names(snapshot.take_snapshot(tmp_path, notes.append)) == ["a.py", "pkg/outputs/z"]
     assert sorted(note.split("(")[0] for note in notes) == [
         "left out of the code: logs/ ",
         "left out of the code: outputs/ ",
@@ -67,9 +67,9 @@ def test_the_jobs_own_caches_and_environments_stay_out(tmp_path):
 def test_gitignore_and_amlignore_which_wins(tmp_path):
     put(tmp_path, "a.py", "b.bin", "data/c", "keep/d.bin")
     (tmp_path / ".gitignore").write_text("*.bin\n!keep/d.bin\n")
-    assert names(snapshot.take(tmp_path)) == [".gitignore", "a.py", "data/c", "keep/d.bin"]
+    assert names(snapshot.take_snapshot(tmp_path)) == [".gitignore", "a.py", "data/c", "keep/d.bin"]
     (tmp_path / ".amlignore").write_text("data/\n")
-    found = names(snapshot.take(tmp_path))
+    found = names(snapshot.take_snapshot(tmp_path))
     assert found == [".amlignore", ".gitignore", "a.py", "b.bin", "keep/d.bin"]
 
 
@@ -79,17 +79,17 @@ def test_the_same_code_has_the_same_name_wherever_it_lies(tmp_path):
         for path in (tmp_path / folder).rglob("*.py"):
             path.write_text("same")
             os.utime(path, (1_700_000_000, 1_700_000_000))
-    one, two = snapshot.take(tmp_path / "one"), snapshot.take(tmp_path / "two")
+    one, two = snapshot.take_snapshot(tmp_path / "one"), snapshot.take_snapshot(tmp_path / "two")
     assert one.digest == two.digest
     (tmp_path / "two" / "a.py").chmod(0o755)
-    assert snapshot.take(tmp_path / "two").digest != one.digest
+    assert snapshot.take_snapshot(tmp_path / "two").digest != one.digest
 
 
 def test_hostile_names_come_through(tmp_path):
     hostile = ["a\nb", "ü'\"", "$(touch x)", "-rf", b"\xff\xfe".decode(errors="surrogateescape")]
     for name in hostile:
         (tmp_path / name).write_text("x")
-    assert sorted(names(snapshot.take(tmp_path))) == sorted(hostile)
+    assert sorted(names(snapshot.take_snapshot(tmp_path))) == sorted(hostile)
 
 
 def test_links_that_stay_inside_are_links_others_stay_out(tmp_path):
@@ -99,26 +99,26 @@ def test_links_that_stay_inside_are_links_others_stay_out(tmp_path):
     (tmp_path / "absolute").symlink_to(tmp_path / "real" / "f")
     os.mkfifo(tmp_path / "pipe")
     notes: list[str] = []
-    assert names(snapshot.take(tmp_path, notes.append)) == ["real/f", "to-folder"]
+    assert names(snapshot.take_snapshot(tmp_path, notes.append)) == ["real/f", "to-folder"]
     assert len([note for note in notes if "leads out" in note]) == 2
 
 
 def test_a_link_that_leaves_and_comes_back_stays_out(tmp_path):
     put(tmp_path / "proj", "data.txt")
     (tmp_path / "proj" / "link").symlink_to("../proj/data.txt")
-    assert names(snapshot.take(tmp_path / "proj")) == ["data.txt"]
+    assert names(snapshot.take_snapshot(tmp_path / "proj")) == ["data.txt"]
 
 
 def test_a_home_does_not_travel_and_a_file_named_logs_is_told(tmp_path):
     put(tmp_path, "a.py", ".allranks/token", ".allranks/server.lock", "logs")
     notes: list[str] = []
-    assert names(snapshot.take(tmp_path, notes.append)) == ["a.py"]
+    assert names(snapshot.take_snapshot(tmp_path, notes.append)) == ["a.py"]
     assert len(notes) == 2
 
 
 def test_a_single_file(tmp_path):
     put(tmp_path, "train.py", "other.py")
-    assert names(snapshot.take(tmp_path / "train.py")) == ["train.py"]
+    assert names(snapshot.take_snapshot(tmp_path / "train.py")) == ["train.py"]
 
 
 def test_what_is_large_is_said_with_its_largest_files(tmp_path):
@@ -126,7 +126,7 @@ def test_what_is_large_is_said_with_its_largest_files(tmp_path):
         file.truncate(snapshot.LARGE + 1)
     put(tmp_path, "a.py")
     notes: list[str] = []
-    taken = snapshot.take(tmp_path, notes.append)
+    taken = snapshot.take_snapshot(tmp_path, notes.append)
     assert "300 MB" in notes[0]
     assert "huge.bin" in notes[0]
     assert len(taken.parts) == 2, "it does not travel again with every change beside it"
@@ -134,10 +134,10 @@ def test_what_is_large_is_said_with_its_largest_files(tmp_path):
 
 def test_nothing_there(tmp_path):
     with pytest.raises(NotFound, match="no such file"):
-        snapshot.take(tmp_path / "nosuch")
+        snapshot.take_snapshot(tmp_path / "nosuch")
     with pytest.raises(UsageError, match="root of the file system"):
-        snapshot.take(Path("/"))
-    assert snapshot.take(tmp_path).files == ()
+        snapshot.take_snapshot(Path("/"))
+    assert snapshot.take_snapshot(tmp_path).files == ()
 
 
 @given(st.lists(st.tuples(st.text("ab/", min_size=1, max_size=9), st.integers(0, 6 << 20))))
@@ -153,11 +153,11 @@ def test_chunks_are_the_files_in_their_order_and_end_by_name(found: list[tuple[s
 
 def test_a_change_makes_one_chunk_new(tmp_path):
     put(tmp_path, *(f"pkg{i // 40}/mod{i % 40}.py" for i in range(400)))
-    before = snapshot.take(tmp_path)
+    before = snapshot.take_snapshot(tmp_path)
     assert 2 < len(before.parts) < 40
     put(tmp_path, "pkg5/new.py")
     (tmp_path / "pkg7/mod7.py").write_text("changed")
-    after = snapshot.take(tmp_path)
+    after = snapshot.take_snapshot(tmp_path)
     assert 1 <= len(after.parts.keys() - before.parts.keys()) <= 4
 
 
@@ -175,29 +175,29 @@ def test_what_did_not_change_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "packed", counting)
     # Its inode changed just now: what is that young is read again.
     monkeypatch.setattr(snapshot, "_LATELY", -1.0)
-    first = snapshot.take(code, memory=memory)
+    first = snapshot.take_snapshot(code, memory=memory)
     assert sum(read) == 200
     read.clear()
-    assert snapshot.take(code, memory=memory).digest == first.digest
+    assert snapshot.take_snapshot(code, memory=memory).digest == first.digest
     assert read == []
     (code / "mod7.py").write_text("mod7.py.")
     os.utime(code / "mod7.py", (1_700_000_000, 1_700_000_000))
-    assert snapshot.take(code, memory=memory).digest != first.digest
+    assert snapshot.take_snapshot(code, memory=memory).digest != first.digest
     assert 0 < sum(read) < 200
     memory.write_text("{")
-    assert snapshot.take(code, memory=memory).digest != first.digest
+    assert snapshot.take_snapshot(code, memory=memory).digest != first.digest
 
 
 def test_what_changed_lately_is_read_again(tmp_path):
     code, memory = tmp_path / "code", tmp_path / "memory.json"
     put(code, "a.py")
-    snapshot.take(code, memory=memory)
+    snapshot.take_snapshot(code, memory=memory)
     assert not memory.exists(), "in the same tick of the clock it may change and look the same"
 
 
 def test_code_that_changes_while_it_is_sent(tmp_path):
     put(tmp_path, "a.py")
-    taken = snapshot.take(tmp_path)
+    taken = snapshot.take_snapshot(tmp_path)
     (tmp_path / "a.py").write_text("other")
     with pytest.raises(UsageError, match="changed while it was being sent") as caught:
         taken.open(next(iter(taken.parts)))
@@ -207,7 +207,7 @@ def test_code_that_changes_while_it_is_sent(tmp_path):
 def test_two_names_of_one_file_are_two_files(tmp_path):
     put(tmp_path, "a.py")
     os.link(tmp_path / "a.py", tmp_path / "b.py")
-    with whole(snapshot.take(tmp_path)) as archive:
+    with whole(snapshot.take_snapshot(tmp_path)) as archive:
         assert [archive.extractfile(each).read() for each in archive.getmembers()] == [b"a.py"] * 2
 
 
@@ -256,11 +256,11 @@ def test_what_is_not_committed_is_told(repository):
 
 
 def test_what_is_no_repository_has_nothing_to_tell(tmp_path):
-    assert git.Asked(tmp_path).told() == git.Told()
+    assert git.Asked(tmp_path).told() == git.GitState()
     (tmp_path / ".git").write_text("nonsense")
-    assert git.Asked(tmp_path).told() == git.Told()
+    assert git.Asked(tmp_path).told() == git.GitState()
     in_git(tmp_path.parent, "init", "-q", str(tmp_path / "empty"))
-    assert git.Asked(tmp_path / "empty").told() == git.Told()
+    assert git.Asked(tmp_path / "empty").told() == git.GitState()
 
 
 def test_a_long_diff_is_cut(repository, monkeypatch):

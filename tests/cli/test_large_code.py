@@ -14,7 +14,7 @@ import allranks as sdk
 from allranks.errors import CodeTooLarge
 from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES
 from allranks.plan.progress import Progress
-from allranks.snapshot.take import take
+from allranks.snapshot.take import take_snapshot
 from tests.support import CLI, environment, until
 
 
@@ -31,11 +31,11 @@ def test_a_folder_that_is_too_large_is_refused_before_it_is_read(code):
     path = huge(code)
     path.chmod(0)
     with pytest.raises(CodeTooLarge, match=r"500\.0 MB \(1 files\)") as caught:
-        take(code)
+        take_snapshot(code)
     assert "500.0 MB  da ta/it's huge.bin" in caught.value.message
     assert "--allow-large-code" in caught.value.hint
     (code / ".amlignore").write_text("*.bin\n")
-    assert take(code).files == (".amlignore",)
+    assert take_snapshot(code).files == (".amlignore",)
 
 
 def test_too_many_files_are_refused(code):
@@ -43,10 +43,10 @@ def test_too_many_files_are_refused(code):
     for number in range(MOST_FILES + 1):
         (code / "many" / str(number)).touch()
     with pytest.raises(CodeTooLarge, match=r"20,001 files") as caught:
-        take(code)
+        take_snapshot(code)
     assert "many/ (20,001 files)" in caught.value.message
     heard = []
-    taken = take(code, allow_large=True, progress=heard.append)
+    taken = take_snapshot(code, allow_large=True, progress=heard.append)
     assert len(taken.files) == MOST_FILES + 1
     assert heard[0] == Progress("reading the code", 0, 0)
 

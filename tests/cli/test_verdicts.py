@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
-from allranks.cli.preflight.probe_questions import Question, Told
+from allranks.cli.preflight.probe_questions import ProbeAnswers, Question
 from allranks.cli.preflight.verdicts import of_gang
 from allranks.errors import Refused
 
@@ -58,7 +58,7 @@ def verdict(
 ) -> list[Finding]:
     told = lines()
     change(told)
-    return list(of_gang(question, Told(tuple(told.values()), {**JOB, **job}, ended=True)))
+    return list(of_gang(question, ProbeAnswers(tuple(told.values()), {**JOB, **job}, ended=True)))
 
 
 def wrong(change: Change = lambda told: None, **options: Any) -> list[tuple[str, str, str]]:
@@ -194,9 +194,11 @@ def test_a_gang_that_failed_or_was_never_made() -> None:
     without = QUESTION._replace(python=None)
     ((what, state, _),) = wrong(empty, question=without, error=error, exit_code=127)
     assert (what, state) == ("gang", NOTE)
-    (finding,) = of_gang(QUESTION, Told(error=Refused("it never fits", hint="ask for less")))
+    (finding,) = of_gang(
+        QUESTION, ProbeAnswers(error=Refused("it never fits", hint="ask for less"))
+    )
     assert (finding.state, finding.found, finding.hint) == (BAD, "it never fits", "ask for less")
-    (finding,) = of_gang(QUESTION, Told())
+    (finding,) = of_gang(QUESTION, ProbeAnswers())
     assert finding.found == "the server does not answer"
 
 

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from allranks.plan.plan import pack  # noqa: E402
-from allranks.server.jobs.explain import known  # noqa: E402
+from allranks.server.jobs.explain import failure_facts  # noqa: E402
 from allranks.settings import Home  # noqa: E402
 from allranks.store.database import open_database  # noqa: E402
 from allranks.store.records import Records  # noqa: E402
@@ -78,7 +78,7 @@ class Lab:
             self._befall(way)
         self.allranks("job", "wait", way.name, "--timeout", 600)
         records = Records(open_database(Home(self.home).database))
-        return pack(known(records.get(way.name), records, Home(self.home)))
+        return pack(failure_facts(records.get(way.name), records, Home(self.home)))
 
     def _befall(self, way: Way) -> None:
         """Signal the agent of node 1, once its ranks run."""

@@ -12,7 +12,7 @@ import pytest
 
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.local.capacity import Capacity
-from allranks.engines.local.end_gang import marked, sweep
+from allranks.engines.local.end_gang import end_gang, marked
 from allranks.engines.local.engine import LocalEngine
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
@@ -231,5 +231,5 @@ def test_the_sweep_finds_what_moved_away(tmp_path):
         env={**os.environ, MARKER: key},
     )
     until(lambda: len(marked(key, NOWHERE)) == 3)
-    sweep(key, NOWHERE)
+    end_gang(key, NOWHERE)
     assert marked(key, NOWHERE) == []

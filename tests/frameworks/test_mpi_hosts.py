@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.launch.find_mpi import find_mpi
-from allranks.agent.launch.mpi_ranks import Hosted
+from allranks.agent.launch.mpi_ranks import MpiRanks
 from allranks.agent.processes.ranks import Process
 from allranks.agent.programs import remote_shell
 from allranks.plan.distributions import mpi
@@ -52,7 +52,7 @@ def test_ranks_on_a_host_of_another_name(tmp_path: Path, kind: str):
     meeting = tmp_path / "ranks"
     logs = []
     for node in (0, 1):
-        hosted = Hosted(meeting, node)
+        hosted = MpiRanks(meeting, node)
         for local in (0, 1):
             logs.append(tmp_path / f"{len(logs)}.log")
             process = Process(f"rank {len(logs) - 1}", logs[-1], len(logs) - 1)

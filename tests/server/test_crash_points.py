@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from sqlalchemy import event as database_event
 
-from allranks.engines.base import Handle, Seen
+from allranks.engines.base import GangStatus, Handle
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.lifecycle import decide, retry
-from allranks.plan.lifecycle.agent_orders import heeded, order
+from allranks.plan.lifecycle.agent_orders import accepted, order
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.assets.state_folders import States
-from allranks.server.loop.heartbeats import Pulse
+from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.reconcile import Loop
-from allranks.server.loop.wakeups import Bell
+from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home, make
 from allranks.statuses import TERMINAL, GangState, JobStatus, Reason
 from allranks.store.database import open_database
@@ -123,15 +123,15 @@ class World:
         self.fuse()
         return Handle(gang.key, "17")
 
-    def poll(self, handles: Any) -> dict[str, Seen]:
+    def poll(self, handles: Any) -> dict[str, GangStatus]:
         self.fuse()
         return {handle.key: self.seen(handle.key) for handle in handles}
 
-    def seen(self, key: str) -> Seen:
+    def seen(self, key: str) -> GangStatus:
         agents = self.gangs.get(key)
         if agents is None or all(agent.phase in ("left", "dead") for agent in agents):
-            return Seen(GangState.GONE)
-        return Seen(GangState.UP, lost=tuple(a.node for a in agents if a.phase == "dead"))
+            return GangStatus(GangState.GONE)
+        return GangStatus(GangState.UP, lost=tuple(a.node for a in agents if a.phase == "dead"))
 
     def stop(self, handle: Handle) -> None:
         self.fuse()
@@ -155,8 +155,8 @@ class Server:
             points=Points(self.engine),
             clusters=SimpleNamespace(engine=lambda cluster: world),
             invitation=type("I", (), {"stands": lambda *_: True, "__call__": lambda *_: {}})(),
-            bell=Bell(),
-            pulse=Pulse(60.0),
+            bell=Wakeups(),
+            pulse=Heartbeats(60.0),
             clocks=Clocks(),
             data=None,
             hangs=SimpleNamespace(look=lambda row: None, forget=lambda row: None),
@@ -185,7 +185,7 @@ class Server:
 
     def hear(self, agent: Agent) -> None:
         rest = agent.said[agent.heard :]
-        said = heeded(self.records.get("j").record, agent.node, agent.launch, rest)
+        said = accepted(self.records.get("j").record, agent.node, agent.launch, rest)
         if said and agent.phase != "dead":
             self.records.hear("j", said)
             agent.heard = said[-1].seq

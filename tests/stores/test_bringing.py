@@ -13,7 +13,7 @@ import pytest
 
 from allranks.agent.data import object_stores
 from allranks.agent.data.object_stores import open_store
-from allranks.agent.data.upload import Bringer, Output
+from allranks.agent.data.upload import Output, Uploader
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.data.addresses import Account, Address
 from tests.stores.servers import Site, Wire
@@ -33,10 +33,10 @@ class Place:
         self.manifest = tmp_path / "manifests" / "m.json"
         self.bringer = self.another()
 
-    def another(self) -> Bringer:
+    def another(self) -> Uploader:
         uri = f"s3://bucket/{self.key}"
         output = Output("m", uri, self.account, "store", str(self.folder), self.only, True)
-        return Bringer(output, self.manifest)
+        return Uploader(output, self.manifest)
 
     def look(self, end: bool = False) -> dict[str, bytes]:
         self.bringer.look(end, lambda done, total: None)

@@ -20,7 +20,7 @@ import pytest
 
 from allranks.agent.data import cache, object_stores
 from allranks.agent.data.input_source import Wanted
-from allranks.agent.data.inputs import Provided, Provider
+from allranks.agent.data.inputs import CachedInput, InputCache
 from allranks.agent.data.object_stores import open_store
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.data.addresses import Account, Address, Store
@@ -38,8 +38,8 @@ def put(account: Account, files: Mapping[str, bytes]) -> None:
         obstore.put(opened, name, content)
 
 
-def provide(folder: Path, wanted: Wanted, limit: int | None = None) -> Provided:
-    with Provider(folder, limit, lambda told: None) as provider:
+def provide(folder: Path, wanted: Wanted, limit: int | None = None) -> CachedInput:
+    with InputCache(folder, limit, lambda told: None) as provider:
         return provider.provide(wanted)
 
 
@@ -218,8 +218,8 @@ def test_two_who_want_the_same_at_once_fetch_it_once(
             said.append(told)
             waiting.set()
 
-        with Provider(folder, None, say) as provider:
-            found: list[Provided] = []
+        with InputCache(folder, None, say) as provider:
+            found: list[CachedInput] = []
             other = threading.Thread(
                 target=lambda: found.append(provider.provide(Wanted("x", uri, account=account)))
             )
@@ -256,7 +256,9 @@ def test_a_disk_that_fills_is_told_before_and_while(
     assert Path(provide(small_disk / "c", little).path).read_bytes() == b"little"
     put(account, {f"{place}/half.bin": os.urandom(20 * MB)})
     half = Wanted("y", f"s3://bucket/{place}/half.bin", account=account)
-    asked = Provider(small_disk / "c", None, lambda told: (small_disk / "other").exists() or fill())
+    asked = InputCache(
+        small_disk / "c", None, lambda told: (small_disk / "other").exists() or fill()
+    )
 
     def fill() -> None:
         (small_disk / "other").write_bytes(bytes(18 * MB))  # a neighbour, after we have looked
@@ -274,7 +276,7 @@ def test_the_longest_unused_goes_first_and_what_is_in_use_stays(
     put(account, {f"{place}/{name}/file": name.encode() * MB for name in "abc"})
     wanted = {n: Wanted(n, f"s3://bucket/{place}/{n}", account=account) for n in "abc"}
     folder, limit = tmp_path / "c", 2_500_000
-    with Provider(folder, limit, print) as holding:
+    with InputCache(folder, limit, print) as holding:
         first = Path(holding.provide(wanted["a"]).path)
         second = Path(provide(folder, wanted["b"], limit).path)
         third = Path(provide(folder, wanted["c"], limit).path)

@@ -24,7 +24,7 @@ class Handle(NamedTuple):
     ref: str = ""
 
 
-class Seen(NamedTuple):
+class GangStatus(NamedTuple):
     """An engine's word on a gang. UNKNOWN means "could not ask" and is never a verdict.
 
     ``lost`` are nodes known to be dead while the gang lives, where the engine can tell.
@@ -92,7 +92,7 @@ class Engine(Protocol):
         Raises Refused if it never will run, EngineError if the engine could not be asked.
         """
 
-    def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         """What became of all of them, by key; the number of questions is not theirs."""
 
     def stop(self, handle: Handle) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from allranks.engines.base import Handle, Seen
+from allranks.engines.base import GangStatus, Handle
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
 from allranks.statuses import GangState
@@ -44,27 +44,27 @@ class FakeEngine:
         self.polls.setdefault(gang.key, 0)
         return Handle(gang.key, f"fake-{len(self.gangs)}")
 
-    def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         return {handle.key: self._seen(handle.key) for handle in handles}
 
     def stop(self, handle: Handle) -> None:
         self.gangs.pop(handle.key, None)
         self.stopped.append(handle.key)
 
-    def _seen(self, key: str) -> Seen:
+    def _seen(self, key: str) -> GangStatus:
         gang = self.gangs.get(key)
         if gang is None:
-            return Seen(GangState.GONE, "it is not there")
+            return GangStatus(GangState.GONE, "it is not there")
         now, option = self.polls[key], gang.options
         self.polls[key] = now + 1
         if now < option.get("does_not_answer", 0):
-            return Seen(GangState.UNKNOWN, "the engine did not answer")
+            return GangStatus(GangState.UNKNOWN, "the engine did not answer")
         if now < option.get("start_after", 0):
-            return Seen(GangState.QUEUED, "Resources")
+            return GangStatus(GangState.QUEUED, "Resources")
         if now < option.get("provision_after", 0):
-            return Seen(GangState.PROVISIONING, "booting")
+            return GangStatus(GangState.PROVISIONING, "booting")
         if now >= option.get("preempt_at", 1 << 30):
-            return Seen(GangState.GONE, "preempted")
+            return GangStatus(GangState.GONE, "preempted")
         if "lose_node" in option and now >= option.get("at", 0):
-            return Seen(GangState.UP, lost=(option["lose_node"],))
-        return Seen(GangState.UP)
+            return GangStatus(GangState.UP, lost=(option["lose_node"],))
+        return GangStatus(GangState.UP)

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-def there_are(number: int) -> str:
+def available(number: int) -> str:
     return f"{number} {'is' if number == 1 else 'are'} there"

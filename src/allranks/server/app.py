@@ -25,20 +25,20 @@ from allranks.server.auth.tokens import Tokens
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
 from allranks.server.gate import Gate
-from allranks.server.http.agents_listener import Door
+from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.error_responses import HANDLERS, Answer
-from allranks.server.http.host_header_check import Names
-from allranks.server.http.public_listener import Front
+from allranks.server.http.host_header_check import HostNames
+from allranks.server.http.public_listener import PublicListener
 from allranks.server.http.request_limits import Limited
 from allranks.server.http.request_text import CheckedJson
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop import mailbox
-from allranks.server.loop.agent_variables import Invitation
+from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.hangs import Hangs
-from allranks.server.loop.heartbeats import Pulse
+from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.reconcile import Loops, Shared
 from allranks.server.loop.stacks import Stacks
-from allranks.server.loop.wakeups import Bell
+from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
 from allranks.server.routes import computes as computes_routes
 from allranks.server.routes import data as data_routes
@@ -166,9 +166,9 @@ def _services(
     stores = Datastores(home.data, settings, data, Secrets(settings, home.secrets), versions)
     blobs, coming = Blobs(home.blobs), threading.Lock()
     found = Clusters(home, computes, kinds)
-    auth, bell, pulse = Auth(home, Tokens(settings)), Bell(), Pulse(clocks.lease)
-    door, names = Door(home, for_agents, pulse.begin_anew), Names()
-    invitation = Invitation(home, auth, door, clocks, url)
+    auth, bell, pulse = Auth(home, Tokens(settings)), Wakeups(), Heartbeats(clocks.lease)
+    door, names = AgentsListener(home, for_agents, pulse.begin_anew), HostNames()
+    invitation = AgentVariables(home, auth, door, clocks, url)
     points = Points(database)
     stacks = Stacks(home, bell)
     hangs = Hangs(stacks)
@@ -196,7 +196,7 @@ def _services(
         annotations=Annotations(database),
         hangs=hangs,
         door=door,
-        front=Front(home, door, names),
+        front=PublicListener(home, door, names),
         names=names,
         tracking=tracking.begin(home, database, records, points),
         loops=loops,

@@ -12,15 +12,15 @@ from allranks.server.assets.environments import Environments
 from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth
 from allranks.server.clusters.clusters import Clusters
-from allranks.server.http.agents_listener import Door
-from allranks.server.http.host_header_check import Names
-from allranks.server.http.public_listener import Front
+from allranks.server.http.agents_listener import AgentsListener
+from allranks.server.http.host_header_check import HostNames
+from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop.hangs import Hangs
-from allranks.server.loop.heartbeats import Pulse
+from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.reconcile import Loops
 from allranks.server.loop.stacks import Stacks
-from allranks.server.loop.wakeups import Bell
+from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
 from allranks.settings import Clocks, Home
 from allranks.store.annotations import Annotations
@@ -49,15 +49,15 @@ class Services(NamedTuple):
     points: Points
     models: Models
     auth: Auth
-    bell: Bell
-    pulse: Pulse
+    bell: Wakeups
+    pulse: Heartbeats
     states: States
     stacks: Stacks
     annotations: Annotations
     hangs: Hangs
-    door: Door
-    front: Front
-    names: Names
+    door: AgentsListener
+    front: PublicListener
+    names: HostNames
     tracking: Tracking | None
     loops: Loops
     coming: threading.Lock

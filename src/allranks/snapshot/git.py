@@ -38,7 +38,7 @@ _ADDRESS = re.compile(
 )
 
 
-class Told(NamedTuple):
+class GitState(NamedTuple):
     """``properties`` are a job's, under Azure ML's names; ``diff`` what is not committed."""
 
     properties: Mapping[str, str] = {}
@@ -67,14 +67,14 @@ class Asked:
         except OSError:
             pass  # no git here, or not for us
 
-    def told(self) -> Told:
+    def told(self) -> GitState:
         """Its answers; nothing of a folder that git knows nothing of."""
         found = {name: self._answer(name) for name in self._asked}
         status = found.get("status", b"").decode(errors="replace").splitlines()
         heads = dict(line[2:].split(" ", 1) for line in status if line.startswith("# branch."))
         commit = heads.get("branch.oid", "(initial)")
         if commit == "(initial)":
-            return Told()
+            return GitState()
         url = found.get("url", b"").decode(errors="replace").strip()
         dirty = any(not line.startswith("#") for line in status)
         properties = {
@@ -87,7 +87,7 @@ class Asked:
         text = diff[:_MOST].decode(errors="replace")
         if len(diff) > _MOST:
             text += f"\n… and {len(diff) - _MOST} bytes more\n"
-        return Told({name: value for name, value in properties.items() if value}, text)
+        return GitState({name: value for name, value in properties.items() if value}, text)
 
     def _answer(self, name: str) -> bytes:
         asked = self._asked[name]
@@ -105,7 +105,7 @@ class Checkout(NamedTuple):
 
     folder: Path
     repository: str
-    told: Told
+    told: GitState
 
 
 def is_address(code: str) -> bool:
@@ -159,7 +159,7 @@ def checkout(address: str, kept: Path) -> Checkout:
         "azureml.git.dirty": "False",
     }
     name = re.split(r"[/:]", shown.rstrip("/"))[-1].removesuffix(".git")
-    return Checkout(folder, name, Told({k: v for k, v in properties.items() if v}))
+    return Checkout(folder, name, GitState({k: v for k, v in properties.items() if v}))
 
 
 def _touch(folder: Path) -> None:

@@ -63,7 +63,7 @@ def _is_other(file: File) -> bool:
     return (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns)
 
 
-def take(
+def take_snapshot(
     code: Path,
     note: Callable[[str], None] = lambda sentence: None,
     memory: Path | None = None,

@@ -186,6 +186,7 @@ INTERNAL = frozenset(
         "ALLRANKS_AGENT_TOKEN",
         "ALLRANKS_AGENT_URL",
         "ALLRANKS_GANG",
+        "ALLRANKS_IMAGE",
         "ALLRANKS_MLFLOW",
         "ALLRANKS_NURSERY",
         "ALLRANKS_PYTHON",

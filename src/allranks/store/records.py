@@ -42,7 +42,7 @@ _REMEMBERED = 512
 _AT_ONCE = 500
 
 
-class Told(NamedTuple):
+class StoredJob(NamedTuple):
     """An event with its number in the record."""
 
     id: int
@@ -218,7 +218,7 @@ class Records:
         if self.had(name):
             raise _taken(name, "was deleted, and no other gets its name")
 
-    def events(self, name: str, after: int = 0) -> list[Told]:
+    def events(self, name: str, after: int = 0) -> list[StoredJob]:
         """The job's events in the order they were recorded, those numbered over ``after``."""
         query = (
             select(_events)
@@ -227,7 +227,7 @@ class Records:
             .order_by(_events.c.id)
         )
         with self._reading.connect() as connection:
-            return [Told(row.id, _event(row)) for row in connection.execute(query)]
+            return [StoredJob(row.id, _event(row)) for row in connection.execute(query)]
 
     def claim(self, job_id: int, owner: str, seconds: float) -> JobRow | None:
         """Lease the job to ``owner``; None when another holds it."""

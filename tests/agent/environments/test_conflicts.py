@@ -9,7 +9,7 @@ import pytest
 from uv import find_uv_bin
 
 from allranks.agent.environments.conflicts import Conflict, Conflicting, collect, parent_of
-from allranks.agent.environments.virtual_environments import Shelf
+from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.errors import AllranksError
 from allranks.plan.environments.packages import replaced
 from allranks.plan.plan import Recipe
@@ -21,17 +21,17 @@ OLD = "cp36-cp36m-manylinux1_x86_64"
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def shelf(tmp_path: Path) -> EnvironmentCache:
     environ = {
         "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
         "HOME": str(tmp_path / "ho me"),
         "UV_CACHE_DIR": str(tmp_path / "cache"),
         "UV_PYTHON_DOWNLOADS": "never",
     }
-    return Shelf(tmp_path / "sh'elf x", find_uv_bin(), environ)
+    return EnvironmentCache(tmp_path / "sh'elf x", find_uv_bin(), environ)
 
 
-def refused(shelf: Shelf, asked: Recipe) -> AllranksError:
+def refused(shelf: EnvironmentCache, asked: Recipe) -> AllranksError:
     with pytest.raises(AllranksError) as caught:
         shelf.provide(asked, wait, print)
     assert not shelf.place(asked).exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.environments.pip_conf import Told, for_uv
+from allranks.agent.environments.pip_conf import PipConfiguration, for_uv
 
 CONF = """
 [global]
@@ -81,10 +81,12 @@ def test_who_has_told_uv_is_heard_before(site):
 
 def test_none_at_all(site):
     told = for_uv({**site, "PIP_CONFIG_FILE": "/dev/null"})
-    assert told == Told({"UV_INDEX_STRATEGY": "unsafe-best-match"})
+    assert told == PipConfiguration({"UV_INDEX_STRATEGY": "unsafe-best-match"})
     none = {"PIP_CONFIG_FILE": "/dev/null"}
     assert for_uv({**none, "UV_INDEX": "https://x"}).own_index
-    assert for_uv({**none, "PIP_NO_INDEX": "1"}) == Told(told.variables, ("--no-index",), True)
+    assert for_uv({**none, "PIP_NO_INDEX": "1"}) == PipConfiguration(
+        told.variables, ("--no-index",), True
+    )
     assert not for_uv({**none, "PIP_NO_INDEX": "false"}).own_index
 
 

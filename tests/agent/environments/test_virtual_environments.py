@@ -17,7 +17,7 @@ import pytest
 from uv import find_uv_bin
 
 from allranks.agent.environments.layer import layer
-from allranks.agent.environments.virtual_environments import READY, Shelf
+from allranks.agent.environments.virtual_environments import READY, EnvironmentCache
 from allranks.errors import AllranksError
 from allranks.plan.environments.activation import activated
 from allranks.plan.plan import Recipe
@@ -43,9 +43,11 @@ def wheels(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def shelf(tmp_path: Path) -> EnvironmentCache:
     environ = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": str(tmp_path / "ho me")}
-    return Shelf(tmp_path / "sh'elf x", UV, {**environ, "UV_CACHE_DIR": str(tmp_path / "cache")})
+    return EnvironmentCache(
+        tmp_path / "sh'elf x", UV, {**environ, "UV_CACHE_DIR": str(tmp_path / "cache")}
+    )
 
 
 def python(prefix: Path, code: str) -> str:
@@ -120,7 +122,7 @@ def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
         f'until [ -e {shlex.quote(str(go))} ]; do sleep 0.02; done\nexec {shlex.quote(UV)} "$@"\n'
     )
     slow.chmod(0o755)
-    other = Shelf(shelf._folder, str(slow), shelf._environ)
+    other = EnvironmentCache(shelf._folder, str(slow), shelf._environ)
     maker = threading.Thread(target=other.provide, args=(asked, wait, lambda line: None))
     maker.start()
     heard: list[str] = []
@@ -212,7 +214,9 @@ def test_who_does_not_want_it_any_more_stops_it(shelf, wheels, tmp_path):
 
     heard: list[str] = []
     with pytest.raises(Enough):
-        Shelf(shelf._folder, str(slow), shelf._environ).provide(asked, not_for_long, heard.append)
+        EnvironmentCache(shelf._folder, str(slow), shelf._environ).provide(
+            asked, not_for_long, heard.append
+        )
     assert time.monotonic() - began < 30
     assert not shelf.place(asked).exists()
     assert _holding(shelf.place(asked).with_suffix(".lock")) == []
@@ -242,7 +246,7 @@ def test_a_disk_that_fills(shelf, wheels, tmp_path):
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", small], check=True)
     try:
-        full = Shelf(small / "shelf", UV, shelf._environ)
+        full = EnvironmentCache(small / "shelf", UV, shelf._environ)
         asked = Recipe(requirements=from_wheels(wheels, "pear"))
         with pytest.raises((AllranksError, OSError), match=r"(?i)no space left") as caught:
             full.provide(asked, wait, print)
@@ -284,14 +288,14 @@ def test_a_python_that_is_not_there(shelf):
     environ = {**shelf._environ, "UV_PYTHON_DOWNLOADS": "never"}
     asked = Recipe(python="3.6", requirements=("--no-index",))
     with pytest.raises(AllranksError, match=r"there is no Python 3\.6 on the node") as caught:
-        Shelf(shelf._folder, UV, environ).provide(asked, wait, print)
+        EnvironmentCache(shelf._folder, UV, environ).provide(asked, wait, print)
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert f"environment map python=3.6 {here}" in (caught.value.hint or "")
 
 
 def test_no_uv(shelf):
     with pytest.raises(AllranksError, match="uv, which makes environments, cannot be started"):
-        Shelf(shelf._folder, "/nonexistent/uv", shelf._environ).provide(
+        EnvironmentCache(shelf._folder, "/nonexistent/uv", shelf._environ).provide(
             Recipe(python="3.11"), wait, print
         )
 
@@ -327,14 +331,14 @@ def test_the_project_it_is_asked_in_makes_no_difference(shelf, wheels, monkeypat
 
 def test_settings_that_decide_what_is_installed_make_another(shelf, wheels, tmp_path):
     asked = Recipe(requirements=from_wheels(wheels, "apple"))
-    lowest = Shelf(shelf._folder, UV, {**shelf._environ, "UV_RESOLUTION": "lowest"})
+    lowest = EnvironmentCache(shelf._folder, UV, {**shelf._environ, "UV_RESOLUTION": "lowest"})
     assert lowest.provide(asked, wait, print).packages["apple"] == "1.0"
     assert shelf.provide(asked, wait, print).packages["apple"] == "2.0"
     limits = tmp_path / "limits.txt"
     limits.write_text("apple<2\n")
-    held = Shelf(shelf._folder, UV, {**shelf._environ, "PIP_CONSTRAINT": str(limits)})
+    held = EnvironmentCache(shelf._folder, UV, {**shelf._environ, "PIP_CONSTRAINT": str(limits)})
     assert held.provide(asked, wait, print).packages["apple"] == "1.0"
-    patient = Shelf(shelf._folder, UV, {**shelf._environ, "UV_HTTP_TIMEOUT": "99"})
+    patient = EnvironmentCache(shelf._folder, UV, {**shelf._environ, "UV_HTTP_TIMEOUT": "99"})
     assert patient.place(asked) == shelf.place(asked)
 
 
@@ -359,7 +363,7 @@ def test_a_range_that_cannot_be_had_is_named_as_it_was_written(shelf, tmp_path):
 def test_passwords_are_in_no_log(shelf):
     index = "http://me:hunter2@127.0.0.1:9/simple"
     environ = {**shelf._environ, "UV_HTTP_RETRIES": "0", "PIP_CONFIG_FILE": "/dev/null"}
-    own = Shelf(shelf._folder, UV, environ)
+    own = EnvironmentCache(shelf._folder, UV, environ)
     asked = Recipe(requirements=(f"--index-url {index}", "apple"))
     with pytest.raises(AllranksError) as caught:
         own.provide(asked, wait, print)
@@ -416,7 +420,7 @@ def test_a_layer_without_pip_does_not_lead_to_the_systems(shelf, tmp_path):
 
 
 def test_a_rank_of_another_locale_finds_its_packages(shelf, wheels, tmp_path):
-    own = Shelf(tmp_path / "hé ü", UV, shelf._environ)
+    own = EnvironmentCache(tmp_path / "hé ü", UV, shelf._environ)
     asked = Recipe(requirements=from_wheels(wheels, "pear"))
     front = tmp_path / "front"
     layer(own.provide(asked, wait, print).folder, front)

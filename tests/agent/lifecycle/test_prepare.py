@@ -9,7 +9,7 @@ import pytest
 
 from allranks.agent.lifecycle import prepare
 from allranks.errors import AllranksError
-from allranks.snapshot.take import take
+from allranks.snapshot.take import take_snapshot
 
 HOSTILE = [
     "a\nb",
@@ -32,7 +32,7 @@ def tar(tmp_path: Path) -> Path:
     (code / "run.sh").write_text("#!/bin/sh\n")
     (code / "run.sh").chmod(0o750)
     (code / "link").symlink_to("run.sh")
-    taken = take(code)
+    taken = take_snapshot(code)
     path = tmp_path / "code.tar"
     with path.open("wb") as file:
         for digest in taken.parts:

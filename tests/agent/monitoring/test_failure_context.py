@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.monitoring.failure_context import Circumstances, counter
+from allranks.agent.monitoring.failure_context import FailureContext, counter
 
 MEMORY = Path("/sys/fs/cgroup/memory")
 EAT = "import os; held = []\nwhile True: held.append(os.urandom(1 << 20))"
@@ -29,7 +29,7 @@ def limited() -> Iterator[Path]:
 
 
 def test_a_kill_for_want_of_memory_is_seen(limited: Path, tmp_path: Path):
-    circumstances = Circumstances()
+    circumstances = FailureContext()
     join = f"echo $$ > {limited}/cgroup.procs && exec '{sys.executable}' -c '{EAT}'"
     eater = subprocess.Popen(["bash", "-c", join])
     assert eater.wait(30) == -9
@@ -42,7 +42,7 @@ def test_a_kill_for_want_of_memory_is_seen(limited: Path, tmp_path: Path):
 
 
 def test_a_kill_by_hand_is_none(tmp_path: Path):
-    circumstances = Circumstances()
+    circumstances = FailureContext()
     sleeper = subprocess.Popen(["sleep", "60"])
     sleeper.kill()
     sleeper.wait(10)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from allranks.agent.monitoring import tcp_counters
-from allranks.agent.monitoring.idle_ranks import Bucket, Stillness
+from allranks.agent.monitoring.idle_ranks import Bucket, IdleRanks
 from tests.support import until
 
 
@@ -39,7 +39,7 @@ def test_who_prints_and_who_rests_is_told_once_it_lasts(tmp_path: Path):
     processes = [subprocess.Popen(words) for _ in logs]
     try:
         roots = {rank: each.pid for rank, each in enumerate(processes)}
-        eyes = Stillness(0, 1.0, logs, lambda: roots, told.append)
+        eyes = IdleRanks(0, 1.0, logs, lambda: roots, told.append)
 
         def looked() -> bool:
             with logs[1].open("a") as log:

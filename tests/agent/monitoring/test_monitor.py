@@ -15,7 +15,7 @@ import pytest
 from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.memory_limit import MemoryLimit
 from allranks.agent.monitoring.monitor import Kept, Monitor
-from allranks.agent.processes.rank_processes import Family, families
+from allranks.agent.processes.rank_processes import RankProcesses, families
 from tests.support import until
 
 WORKS = "print('up', flush=True)\nwhile True: pass"
@@ -69,7 +69,7 @@ def told(path: Path):
     return [{(n, gpu, rank): value for n, gpu, rank, value in each["points"]} for each in lines]
 
 
-def used(family: Family, roots: dict[int, int]) -> dict[int, process_usage.Rank]:
+def used(family: RankProcesses, roots: dict[int, int]) -> dict[int, process_usage.Rank]:
     """What each rank uses, looked at anew."""
     found = family.look(roots, age=0.0)
     each = process_usage.of_processes(found.job)
@@ -79,7 +79,7 @@ def used(family: Family, roots: dict[int, int]) -> dict[int, process_usage.Rank]
 def test_a_rank_is_all_of_its_processes(process):
     """A rank that works in a child of its child."""
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WORKS!r}])"
-    family = Family()
+    family = RankProcesses()
     root = process(inner)
     before, began = used(family, {3: root})[3], time.monotonic()
     until(lambda: used(family, {3: root})[3].busy > before.busy + 0.5, 60)
@@ -88,13 +88,13 @@ def test_a_rank_is_all_of_its_processes(process):
 
 def test_memory_that_is_held_is_seen(process):
     roots = {0: process(HOLDS), 1: process("print('up', flush=True); input()")}
-    found = used(Family(), roots)
+    found = used(RankProcesses(), roots)
     assert found[0].memory > 300 << 20
     assert found[1].memory < 100 << 20
 
 
 def test_a_rank_that_is_gone_uses_nothing():
-    found = used(Family(), {0: 2**22 + 1})
+    found = used(RankProcesses(), {0: 2**22 + 1})
     assert found == {0: process_usage.Rank(0, 0)}
 
 
@@ -214,7 +214,7 @@ def test_memory_that_is_shared_is_held_once(process):
 def test_a_limit_is_for_what_is_held_and_is_told_once(process):
     root = process(SHARES)
     until(lambda: len(families([root])[root]) == 4)
-    found = Family().look({7: root}, age=0.0)._replace(job=families([root])[root])
+    found = RankProcesses().look({7: root}, age=0.0)._replace(job=families([root])[root])
     each = process_usage.of_processes(found.job)
     ranks = {7: process_usage.total(found.ranks[7], each), 8: process_usage.Rank(0.0, 1)}
     resident = ranks[7].memory

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from allranks.agent.launch import mlflow
-from allranks.agent.transport.identity import Where
-from allranks.server.http.agents_listener import Door
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.server.http.agents_listener import AgentsListener
 from allranks.settings import Home
 from tests.support import children, until
 
@@ -41,7 +41,7 @@ class Echo(BaseHTTPRequestHandler):
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[There]:
     """A server with the certificate that a home's door shows."""
-    door = Door(Home(tmp_path), lambda *_: None, lambda: None)
+    door = AgentsListener(Home(tmp_path), lambda *_: None, lambda: None)
     fingerprint = door.fingerprint
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Home(tmp_path).certificate)
@@ -63,8 +63,8 @@ def nothing_is_left() -> Iterator[None]:
         each.wait()
 
 
-def where(url: str, fingerprint: str = "") -> Where:
-    return Where(url, "token", fingerprint, 1, 0, Path("/x"), "127.0.0.1", 1)
+def where(url: str, fingerprint: str = "") -> AgentIdentity:
+    return AgentIdentity(url, "token", fingerprint, 1, 0, Path("/x"), "127.0.0.1", 1)
 
 
 def put(uri: str, body: bytes) -> bytes:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from allranks.agent.transport.inbox import Inbox
-from allranks.agent.transport.link import LOOK, REDRAW, Door, Feed, Link, Tail
+from allranks.agent.transport.link import LOOK, REDRAW, Feed, Link, ServerAddress, Tail
 from allranks.agent.transport.outbox import Outbox, read
 from allranks.events import Kind
 from tests.support import until
@@ -74,7 +74,7 @@ def server():
 
 def test_points_that_are_refused_hold_nothing_up(server, tmp_path):
     outbox = Outbox(tmp_path, 1, 0)
-    link = Link(Door(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
     for name in ("metrics", "resources"):
         (tmp_path / name).write_bytes(b"{}\n")
         link.feed(Feed(1, name, tmp_path / name))
@@ -90,7 +90,7 @@ def test_points_that_are_refused_hold_nothing_up(server, tmp_path):
 
 def test_an_event_that_is_refused_holds_no_other_up(server, tmp_path):
     outbox = Outbox(tmp_path, 1, 0)
-    link = Link(Door(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
     outbox.say(Kind.HELLO, 1, pid=7)
     outbox.say(Kind.ENDED, 1, rank=0, reason="RANK_EXITED", code=1, doing="refused")
     outbox.say(Kind.BYE, 1)
@@ -126,7 +126,7 @@ def test_what_is_said_can_always_be_stored(tmp_path):
 def test_a_line_that_is_redrawn_is_sent_at_a_bounded_rate_and_whole(server, tmp_path):
     outbox, log = Outbox(tmp_path, 1, 0), tmp_path / "log"
     log.touch()
-    link = Link(Door(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
     link.follow(Tail(1, 0, log))
     link.start()
     began = time.monotonic()

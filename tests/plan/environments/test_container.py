@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from allranks.errors import SpecError
 from allranks.plan.environments import container
 from allranks.plan.environments.container import Mount
-from allranks.plan.job.compile import Context, compile
+from allranks.plan.job.compile import CompileContext, compile
 from allranks.plan.plan import Container, InputTask, OutputTask, Task, pack
 from allranks.spec.job import parse
 
@@ -24,7 +24,9 @@ def job(**more: object) -> dict[str, object]:
 
 def compiled(spec: dict[str, object], **options: object) -> Task:
     base = {"PATH": "/venv/bin:/bin", "VIRTUAL_ENV": "/venv", "HTTPS_PROXY": "http://p:1"}
-    context = Context("a", "/home/jobs/a", ("agent",), "local", base, compute="c", options=options)
+    context = CompileContext(
+        "a", "/home/jobs/a", ("agent",), "local", base, compute="c", options=options
+    )
     return compile(parse(spec), context).task
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from allranks.errors import UsageError
 from allranks.plan.environments.packages import Replaced, replaced
-from allranks.plan.environments.recipe import Meant, entry, recipe
+from allranks.plan.environments.recipe import Resolved, entry, recipe
 from allranks.spec.job_parts import Environment
 
 
@@ -94,7 +94,7 @@ def test_a_conda_file_of_2020():
     pip = ["azureml-defaults", "torch==1.6.0", "torchvision==0.7.0", "horovod==0.19.5"]
     conda = {"dependencies": ["python=3.6.2", "pip", {"pip": pip}]}
     table = {"python=3.6.2": "3.11", "torch==1.6.*": "torch==2.8.0", "horovod": "none"}
-    found = recipe(Meant("", Environment(conda_file=conda)), table)
+    found = recipe(Resolved("", Environment(conda_file=conda)), table)
     assert found.python == "3.11"
     assert found.requirements == ("pip", "torch==2.8.0", "torchvision==0.23.*")
     assert len(found.notes) == 5

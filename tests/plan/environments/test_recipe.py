@@ -5,7 +5,15 @@ import pytest
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.plan.environments import curated
 from allranks.plan.environments.activation import activated
-from allranks.plan.environments.recipe import Compute, Meant, Table, entry, looked_up, meant, recipe
+from allranks.plan.environments.recipe import (
+    Compute,
+    Resolved,
+    Table,
+    entry,
+    looked_up,
+    recipe,
+    resolve,
+)
 from allranks.plan.plan import Recipe, Task, pack
 from allranks.spec.fields.references import Asset
 from allranks.spec.job_parts import Environment
@@ -13,28 +21,28 @@ from allranks.spec.job_parts import Environment
 KNOWN = {"digits:2": Environment(pip=["scikit-learn"]), "pod:1": Environment(image="a/b")}
 
 
-def find(asset: Asset) -> Meant:
+def find(asset: Asset) -> Resolved:
     name = f"{asset.name}:{asset.version or 2}"
     if name not in KNOWN:
         raise SpecError(Problem(f"there is no environment {asset}", "environment"))
-    return Meant(name, KNOWN[name])
+    return Resolved(name, KNOWN[name])
 
 
-def means(asked: object, *, containers: bool = False, table: Table | None = None) -> Meant:
-    return meant(asked, Compute("c", containers), table or {}, find)
+def means(asked: object, *, containers: bool = False, table: Table | None = None) -> Resolved:
+    return resolve(asked, Compute("c", containers), table or {}, find)
 
 
 def made(environment: Environment, table: Table | None = None) -> Recipe:
-    return recipe(Meant("", environment), table or {})
+    return recipe(Resolved("", environment), table or {})
 
 
 @pytest.mark.parametrize("asked", [None, "current", "azureml:current@latest"])
 def test_the_python_in_front(asked: object):
-    assert means(asked) == Meant()
+    assert means(asked) == Resolved()
 
 
 def test_one_that_has_a_name():
-    assert means("azureml:digits:2") == Meant("digits:2", KNOWN["digits:2"])
+    assert means("azureml:digits:2") == Resolved("digits:2", KNOWN["digits:2"])
     assert means("azureml:digits@latest").name == "digits:2"
     with pytest.raises(SpecError, match="no environment nope:1"):
         means("azureml:nope:1")
@@ -52,7 +60,7 @@ def test_a_name_of_azures_may_stand_for_another():
 
 def test_an_image_is_itself_where_containers_run():
     assert means(Environment(image="a/b"), containers=True).environment == KNOWN["pod:1"]
-    assert means("azureml:pod:1", containers=True) == Meant("pod:1", KNOWN["pod:1"])
+    assert means("azureml:pod:1", containers=True) == Resolved("pod:1", KNOWN["pod:1"])
 
 
 def test_where_they_do_not_another_stands_for_it():
@@ -220,7 +228,7 @@ def test_a_star_is_what_nothing_else_matches(name):
 def test_python_2_is_refused_unless_the_map_has_a_python_3_for_it(version):
     table = dict(curated.TABLE)
     tag = means(Environment(image=f"python:{version}-slim"), table=table)
-    for asked in (tag, Meant("", Environment(python=version))):
+    for asked in (tag, Resolved("", Environment(python=version))):
         with pytest.raises(SpecError, match=f"Python {version} is not supported") as caught:
             recipe(asked, table)
         hint = f"allranks environment map python={version} 3.12"
@@ -247,7 +255,7 @@ def test_a_conda_file_that_did_not_travel():
 def test_curated_ones_can_be_made_and_the_table_leads_to_them():
     for versions in curated.ENVIRONMENTS.values():
         for spec in versions.values():
-            assert recipe(Meant("", Environment.model_validate(spec)), {}).requirements
+            assert recipe(Resolved("", Environment.model_validate(spec)), {}).requirements
     assert set(curated.TABLE.values()) <= {*curated.ENVIRONMENTS, curated.PYTHON}
     assert all(name.startswith(curated.PREFIX) for name in curated.ENVIRONMENTS)
 

@@ -4,7 +4,7 @@ import pytest
 
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.lifecycle import decide as policy
-from allranks.plan.lifecycle.agent_orders import heeded, is_ahead, order
+from allranks.plan.lifecycle.agent_orders import accepted, is_ahead, order
 from allranks.plan.lifecycle.decide import Clock, Job, decide
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Rules
@@ -54,7 +54,7 @@ def catch_up(job: Job, gang: Gang, most: int) -> list[Job]:
     for _ in range(200):
         for node in range(NODES):
             rest = gang.said[node][job.nodes[node].seq : most]
-            for event in heeded(job, node, 1, rest)[:1]:
+            for event in accepted(job, node, 1, rest)[:1]:
                 job = fold(job, event)
                 past.append(job)
         step = decide(job, RULES, Clock(now=99.0))
@@ -116,7 +116,9 @@ def test_who_cancels_meanwhile_is_heard(moments: list[Job]):
 
 def test_nothing_is_taken_in_over_a_gap(gang: Gang):
     job = fold(policy.new(NODES), gang.said[0][0])
-    assert heeded(job, 0, 1, gang.said[0][2:4]) == ()
-    assert list(heeded(job, 0, 1, gang.said[0][1:4])) == gang.said[0][1:4]
-    assert list(heeded(job, 0, 7, gang.said[0][2:4])) == gang.said[0][2:4], "it is to leave anyway"
+    assert accepted(job, 0, 1, gang.said[0][2:4]) == ()
+    assert list(accepted(job, 0, 1, gang.said[0][1:4])) == gang.said[0][1:4]
+    assert list(accepted(job, 0, 7, gang.said[0][2:4])) == gang.said[0][2:4], (
+        "it is to leave anyway"
+    )
     assert all(each.kind in FROM_AGENTS for each in gang.said[0])

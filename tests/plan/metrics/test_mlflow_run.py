@@ -51,7 +51,7 @@ def test_what_is_told_of_a_job() -> None:
     )
     task = Task("j", "e", "python t.py", inputs=inputs, environment="torch:2")
     spec = {"tags": {"team": "blue"}, "properties": {"azureml.git.commit": "abc"}}
-    told = mlflow_run.told("j", "0" * 32, spec, task, "local")
+    told = mlflow_run.run_data("j", "0" * 32, spec, task, "local")
     assert told.name == "j"
     assert told.params["lr"] == "0.1"
     assert "hunter2" not in told.params["db"]
@@ -79,7 +79,7 @@ def test_resources_are_in_mlflows_units_and_place() -> None:
 
 def test_what_mlflow_and_we_say_by_tags_is_not_for_users_to_say() -> None:
     names = ("mlflow.runName", "mlflow.parentRunId", "allranks.main", "allranks.job", "mlflowish")
-    told = mlflow_run.told(
+    told = mlflow_run.run_data(
         "j", "0" * 32, {"tags": dict.fromkeys(names, "x")}, Task("j", "e", "t"), "c"
     )
     assert told.tags["allranks.job"] == "j"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.plan.metrics.patterns import Found, NotANumber, Reader, lines, number, of_rank
+from allranks.plan.metrics.patterns import MetricPoint, NotANumber, Reader, lines, number, of_rank
 from allranks.plan.plan import MetricTask
 from allranks.spec.fields.patterns import BUILTIN, KNOWN, wrong
 
@@ -82,13 +82,16 @@ def test_imagenets_lines_are_known():
     reader = Reader(MetricTask("imagenet", BUILTIN))
     points = [each for line in lines(IMAGENET) for each in reader.find(line)]
     assert points[:5] == [
-        Found("batch_time", 5006, 5.226),
-        Found("data_time", 5006, 4.412),
-        Found("loss", 5006, 7.0719),
-        Found("acc1", 5006, 0.0),
-        Found("acc5", 5006, 0.78),
+        MetricPoint("batch_time", 5006, 5.226),
+        MetricPoint("data_time", 5006, 4.412),
+        MetricPoint("loss", 5006, 7.0719),
+        MetricPoint("acc1", 5006, 0.0),
+        MetricPoint("acc5", 5006, 0.78),
     ]
-    assert points[10:] == [Found("val_acc1", None, 54.26), Found("val_acc5", None, 79.012)]
+    assert points[10:] == [
+        MetricPoint("val_acc1", None, 54.26),
+        MetricPoint("val_acc5", None, 79.012),
+    ]
 
 
 def test_a_bar_that_begins_anew_shows_old_values():
@@ -102,7 +105,7 @@ def test_a_bar_that_begins_anew_shows_old_values():
     text = "\r".join(f"Epoch {bar.replace('[', '[00:00, ')}" for bar in bars)
     reader = Reader(MetricTask("lightning", BUILTIN))
     points = [each for line in lines(text) for each in reader.find(line)] + [*reader.rest()]
-    assert points == [Found("l", 8, 1.5), Found("l", 9, 1.2)]
+    assert points == [MetricPoint("l", 8, 1.5), MetricPoint("l", 9, 1.2)]
 
 
 @pytest.mark.parametrize("digits", ["9" * 20, "1" * 5000, "9" * 15])

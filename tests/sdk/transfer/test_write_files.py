@@ -10,14 +10,14 @@ import pytest
 from allranks.errors import NotFound, ServerError
 from allranks.sdk.transfer import download as download_module
 from allranks.sdk.transfer.download import download
-from allranks.sdk.transfer.write_files import beside, checked, is_there, landing
+from allranks.sdk.transfer.write_files import beside, checked, destination, is_there
 
 NEVER = threading.Event()
 TIME = 1_700_000_000_123_456_789
 
 
 def land(folder: Path, goal: str, data: bytes = b"new") -> None:
-    with landing(folder, goal, beside(goal, ()), NEVER) as file:
+    with destination(folder, goal, beside(goal, ()), NEVER) as file:
         file.cut()
         file.write(data)
         file.finish(TIME)
@@ -130,11 +130,11 @@ def test_of_two_who_fetch_the_same_the_second_waits(tmp_path):
 
     def second() -> None:
         waiting.set()
-        with landing(tmp_path, "x", "x.part", NEVER) as file:
+        with destination(tmp_path, "x", "x.part", NEVER) as file:
             seen.append((is_there(tmp_path, "x", 3, TIME), file.size))
 
     thread = threading.Thread(target=second)
-    with landing(tmp_path, "x", "x.part", NEVER) as file:
+    with destination(tmp_path, "x", "x.part", NEVER) as file:
         thread.start()
         waiting.wait()
         file.write(b"new")

@@ -5,7 +5,7 @@ import json
 from allranks.agent.transport.outbox import Outbox
 from allranks.events import Kind
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.server.loop.dead_agent_files import salvage
+from allranks.server.loop.dead_agent_files import collect
 from allranks.settings import Home
 from allranks.store.database import open_database
 from allranks.store.points import Points
@@ -26,7 +26,7 @@ def test_points_that_cannot_be_kept_keep_nothing_else_back(tmp_path):
     (folder / "attempt-1" / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     with database.begin() as connection:
         connection.exec_driver_sql("DROP TABLE points")
-    salvage(home, records, Points(database), row, 0)
+    collect(home, records, Points(database), row, 0)
     told = [each.event.data.get("message") for each in records.events("j")]
     assert "heard" in told
     database.dispose()

@@ -5,7 +5,7 @@ import json
 from allranks.plan.diagnosis.stacks import Frame, Process
 from allranks.plan.plan import pack
 from allranks.server.loop.stacks import Stacks
-from allranks.server.loop.wakeups import Bell
+from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
 
 
@@ -13,7 +13,7 @@ def test_a_record_with_odd_stacks_is_passed_over(tmp_path):
     home = Home(tmp_path)
     process = pack(Process(0, 0, 7, "python", frames=(Frame("/w/a.py", 1, "f"),)))
     odd = {**process, "frames": [{"file": 1, "line": 1, "function": "f"}]}
-    stacks = Stacks(home, Bell())
+    stacks = Stacks(home, Wakeups())
     records = [
         {"at": 1.0, "attempt": 1, "missing": [], "processes": [process]},
         {"at": 2.0, "attempt": 2, "missing": [], "processes": [odd]},

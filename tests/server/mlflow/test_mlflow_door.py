@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from allranks.server.auth.identity import Auth
-from allranks.server.http.host_header_check import Names
+from allranks.server.http.host_header_check import HostNames
 from allranks.server.routes.mlflow import Proxy
 from allranks.settings import Home
 
@@ -20,7 +20,7 @@ PASSED = 501
 
 def asked(auth: Auth, token: str, *, people: bool, **headers: str) -> httpx.Response:
     nothing = dict.fromkeys(("records", "points", "bell", "tracking"))
-    of: Any = SimpleNamespace(auth=auth, names=Names(), **nothing)
+    of: Any = SimpleNamespace(auth=auth, names=HostNames(), **nothing)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(Proxy(of, people=people))

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
 from allranks.server.dependencies import services
 from allranks.server.http.error_responses import HANDLERS
-from allranks.server.loop.wakeups import Bell
+from allranks.server.loop.wakeups import Wakeups
 from allranks.server.routes import metrics
 from allranks.statuses import JobStatus
 from allranks.store.database import open_database
@@ -41,7 +41,7 @@ def told(tmp_path):
     app = FastAPI(exception_handlers=HANDLERS)
     app.include_router(metrics.router)
     app.dependency_overrides[services] = lambda: SimpleNamespace(
-        records=seen, points=points, bell=Bell()
+        records=seen, points=points, bell=Wakeups()
     )
 
     async def ask(path, data):

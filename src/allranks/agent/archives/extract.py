@@ -49,7 +49,7 @@ class Entry(NamedTuple):
         return self.size if self.pieces is None else sum(size for _, size in self.pieces)
 
 
-class Landing:
+class Extraction:
     """The folder of one archive. What is written carries no owner and no set-uid, set-gid or sticky
     bit, and whoever we are can always read, change and enter it."""
 

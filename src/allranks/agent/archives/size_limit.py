@@ -17,7 +17,7 @@ _RESERVE, _PART = 64 << 20, 100
 _STEP, _REPORT = 64 << 20, 8 << 20
 
 
-class Allowance:
+class SizeLimit:
     """Of one archive: told of each entry before it is written, and of each piece after."""
 
     def __init__(

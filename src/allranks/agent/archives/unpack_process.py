@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.archives import formats, read
-from allranks.agent.archives.extract import Landing
-from allranks.agent.archives.size_limit import Allowance, full
+from allranks.agent.archives.extract import Extraction
+from allranks.agent.archives.size_limit import SizeLimit, full
 from allranks.agent.processes.keeper import follow_to_death
 from allranks.errors import AllranksError
 
@@ -61,11 +61,11 @@ def unpack(
     report: Callable[[int, int], None],
 ) -> None:
     """Unpack one archive in this process, as `Allowance` allows it. Raises AllranksError."""
-    allowance = Allowance(archive, folder, limit=limit, left=left, sharing=sharing, report=report)
+    allowance = SizeLimit(archive, folder, limit=limit, left=left, sharing=sharing, report=report)
     name = ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        landing = Landing(archive, folder, allowance.wrote)
+        landing = Extraction(archive, folder, allowance.wrote)
         with contextlib.closing(landing), read.opened(archive) as entries:
             for entry in entries:
                 name = entry.name

@@ -28,7 +28,7 @@ _GROWTH, _ALWAYS_FINE = 200, 1 << 30
 _USUAL = 4
 
 
-class Provided(NamedTuple):
+class CachedInput(NamedTuple):
     """Where it is, of how many files and bytes, and how many of the bytes had to be moved."""
 
     path: str
@@ -38,7 +38,7 @@ class Provided(NamedTuple):
     moved: int
 
 
-class Provider:
+class InputCache:
     """Has inputs in the cache ``folder``, which may hold ``limit`` bytes; ``say`` hears how far it
     is, as a mapping."""
 
@@ -47,13 +47,13 @@ class Provider:
         self._stack = ExitStack()
         self._told, self._began = 0.0, 0.0
 
-    def __enter__(self) -> Provider:
+    def __enter__(self) -> InputCache:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def provide(self, wanted: Wanted) -> Provided:
+    def provide(self, wanted: Wanted) -> CachedInput:
         """Have it there, and hold it as long as this lives. Raises AllranksError."""
         self._began = time.monotonic()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -80,7 +80,7 @@ class Provider:
         content = cache.content_of(items, wanted.unpack)
         return self._folder / f"{cache.place_of(wanted.uri or wanted.source)}-{content}"
 
-    def _provide(self, source: Source) -> Provided:
+    def _provide(self, source: Source) -> CachedInput:
         wanted = source.wanted
         items, is_file = source.items()
         goal = self._goal(wanted, items)
@@ -231,7 +231,7 @@ class Provider:
 def there(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the mover would tell of all inputs, if none has to be moved; empty otherwise."""
     several = [Wanted.load(each) for each in asked["inputs"]]
-    with Provider(Path(asked["cache"]), asked["limit"], lambda told: None) as provider:
+    with InputCache(Path(asked["cache"]), asked["limit"], lambda told: None) as provider:
         found = [provider.there(each) for each in several]
         if None in found:
             return []
@@ -243,12 +243,12 @@ def there(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
         ]
 
 
-def _provided(wanted: Wanted, tree: Tree, is_file: bool, moved: int) -> Provided:
+def _provided(wanted: Wanted, tree: Tree, is_file: bool, moved: int) -> CachedInput:
     data = tree.data
     if wanted.copy:
         data = _linked(tree, Path(wanted.copy))
     path = data / tree.files[0][0] if is_file and not wanted.unpack else data
-    return Provided(str(path), str(tree.folder), len(tree.files), tree.size, moved)
+    return CachedInput(str(path), str(tree.folder), len(tree.files), tree.size, moved)
 
 
 def _linked(tree: Tree, goal: Path) -> Path:

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.agent.data.input_source import Source, Wanted
-from allranks.agent.data.inputs import Provider
+from allranks.agent.data.inputs import InputCache
 from allranks.errors import AllranksError, Passing, is_passing
 from allranks.plan.data.addresses import Account
 
 if TYPE_CHECKING:
-    from allranks.agent.data.upload import Bringer
+    from allranks.agent.data.upload import Uploader
 
 # Seconds from one look for whole files to the next: so many at least, and so many times what the
 # last one took.
@@ -37,7 +37,7 @@ Say = Callable[[Mapping[str, Any]], None]
 
 def provide(asked: Mapping[str, Any], say: Say) -> None:
     """Raises AllranksError for the first input that cannot be had."""
-    with Provider(Path(asked["cache"]), asked["limit"], say) as provider:
+    with InputCache(Path(asked["cache"]), asked["limit"], say) as provider:
         for wanted in map(Wanted.load, asked["inputs"]):
             say({"provided": wanted.name, **provider.provide(wanted)._asdict()})
         say({"done": True})
@@ -103,12 +103,15 @@ class _Reporting:
             self._say({"output": self._name, **how})
 
 
-def _bringer(each: Mapping[str, Any], asked: Mapping[str, Any]) -> Bringer:
-    from allranks.agent.data.upload import Bringer, Output  # lazy: asyncio, which inputs do without
+def _bringer(each: Mapping[str, Any], asked: Mapping[str, Any]) -> Uploader:
+    from allranks.agent.data.upload import (  # lazy: asyncio, which inputs do without
+        Output,
+        Uploader,
+    )
 
     output = Output(**{**each, "account": Account.load(each["account"])})
     name = f"{output.name}.node-{asked['node']}.json"
-    return Bringer(output, Path(asked["manifests"], name))
+    return Uploader(output, Path(asked["manifests"], name))
 
 
 def main() -> int:

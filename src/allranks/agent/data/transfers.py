@@ -41,7 +41,7 @@ Accounts = Callable[[str], Account]
 Tell = Callable[[str, Mapping[str, Any]], None]
 
 
-class Data:
+class Transfers:
     """What moves for one attempt of a task on one node; holds what it was given until closed."""
 
     def __init__(
@@ -308,11 +308,13 @@ class Data:
         from allranks.agent.environments.uv import program  # lazy: as above
 
         # lazy: few agents need it
-        from allranks.agent.environments.virtual_environments import Shelf
+        from allranks.agent.environments.virtual_environments import EnvironmentCache
 
         task = self._task
         environ = {**task.base, **task.tools}
-        shelf = Shelf(Path(task.environments), program(task.uv, environ.get("PATH")), environ)
+        shelf = EnvironmentCache(
+            Path(task.environments), program(task.uv, environ.get("PATH")), environ
+        )
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         made = shelf.provide(Recipe(version, (CLIENT,)), self._wait, self._say)
         return str(made.folder / "bin" / "python")

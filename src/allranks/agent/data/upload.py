@@ -45,7 +45,7 @@ class Output(NamedTuple):
     live: bool
 
 
-class Brought(NamedTuple):
+class Uploaded(NamedTuple):
     """A file that is there: how it looked, its checksum, what the store calls its content."""
 
     look: Look
@@ -58,7 +58,7 @@ class Torn(Exception):
     """The file was written to while it was read."""
 
 
-class Bringer:
+class Uploader:
     """Brings one output; ``manifest`` is where it keeps what it brought."""
 
     def __init__(self, output: Output, manifest: Path) -> None:
@@ -66,7 +66,7 @@ class Bringer:
         place = addresses.address(output.uri)
         self._place = Address(output.account.store, place.key)
         self._opened = object_stores.open_store(output.account, place)
-        self._there: dict[str, Brought] = _kept(manifest)
+        self._there: dict[str, Uploaded] = _kept(manifest)
         self._before: dict[str, Look] = {}
 
     @property
@@ -170,7 +170,7 @@ class Bringer:
         if failed:
             raise failed[0]
 
-    async def _whole(self, name: str, end: bool) -> Brought | None:
+    async def _whole(self, name: str, end: bool) -> Uploaded | None:
         """Bring a file; None when it is not whole, and may be the next time."""
         if not name.isprintable():
             raise AllranksError(
@@ -199,7 +199,7 @@ class Bringer:
             hint="end what writes there before the command ends",
         )
 
-    async def _one(self, name: str) -> Brought:
+    async def _one(self, name: str) -> Uploaded:
         path, key = os.path.join(self.output.folder, name), self._key(name)
         with open(path, "rb") as file:
             before = look_of(os.fstat(file.fileno()))
@@ -210,14 +210,14 @@ class Bringer:
                 _hold_to(before, file.fileno())
                 put = await obstore.put_async(self._opened, key, data)
                 tag = put["e_tag"] or ""
-                return Brought(before, zlib.crc32(data), tag, time.time())
+                return Uploaded(before, zlib.crc32(data), tag, time.time())
             crc = 0
             async with _Writer(self._opened, key, before.size) as writer:
                 while piece := await asyncio.to_thread(file.read, _PART):
                     crc = zlib.crc32(piece, crc)
                     await writer.write(piece)
                 _hold_to(before, file.fileno())
-        return Brought(before, crc, "", time.time())
+        return Uploaded(before, crc, "", time.time())
 
     def _key(self, name: str) -> str:
         if self.output.only:
@@ -258,14 +258,16 @@ class _Writer:
             await self._writer.close()
 
 
-def _kept(manifest: Path) -> dict[str, Brought]:
+def _kept(manifest: Path) -> dict[str, Uploaded]:
     """What one before us has brought. Files of another attempt look different."""
     try:
         files = json.loads(manifest.read_text())["files"]
     except (OSError, ValueError, KeyError):
         return {}
     return {
-        each["path"]: Brought(Look(*each["look"]), int(each["crc32"], 16), each["etag"], each["at"])
+        each["path"]: Uploaded(
+            Look(*each["look"]), int(each["crc32"], 16), each["etag"], each["at"]
+        )
         for each in files
     }
 

@@ -28,10 +28,10 @@ from allranks.agent.environments import (
 )
 from allranks.agent.environments.job_environment import Prepared
 from allranks.agent.environments.layer import layer
-from allranks.agent.environments.node_container import Room
+from allranks.agent.environments.node_container import NodeContainer
 from allranks.agent.environments.uv import Say, Wait, configuration, program
 from allranks.agent.environments.uv_in_container import UvInside
-from allranks.agent.environments.virtual_environments import READY, Made, Shelf
+from allranks.agent.environments.virtual_environments import READY, EnvironmentCache, Made
 from allranks.errors import AllranksError
 from allranks.plan.environments.activation import activated, kept
 from allranks.plan.environments.container import Mount, hostname
@@ -51,7 +51,7 @@ class _Node(NamedTuple):
     pythons: Path
 
 
-class ImageShelf(Shelf):
+class ImageShelf(EnvironmentCache):
     """Environments on top of the image of ``container``, which ``identity`` tells from others.
     ``own`` is a folder of the attempt's for the container that makes one, called ``name``."""
 
@@ -115,10 +115,10 @@ class ImageShelf(Shelf):
 
 def open_room(
     task: Task, node: int, name: str, folder: Path, wait: Wait, say: Say
-) -> tuple[Room, Prepared]:
+) -> tuple[NodeContainer, Prepared]:
     """The container of the attempt in ``folder``, and what its ranks begin with: the packages of
     the task's recipe, if it has one, are there. Raises as ``room.open_room`` and
-    ``Shelf.provide``."""
+    ``EnvironmentCache.provide``."""
     pythons: list[str] = []
 
     def packages(container: Container) -> list[Mount]:
@@ -139,7 +139,7 @@ def open_room(
     more = (packages,) if task.recipe is not None else ()
     # MPI tells nodes apart by the names of their hosts.
     host = hostname(node) if task.distribution == "mpi" and task.nodes > 1 else ""
-    opened = node_container.open_room(task, name, folder, wait, say, *more, host=host)
+    opened = node_container.open_container(task, name, folder, wait, say, *more, host=host)
     try:
         return opened, _prepared(task, folder, opened, wait, own_python=not pythons)
     except BaseException:
@@ -147,7 +147,9 @@ def open_room(
         raise
 
 
-def _prepared(task: Task, folder: Path, opened: Room, wait: Wait, *, own_python: bool) -> Prepared:
+def _prepared(
+    task: Task, folder: Path, opened: NodeContainer, wait: Wait, *, own_python: bool
+) -> Prepared:
     """``own_python``: the environment's Python is the image's."""
     base, variables = task.base, task.variables
     if task.recipe is not None:

@@ -24,7 +24,7 @@ from allranks.plan.plan import Container
 _AGAIN = 0.2
 
 
-def have(
+def ensure(
     container: Container, folder: Path, log: Path, wait: Wait, say: Callable[[str], None]
 ) -> Container:
     """The container with an image that the node has; ``say`` is told what that takes, ``folder`` is

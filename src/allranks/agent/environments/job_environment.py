@@ -12,7 +12,7 @@ from typing import NamedTuple
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.environments.layer import layer
 from allranks.agent.environments.uv import Say, Wait, program
-from allranks.agent.environments.virtual_environments import Shelf
+from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.plan.environments.activation import activated, kept
 from allranks.plan.plan import Task
 
@@ -28,11 +28,11 @@ class Prepared(NamedTuple):
 def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepared:
     """Make the attempt's ``folder`` hold the layer, in front of what the submitter had there.
 
-    The log of a making goes to the job's record. Raises as ``Shelf.provide``.
+    The log of a making goes to the job's record. Raises as ``EnvironmentCache.provide``.
     """
     assert task.recipe is not None
     base, variables = task.base, task.variables
-    shelf = Shelf(
+    shelf = EnvironmentCache(
         Path(task.environments), program(task.uv, base.get("PATH")), {**base, **task.tools}
     )
     with logged(task, node, shelf.log(task.recipe)):

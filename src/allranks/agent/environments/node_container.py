@@ -44,7 +44,7 @@ _BASHS = set(
 )
 
 
-class Room:
+class NodeContainer:
     """A container that is up. One thread uses it."""
 
     def __init__(
@@ -191,7 +191,7 @@ class Contained(Running):
 
     pace = _BEAT
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: NodeContainer) -> None:
         super().__init__()
         self._room = room
         self._inside: dict[int, Process] = {}
@@ -243,7 +243,7 @@ class Contained(Running):
         self._room.close()
 
 
-def open_room(
+def open_container(
     task: Task,
     name: str,
     folder: Path,
@@ -252,7 +252,7 @@ def open_room(
     more: Callable[[Container], Sequence[Mount]] = lambda container: (),
     *,
     host: str = "",
-) -> Room:
+) -> NodeContainer:
     """The container of the attempt in ``folder``. Its image is made, or fetched if the node has not
     got it; ``say`` is told then. ``more`` returns further mounts, once the image is there;
     ``host`` is the container's name as a host, if not the node's.
@@ -265,7 +265,7 @@ def open_room(
     own = folder / "container"
     own.mkdir()
     log = Path(task.record, "build-logs", f"{name}.log")
-    container = images.have(container, own, log, wait, say)
+    container = images.ensure(container, own, log, wait, say)
     given = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
     given += more(container)
     tidying = _tidy_up(container)
@@ -282,7 +282,7 @@ def start_room(
     *,
     gpus: bool = False,
     host: str = "",
-) -> Room:
+) -> NodeContainer:
     """Start a container of an image that is there. ``own`` is an empty folder for its program, and
     among the mounts, as are the programs of allranks. Raises as ``open_room``."""
     root = os.geteuid() == 0 or container.engine != "docker"
@@ -297,7 +297,7 @@ def start_room(
         home=str(own),
         host=host,
     )
-    return Room(argv, name, own, wait, beside)
+    return NodeContainer(argv, name, own, wait, beside)
 
 
 # What has ended and kept its name; and, where no daemon watches, what podman believes to run though

@@ -36,7 +36,7 @@ _INDEXES = ("index-url", "extra-index-url", "find-links")
 _YES = ("1", "true", "yes", "on", "y", "t")
 
 
-class Told(NamedTuple):
+class PipConfiguration(NamedTuple):
     """Variables for uv, and lines for a requirements file; ``own_index``: the site names indexes or
     folders of wheels of its own."""
 
@@ -45,7 +45,7 @@ class Told(NamedTuple):
     own_index: bool = False
 
 
-def for_uv(environ: Mapping[str, str]) -> Told:
+def for_uv(environ: Mapping[str, str]) -> PipConfiguration:
     """What pip would do in that environment, in uv's words."""
     asked = _asked(environ)
     # pip takes the best version of all its indexes; uv by itself those of the first that has any.
@@ -70,7 +70,7 @@ def for_uv(environ: Mapping[str, str]) -> Told:
         lines += [f"{word} {value}" for value in several if value]
     uvs = [name for option in _INDEXES for name in _SAME[option][2]]
     own = bool(lines[:1] == ["--no-index"]) or any(each in asked for each in _INDEXES)
-    return Told(found, tuple(lines), own or any(each in environ for each in uvs))
+    return PipConfiguration(found, tuple(lines), own or any(each in environ for each in uvs))
 
 
 def _is_yes(value: str | None) -> bool:

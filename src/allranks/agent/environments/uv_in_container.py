@@ -16,7 +16,7 @@ from allranks.errors import AllranksError
 from allranks.masking import without_credentials
 
 if TYPE_CHECKING:
-    from allranks.agent.environments.node_container import Room
+    from allranks.agent.environments.node_container import NodeContainer
 
 # A file that tells metadata of the image's packages from that of the environment's own.
 _MARKER = "ALLRANKS_IMAGE"
@@ -36,7 +36,7 @@ class UvInside(Uv):
 
     def __init__(
         self,
-        room: Room,
+        room: NodeContainer,
         path: str,
         env: Mapping[str, str],
         folder: Path,

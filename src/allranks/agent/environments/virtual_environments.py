@@ -52,7 +52,7 @@ class Made(NamedTuple):
     packages: Mapping[str, str]
 
 
-class Shelf:
+class EnvironmentCache:
     """The folder that environments lie in. ``environ`` is of who asks for one: where Python, uv's
     cache and the settings of pip and uv are found."""
 

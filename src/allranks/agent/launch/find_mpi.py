@@ -18,7 +18,7 @@ from allranks.plan.environments.container import hostname
 from allranks.plan.plan import Place
 
 if TYPE_CHECKING:
-    from allranks.agent.environments.node_container import Room
+    from allranks.agent.environments.node_container import NodeContainer
 
 # In a container, where the folder of the ranks is found by a path without blanks.
 WITHOUT_BLANKS = "/tmp/allranks-mpi"
@@ -91,7 +91,7 @@ def _version(path: str, env: Mapping[str, str]) -> str:
 
 
 def find_inside(
-    room: Room,
+    room: NodeContainer,
     folder: Path,
     node: int,
     places: Sequence[Place],

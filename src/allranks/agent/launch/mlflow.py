@@ -9,14 +9,14 @@ import sys
 from collections.abc import Mapping
 
 from allranks.agent import programs
-from allranks.agent.transport.identity import Where
+from allranks.agent.transport.identity import AgentIdentity
 from allranks.http_client import host
 
 # The writing end of the input of the relay there is.
 _BEFORE: list[int] = []
 
 
-def variables(where: Where, told: Mapping[str, str] | None) -> dict[str, str]:
+def variables(where: AgentIdentity, told: Mapping[str, str] | None) -> dict[str, str]:
     """``told`` is what the server says of it. On its own machine ranks speak to it as agents do;
     elsewhere to a relay on their node, which ends with the attempt's ranks or with the agent."""
     if told is None:

@@ -23,16 +23,16 @@ from allranks.agent.processes.keeper import below
 from allranks.agent.processes.ranks import Ended, Process
 
 if TYPE_CHECKING:
-    from allranks.agent.environments.node_container import Room
+    from allranks.agent.environments.node_container import NodeContainer
 
 
-class Hosted:
+class MpiRanks:
     """The ranks of one node in one attempt. Outside containers ``folder`` is shared by all nodes of
     a host, which mpirun takes for one, and has no blanks in its path: mpirun takes words apart at
     them. ``room`` is the node's container, if it has one: its process ids mean nothing outside, so
     signals to ranks are sent inside."""
 
-    def __init__(self, folder: Path, node: int, room: Room | None = None) -> None:
+    def __init__(self, folder: Path, node: int, room: NodeContainer | None = None) -> None:
         self.folder, self.scratch, self._room = folder, folder / f"node-{node}", room
         self._expected: list[Process] = []
         folder.mkdir(mode=0o700, exist_ok=True)

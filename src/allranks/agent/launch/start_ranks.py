@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from allranks.agent import programs
 from allranks.agent.launch.find_mpi import WITHOUT_BLANKS, find_inside, find_mpi
-from allranks.agent.launch.mpi_ranks import Hosted
+from allranks.agent.launch.mpi_ranks import MpiRanks
 from allranks.agent.network import ports
 from allranks.agent.processes.ranks import SHELL, Process, Running
 from allranks.errors import NotFound
@@ -34,7 +34,7 @@ from allranks.plan.plan import Place, Task
 _INSIDE = str(Path(__file__).absolute().parents[1] / "inside")
 
 if TYPE_CHECKING:
-    from allranks.agent.environments.node_container import Room
+    from allranks.agent.environments.node_container import NodeContainer
 
 # A file of ours run by its path; -I and -S: nothing of the user's environment is imported.
 PYTHON = (sys.executable, "-I", "-S")
@@ -54,7 +54,7 @@ class Stage(NamedTuple):
     held: list[socket.socket]
     secret: Callable[[], str]
     env: Callable[[Rank], dict[str, str]]
-    room: Room | None = None
+    room: NodeContainer | None = None
 
     def rank(self, rank: Rank) -> Process:
         log = self.folder / f"rank-{rank.rank}.log"
@@ -70,7 +70,7 @@ class Launch(NamedTuple):
 
     running: Running
     logs: Mapping[int, Path]
-    hosted: Hosted | None = None
+    hosted: MpiRanks | None = None
 
 
 def start(stage: Stage, running: Running) -> Launch:
@@ -110,7 +110,7 @@ def _told(env: Mapping[str, str], inside: bool) -> dict[str, str]:
 def clean(stage: Stage) -> None:
     """Leave nothing of this node's in /tmp, once nothing of it runs."""
     if stage.task.distribution == "mpi":
-        Hosted.clean(_of_ranks(stage), stage.node)
+        MpiRanks.clean(_of_ranks(stage), stage.node)
     elif stage.task.distribution == "ray":
         shutil.rmtree(_scratch(stage), ignore_errors=True)
 
@@ -217,7 +217,7 @@ def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
         found = find_inside(stage.room, folder, stage.node, stage.places, env, wanted)
     else:
         found = find_mpi(env, wanted) if stage.node == 0 else None
-    hosted = Hosted(_of_ranks(stage), stage.node, stage.room)
+    hosted = MpiRanks(_of_ranks(stage), stage.node, stage.room)
     for rank in mine:
         local = mpi.local_variables(rank.local, task.procs)
         hosted.expect(stage.rank(rank), stage.command, stage.cwd, _guarded(stage.env(rank)), local)

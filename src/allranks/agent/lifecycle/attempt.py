@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from allranks import clock
 from allranks.agent.launch import start_ranks
-from allranks.agent.launch.mpi_ranks import Hosted, is_listening
+from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
 from allranks.agent.launch.start_ranks import Launch, Stage
-from allranks.agent.monitoring.failure_context import Circumstances
+from allranks.agent.monitoring.failure_context import FailureContext
 from allranks.agent.processes.keeper import end_descendants, has_children, has_others
 from allranks.agent.processes.ranks import Ended, Running, last_lines
 from allranks.agent.transport.inbox import Inbox
@@ -62,7 +62,7 @@ class Attempt:
         self._end = _End(Reason.DONE)
         self._cut_at: float | None = None
         self._started = 0.0
-        self._circumstances = Circumstances()
+        self._circumstances = FailureContext()
         self._facts: Mapping[str, Any] = {}
         self._exceeded: Callable[[], _End] | None = None
 
@@ -163,7 +163,7 @@ class Attempt:
         # MPICH's mpirun now and then takes ranks that it had to end for a success.
         return Reason.DONE, hosted.cut_short() if hosted is not None else None
 
-    def _cut_short(self, hosted: Hosted) -> Ended | None:
+    def _cut_short(self, hosted: MpiRanks) -> Ended | None:
         """A rank that mpirun has ended, and no failure elsewhere has followed that explains it."""
         found, now = hosted.cut_short(), time.monotonic()
         self._cut_at = None if found is None else self._cut_at or now
@@ -213,7 +213,7 @@ class Attempt:
             path.with_suffix(".new").write_text(f"{time.time() + grace:.3f} {why}\n")
             path.with_suffix(".new").replace(path)
 
-    def _let_end(self, hosted: Hosted, until: float) -> None:
+    def _let_end(self, hosted: MpiRanks, until: float) -> None:
         """Give mpirun's ranks their time: it would leave none to the others once one has ended, or
         one of its daemons. So nobody touches those before all nodes are done; a node that is says
         so by no longer listening."""

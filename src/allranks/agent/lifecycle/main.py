@@ -23,13 +23,13 @@ from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, prepare
 from allranks.agent.lifecycle.stop import Leave, Stopped
-from allranks.agent.monitoring.attempt_reports import Watched
+from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.agent.network import interfaces, ports
 from allranks.agent.processes.keeper import end_descendants
 from allranks.agent.state.state_folder import State
-from allranks.agent.transport.identity import Where, networks, with_site
+from allranks.agent.transport.identity import AgentIdentity, networks, with_site
 from allranks.agent.transport.inbox import Inbox
-from allranks.agent.transport.link import Door, Link
+from allranks.agent.transport.link import Link, ServerAddress
 from allranks.agent.transport.outbox import Outbox
 from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
@@ -42,23 +42,22 @@ from allranks.spec.shell.expressions import fill_shell
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
-    from allranks.agent.data.transfers import Data
+    from allranks.agent.data.transfers import Transfers
     from allranks.agent.environments.job_environment import Prepared
-    from allranks.agent.environments.node_container import Room
+    from allranks.agent.environments.node_container import NodeContainer
 
 Order = dict[str, Any]
 
 
 class Agent:
-    def __init__(self, where: Where, patience: float) -> None:
+    def __init__(self, where: AgentIdentity, patience: float) -> None:
         self._where = where
         self._patience = patience
         self._inbox = Inbox()
         where.folder.mkdir(parents=True, exist_ok=True)
         self._outbox = Outbox(where.folder, where.launch, where.node)
-        self._link = Link(
-            Door(where.url, where.token, where.fingerprint), where.node, self._outbox, self._inbox
-        )
+        server = ServerAddress(where.url, where.token, where.fingerprint)
+        self._link = Link(server, where.node, self._outbox, self._inbox)
         self._attempt = 1
         self._network: dict[str, str] = {}
         self._mlflow: dict[str, str] | None = None
@@ -144,16 +143,18 @@ class Agent:
             raise Leave
         self._say(Kind.DRAINED)
 
-    def _data(self, folder: Path) -> Data | None:
+    def _data(self, folder: Path) -> Transfers | None:
         """What moves the job's data, if any of it lies elsewhere."""
         if not self._task.moves_data:
             return None
-        from allranks.agent.data.transfers import Data  # lazy: many jobs have none
+        from allranks.agent.data.transfers import Transfers  # lazy: many jobs have none
 
         accounts = partial(self._link.account, patience=self._patience)
-        return Data(self._task, self._where.node, folder, accounts, self._or_stop, self._in.doing)
+        return Transfers(
+            self._task, self._where.node, folder, accounts, self._or_stop, self._in.doing
+        )
 
-    def _have(self, data: Data) -> dict[str, str]:
+    def _have(self, data: Transfers) -> dict[str, str]:
         """The paths of inputs and outputs that lie elsewhere, by key."""
         found = {f"inputs.{name}": path for name, path in data.provide(self._note).items()}
         return found | {f"outputs.{name}": path for name, path in data.begin().items()}
@@ -173,7 +174,7 @@ class Agent:
         self._task = self._told._replace(base=found.base, variables=found.variables)
         self._tensorflow = found.tensorflow
 
-    def _room(self, folder: Path) -> Room | None:
+    def _room(self, folder: Path) -> NodeContainer | None:
         """What the ranks will run in, if not on the node itself."""
         if self._task.container is None:
             return None
@@ -262,8 +263,8 @@ class Agent:
         folder: Path,
         held: list[socket.socket],
         go: Order,
-        room: Room | None,
-        data: Data | None,
+        room: NodeContainer | None,
+        data: Transfers | None,
     ) -> None:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = networks(self._where.address, places)
@@ -286,7 +287,7 @@ class Agent:
             self._order,
             self._say,
         )
-        watched = Watched(self._task, self._attempt, folder, self._link)
+        watched = AttemptReports(self._task, self._attempt, folder, self._link)
         self._state.start()
         limit = None
         if self._where.memory is not None:
@@ -328,7 +329,7 @@ class Agent:
         if kept := collect_files.kept(self._task, node, work.folder, work.laid_out, until):
             self._say(Kind.NOTE, **kept)
 
-    def _bring(self, data: Data, attempt: Attempt) -> None:
+    def _bring(self, data: Transfers, attempt: Attempt) -> None:
         """What a job that has failed has written counts, too, but does not take as long as it
         likes. What cannot be brought stays in the record."""
         data.tell_of_streams(self._note)
@@ -389,7 +390,7 @@ class Agent:
 def run() -> int:
     """The whole life of an agent, told by its environment; its exit code."""
     try:
-        where = Where.told(dict(os.environ))
+        where = AgentIdentity.told(dict(os.environ))
     except (KeyError, ValueError, OSError) as error:
         print(f"allranks agent: {error} is missing or wrong: an engine starts me", file=sys.stderr)
         return 2

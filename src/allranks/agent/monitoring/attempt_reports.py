@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl"}
 
 
-class Watched:
+class AttemptReports:
     """One attempt's on one node; sent by ``link``."""
 
     def __init__(self, task: Task, attempt: int, folder: Path, link: Link) -> None:
@@ -51,10 +51,10 @@ class Watched:
             self._monitor = watch()
         else:
             # lazy: it is off unless asked for
-            from allranks.agent.monitoring.idle_ranks import Stillness
+            from allranks.agent.monitoring.idle_ranks import IdleRanks
 
             node = self._link.node
-            eyes = Stillness(node, self._task.hang_timeout, logs, roots, self._tell)
+            eyes = IdleRanks(node, self._task.hang_timeout, logs, roots, self._tell)
             self._link.stacks = partial(_stacks, node, roots, eyes.busy)
             self._monitor = watch(also=eyes.look)
         if self._task.metrics:

@@ -28,7 +28,7 @@ class _Look(NamedTuple):
     kills: int
 
 
-class Circumstances:
+class FailureContext:
     """Looks from its making on, whenever it is told to."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.monitoring import stacks, tcp_counters
-from allranks.agent.processes.rank_processes import Family
+from allranks.agent.processes.rank_processes import RankProcesses
 
 # What a process may use without being at work: heartbeats and watchdogs of libraries, which come in
 # bursts. A share of a CPU, and seconds of it that may come at once; bytes a second, and at once.
@@ -59,7 +59,7 @@ class _Rank:
         self.carried = 0
 
 
-class Stillness:
+class IdleRanks:
     """``logs`` are the outputs of the ranks, ``roots`` their first processes; ``tell`` is given
     what there is to tell the server. ``busy`` is the share of a CPU that every process uses, or
     waits for, just now."""
@@ -76,7 +76,7 @@ class Stillness:
         self.busy: dict[int, float] = {}
         self._half, self._logs, self._roots, self._tell = timeout / 2, logs, roots, tell
         self._ranks = {rank: _Rank(now) for rank in logs}
-        self._family, self._at, self._gpu_at = Family(), now, -math.inf
+        self._family, self._at, self._gpu_at = RankProcesses(), now, -math.inf
         self._cpus: dict[int, float] = {}
         self._carried: dict[int, int] = {}
         self._node, self._inside_at = node, -math.inf

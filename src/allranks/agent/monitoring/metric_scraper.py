@@ -23,7 +23,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from allranks.plan.metrics.patterns import LONGEST, Found, NotANumber, Reader, lines, of_rank
+from allranks.plan.metrics.patterns import LONGEST, MetricPoint, NotANumber, Reader, lines, of_rank
 from allranks.plan.plan import MetricTask
 
 # Seconds of the processor's time that a metric has for one piece of one log, after which its search
@@ -146,7 +146,7 @@ class Scraper:
                 for each in found:
                     self._keep(name, rank, each, at)
 
-    def _keep(self, metric: str, rank: int, found: Found, at: float) -> None:
+    def _keep(self, metric: str, rank: int, found: MetricPoint, at: float) -> None:
         self._hit[metric] = True
         key = f"{found.name}/{rank}"
         count = self._count.get(key, 0)

@@ -19,7 +19,7 @@ from typing import Any
 
 from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.gpu_usage import Gpus
-from allranks.agent.processes.rank_processes import Family, Members
+from allranks.agent.processes.rank_processes import Members, RankProcesses
 
 # Seconds between two looks; the part of an attempt's age that one point stands for, and the most.
 LOOK = 1.0
@@ -98,7 +98,7 @@ class Monitor:
 
 class _Eyes:
     def __init__(self, roots: Callable[[], Mapping[int, int]], most: int | None) -> None:
-        self._roots, self._most, self._family, self._gpus = roots, most, Family(), Gpus()
+        self._roots, self._most, self._family, self._gpus = roots, most, RankProcesses(), Gpus()
         self._node = process_usage.node()
         self._at = time.monotonic()
         self.members = Members({}, [])

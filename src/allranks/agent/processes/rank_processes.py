@@ -25,7 +25,7 @@ class Members(NamedTuple):
     job: list[int]
 
 
-class Family:
+class RankProcesses:
     """The processes of ranks: each one's first, and what came from that. Who belongs to whom is
     looked up as often as it is cheap."""
 

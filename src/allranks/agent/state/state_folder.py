@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from allranks.agent.state.sync import Note, Sync
 from allranks.agent.state.transfer import Wire
 from allranks.agent.state.tree import Torn, Tree
-from allranks.agent.transport.identity import Where
-from allranks.agent.transport.link import Door
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.agent.transport.link import ServerAddress
 from allranks.errors import AllranksError, ServerError, Unauthorized, Unreachable
 from allranks.plan.data.state_manifest import SHARED, own
 
@@ -37,7 +37,13 @@ class State:
     server has anything of it yet. ``note`` hears what a person should know."""
 
     def __init__(
-        self, where: Where, door: Door, nodes: int, pace: float, known: bool, note: Note
+        self,
+        where: AgentIdentity,
+        door: ServerAddress,
+        nodes: int,
+        pace: float,
+        known: bool,
+        note: Note,
     ) -> None:
         folder, mine = where.folder / "state", own(where.node)
         # As `Work` has places on the node.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.agent.state.tree import Seen, Torn, Tree
-from allranks.agent.transport.link import Door
+from allranks.agent.transport.link import ServerAddress
 from allranks.errors import UsageError
 from allranks.plan.data.state_manifest import Entry
 
@@ -42,7 +42,7 @@ class Wire:
     """Speaks for one node of a job. ``go_on`` is called between pieces, and may raise. One thread
     at a time; every call may raise AllranksError."""
 
-    def __init__(self, door: Door, node: int, go_on: Callable[[], None]) -> None:
+    def __init__(self, door: ServerAddress, node: int, go_on: Callable[[], None]) -> None:
         self._client = door.client(_TIMEOUT)
         self._base = f"/agent/v1/{node}/state"
         self.go_on = go_on

@@ -14,7 +14,7 @@ from allranks.plan.environments import cluster_modules
 from allranks.plan.plan import Place
 
 
-class Where(NamedTuple):
+class AgentIdentity(NamedTuple):
     """What the engine tells an agent by environment; the token never stands on a command line.
 
     An engine that does not say: ``address`` is the one this node reaches the server from, ``cpus``
@@ -34,10 +34,10 @@ class Where(NamedTuple):
     memory: int | None = None
 
     @staticmethod
-    def told(environ: dict[str, str]) -> Where:
+    def told(environ: dict[str, str]) -> AgentIdentity:
         prefix = "ALLRANKS_AGENT_"
         url = environ[prefix + "URL"]
-        return Where(
+        return AgentIdentity(
             url,
             environ[prefix + "TOKEN"],
             environ.get(prefix + "FINGERPRINT", ""),

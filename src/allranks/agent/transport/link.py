@@ -39,7 +39,7 @@ PIECE = 1 << 20
 _TIMEOUT = 15.0
 
 
-class Door(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where the server is, and what to show it; ``fingerprint`` is its certificate's, for https.
     Where no network leads to it, ``url`` names a folder."""
 
@@ -103,7 +103,7 @@ class Link:
     ``stacks`` tells where the processes of its ranks are; ``still`` is what is to be told next of
     how long they have done nothing."""
 
-    def __init__(self, door: Door, node: int, outbox: Outbox, inbox: Inbox) -> None:
+    def __init__(self, door: ServerAddress, node: int, outbox: Outbox, inbox: Inbox) -> None:
         self.attempt, self.node = 1, node
         self._base = f"/agent/v1/{node}"
         self.door = door

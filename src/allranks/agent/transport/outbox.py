@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from allranks import clock
 from allranks.errors import UsageError
 from allranks.events import Event, Kind
-from allranks.plan.lifecycle.validate_event import heard
+from allranks.plan.lifecycle.validate_event import validate_event
 from allranks.plan.text import repaired
 
 NAME = "outbox.jsonl"
@@ -87,7 +87,7 @@ def read(folder: Path) -> list[Event]:
     found = []
     for line in lines:
         try:
-            found.append(heard(repaired(json.loads(line))))
+            found.append(validate_event(repaired(json.loads(line))))
         except (ValueError, RecursionError, UsageError):
             continue
     return found

@@ -184,7 +184,7 @@ def _keep_front(home: Home, asked: dict[str, Any] | None) -> None:
     if asked["host"] is None:
         home.front.unlink(missing_ok=True)
     else:
-        front.keep(home, front.Where(**asked))
+        front.keep(home, front.PublicAddress(**asked))
 
 
 def _end_jobs(options: argparse.Namespace) -> list[str]:

@@ -272,13 +272,13 @@ def _shelf(told: Mapping[str, Any]) -> tuple[Any, Any]:
     from allranks.agent.environments.uv import program  # lazy: as above
 
     # lazy: as little as a job may need
-    from allranks.agent.environments.virtual_environments import Shelf
+    from allranks.agent.environments.virtual_environments import EnvironmentCache
     from allranks.plan.plan import Recipe  # lazy: as above
 
     folder = Path(told["environments"])
     environ = {**current(), **tools()}
     uv = program(told["uv"], environ.get("PATH"))
-    return Shelf(folder, uv, environ), Recipe.load(told["recipe"])
+    return EnvironmentCache(folder, uv, environ), Recipe.load(told["recipe"])
 
 
 def _made(client: Any, found: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
-from allranks.sdk.jobs.goodput_facts import spent
+from allranks.sdk.jobs.goodput_facts import job_times
 
 # Metrics, and nodes, that one look at a job has room for.
 _MOST = 8
@@ -58,7 +58,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("created", job["created_at"] + _by(job)),
         ("started", job["started_at"] or "-"),
         ("ended", job["ended_at"] or "-"),
-        ("goodput", summary(spent(client, options.name).goodput) or "-"),
+        ("goodput", summary(job_times(client, options.name).goodput) or "-"),
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
         *_state(job["state"]),

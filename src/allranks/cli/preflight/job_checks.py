@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import settings
-from allranks.agent.environments.virtual_environments import Shelf
+from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.cli.preflight import job_command, job_script, verdicts
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
 from allranks.cli.preflight.probe_gang import MEET, TOTAL, rehearse, spec_of, within
@@ -23,8 +23,8 @@ from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan.amounts import counted
 from allranks.plan.distributions import mpi
 from allranks.plan.environments.container import ENGINES
-from allranks.plan.environments.recipe import CURRENT, Compute, meant
-from allranks.plan.job.compile import Context, compile
+from allranks.plan.environments.recipe import CURRENT, Compute, resolve
+from allranks.plan.job.compile import CompileContext, compile
 from allranks.plan.job.gpu_allocation import Choice
 from allranks.plan.plan import Recipe, Task
 from allranks.sdk.submit.current_environment import current, tools
@@ -113,14 +113,14 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
         compute, there = str(data.get("compute") or ""), places(job, datastores(home), home)
         engine = _container(job, home)
         on = Compute(compute, engine is not None)
-        context = Context(
+        context = CompileContext(
             "preflight",
             "/",
             (),
             compute,
             places=there,
             options={"container": engine},
-            meant=meant(given, on, table, known.find),
+            meant=resolve(given, on, table, known.find),
             table=table,
             gpus=_gpus(job, home),
         )
@@ -152,7 +152,7 @@ def _gpus(job: CommandJob, home: settings.Home) -> Choice | None:
 
 
 def _is_made(recipe: Recipe) -> bool:
-    shelf = Shelf(settings.home().environments, "", {**current(), **tools()})
+    shelf = EnvironmentCache(settings.home().environments, "", {**current(), **tools()})
     return shelf.find(recipe) is not None
 
 

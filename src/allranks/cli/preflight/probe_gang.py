@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from allranks import agent
-from allranks.cli.preflight.probe_questions import Told
+from allranks.cli.preflight.probe_questions import ProbeAnswers
 from allranks.errors import AllranksError, Unreachable
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
-from allranks.sdk.submit.submission import made_up_name, prepare, send
+from allranks.sdk.submit.submission import generate_name, prepare, send
 
 # The slice of this package that travels; beside it `__main__.py` and what is asked.
 _FILES = ("probes/probe.py", "probes/facts.py", "probes/wire.py", "network/interfaces.py")
@@ -56,7 +56,7 @@ def spec_of(
     plain = {name: value for name, value in variables.items() if "${{" not in str(value)}
     return {
         **spec,
-        "name": f"preflight-{made_up_name()}",
+        "name": f"preflight-{generate_name()}",
         "experiment_name": "preflight",
         "command": f"exec {program} -B {FOLDER}",
         "code": ".",
@@ -71,7 +71,7 @@ def rehearse(
     asked: Mapping[str, Any],
     until: float,
     say: Callable[[str], None] = lambda text: None,
-) -> Told:
+) -> ProbeAnswers:
     """Run the gang until it has ended or the monotonic clock shows ``until``."""
     gang = _Gang(spec, asked)
     lines: list[Mapping[str, Any]] = []
@@ -80,7 +80,7 @@ def rehearse(
     try:
         for kind, news in gang.news(until - _RESERVE):
             if kind == "error":
-                return Told(tuple(lines), job, error=news)
+                return ProbeAnswers(tuple(lines), job, error=news)
             if kind == "piece":
                 *whole, rests[news["rank"]] = (rests.get(news["rank"], "") + news["log"]).split(
                     "\n"
@@ -92,9 +92,9 @@ def rehearse(
             job = news
             say(f"the gang is {job['status']}")
             if kind == "end":
-                return Told(tuple(lines), job, ended=True)
+                return ProbeAnswers(tuple(lines), job, ended=True)
         whole_job = within(0.4, lambda: _get(job_path(str(spec["name"])))) if job else None
-        return Told(tuple(lines), whole_job or job)
+        return ProbeAnswers(tuple(lines), whole_job or job)
     finally:
         gang.stop(max(_RESERVE, until - time.monotonic()))
 

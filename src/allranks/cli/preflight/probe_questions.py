@@ -24,7 +24,7 @@ class Question(NamedTuple):
     current: bool = True
 
 
-class Told(NamedTuple):
+class ProbeAnswers(NamedTuple):
     """What came of it. ``lines`` are the probes' words, ``job`` the newest known of the gang's job,
     ``error`` why there was none or no more; ``ended`` whether it ended by itself in time."""
 

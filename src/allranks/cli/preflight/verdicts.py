@@ -8,7 +8,7 @@ from typing import Any
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
 from allranks.cli.preflight.job_script import PACKAGES, missing
 from allranks.cli.preflight.networks import grouped, infiniband, named, networks
-from allranks.cli.preflight.probe_questions import Question, Told
+from allranks.cli.preflight.probe_questions import ProbeAnswers, Question
 from allranks.plan.amounts import counted
 
 # More lines than a person reads of one thing.
@@ -21,7 +21,7 @@ _SLOW = 50.0
 Facts = Mapping[int, Mapping[str, Any]]
 
 
-def of_gang(question: Question, told: Told) -> Iterator[Finding]:
+def of_gang(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
     """All findings of a rehearsal, the gravest kinds first."""
     facts, looked = _by_node(told, "facts"), _by_node(told, "looked")
     yield from _answers(question, told, facts)
@@ -41,7 +41,7 @@ def of_gang(question: Question, told: Told) -> Iterator[Finding]:
     yield from networks(facts, question.own)
 
 
-def _by_node(told: Told, kind: str) -> dict[int, Mapping[str, Any]]:
+def _by_node(told: ProbeAnswers, kind: str) -> dict[int, Mapping[str, Any]]:
     return {line["node"]: line for line in told.lines if line["preflight"] == kind}
 
 
@@ -57,7 +57,7 @@ _SILENT = {
 _WAITING = ("NotStarted", "Queued", "Provisioning")
 
 
-def _answers(question: Question, told: Told, facts: Facts) -> Iterator[Finding]:
+def _answers(question: Question, told: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
     if told.error is not None and not told.job:
         yield Finding("gang", BAD, told.error.message, told.error.hint or "")
         return
@@ -98,7 +98,7 @@ def _answers(question: Question, told: Told, facts: Facts) -> Iterator[Finding]:
                 yield Finding("gang", BAD, said, hint, one)
 
 
-def _meeting(question: Question, told: Told) -> Iterator[Finding]:
+def _meeting(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
     met = _by_node(told, "met")
     for node, line in sorted(met.items()):
         if line["why"]:
@@ -112,7 +112,7 @@ def _meeting(question: Question, told: Told) -> Iterator[Finding]:
 # ---------------------------------------------------------------- between them
 
 
-def _links(told: Told, facts: Facts) -> Iterator[Finding]:
+def _links(told: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
     ways = {
         (node, int(to)): link
         for node, line in _by_node(told, "links").items()
@@ -166,7 +166,7 @@ def _sums(sums: Facts, ways: int) -> Iterator[Finding]:
         yield Finding("all-reduce", OK, f"{len(sums)} nodes have the right sum")
 
 
-def _clocks(told: Told) -> Iterator[Finding]:
+def _clocks(told: ProbeAnswers) -> Iterator[Finding]:
     ahead = {node: line["ahead"] for node, line in _by_node(told, "clock").items()}
     if len(ahead) < 2:
         return

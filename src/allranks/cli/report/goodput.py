@@ -15,7 +15,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.plan.insights.checkpoint_interval import Advice, advise
 from allranks.plan.insights.goodput import Activity, Goodput
 from allranks.sdk.connection import find_server
-from allranks.sdk.jobs.goodput_facts import COSTS, Spent, spent
+from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, job_times
 
 # So many of an experiment are looked at, the newest.
 _MOST = 1000
@@ -40,7 +40,7 @@ def goodput(options: argparse.Namespace) -> int:
             if not names:
                 hint = "allranks job list names those there are"
                 raise NotFound(f"no job of the experiment {options.experiment!r}", hint=hint)
-        jobs = [spent(client, name) for name in names]
+        jobs = [job_times(client, name) for name in names]
     advice = _advice(jobs)
     if options.json:
         show.as_json(_as_json(jobs, advice))
@@ -62,7 +62,7 @@ def summary(found: Goodput) -> str:
     return f"{_percent(found)} ({', '.join(told)})"
 
 
-def _table(jobs: Sequence[Spent]) -> list[tuple[str, ...]]:
+def _table(jobs: Sequence[JobTimes]) -> list[tuple[str, ...]]:
     rows = [_cells(job.name, job.goodput) for job in jobs]
     return rows if len(jobs) == 1 else [*rows, _cells("in all", _together(jobs))]
 
@@ -76,7 +76,7 @@ def _percent(found: Goodput) -> str:
     return "-" if found.share is None else f"{100 * found.share:.1f}%"
 
 
-def _together(jobs: Sequence[Spent]) -> Goodput:
+def _together(jobs: Sequence[JobTimes]) -> Goodput:
     """All of them as one, but for those of which nobody knows whether they trained."""
     known = [job.goodput for job in jobs if not job.goodput.stepless]
     spans = tuple(span for each in known for span in each.spans)
@@ -84,14 +84,14 @@ def _together(jobs: Sequence[Spent]) -> Goodput:
     return Goodput(spans, failures, any(each.unknown for each in known))
 
 
-def _advice(jobs: Sequence[Spent]) -> Advice | None:
+def _advice(jobs: Sequence[JobTimes]) -> Advice | None:
     costs = [job.cost for job in jobs if job.cost is not None]
     whole = _together(jobs)
     worked = whole.seconds(Activity.COMPUTING, Activity.LOST)
     return advise(median(costs), worked, whole.failures) if costs else None
 
 
-def _said(jobs: Sequence[Spent], advice: Advice | None) -> Iterator[str]:
+def _said(jobs: Sequence[JobTimes], advice: Advice | None) -> Iterator[str]:
     unknown = [job.name for job in jobs if job.goodput.unknown]
     if unknown:
         yield (
@@ -133,7 +133,7 @@ def _doubt(advice: Advice) -> str:
     return f"of so few failures that is rough: {show.seconds(low)} to {show.seconds(high)}"
 
 
-def _as_json(jobs: Sequence[Spent], advice: Advice | None) -> dict[str, Any]:
+def _as_json(jobs: Sequence[JobTimes], advice: Advice | None) -> dict[str, Any]:
     return {
         "jobs": [
             {"name": job.name, "status": job.status, **_numbers(job.goodput), "cost": job.cost}

@@ -8,7 +8,7 @@ from typing import Any
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
-from allranks.cli.submit.send import asking, large_code_option, sending, tell_carried
+from allranks.cli.submit.send import asking, large_code_option, print_carried, sending
 from allranks.sdk.submit import restart as restarting
 
 
@@ -52,6 +52,6 @@ def restart(options: argparse.Namespace) -> int:
         return 0
     print(job["name"], flush=True)
     if not options.quiet:
-        tell_carried(job)
+        print_carried(job)
         show.talk(f"follow it: allranks job stream {job['name']}")
     return 0

@@ -13,7 +13,7 @@ from allranks.cli.job.follow import Viewer, exit_code, verdict
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.submit.overrides import override
-from allranks.cli.submit.send import large_code_option, submit, tell_carried, with_shell_variables
+from allranks.cli.submit.send import large_code_option, print_carried, submit, with_shell_variables
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.connection import find_server
@@ -151,7 +151,7 @@ def after_submit(
     if not quiet:
         for note in job.get("notes", ()):
             show.talk(f"note: {note}")
-        tell_carried(job)
+        print_carried(job)
     if detach:
         show.as_json(job) if json else print(name)
         if not json and not quiet:

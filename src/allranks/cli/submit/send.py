@@ -104,7 +104,7 @@ def _mend(options: argparse.Namespace) -> str:
     return "name them in `environment_variables`, or in ALLRANKS_PASS_ENV"
 
 
-def tell_carried(job: dict[str, Any]) -> None:
+def print_carried(job: dict[str, Any]) -> None:
     """What the job starts with of another one, if it does."""
     if carried := job.get("carried"):
         show.talk(show.one_line(f"{job['name']} {carried['message']}"))

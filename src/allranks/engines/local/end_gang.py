@@ -32,7 +32,7 @@ def marked(mark: str, folder: Path) -> list[int]:
     return found
 
 
-def sweep(mark: str, folder: Path, seconds: float = 5.0) -> None:
+def end_gang(mark: str, folder: Path, seconds: float = 5.0) -> None:
     """SIGKILL them until none is left: one may have forked while we looked."""
     until = time.monotonic() + seconds
     while (pids := marked(mark, folder)) and time.monotonic() < until:

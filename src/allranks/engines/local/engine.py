@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from allranks import file_locks
-from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
+from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.local import fork_server
 from allranks.engines.local.capacity import NOTHING, Capacity, need, this_machine
-from allranks.engines.local.end_gang import sweep
-from allranks.engines.local.fork_server import Nursery
+from allranks.engines.local.end_gang import end_gang
+from allranks.engines.local.fork_server import ForkServer
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang, pack
 from allranks.settings import Home
@@ -80,7 +80,7 @@ class LocalEngine:
         self._folder, self._nodes = folder, nodes
         self._capacity = capacity or this_machine()
         self._known: dict[str, _Gang] | None = None
-        self._nursery = Nursery()
+        self._nursery = ForkServer()
 
     @property
     def _gangs(self) -> dict[str, _Gang]:
@@ -122,7 +122,7 @@ class LocalEngine:
         self._start_what_fits()
         return Handle(gang.key, gang.key)
 
-    def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         self._start_what_fits()
         return {handle.key: self._seen(handle.key) for handle in handles}
 
@@ -133,7 +133,7 @@ class LocalEngine:
         codes = [self._code(pid) for pid in gang.pids] if gang is not None else []
         well = [code for code in codes if code is not None and code >= 0]
         if gang is None or len(well) < gang.gang.nodes:
-            sweep(self.mark(handle.key), self._folder / handle.key)
+            end_gang(self.mark(handle.key), self._folder / handle.key)
         for pid in gang.pids if gang is not None else ():
             self._nursery.forget(pid)
             if pid in _CHILDREN:
@@ -162,16 +162,16 @@ class LocalEngine:
         home = hashlib.sha256(os.path.realpath(self._folder).encode()).hexdigest()[:12]
         return f"{home}.{key}"
 
-    def _seen(self, key: str) -> Seen:
+    def _seen(self, key: str) -> GangStatus:
         gang = self._gangs.get(key)
         if gang is None:
-            return Seen(GangState.GONE, "it is not there")
+            return GangStatus(GangState.GONE, "it is not there")
         if not gang.started:
-            return Seen(GangState.QUEUED, gang.trouble or self._waits_for(gang))
+            return GangStatus(GangState.QUEUED, gang.trouble or self._waits_for(gang))
         dead = gang.dead_nodes()
         if len(dead) == gang.gang.nodes:
-            return Seen(GangState.GONE, _last_words(gang.folder))
-        return Seen(GangState.UP, lost=tuple(dead), taken=gang.taken)
+            return GangStatus(GangState.GONE, _last_words(gang.folder))
+        return GangStatus(GangState.UP, lost=tuple(dead), taken=gang.taken)
 
     def _free(self) -> Capacity:
         free = self._capacity
@@ -240,7 +240,7 @@ class LocalEngine:
 
     def _take_back(self, gang: _Gang, error: EngineError) -> None:
         """All or none: end the agents that did start, and let the gang wait for the next try."""
-        sweep(self.mark(gang.gang.key), gang.folder)
+        end_gang(self.mark(gang.gang.key), gang.folder)
         for node in range(gang.gang.nodes):
             (gang.folder / f"node-{node}.lock").unlink(missing_ok=True)
         gang.gpus, gang.pids, gang.trouble = None, [], error.message

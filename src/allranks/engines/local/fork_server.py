@@ -14,7 +14,7 @@ NURSED = "ALLRANKS_NURSERY"
 ARGV = (sys.executable, "-P", "-m", "allranks.agent")
 
 
-class Nursery:
+class ForkServer:
     """Forks agents from a process that has one imported; started when first asked, and again
     when it is gone."""
 

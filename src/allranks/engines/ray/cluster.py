@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from allranks.engines.base import Host, Seen
-from allranks.engines.node_names import there_are
+from allranks.engines.base import GangStatus, Host
+from allranks.engines.node_names import available
 from allranks.engines.ray.dashboard_client import Dashboard
 from allranks.engines.ray.driver import AllranksNode
 from allranks.plan.amounts import counted
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 T = TypeVar("T")
 
 
-def placed(dashboard: Dashboard, jobs: Sequence[Row]) -> dict[str, Seen]:
+def placed(dashboard: Dashboard, jobs: Sequence[Row]) -> dict[str, GangStatus]:
     """Of jobs whose driver runs: whether their nodes are there. One question, and one more for the
     cluster's nodes while some gang waits."""
     actors: dict[str, dict[int, str]] = {}
@@ -38,14 +38,16 @@ def placed(dashboard: Dashboard, jobs: Sequence[Row]) -> dict[str, Seen]:
         name, states = job["submission_id"], actors.get(job["submission_id"], {})
         lost = tuple(sorted(node for node, state in states.items() if state == "DEAD"))
         if len(states) < _gang(job)["nodes"]:
-            found[name] = Seen(GangState.PROVISIONING, "its driver starts")
+            found[name] = GangStatus(GangState.PROVISIONING, "its driver starts")
         elif any(state in _WAITING for state in states.values()):
             waiting.append(job)
         else:
-            found[name] = Seen(GangState.UP, lost=lost)
+            found[name] = GangStatus(GangState.UP, lost=lost)
     nodes = dashboard.state(_NODES) if waiting else []
     for job in waiting:
-        found[job["submission_id"]] = Seen(GangState.PROVISIONING, _waits_for(_gang(job), nodes))
+        found[job["submission_id"]] = GangStatus(
+            GangState.PROVISIONING, _waits_for(_gang(job), nodes)
+        )
     return found
 
 
@@ -64,7 +66,7 @@ def lack(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
     known = [(row["node_ip"], row["state"] == "ALIVE", row) for row in dashboard.state(_NODES)]
     fit = len(_fitting(_once(known), each))
     return (
-        f"it needs {counted(nodes, 'node')} with {words(each)} each, {there_are(fit)}"
+        f"it needs {counted(nodes, 'node')} with {words(each)} each, {available(fit)}"
         if fit < nodes
         else ""
     )
@@ -110,7 +112,7 @@ def _waits_for(gang: Row, nodes: Sequence[Row]) -> str:
     there = len(_fitting([row for row in nodes if row["state"] == "ALIVE"], gang["each"]))
     wanted = f"{counted(gang['nodes'], 'node')} with {words(gang['each'])} each"
     if there < gang["nodes"]:
-        return f"waits for {wanted}: {there_are(there)}"
+        return f"waits for {wanted}: {available(there)}"
     return f"waits for {wanted} to be free, and to start"
 
 

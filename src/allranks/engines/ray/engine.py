@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from allranks.engines import agent_bundle
-from allranks.engines.base import Handle, Host, Kind, Seen
+from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.options import Option, Type
 from allranks.engines.ray import cluster
 from allranks.engines.ray import driver as ray_driver
@@ -108,7 +108,7 @@ class RayEngine:
             raise EngineError(f"Ray did not take the job: {answer.last_line()}")
         return Handle(gang.key, self.id(gang.key))
 
-    def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         if not handles:
             return {}
         try:
@@ -117,7 +117,7 @@ class RayEngine:
             running = [job for job in asked.values() if job and job["status"] == "RUNNING"]
             placed = cluster.placed(self._dashboard, running) if running else {}
         except EngineError as error:
-            return {each.key: Seen(GangState.UNKNOWN, error.message) for each in handles}
+            return {each.key: GangStatus(GangState.UNKNOWN, error.message) for each in handles}
         return {key: _seen(job, placed) for key, job in asked.items()}
 
     def stop(self, handle: Handle) -> None:
@@ -281,16 +281,16 @@ def _id(mark: str, key: str) -> str:
     return f"allranks-{mark}-{plain}"
 
 
-def _seen(job: Mapping[str, Any] | None, placed: Mapping[str, Seen]) -> Seen:
+def _seen(job: Mapping[str, Any] | None, placed: Mapping[str, GangStatus]) -> GangStatus:
     if job is None:
-        return Seen(GangState.GONE, "Ray does not know it")
+        return GangStatus(GangState.GONE, "Ray does not know it")
     status, message = job["status"], job.get("message") or ""
     if status == "PENDING":
-        return Seen(GangState.QUEUED, message)
+        return GangStatus(GangState.QUEUED, message)
     if status == "RUNNING":
         return placed[job["submission_id"]]
     never = job.get("driver_exit_code") == ray_driver.NEVER
-    return Seen(
+    return GangStatus(
         GangState.GONE,
         _ENDED.get(status) or cause(message),
         reason=Reason.GANG_REFUSED if never else None,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.engines.agent_bundle import archive
-from allranks.engines.base import MARKER, Handle, Host, Kind, Seen
-from allranks.engines.node_names import there_are
+from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
+from allranks.engines.node_names import available
 from allranks.engines.slurm.batch_script import (
     ENDED,
     LOG,
@@ -129,13 +129,13 @@ class SlurmEngine:
             raise self._never(error, gang, PATIENCE) or EngineError(error.message) from None
         return Handle(gang.key, said.strip().partition(";")[0])
 
-    def poll(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         if not handles:
             return {}
         try:
             queue = {job.mark: job for job in self._queue()}
         except EngineError as error:
-            return {handle.key: Seen(GangState.UNKNOWN, error.message) for handle in handles}
+            return {handle.key: GangStatus(GangState.UNKNOWN, error.message) for handle in handles}
         found, missing = {}, []
         for handle in handles:
             job = queue.get(self._mark(handle.key))
@@ -184,7 +184,7 @@ class SlurmEngine:
         there = sum(_fits(gang, host) for host in hosts)
         hint = "ask for fewer nodes, or less of each; `allranks compute show` has them"
         if there < gang.nodes:
-            needs = f"{counted(gang.nodes, 'node')} with {_words(gang)} each, {there_are(there)}"
+            needs = f"{counted(gang.nodes, 'node')} with {_words(gang)} each, {available(there)}"
             said = f"the job can never run on this cluster: it needs {needs}"
             return Refused(said, where="resources", hint=hint)
         sure = all(_IN_ORDER.fullmatch(host.state) for host in hosts)
@@ -215,7 +215,7 @@ class SlurmEngine:
         mark = self._mark(key)
         return [job for job in self._queue() if job.mark == mark and not _ended(job.state)]
 
-    def _seen(self, key: str, state: str, reason: str, nodes: str) -> Seen:
+    def _seen(self, key: str, state: str, reason: str, nodes: str) -> GangStatus:
         is_, why, words = STATES.get(state, (GangState.UP, None, f"it is {state}"))
         if state == "FAILED":
             words = _last_words(self._nodes / key / LOG) or words
@@ -226,9 +226,9 @@ class SlurmEngine:
         elif state == "RUNNING" and (self._nodes / key / PROLOGUE).exists():
             is_, words = GangState.PROVISIONING, "its modules and prologue run"
         lost = _ended_agents(self._nodes / key) if state == "RUNNING" else ()
-        return Seen(is_, words and f"Slurm: {words}", lost, why, paused=state in _PAUSED)
+        return GangStatus(is_, words and f"Slurm: {words}", lost, why, paused=state in _PAUSED)
 
-    def _remembered(self, handles: Sequence[Handle]) -> Mapping[str, Seen]:
+    def _remembered(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         """Of those that the controller has forgotten: what accounting knows, where there is any,
         else the log of completed jobs. Neither names homes: number and name have to agree."""
         known: dict[tuple[str, str], str] = {}
@@ -244,7 +244,7 @@ class SlurmEngine:
             # Of `CANCELLED by 0` the word that is the state.
             known = {(ref, name): state.partition(" ")[0] for ref, name, state in rows}
             break
-        gone = Seen(GangState.GONE, "Slurm: it is not in the queue any more")
+        gone = GangStatus(GangState.GONE, "Slurm: it is not in the queue any more")
         found = {}
         for handle in handles:
             state = known.get((handle.ref, handle.key), "")

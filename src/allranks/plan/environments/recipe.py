@@ -39,7 +39,7 @@ _READ_THERE = "where a job is submitted its file is read: send what is in it"
 _SHORT = {"--editable": "-e", "--requirement": "-r", "--constraint": "-c"}
 
 
-class Meant(NamedTuple):
+class Resolved(NamedTuple):
     """What an environment means on a compute: ``environment`` None for the Python in front.
     ``name`` is what it was called, where it has a name; ``asked`` is the name or image that it
     stands for, if it is another."""
@@ -51,7 +51,7 @@ class Meant(NamedTuple):
 
 
 # Knows environments by name and version; raises SpecError for one that there is not.
-Find = Callable[[Asset], Meant]
+Find = Callable[[Asset], Resolved]
 
 
 class Compute(NamedTuple):
@@ -61,15 +61,15 @@ class Compute(NamedTuple):
     runs_images: bool = False
 
 
-def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
+def resolve(asked: object, on: Compute, table: Table, find: Find) -> Resolved:
     """What is meant by an environment of a job.
 
     Raises SpecError for one that there is not, or that its compute cannot have.
     """
     if asked in CURRENT:
-        return Meant()
+        return Resolved()
     if isinstance(asked, Environment):
-        found = Meant("", asked)
+        found = Resolved("", asked)
     else:
         found = _named(asset_of(str(asked), "environment"), table, find)
     environment = found.environment
@@ -88,7 +88,7 @@ def meant(asked: object, on: Compute, table: Table, find: Find) -> Meant:
     asked_for = found.asked or found.name or environment.image
     other = _standing_for(environment.image, instead, find)
     if other.environment is None:
-        return Meant(notes=(f"{said}; the current Python stands for it",), asked=asked_for)
+        return Resolved(notes=(f"{said}; the current Python stands for it",), asked=asked_for)
     if other.environment is not None and is_image(other.environment):
         message = f"{other.name}, which stands for the image {environment.image}, is an image, too"
         hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
@@ -116,7 +116,7 @@ def _of(compute: Compute) -> str:
     return f"the compute {compute.name!r}" if compute.name else "this"
 
 
-def _named(asset: Asset, table: Table, find: Find) -> Meant:
+def _named(asset: Asset, table: Table, find: Find) -> Resolved:
     try:
         return find(asset)
     except SpecError:
@@ -128,16 +128,18 @@ def _named(asset: Asset, table: Table, find: Find) -> Meant:
     return found._replace(notes=(said,), asked=str(asset))
 
 
-def _standing_for(asked: str, instead: str, find: Find) -> Meant:
+def _standing_for(asked: str, instead: str, find: Find) -> Resolved:
     """What the map has for an image or a name: an environment, a Python, or the current one."""
     if instead in CURRENT:
-        return Meant()
+        return Resolved()
     word, _, version = instead.partition("=")
     if word != curated.PYTHON:
         return find(asset_of(instead, "environment"))
     version = version or _version_in(asked)
     # No version in the tag is any Python, and the one in front is as good as another.
-    return Meant(f"plain Python {version}", Environment(python=version)) if version else Meant()
+    return (
+        Resolved(f"plain Python {version}", Environment(python=version)) if version else Resolved()
+    )
 
 
 def _version_in(image: str) -> str:
@@ -152,7 +154,7 @@ def is_image(environment: Environment) -> bool:
     return some and not any(getattr(environment, key) for key in _BESIDE_IMAGE)
 
 
-def recipe(of: Meant, table: Table) -> Recipe:
+def recipe(of: Resolved, table: Table) -> Recipe:
     """The recipe of an environment's packages; it has some, or a Python.
 
     Raises SpecError with every line that cannot be had.

@@ -169,7 +169,7 @@ def _at_full_power(job: Facts, span: Span | None) -> bool:
     return min(power.values()) >= EVEN * max(power.values())
 
 
-def _by_gpu(found: list[evidence.Seen]) -> dict[tuple[int | None, int | None], float]:
+def _by_gpu(found: list[evidence.Evidence]) -> dict[tuple[int | None, int | None], float]:
     return {(each.series.node, each.series.gpu): each.mean for each in found}
 
 

@@ -159,7 +159,7 @@ def training(job: Facts) -> Span | None:
     return None if job.started_at is None or ended is None else Span(job.started_at, ended)
 
 
-class Seen(NamedTuple):
+class Evidence(NamedTuple):
     """What a monitor saw of a node, a GPU or a rank while the ranks trained."""
 
     series: Series
@@ -167,7 +167,7 @@ class Seen(NamedTuple):
     most: float
 
 
-def seen(job: Facts, name: str, of: str, span: Span | None) -> list[Seen]:
+def seen(job: Facts, name: str, of: str, span: Span | None) -> list[Evidence]:
     """The series of that name ``of`` each "node", "gpu" or "rank"; only those with enough points
     in the span."""
     wanted = (each for each in job.resources if each.name == name and _of(each) == of)
@@ -175,7 +175,7 @@ def seen(job: Facts, name: str, of: str, span: Span | None) -> list[Seen]:
     for each in wanted:
         points = span.of(each.sound) if span else ()
         if len(points) >= LEAST:
-            found.append(Seen(each, mean(points), max(point.value for point in points)))
+            found.append(Evidence(each, mean(points), max(point.value for point in points)))
     return found
 
 
@@ -192,7 +192,7 @@ def _of(series: Series) -> str:
     return "node" if series.rank is None else "rank"
 
 
-def gpus(job: Facts, name: str, span: Span | None) -> list[Seen]:
+def gpus(job: Facts, name: str, span: Span | None) -> list[Evidence]:
     """Of each GPU that the job was given; none where the monitor saw others, or not all of them:
     then nobody knows which are the job's."""
     found = seen(job, name, "gpu", span)

@@ -16,7 +16,7 @@ from allranks.plan.data.addresses import Located
 from allranks.plan.data.kept_files import LIMIT
 from allranks.plan.distributions.topology import world
 from allranks.plan.environments.container import FILE, TRACELESS
-from allranks.plan.environments.recipe import Compute, Meant, is_image, meant, recipe
+from allranks.plan.environments.recipe import Compute, Resolved, is_image, recipe, resolve
 from allranks.plan.job.gpu_allocation import Choice, Request, choose
 from allranks.plan.plan import (
     Container,
@@ -36,7 +36,7 @@ from allranks.spec.job_parts import Distribution, Environment, Input, Metric, Ou
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
 
-class Context(NamedTuple):
+class CompileContext(NamedTuple):
     """What compiling needs beside the spec. ``record`` is the job's folder, ``code`` the digest of
     its snapshot (None with ``in_place``), ``base`` the clean environment ranks start from;
     ``places`` says where each input and output lies that has a path, by `inputs.NAME` and
@@ -61,7 +61,7 @@ class Context(NamedTuple):
     compute: str = ""
     options: Mapping[str, Any] = {}
     server_address: str = ""
-    meant: Meant | None = None
+    meant: Resolved | None = None
     table: Mapping[str, str] = {}
     environments: str = ""
     uv: str = ""
@@ -74,7 +74,7 @@ class Context(NamedTuple):
     look: float | None = None
 
 
-def compile(spec: CommandJob, context: Context) -> Plan:
+def compile(spec: CommandJob, context: CompileContext) -> Plan:
     """The plan of a job. The same spec and context always give the same plan and digest.
 
     Raises SpecError for what the contract knows and this version cannot do yet.
@@ -85,7 +85,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     options = dict(context.options)
     engine = options.pop("container", None)
     on = Compute(context.compute, engine is not None)
-    of = context.meant or meant(spec.environment, on, context.table, _nameless)
+    of = context.meant or resolve(spec.environment, on, context.table, _nameless)
     around = {**_around(spec, engine, context, of), **_cache(options, context)}
     # A recipe has these sentences among its own.
     said = () if "recipe" in around else of.notes
@@ -129,7 +129,7 @@ def compile(spec: CommandJob, context: Context) -> Plan:
     return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
 
 
-def _task(spec: CommandJob, context: Context, around: Mapping[str, Any]) -> Task:
+def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) -> Task:
     """What every node of it does."""
     distribution = spec.distribution
     task = Task(
@@ -177,13 +177,13 @@ def _metric(name: str, metric: Metric | str) -> MetricTask:
     return MetricTask(name, metric.pattern, None if metric.rank == "all" else int(metric.rank))
 
 
-def _cache(options: dict[str, Any], context: Context) -> dict[str, Any]:
+def _cache(options: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     """Where data from elsewhere is kept, taken out of the options."""
     folder, limit = options.pop("cache", None), options.pop("cache_limit", None)
     return {"cache": folder or context.cache, "cache_limit": _bytes(limit, "cache_limit")}
 
 
-def _makers(context: Context) -> dict[str, Any]:
+def _makers(context: CompileContext) -> dict[str, Any]:
     """What nodes make environments with: those of jobs, and one of ours that moves data."""
     return {"environments": context.environments, "uv": context.uv, "tools": context.tools}
 
@@ -209,7 +209,9 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
-def _around(spec: CommandJob, engine: str | None, context: Context, of: Meant) -> dict[str, Any]:
+def _around(
+    spec: CommandJob, engine: str | None, context: CompileContext, of: Resolved
+) -> dict[str, Any]:
     """What ranks find around them: a container, an environment made for them, or nothing new."""
     asked: dict[str, Any] = {"environment": of.name, "environment_asked": of.asked}
     if of.environment is None:
@@ -223,7 +225,7 @@ def _around(spec: CommandJob, engine: str | None, context: Context, of: Meant) -
     return {**asked, "recipe": made, **_makers(context)}
 
 
-def _nameless(asset: Asset) -> Meant:
+def _nameless(asset: Asset) -> Resolved:
     hint = "write it out: `environment: {pip: […]}`"
     raise SpecError(Problem(f"nobody knows an environment {asset}", "environment", hint=hint))
 
@@ -310,7 +312,7 @@ def _unbuilt(where: str, what: str) -> Problem:
 _FILES_OF_TABLES = {"eval_mount": "ro_mount", "eval_download": "download"}
 
 
-def _input(name: str, value: Any, context: Context) -> InputTask:
+def _input(name: str, value: Any, context: CompileContext) -> InputTask:
     if not isinstance(value, Input):
         return InputTask(name, text=str(value))
     place = context.places.get(f"inputs.{name}") or Located(value.path)
@@ -327,7 +329,7 @@ def _input(name: str, value: Any, context: Context) -> InputTask:
     )
 
 
-def _output(name: str, value: Output | None, context: Context) -> OutputTask:
+def _output(name: str, value: Output | None, context: CompileContext) -> OutputTask:
     is_file = value is not None and str(value.type) == "uri_file"
     if value is not None and value.path:
         place = context.places.get(f"outputs.{name}") or Located(value.path)

@@ -42,7 +42,7 @@ def is_ahead(job: Job, attempt: int) -> bool:
     return attempt > job.attempt and may_regroup
 
 
-def heeded(job: Job, node: int, launch: int, said: Sequence[Event]) -> Sequence[Event]:
+def accepted(job: Job, node: int, launch: int, said: Sequence[Event]) -> Sequence[Event]:
     """What of ``said``, which is in the agent's own order, the record takes in now. Not over a gap,
     nor of an attempt that it has to come to first: of a restored one agents know more."""
     if launch != job.launch or job.status in TERMINAL or is_gone(job.nodes[node]):

@@ -12,7 +12,7 @@ LEFT_BEHIND = 30.0
 _AS_MANY_STEPS = "every rank has to take as many steps as the others"
 
 
-def standing(job: Job, now: float, together: bool = True) -> str:
+def pending_reason(job: Job, now: float, together: bool = True) -> str:
     """Why a job is where it is, in words, when there is something to say of it. ``together``: its
     ranks wait for one another."""
     at_work = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)

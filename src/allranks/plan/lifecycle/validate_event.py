@@ -22,7 +22,7 @@ LATEST = 1e11
 _DEPTH = 6
 
 
-def heard(data: Any) -> Event:
+def validate_event(data: Any) -> Event:
     """The event; raises UsageError where it is none that agents tell."""
     if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
         raise _wrong("it is no event")

@@ -37,7 +37,7 @@ _REFUSED = re.compile(r"[^\w.\-/ :]")
 _MEGABYTE = 1e6
 
 
-class Told(NamedTuple):
+class RunData(NamedTuple):
     """What is told of a job once: when its run is made, and its parameters when it has ended. A
     parameter never changes in MLflow: before that they are the script's to tell."""
 
@@ -51,7 +51,7 @@ def run_id(job: str, created_at: float) -> str:
     return hashlib.sha256(f"mlflow run\0{job}\0{created_at!r}".encode()).hexdigest()[:32]
 
 
-def told(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: str) -> Told:
+def run_data(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: str) -> RunData:
     """All that is known of the job: parameters are its literal inputs, the rest are tags."""
     git = spec.get("properties") or {}
     tags = {
@@ -83,7 +83,7 @@ def told(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: str) 
         for key, value in tags.items()
         if value
     }
-    return Told(str(spec.get("display_name") or job), params, shown)
+    return RunData(str(spec.get("display_name") or job), params, shown)
 
 
 def environment(task: Task) -> str:

@@ -20,7 +20,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _AROUND = " \t.,;:%\"'"
 
 
-class Found(NamedTuple):
+class MetricPoint(NamedTuple):
     """A number in a line. ``step`` is what the line says, or None. ``value`` may be NaN or
     infinite."""
 
@@ -61,7 +61,7 @@ class Reader:
         second = 2 if compiled.groups == 2 and VALUE not in compiled.groupindex else 0
         self._step = compiled.groupindex.get(STEP, second)
 
-    def find(self, line: str) -> Sequence[Found]:
+    def find(self, line: str) -> Sequence[MetricPoint]:
         """The points in a line. Raises NotANumber."""
         if self._known:
             return [found for known in self._known for found in known.find(line)]
@@ -72,12 +72,12 @@ class Reader:
         step = None if said is None else _whole(said)
         if said is not None and step is None:
             self.memory.setdefault("step", said)
-        return (Found(self.metric.name, step, number(text)),)
+        return (MetricPoint(self.metric.name, step, number(text)),)
 
-    def rest(self) -> Iterator[Found]:
+    def rest(self) -> Iterator[MetricPoint]:
         """What was held back for a line that has not come."""
         for name, (step, value) in self.memory.pop("held", {}).items():
-            yield Found(name, step, value)
+            yield MetricPoint(name, step, value)
 
 
 class _Known:
@@ -86,7 +86,7 @@ class _Known:
         self._line, self._pair = re.compile(known.line), re.compile(known.pair)
         self._head = re.compile(known.heads) if known.heads else None
 
-    def find(self, line: str) -> Iterator[Found]:
+    def find(self, line: str) -> Iterator[MetricPoint]:
         if self._head is not None and (head := self._head.search(line)):
             self._memory["epoch"] = _whole(head["epoch"])
         matched = self._line.search(line)
@@ -103,19 +103,19 @@ class _Known:
             step = _bounded(epoch * of + n)
         for pair in self._pair.finditer(line, matched.end() - 1 if n is not None else 0):
             name = self._known.before + self._known.names.get(pair[1], pair[1])
-            found = Found(name, step, number(pair[2]))
+            found = MetricPoint(name, step, number(pair[2]))
             if step is None or not self._known.redrawn:
                 yield found
             else:
                 yield from self._held(found, step)
 
-    def _held(self, found: Found, step: int) -> Iterator[Found]:
+    def _held(self, found: MetricPoint, step: int) -> Iterator[MetricPoint]:
         """Hold it back until another step is shown: it may be shown again, and better."""
         held = self._memory.setdefault("held", {})
         before = held.get(found.name)
         held[found.name] = [step, found.value]
         if before is not None and before[0] != step:
-            yield Found(found.name, *before)
+            yield MetricPoint(found.name, *before)
 
 
 def number(text: str) -> float:

@@ -23,7 +23,7 @@ COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
 Told = Mapping[str, Any]
 
 
-class Spent(NamedTuple):
+class JobTimes(NamedTuple):
     """A job's time; ``cost`` is what a checkpoint took it, seconds, where it told, or where its
     state and its steps do."""
 
@@ -33,7 +33,7 @@ class Spent(NamedTuple):
     cost: float | None = None
 
 
-def spent(client: Client, name: str) -> Spent:
+def job_times(client: Client, name: str) -> JobTimes:
     """Where the job's time went until now. Raises NotFound where there is none of that name."""
     job = client.json("GET", job_path(name))
     events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
@@ -43,7 +43,7 @@ def spent(client: Client, name: str) -> Spent:
     cost = _cost(series)
     if cost is None and ways:
         cost = _seen(client, job, ways)
-    return Spent(name, job["status"], found, cost)
+    return JobTimes(name, job["status"], found, cost)
 
 
 def _stepless(job: Told) -> bool:

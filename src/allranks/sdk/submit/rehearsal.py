@@ -24,7 +24,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.submit.rehearsal_run import Run, Say, ask, cancel
-from allranks.sdk.submit.submission import made_up_name, prepare, send
+from allranks.sdk.submit.submission import generate_name, prepare, send
 
 # Of a state that is written to all the time no version is made while it is: after so many seconds
 # with something in it a rank is killed nevertheless.
@@ -92,7 +92,7 @@ def rehearse(
     if not 0 <= tolerance < 1:
         hint = "a part of the value: 0.001 is a thousandth; 0 allows no difference at all"
         raise UsageError(f"{tolerance:g} is no tolerance", where="--tolerance", hint=hint)
-    stem = f"rehearsal-{made_up_name()}"
+    stem = f"rehearsal-{generate_name()}"
     wanted = {**spec_of(spec), "name": stem}
     submission, snapshot = prepare(
         wanted, base, note=lambda told: say(f"note: {told}"), allow_large=allow_large_code

@@ -23,7 +23,7 @@ from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.submit.current_environment import current, tools
 from allranks.snapshot.git import Asked, Checkout, checkout, is_address
-from allranks.snapshot.take import Snapshot, take
+from allranks.snapshot.take import Snapshot, take_snapshot
 
 # fmt: off
 _ADJECTIVES = (
@@ -43,7 +43,7 @@ JOBS = "/api/v1/jobs"
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 
 
-def made_up_name() -> str:
+def generate_name() -> str:
     """A name like ``calm_otter_7x2k9q``: one can say it, and it is nobody else's."""
     dice = os.urandom(10)
     tail = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in dice[2:])
@@ -65,7 +65,7 @@ def prepare(
     ``note`` hears what a person should know.
     """
     spec = dict(spec)
-    spec.setdefault("name", made_up_name())
+    spec.setdefault("name", generate_name())
     code, fetched = _code(spec.get("code"), base)
     folder = (code if code.is_dir() else code.parent) if code is not None else base
     own = folder.resolve().name if fetched is None else fetched.repository
@@ -95,7 +95,7 @@ def prepare(
         return submission, None
     # A commit that was fetched has told already; else git is asked while we read.
     asked = Asked(folder.resolve()).told if fetched is None else lambda: fetched.told
-    snapshot = take(code, note, settings.home().snapshots, allow_large, progress)
+    snapshot = take_snapshot(code, note, settings.home().snapshots, allow_large, progress)
     told = asked()
     if told.properties:
         spec["properties"] = {**told.properties, **(spec.get("properties") or {})}

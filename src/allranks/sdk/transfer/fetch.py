@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from allranks.errors import NotFound, ServerError, Unreachable
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import checksum_path, file_path
-from allranks.sdk.transfer.write_files import Landing, Stopped, is_there, landing
+from allranks.sdk.transfer.write_files import Destination, Stopped, destination, is_there
 
 # Seconds between tries while nothing comes; a server of ours that was killed is started by the
 # first of them, one on another machine has this long to come back.
@@ -141,7 +141,7 @@ class Fetcher:
             self._tally.landed(each)
         return damaged
 
-    def _until_it_is_whole(self, each: Wanted, file: Landing) -> None:
+    def _until_it_is_whole(self, each: Wanted, file: Destination) -> None:
         for _ in range(2):
             self._agree(each, file)
             self._tally.add(file.size, 0)
@@ -156,7 +156,7 @@ class Fetcher:
             each = each._replace(size=told["size"], mtime_ns=told["mtime_ns"])
         raise _damaged(each)
 
-    def _agree(self, each: Wanted, file: Landing) -> None:
+    def _agree(self, each: Wanted, file: Destination) -> None:
         """Keep of the part what is the server's, as it is now: a file that grew is gone on with,
         one that was written anew is begun anew."""
         if file.size > each.size:
@@ -167,7 +167,7 @@ class Fetcher:
             if (told["bytes"], told["crc32"]) != (file.size, file.crc):
                 file.cut()
 
-    def _pull(self, client: Client, each: Wanted, file: Landing) -> None:
+    def _pull(self, client: Client, each: Wanted, file: Destination) -> None:
         """What is missing, as far as the server has it."""
         if file.size == each.size:
             return
@@ -223,7 +223,7 @@ class Fetcher:
                     raise Stopped from None
 
     def _landing(self, each: Wanted) -> Any:
-        return landing(self._folder, each.goal, each.part, self._stop)
+        return destination(self._folder, each.goal, each.part, self._stop)
 
 
 def _damaged(each: Wanted) -> ServerError:

@@ -69,12 +69,12 @@ def is_there(folder: Path, goal: str, size: int, mtime_ns: int, sha256: str = ""
 
 
 @contextlib.contextmanager
-def landing(folder: Path, goal: str, part: str, stop: threading.Event) -> Iterator[Landing]:
+def destination(folder: Path, goal: str, part: str, stop: threading.Event) -> Iterator[Destination]:
     """A ``Landing``, ours alone meanwhile. What was written of it stays, for the next to go on
     with. Raises ServerError where one may not write, Stopped while waiting for another."""
-    made: Landing | None = None
+    made: Destination | None = None
     try:
-        made = Landing(folder, goal, part, stop)
+        made = Destination(folder, goal, part, stop)
         yield made
     except OSError as error:
         raise ServerError(
@@ -87,7 +87,7 @@ def landing(folder: Path, goal: str, part: str, stop: threading.Event) -> Iterat
             made.close()
 
 
-class Landing:
+class Destination:
     """A file that is being written: ``size`` bytes so far, whose CRC-32 is ``crc``."""
 
     def __init__(self, folder: Path, goal: str, part: str, stop: threading.Event) -> None:

@@ -27,7 +27,7 @@ from allranks.errors import NotFound, Unauthorized, UsageError
 from allranks.events import Event
 from allranks.plan.distributions.topology import log_name, world
 from allranks.plan.lifecycle import agent_orders as orders_of
-from allranks.plan.lifecycle.validate_event import heard
+from allranks.plan.lifecycle.validate_event import validate_event
 from allranks.plan.plan import pack
 from allranks.server.dependencies import Services
 from allranks.server.http.error_responses import HANDLERS
@@ -103,13 +103,13 @@ async def events(request: Request) -> Response:
     if not isinstance(told, list):
         raise UsageError("events come as a list", hint=_HINT)
     ahead = _ahead(request)
-    said = [_by_our_clock(heard(each), ahead) for each in told]
+    said = [_by_our_clock(validate_event(each), ahead) for each in told]
     for event in said:
         if event.node != agent.node or event.launch != agent.launch or not event.seq:
             raise UsageError(f"a {event.kind} event that is not this agent's to tell", hint=_HINT)
     row = await run_in_threadpool(with_.records.get, agent.job)
     _of_its(row, agent.node)
-    heeded = orders_of.heeded(row.record, agent.node, agent.launch, said)
+    heeded = orders_of.accepted(row.record, agent.node, agent.launch, said)
     if heeded:
         row = await run_in_threadpool(with_.records.hear, agent.job, heeded)
         with_.loops.wake(agent.job)

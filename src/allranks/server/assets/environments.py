@@ -8,7 +8,7 @@ from typing import Any
 
 from allranks.errors import Problem, SpecError
 from allranks.plan.environments import curated
-from allranks.plan.environments.recipe import Meant, Table
+from allranks.plan.environments.recipe import Resolved, Table
 from allranks.spec.fields.problems import nearest
 from allranks.spec.fields.references import Asset
 from allranks.spec.job_parts import Environment
@@ -45,10 +45,10 @@ class Environments:
             [] if self._assets is None else self._assets.versions(name, deleted=self._deleted)
         )
 
-    def find(self, asset: Asset) -> Meant:
+    def find(self, asset: Asset) -> Resolved:
         """Raises SpecError when there is none."""
         row = self.row(asset)
-        return Meant(f"{row.name}:{row.version}", Environment.model_validate(row.spec))
+        return Resolved(f"{row.name}:{row.version}", Environment.model_validate(row.spec))
 
     def row(self, asset: Asset) -> AssetRow:
         """Raises SpecError when there is none."""

@@ -17,7 +17,7 @@ from allranks.spec.fields.references import ARTIFACTS, OutputOf
 from allranks.store.job_rows import JobRow
 
 
-class Left(NamedTuple):
+class FoundFile(NamedTuple):
     """What a job left: at ``path``, inside of the folder ``root``. With an ``output`` whose ``uri``
     is set it lies elsewhere."""
 
@@ -26,20 +26,20 @@ class Left(NamedTuple):
     output: OutputTask | None = None
 
 
-def find(home: Home, row: JobRow, of: OutputOf) -> Left:
+def find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
     """Where it lies, or would lie. Raises SpecError for an output that the job does not have."""
     outputs = [each.name for each in row.plan.task.outputs]
     if of.output and (of.output != ARTIFACTS or ARTIFACTS in outputs):
         output = _named_output(row, of)
         whole = Path(output.path)
         root = whole.parent if output.is_file else whole
-        return Left(root / of.path if of.path else whole, root, output)
+        return FoundFile(root / of.path if of.path else whole, root, output)
     record = home.jobs / row.name
     path = file_addresses.normal(of.path)
     roots = [record / "artifacts", record / "attempts" / str(row.record.attempt), record]
     found = [root for root in roots if path and os.path.lexists(root / path)]
     root = (found or roots)[0]
-    return Left(root / path, root)
+    return FoundFile(root / path, root)
 
 
 def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:

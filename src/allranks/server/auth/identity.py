@@ -15,7 +15,7 @@ from allranks.server.auth.tokens import Tokens
 from allranks.settings import Home
 
 
-class Speaker(NamedTuple):
+class Caller(NamedTuple):
     """An agent's or a rank's job and launch, as its token says."""
 
     job: str
@@ -51,7 +51,7 @@ class Auth:
     def agent_token(self, job: str, launch: int) -> str:
         return f"{launch}:{job}:{self._sign('agent', job, launch)}"
 
-    def agent(self, header: str | None) -> Speaker:
+    def agent(self, header: str | None) -> Caller:
         """Who the agent is; raises Unauthorized."""
         return self._speaker("agent", header)
 
@@ -59,18 +59,18 @@ class Auth:
         """What a job's own processes show: it opens less than their agent's."""
         return f"{launch}:{job}:{self._sign('rank', job, launch)}"
 
-    def rank(self, header: str | None) -> Speaker:
+    def rank(self, header: str | None) -> Caller:
         """Whose rank it is; raises Unauthorized."""
         return self._speaker("rank", header)
 
-    def _speaker(self, who: str, header: str | None) -> Speaker:
+    def _speaker(self, who: str, header: str | None) -> Caller:
         launch, _, rest = _bearer(header).partition(":")
         job, _, signed = rest.partition(":")
         number = int(launch) if launch.isdecimal() and len(launch) < 9 else 0
         ours = self._sign(who, job, number)
         if not hmac.compare_digest(signed.encode(errors="replace"), ours.encode()):
             raise Unauthorized("this token was not made by this server", hint="leave")
-        return Speaker(job, number)
+        return Caller(job, number)
 
     def _sign(self, who: str, job: str, launch: int) -> str:
         text = f"{who}\0{job}\0{launch}".encode(errors="replace")

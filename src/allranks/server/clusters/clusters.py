@@ -39,7 +39,7 @@ class Cluster(NamedTuple):
     connection: str = "{}"
 
 
-class Known(NamedTuple):
+class KnownComputes(NamedTuple):
     """The computes by name, the one that is always there first; the name of the default; and what
     names mean that are no computes."""
 
@@ -87,7 +87,7 @@ class Clusters:
         # The kind that needs nothing has a compute of its name without being asked.
         self.first = next(iter(kinds))
 
-    def known(self) -> Known:
+    def known(self) -> KnownComputes:
         """All that is written down of computes, read once."""
         always = Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)
         there, chosen, sent = {self.first: always}, "", {}
@@ -98,7 +98,7 @@ class Clusters:
         default = chosen if chosen in there else self.first
         goals = {name: default for name in STAND_FOR_DEFAULT if name not in there}
         goals |= {name: to for name, to in sent.items() if name not in there and to in there}
-        return Known(there, default, goals)
+        return KnownComputes(there, default, goals)
 
     def find(self, name: str | None) -> Compute:
         """As ``Known.find``."""

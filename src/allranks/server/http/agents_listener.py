@@ -39,7 +39,7 @@ _AGAIN = 5.0
 _MOST = 4096
 
 
-class Door:
+class AgentsListener:
     """To ``app``, the agents' routes. ``open``, ``keep_open`` and ``close`` are for the server's
     event loop, the rest for any thread. ``opened`` is called when one stands open that did not."""
 

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from allranks.errors import Forbidden
 
 
-class Names:
+class HostNames:
     """Addresses, `localhost`, this machine's own name, and the ``more`` that it is served by."""
 
     def __init__(self) -> None:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from allranks.errors import AllranksError, UsageError
-from allranks.server.http.agents_listener import Door, Server, config, write
+from allranks.server.http.agents_listener import AgentsListener, Server, config, write
 from allranks.server.http.connection_limit import Listener
-from allranks.server.http.host_header_check import Names
+from allranks.server.http.host_header_check import HostNames
 from allranks.settings import Home
 
 log = logging.getLogger("allranks.front")
@@ -32,7 +32,7 @@ PORT = 7443
 _MOST = 1024
 
 
-class Where(NamedTuple):
+class PublicAddress(NamedTuple):
     """``host`` is a name or an address of this machine, 0.0.0.0 all of them. ``certificate`` is a
     file of a key and its certificates; empty: the home's own. Without ``tls`` whoever listens on
     the way reads everything, tokens too."""
@@ -43,16 +43,16 @@ class Where(NamedTuple):
     tls: bool = True
 
 
-class Front:
+class PublicListener:
     """All of it is for the server's event loop, but for ``kept``."""
 
-    def __init__(self, home: Home, door: Door, names: Names) -> None:
+    def __init__(self, home: Home, door: AgentsListener, names: HostNames) -> None:
         self._home, self._door, self._names = home, door, names
         self._serving: tuple[uvicorn.Server, asyncio.Task[None]] | None = None
         self.app: App | None = None
 
-    def kept(self) -> Where | None:
-        return kept(self._home)
+    def kept(self) -> PublicAddress | None:
+        return load(self._home)
 
     async def open_again(self) -> None:
         """Where it was when the last server ended; what hinders it is in the log."""
@@ -63,7 +63,7 @@ class Front:
             except AllranksError as error:
                 log.error("%s (%s)", error, error.hint)
 
-    async def open(self, where: Where) -> dict[str, Any]:
+    async def open(self, where: PublicAddress) -> dict[str, Any]:
         """Stand open there and nowhere else, from now on; what others need to find it."""
         made = self._config(where)
         listening = await self._in_its_place(where)
@@ -73,7 +73,7 @@ class Front:
         keep(self._home, where)
         return told(where, self.fingerprint(where))
 
-    async def _in_its_place(self, where: Where) -> socket.socket:
+    async def _in_its_place(self, where: PublicAddress) -> socket.socket:
         """Listen there, and then no more where it was; what is refused leaves all as it is."""
         before = self.kept()
         try:
@@ -98,11 +98,11 @@ class Front:
         if for_good:
             self._home.front.unlink(missing_ok=True)
 
-    def fingerprint(self, where: Where) -> str:
+    def fingerprint(self, where: PublicAddress) -> str:
         """Of the home's certificate, which nobody else vouches for; empty where another counts."""
         return self._door.fingerprint if where.tls and not where.certificate else ""
 
-    def _config(self, where: Where) -> uvicorn.Config:
+    def _config(self, where: PublicAddress) -> uvicorn.Config:
         assert self.app is not None
         certificate = where.certificate or str(self._door.certificate())
         try:
@@ -115,18 +115,18 @@ class Front:
             ) from error
 
 
-def kept(home: Home) -> Where | None:
+def load(home: Home) -> PublicAddress | None:
     """Where it stands open, or stood last."""
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return Where(**json.loads(home.front.read_text()))
+        return PublicAddress(**json.loads(home.front.read_text()))
     return None
 
 
-def keep(home: Home, where: Where) -> None:
+def keep(home: Home, where: PublicAddress) -> None:
     write(home.front, json.dumps(where._asdict()).encode())
 
 
-def told(where: Where, fingerprint: str) -> dict[str, Any]:
+def told(where: PublicAddress, fingerprint: str) -> dict[str, Any]:
     """What others need to find it."""
     host = socket.gethostname() if where.host in ("0.0.0.0", "::") else where.host
     host = f"[{host}]" if ":" in host else host
@@ -134,7 +134,7 @@ def told(where: Where, fingerprint: str) -> dict[str, Any]:
     return {"url": url, "fingerprint": fingerprint}
 
 
-def _listen(where: Where) -> socket.socket:
+def _listen(where: PublicAddress) -> socket.socket:
     try:
         found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
         family, _, _, _, address = found[0]
@@ -143,7 +143,7 @@ def _listen(where: Where) -> socket.socket:
         raise _not_there(where, error) from error
 
 
-def _not_there(where: Where, error: Exception) -> UsageError:
+def _not_there(where: PublicAddress, error: Exception) -> UsageError:
     said = (getattr(error, "strerror", None) or str(error)).lower()
     return UsageError(
         f"it cannot be listened on: {said}",

@@ -28,7 +28,7 @@ _FAR = 500
 _COMMIT = "azureml.git.commit"
 
 
-class Past(NamedTuple):
+class Earlier(NamedTuple):
     """``last`` is the name of the last job that completed; ``same`` those that failed alike."""
 
     last: str | None
@@ -36,7 +36,7 @@ class Past(NamedTuple):
     same: list[str]
 
 
-def past(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Past:
+def earlier_jobs(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Earlier:
     """What the experiment's earlier jobs tell of this one."""
     wanted = Query(experiment=row.experiment, archived=None, limit=_FAR)
     readable = (each for each in records.find(wanted) if isinstance(each, JobRow))
@@ -44,10 +44,10 @@ def past(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Past:
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
     same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
     if good is None:
-        return Past(None, [], same)
+        return Earlier(None, [], same)
     before, after = _files(good.plan.task.code, row.plan.task.code, blobs)
     found = changes(_side(good, before), _side(row, after))
-    return Past(good.name, found, same)
+    return Earlier(good.name, found, same)
 
 
 def _side(row: JobRow, files: dict[str, str] | None) -> Side:
@@ -72,7 +72,7 @@ def _side(row: JobRow, files: dict[str, str] | None) -> Side:
     )
 
 
-def compared(
+def comparison(
     rows: Sequence[JobRow], records: Records, annotations: Annotations, blobs: Blobs
 ) -> dict[str, Any]:
     """The jobs in brief, and all that is not the same in each of them."""
@@ -165,7 +165,7 @@ def _hashes(chunks: list[Path]) -> dict[str, str]:
     return found
 
 
-def as_json(found: Past) -> dict[str, Any]:
+def as_json(found: Earlier) -> dict[str, Any]:
     return {
         "last_completed": found.last,
         "changed": [each._asdict() for each in found.changed],

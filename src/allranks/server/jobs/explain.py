@@ -31,17 +31,17 @@ _TAIL, _RANKS, _COUNTED = 1 << 17, 64, 32 << 20
 _LONGEST = 2000
 
 
-def explained(row: JobRow, records: Records, home: Home) -> Explanation | None:
+def explanation_of(row: JobRow, records: Records, home: Home) -> Explanation | None:
     """Why the job failed; None when that cannot even be looked for. Nothing that goes wrong here
     may keep a job from ending."""
     try:
-        return _explained(row, known(row, records, home), home)
+        return _explained(row, failure_facts(row, records, home), home)
     except Exception:
         log.exception("%s: its failure could not be explained", row.name)
         return None
 
 
-def story(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, Any]:
+def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, Any]:
     """The longer story of a failed job: the cause, its line with some around it, what followed on
     other ranks, what is different from the last job of its experiment that completed. Raises
     Conflict for a job that has not failed."""
@@ -49,7 +49,7 @@ def story(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, 
         said = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
         hint = f"allranks job show {row.name}"
         raise Conflict(f"{row.name} {said}: there is no failure to explain", hint=hint)
-    told = known(row, records, home)
+    told = failure_facts(row, records, home)
     found = _explained(row, told, home)
     others = explain.followed(told, found)
     return {
@@ -62,7 +62,7 @@ def story(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, 
         "blame": str(TABLE[found.cause].blame),
         "lines": [without_credentials(line) for line in explain.around(told, found)],
         "followed": [{**o._asdict(), "said": without_credentials(o.said)} for o in others],
-        **compare.as_json(compare.past(row, found.cause, records, blobs)),
+        **compare.as_json(compare.earlier_jobs(row, found.cause, records, blobs)),
     }
 
 
@@ -79,7 +79,7 @@ def _explained(row: JobRow, told: Known, home: Home) -> Explanation:
     return found._replace(evidence=evidence._replace(number=number))
 
 
-def known(row: JobRow, records: Records, home: Home) -> Known:
+def failure_facts(row: JobRow, records: Records, home: Home) -> Known:
     """All there is to know of its last attempt."""
     failure = decide.outcome(row.record)
     attempt = row.record.attempt

@@ -9,7 +9,7 @@ from allranks.plan.diagnosis.causes import TABLE, Cause
 from allranks.plan.diagnosis.explain import Explanation, as_json
 from allranks.plan.distributions import topology
 from allranks.plan.lifecycle import decide, pending_reason
-from allranks.server.jobs.explain import explained
+from allranks.server.jobs.explain import explanation_of
 from allranks.settings import Home
 from allranks.statuses import VERDICTS, Blame, JobStatus, Reason, Verdict
 from allranks.store.job_rows import JobRow
@@ -19,14 +19,14 @@ from allranks.store.records import Records
 _BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)
 
 
-def how_it_ended(row: JobRow, records: Records, home: Home) -> dict[str, Any]:
+def result_of(row: JobRow, records: Records, home: Home) -> dict[str, Any]:
     """How the job ended, as the FINISHED event records it and ``job show`` prints it."""
     failure = decide.outcome(row.record)
     verdict = VERDICTS[failure.reason]
     code = 0 if failure.reason is Reason.DONE else failure.code
     if verdict.outcome is JobStatus.COMPLETED:
         return {"status": verdict.outcome, "exit_code": code, "error": None}
-    why = explained(row, records, home) if verdict.outcome is JobStatus.FAILED else None
+    why = explanation_of(row, records, home) if verdict.outcome is JobStatus.FAILED else None
     error = {
         "reason": failure.reason,
         "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,

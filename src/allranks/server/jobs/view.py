@@ -20,7 +20,7 @@ from allranks.settings import Home
 from allranks.statuses import TERMINAL
 from allranks.store.annotations import Annotation
 from allranks.store.job_rows import Damaged, JobRow
-from allranks.store.records import Told
+from allranks.store.records import StoredJob
 
 _P = ParamSpec("_P")
 
@@ -28,9 +28,9 @@ _P = ParamSpec("_P")
 _CREATED_BY = "allranks.created_by"
 
 
-def standing(row: JobRow) -> str:
+def status_reason(row: JobRow) -> str:
     """Why the job is where it is, in words; empty when there is nothing to say of it."""
-    return plan_standing.standing(row.record, clock.now(), together(row.plan.task))
+    return plan_standing.pending_reason(row.record, clock.now(), together(row.plan.task))
 
 
 def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
         "name": row.name,
         "type": "command",
         "status": str(record.status),
-        "status_reason": standing(row) or None,
+        "status_reason": status_reason(row) or None,
         "display_name": note.display_name or row.name,
         "description": spec.get("description"),
         "experiment_name": row.experiment,
@@ -208,7 +208,7 @@ def damaged(row: Damaged) -> dict[str, Any]:
     }
 
 
-def event(told: Told) -> dict[str, Any]:
+def event(told: StoredJob) -> dict[str, Any]:
     said = told.event
     return {
         "id": told.id,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from allranks.server.auth.identity import Auth
-from allranks.server.http.agents_listener import Door
+from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.loop import mailbox
 from allranks.settings import Clocks, Home
 from allranks.store.job_rows import JobRow
 
 
-class Invitation:
+class AgentVariables:
     """Called with a job, it gives the environment of its present launch's agents: it holds their
     token, good for that launch alone."""
 
-    def __init__(self, home: Home, auth: Auth, door: Door, clocks: Clocks, url: str) -> None:
+    def __init__(
+        self, home: Home, auth: Auth, door: AgentsListener, clocks: Clocks, url: str
+    ) -> None:
         self._home, self._auth, self._door = home, auth, door
         self._clocks, self._url = clocks, url
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from allranks.agent.monitoring.attempt_reports import FEEDS
 from allranks.agent.transport import outbox
-from allranks.engines.base import Seen
+from allranks.engines.base import GangStatus
 from allranks.plan.distributions.topology import log_name, ranks_of, world
 from allranks.plan.lifecycle.decide import Job, Node
 from allranks.settings import Home
@@ -22,7 +22,7 @@ from allranks.store.records import Records
 log = logging.getLogger("allranks.salvage")
 
 
-def salvage(home: Home, records: Records, points: Points, row: JobRow, node: int) -> None:
+def collect(home: Home, records: Records, points: Points, row: JobRow, node: int) -> None:
     """Take in what ``node`` said and its ranks wrote and the record has not got. Twice is once."""
     folder = home.nodes / f"{row.name}.{row.record.launch}" / str(node)
     logs = Logs(home.jobs / row.name)
@@ -67,7 +67,7 @@ def _take_in(source: Path, logs: Logs, attempt: int, name: str) -> None:
             size = logs.append(attempt, name, size, piece)
 
 
-def dead(job: Job, seen: Seen) -> Iterable[int]:
+def dead(job: Job, seen: GangStatus) -> Iterable[int]:
     """The nodes whose agents an engine's word makes dead. A gang that is in a queue again has none
     any more; those that have not come up yet may still, from there."""
     nodes = range(len(job.nodes))

@@ -15,25 +15,25 @@ from allranks import clock
 from allranks.store.job_rows import JobRow
 
 
-class Heard(NamedTuple):
+class Heartbeat(NamedTuple):
     job: str
     launch: int
     node: int
 
 
-class Pulse:
+class Heartbeats:
     """``heard`` and the questions may come from any thread; ``watch`` runs in the server's loop."""
 
     def __init__(self, lease: float) -> None:
         self._lease = lease
         # Another for each server that ever ran: who hears it knows whether that is still the one.
         self.name = secrets.token_hex(4)
-        self._last: dict[Heard, float] = {}
+        self._last: dict[Heartbeat, float] = {}
         self._born = self._awake = time.monotonic()
 
     def heard(self, job: str, launch: int, node: int) -> None:
         """The agent of that node is alive."""
-        self._last[Heard(job, launch, node)] = time.monotonic()
+        self._last[Heartbeat(job, launch, node)] = time.monotonic()
 
     def excuse(self, row: JobRow) -> None:
         """Its agents are kept from speaking just now: nobody's silence counts."""
@@ -54,7 +54,7 @@ class Pulse:
         return frozenset(
             node
             for node in range(len(row.record.nodes))
-            if now - self._last.get(Heard(row.name, launch, node), self._born) > self._lease
+            if now - self._last.get(Heartbeat(row.name, launch, node), self._born) > self._lease
         )
 
     def since(self) -> float:
@@ -63,12 +63,12 @@ class Pulse:
 
     def last(self, row: JobRow, node: int) -> dict[str, float]:
         """When the node was last heard of, in the time of events; empty if it never was."""
-        last = self._last.get(Heard(row.name, row.record.launch, node))
+        last = self._last.get(Heartbeat(row.name, row.record.launch, node))
         return {} if last is None else {"heard": clock.now() - (time.monotonic() - last)}
 
     def forget(self, row: JobRow) -> None:
         for node in range(len(row.record.nodes)):
-            self._last.pop(Heard(row.name, row.record.launch, node), None)
+            self._last.pop(Heartbeat(row.name, row.record.launch, node), None)
 
     async def watch(self) -> None:
         """A server that was stopped for a while (paused, swapped out) heard nobody meanwhile: it

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 from allranks import clock
-from allranks.engines.base import Handle, Seen
+from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
 from allranks.plan.lifecycle import decide
@@ -27,12 +27,12 @@ from allranks.plan.plan import Gang
 from allranks.server.assets.state_folders import States
 from allranks.server.clusters.clusters import Cluster, Clusters
 from allranks.server.jobs.output_assets import register
-from allranks.server.jobs.result import how_it_ended
-from allranks.server.loop.agent_variables import Invitation
-from allranks.server.loop.dead_agent_files import dead, salvage
+from allranks.server.jobs.result import result_of
+from allranks.server.loop.agent_variables import AgentVariables
+from allranks.server.loop.dead_agent_files import collect, dead
 from allranks.server.loop.hangs import Hangs
-from allranks.server.loop.heartbeats import Pulse
-from allranks.server.loop.wakeups import Bell
+from allranks.server.loop.heartbeats import Heartbeats
+from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.assets import Assets
@@ -60,9 +60,9 @@ class Shared(NamedTuple):
     records: Records
     points: Points
     clusters: Clusters
-    invitation: Invitation
-    bell: Bell
-    pulse: Pulse
+    invitation: AgentVariables
+    bell: Wakeups
+    pulse: Heartbeats
     clocks: Clocks
     data: Assets
     hangs: Hangs
@@ -225,21 +225,21 @@ class Loop:
             # Whatever it was: jobs are decided upon all the same.
             if not isinstance(error, AllranksError):
                 log.exception("%s could not be asked", self._cluster.kind)
-            told = {key: Seen(GangState.UNKNOWN, str(error)) for key in asked}
+            told = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in asked}
         for key, seen in told.items():
             self._guarded(self._take_in, asked[key], seen)
 
-    def _take_in(self, row: JobRow, seen: Seen) -> None:
+    def _take_in(self, row: JobRow, seen: GangStatus) -> None:
         """Record what an engine says, after what the dead left on this disk: their word wins."""
         job, now = row.record, clock.now()
         happened = []
         if job.given_up and job.stopped_at is not None and seen.state is GangState.UNKNOWN:
-            seen = Seen(GangState.GONE)  # its user does not wait for more
+            seen = GangStatus(GangState.GONE)  # its user does not wait for more
         never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
         if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
             return
         for node in dead(job, seen):
-            salvage(self._home, self._records, self._points, row, node)
+            collect(self._home, self._records, self._points, row, node)
             if seen.state is not GangState.GONE:
                 why = seen.why if seen.state is not GangState.UP else ""
                 data = {"why": why or "its agent is dead", **self._pulse.last(row, node)}
@@ -251,7 +251,7 @@ class Loop:
         if seen.paused:
             self._pulse.excuse(row)
         if job.stopped_at is not None and seen.state is GangState.GONE:
-            seen = Seen(GangState.GONE)  # as we asked: whatever the cluster calls that
+            seen = GangStatus(GangState.GONE)  # as we asked: whatever the cluster calls that
         news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
         if news and job.gang is not GangState.GONE:
             self._pace = 0.0
@@ -268,7 +268,7 @@ class Loop:
             if step is None:
                 return
             if step.effect == "submit" and (why := self._states.waits(row)):
-                self._take_in(row, Seen(GangState.UNKNOWN, why))
+                self._take_in(row, GangStatus(GangState.UNKNOWN, why))
                 return
             # Only an effect needs a lease around it; what is only recorded is held by its version.
             if step.effect and self._records.claim(row.id, self._owner, LEASE) is None:
@@ -286,7 +286,7 @@ class Loop:
             event = self._do(row, step)
         except AllranksError as error:
             log.warning("%s: %s did not work, again soon: %s", row.name, step.event, error)
-            self._take_in(row, Seen(GangState.UNKNOWN, error.message))
+            self._take_in(row, GangStatus(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
         if event.kind is Kind.FINISHED:
@@ -317,11 +317,11 @@ class Loop:
                     raise
             # Only now is nothing written any more.
             for node in range(len(row.record.nodes)):
-                salvage(self._home, self._records, self._points, row, node)
+                collect(self._home, self._records, self._points, row, node)
             self._next_tick = self._next_poll = self._pace = 0.0  # gone by now, most likely
             return _event(row, step.event)
         if step.event is Kind.FINISHED:
-            ended = how_it_ended(row, self._records, self._home)
+            ended = result_of(row, self._records, self._home)
             if ended["status"] is JobStatus.COMPLETED:
                 ended |= register(row, self._data)
             return _event(row, step.event, data=ended)

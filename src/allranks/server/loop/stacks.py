@@ -18,7 +18,7 @@ from allranks.plan.diagnosis import stacks
 from allranks.plan.diagnosis.stacks import Process
 from allranks.plan.distributions.topology import ranks_of
 from allranks.plan.plan import pack
-from allranks.server.loop.wakeups import Bell
+from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
 from allranks.statuses import NodeState
 from allranks.store.job_rows import JobRow
@@ -57,7 +57,7 @@ class Answers:
 class Stacks:
     """The newest question of each job. From any thread."""
 
-    def __init__(self, home: Home, bell: Bell) -> None:
+    def __init__(self, home: Home, bell: Wakeups) -> None:
         self._home, self._bell = home, bell
         self._asked: dict[str, Answers] = {}
         self._lock = threading.Lock()

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 
 
-class Bell:
+class Wakeups:
     """Rung from any thread, waited on in the server's event loop.
 
     A waiter first takes the ``count``, looks at what it waits for, then waits for the next count:

@@ -126,7 +126,7 @@ class Runs:
     def tell_parameters(self, row: JobRow, run: str) -> None:
         """Those of the job that its script has not told by itself: 5 is 5.0 to scripts, and to
         MLflow another value."""
-        told = mlflow_run.told(
+        told = mlflow_run.run_data(
             row.name, ours(row), row.spec, row.plan.task, row.plan.compute
         ).params
         had = self.get("/runs/get", run_id=run)["run"]["data"].get("params", ()) if told else ()
@@ -137,7 +137,7 @@ class Runs:
 
     def _make(self, row: JobRow) -> Mirrored:
         experiment = self._experiment(row.experiment)
-        told = mlflow_run.told(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
+        told = mlflow_run.run_data(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
         run = self._found(experiment, ours(row)) or self._create(experiment, row, told)
         self._kept.keep(row.id, run, experiment)
         return Mirrored(run, experiment)
@@ -163,7 +163,7 @@ class Runs:
         runs = self.call("/runs/search", asked).get("runs") or [None]
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
-    def _create(self, experiment: str, row: JobRow, told: mlflow_run.Told) -> str:
+    def _create(self, experiment: str, row: JobRow, told: mlflow_run.RunData) -> str:
         data = {
             "experiment_id": experiment,
             "run_name": told.name,

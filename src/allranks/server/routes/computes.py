@@ -112,7 +112,7 @@ def show(name: str, with_: With) -> dict[str, Any]:
                 "name": row.name,
                 "status": str(row.record.status),
                 "nodes": row.plan.task.nodes,
-                "reason": view.standing(row) or None,
+                "reason": view.status_reason(row) or None,
             }
             for row in jobs
         ],

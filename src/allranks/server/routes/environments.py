@@ -11,12 +11,12 @@ from allranks.errors import Conflict, Problem, SpecError
 from allranks.plan.environments import curated
 from allranks.plan.environments.recipe import (
     Compute,
-    Meant,
+    Resolved,
     entry,
     is_image,
     looked_up,
-    meant,
     recipe,
+    resolve,
 )
 from allranks.plan.plan import pack
 from allranks.server.assets.labels import Labels, labels_of
@@ -51,7 +51,7 @@ def create(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
     refuse_words(made.name, made.version, *_TAKEN)
     if not is_image(made):
         table = with_.environments.table()
-        recipe(Meant("", made), table)
+        recipe(Resolved("", made), table)
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
     row = with_.assets.create(made.name, made.version, spec)
     return {**_labelled(row, labels, with_), "created": row.new}
@@ -79,7 +79,7 @@ def what_it_takes(data: Data, with_: With) -> dict[str, Any]:
     ``uv`` is what makes it, and ``environments`` the folder that it lies in."""
     known = with_.environments
     table = known.table()
-    found = meant(unnamed(data.get("environment")), Compute(), table, known.find)
+    found = resolve(unnamed(data.get("environment")), Compute(), table, known.find)
     if found.environment is None:
         hint = "nothing has to be made for it"
         raise SpecError(Problem("that is the Python in front of you", "environment", hint=hint))

@@ -13,7 +13,7 @@ from allranks.server.auth.roles import OWNER, Who, hold_to_own
 from allranks.server.dependencies import Services, services
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
-from allranks.server.jobs.compare import compared
+from allranks.server.jobs.compare import comparison
 from allranks.server.jobs.names import resolve
 from allranks.store.job_rows import Damaged, JobRow
 
@@ -93,7 +93,7 @@ def compare(with_: With, job: Several) -> dict[str, Any]:
     if len(job) < 2:
         raise UsageError("comparing takes two jobs or more", hint="?job=A&job=B")
     rows = [with_.records.get(name) for name in dict.fromkeys(job)]
-    return compared(rows, with_.records, with_.annotations, with_.blobs)
+    return comparison(rows, with_.records, with_.annotations, with_.blobs)
 
 
 @router.patch("/jobs/{name}")

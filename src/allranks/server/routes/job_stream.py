@@ -45,7 +45,7 @@ async def follow(with_: Services, name: str, wanted: Wanted) -> AsyncIterator[by
         count = with_.bell.count(name)
         row = await run_in_threadpool(with_.records.get, name)
         ended = row.record.status in TERMINAL
-        standing = view.standing(row)
+        standing = view.status_reason(row)
         phase = phases.current(row.record, row.created_at)
         news = f"{row.record.status} {standing} {row.record.attempt} {phase}"
         if news != told and not ended:

@@ -18,7 +18,7 @@ from allranks.plan.distributions.topology import ranks, world
 from allranks.plan.job.services import service_notes
 from allranks.server.auth.roles import Who, hold_to_own
 from allranks.server.dependencies import Services, services
-from allranks.server.http.public_listener import PORT, Where
+from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import explain, view
 from allranks.server.jobs.view import submitter
@@ -74,7 +74,9 @@ async def front(wanted: Wide, with_: With) -> dict[str, Any]:
     if wanted.host is None:
         await with_.front.close(for_good=True)
         return {"url": None, "fingerprint": ""}
-    return await with_.front.open(Where(wanted.host, wanted.port, wanted.certificate, wanted.tls))
+    return await with_.front.open(
+        PublicAddress(wanted.host, wanted.port, wanted.certificate, wanted.tls)
+    )
 
 
 @router.post("/jobs", status_code=201)
@@ -100,7 +102,7 @@ def show(name: str, with_: With) -> dict[str, Any]:
 @router.get("/jobs/{name}/explanation")
 def explanation(name: str, with_: With) -> dict[str, Any]:
     """Why a job failed, at length. Raises Conflict for one that has not."""
-    return explain.story(with_.records.get(name), with_.records, with_.home, with_.blobs)
+    return explain.full_explanation(with_.records.get(name), with_.records, with_.home, with_.blobs)
 
 
 @router.get("/jobs/{name}/events")

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from allranks.errors import AllranksError, Forbidden, NotFound, Unauthorized
 from allranks.plan import text
-from allranks.server.auth.identity import Speaker
+from allranks.server.auth.identity import Caller
 from allranks.server.auth.roles import Person, Role
 from allranks.server.dependencies import Services
 from allranks.server.mlflow import rules
@@ -112,7 +112,7 @@ class Proxy:
         else:
             await self._for_job(who, socket, request, headers, receive, send)
 
-    def _who(self, header: str | None) -> Speaker | Person:
+    def _who(self, header: str | None) -> Caller | Person:
         """Who asks. Raises Refusal."""
         token = _token(header)
         with contextlib.suppress(Unauthorized):
@@ -169,7 +169,7 @@ class Proxy:
 
     async def _for_job(
         self,
-        who: Speaker,
+        who: Caller,
         socket: str,
         request: rules.Request,
         headers: Headers,
@@ -243,7 +243,7 @@ class Proxy:
                 self._owned.add((job.ours, each))
         return ""
 
-    async def _live(self, who: Speaker) -> JobRow:
+    async def _live(self, who: Caller) -> JobRow:
         try:
             row = await run_in_threadpool(self._records.get, who.job)
         except NotFound as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from allranks.engines.base import Kind
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.plan.environments import recipe
-from allranks.plan.job.compile import Context, compile
+from allranks.plan.job.compile import CompileContext, compile
 from allranks.plan.job.continuation import Carried
 from allranks.plan.plan import Plan
 from allranks.server.assets.data_locations import places, referred
@@ -104,10 +104,10 @@ def plan(
     table = environments.table()
     on = recipe.Compute(compute.name, bool(options.get("container")))
     try:
-        of = recipe.meant(spec.environment, on, table, environments.find)
+        of = recipe.resolve(spec.environment, on, table, environments.find)
         of = of._replace(asked=of.asked or submission.environment_asked)
     except SpecError as error:
-        of, problems = recipe.Meant(), [*problems, *error.problems]
+        of, problems = recipe.Resolved(), [*problems, *error.problems]
     try:
         lie = places(spec, datastores, home, find)
         refuse_taken(spec, datastores.versions)
@@ -115,7 +115,7 @@ def plan(
         lie, problems = {}, [*problems, *error.problems]
     made = _compiled(
         spec,
-        Context(
+        CompileContext(
             name=spec.name,
             record=str(home.jobs / spec.name),
             argv=AGENT,
@@ -232,7 +232,7 @@ def uv() -> str:
         return ""
 
 
-def _compiled(spec: CommandJob, context: Context, problems: list[Problem]) -> Plan:
+def _compiled(spec: CommandJob, context: CompileContext, problems: list[Problem]) -> Plan:
     """The plan, unless there are problems: all of them are told at once."""
     try:
         made = compile(spec, context)
