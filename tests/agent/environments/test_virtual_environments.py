@@ -142,13 +142,13 @@ def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
 KILLED = """
 import select, sys
 from pathlib import Path
-from allranks.agent.environments.virtual_environments import Shelf
+from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.plan.plan import Recipe
 def wait(fd=None, seconds=None):
     select.select([] if fd is None else [fd], [], [], seconds)
 folder, uv, home, *lines = sys.argv[1:]
 environ = {"PATH": sys.prefix + "/bin:/usr/bin:/bin", "HOME": home}
-Shelf(Path(folder), uv, environ).provide(Recipe(requirements=tuple(lines)), wait, print)
+EnvironmentCache(Path(folder), uv, environ).provide(Recipe(requirements=tuple(lines)), wait, print)
 """
 
 

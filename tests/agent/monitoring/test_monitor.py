@@ -114,7 +114,7 @@ time.sleep(600)
 AGENT = """
 import json, os, subprocess, sys
 from allranks.agent.monitoring import process_usage as load
-from allranks.agent.processes.rank_processes import Family
+from allranks.agent.processes.rank_processes import RankProcesses
 from allranks.agent.processes.keeper import become_subreaper
 become_subreaper()
 ours = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "allranks.agent.x"])
@@ -124,7 +124,7 @@ rank = subprocess.Popen(
 orphan = int(rank.stdout.readline())
 with open(f"/proc/{orphan}/stat") as file:
     parent = int(file.read().rpartition(")")[2].split()[1])
-found = Family().look({0: rank.pid})
+found = RankProcesses().look({0: rank.pid})
 told = {"orphan": orphan, "parent": parent, "me": os.getpid(), "ours": ours.pid, "rank": rank.pid}
 job = load.total(found.job, load.of_processes(found.job))
 print(json.dumps({**told, "ranks": found.ranks[0], "job": found.job, "memory": job.memory}))
