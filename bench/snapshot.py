@@ -21,10 +21,10 @@ import sys, time
 from pathlib import Path
 from allranks import settings
 from allranks.snapshot.git import Asked
-from allranks.snapshot.take import take
+from allranks.snapshot.take import take_snapshot
 began = time.perf_counter()
 asked = Asked(Path.cwd())
-taken = take(Path.cwd(), memory=settings.home().snapshots)
+taken = take_snapshot(Path.cwd(), memory=settings.home().snapshots)
 asked.told()
 print(time.perf_counter() - began, taken.digest)
 """
