@@ -26,7 +26,7 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home, make
 from allranks.statuses import TERMINAL, GangState, JobStatus, Reason
 from allranks.store.database import open_database
-from allranks.store.points import Points
+from allranks.store.metric_points import Points
 from allranks.store.records import Records
 
 NODES = 2

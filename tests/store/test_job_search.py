@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from allranks.errors import Conflict, UsageError
-from allranks.plan.job import query
-from allranks.plan.job.query import Query, Sort, condition, like, sort, tag
+from allranks.plan.job import list_filters
+from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, tag
 from allranks.store import migrations
 from allranks.store.annotations import Annotations
 from allranks.store.database import job_annotations, jobs, open_database
-from allranks.store.points import Points, Source
+from allranks.store.metric_points import Points, Source
 from allranks.store.records import Records
 from tests.store.test_store import plan
 
@@ -99,7 +99,7 @@ def test_other_orders(house):
         house.job(name)
     assert house.names(sort=Sort("name")) == ["a", "b", "c"]
     assert house.names(sort=Sort("created")) == ["b", "a", "c"]
-    for key in query.SORTS:
+    for key in list_filters.SORTS:
         assert len(house.names(sort=Sort(key, True))) == 3
 
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, insert
 
 from allranks.store.database import jobs, open_database
-from allranks.store.mlflow import MlflowRuns
+from allranks.store.mlflow_runs import MlflowRuns
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from allranks.sdk.submit.submission import prepare, send
 from allranks.sdk.transfer.download import download
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
-from allranks.spec.fields.references import output_uri
+from allranks.spec.fields.azureml_references import output_uri
 from allranks.spec.job import CommandJob, Outputs, parse
 from allranks.spec.job_parts import Environment, Output
 from allranks.spec.model import Model, ModelVersion

@@ -65,7 +65,7 @@ from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Trees
 from allranks.store.key_values import Settings
-from allranks.store.points import Points
+from allranks.store.metric_points import Points
 from allranks.store.records import Records
 from allranks.store.secrets import Secrets
 from allranks.version import __version__

@@ -27,7 +27,7 @@ from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
 from allranks.store.files.blobs import Blobs
-from allranks.store.points import Points
+from allranks.store.metric_points import Points
 from allranks.store.records import Records
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, insert, select, update
 
 from allranks.errors import Conflict, NotFound
-from allranks.spec.fields.references import Asset
+from allranks.spec.fields.azureml_references import Asset
 from allranks.store.database import assets as _assets
 
 LATEST = "latest"

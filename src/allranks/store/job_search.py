@@ -10,14 +10,14 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 from sqlalchemy.engine import Connection
 
 from allranks import clock
-from allranks.plan.job.query import Query, Sort, like
+from allranks.plan.job.list_filters import Query, Sort, like
 from allranks.store.database import job_annotations as _annotations
 from allranks.store.database import jobs as _jobs
 from allranks.store.database import members
 from allranks.store.database import points as _points
 from allranks.store.database import series as _series
-from allranks.store.points import METRIC
-from allranks.store.points import number as as_number
+from allranks.store.metric_points import METRIC
+from allranks.store.metric_points import number as as_number
 
 _OPERATORS: Mapping[str, Callable[[Any, float], Any]] = {
     "<=": operator.le,

@@ -13,13 +13,13 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from allranks import clock
 from allranks.errors import Conflict, NotFound
 from allranks.events import FROM_AGENTS, Event, Kind
-from allranks.plan.job.query import Query
+from allranks.plan.job.list_filters import Query
 from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Job
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Plan, pack
 from allranks.statuses import TERMINAL
-from allranks.store import job_search, points
+from allranks.store import job_search, metric_points
 from allranks.store.annotations import add as annotate
 from allranks.store.database import deleted_jobs as _deleted
 from allranks.store.database import events as _events
@@ -172,7 +172,7 @@ class Records:
             if found is None:
                 return
             connection.execute(delete(_events).where(_events.c.job_id == found))
-            points.forget(connection, found)
+            metric_points.forget(connection, found)
             connection.execute(_deleted.insert().values(name=name, deleted_at=clock.now()))
             connection.execute(delete(_jobs).where(_jobs.c.id == found))
         with self._lock:

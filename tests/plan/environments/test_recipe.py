@@ -15,7 +15,7 @@ from allranks.plan.environments.recipe import (
     resolve,
 )
 from allranks.plan.plan import Recipe, Task, pack
-from allranks.spec.fields.references import Asset
+from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job_parts import Environment
 
 KNOWN = {"digits:2": Environment(pip=["scikit-learn"]), "pod:1": Environment(image="a/b")}

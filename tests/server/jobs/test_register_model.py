@@ -21,7 +21,7 @@ from allranks.server.jobs.register_model import Models
 from allranks.server.routes import job_files
 from allranks.server.storage.garbage_collection import Asked, Clearing
 from allranks.settings import Home, make
-from allranks.spec.fields.references import Asset
+from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.model import parse
 from allranks.store.assets import Assets
 from allranks.store.database import open_database

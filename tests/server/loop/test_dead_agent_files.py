@@ -8,7 +8,7 @@ from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.loop.dead_agent_files import collect
 from allranks.settings import Home
 from allranks.store.database import open_database
-from allranks.store.points import Points
+from allranks.store.metric_points import Points
 from allranks.store.records import Records
 
 

@@ -16,7 +16,7 @@ import pytest
 from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
 from allranks.plan.data.state_manifest import Entry
-from allranks.plan.job.query import Query
+from allranks.plan.job.list_filters import Query
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.plan.progress import Progress
 from allranks.server.storage import backup, restore

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, Self
 
 from allranks.agent.archives import formats
-from allranks.agent.archives.extract import CHUNK, Entry, Kind
 from allranks.agent.archives.formats import broken, without_zstd
+from allranks.agent.archives.safe_extract import CHUNK, Entry, Kind
 from allranks.errors import AllranksError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.archives import formats, read
-from allranks.agent.archives.extract import Extraction
+from allranks.agent.archives.safe_extract import Extraction
 from allranks.agent.archives.size_limit import SizeLimit, full
 from allranks.agent.processes.keeper import follow_to_death
 from allranks.errors import AllranksError

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.agent.environments import installed_frameworks
-from allranks.agent.launch import mlflow
+from allranks.agent.launch import mlflow_variables
 from allranks.agent.launch.start_ranks import Stage
 from allranks.agent.lifecycle import collect_files
 from allranks.agent.lifecycle.attempt import Attempt, sentence
@@ -268,7 +268,7 @@ class Agent:
     ) -> None:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = networks(self._where.address, places)
-        self._network |= mlflow.variables(self._where, self._mlflow)
+        self._network |= mlflow_variables.variables(self._where, self._mlflow)
         attempt = Attempt(
             Stage(
                 task=self._task,

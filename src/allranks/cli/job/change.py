@@ -11,7 +11,7 @@ from allranks.cli.output import show
 from allranks.errors import Conflict, UsageError
 from allranks.http_client import Client
 from allranks.plan.amounts import counted, size_text
-from allranks.plan.job.query import tag as read_tag
+from allranks.plan.job.list_filters import tag as read_tag
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from allranks.cli.output import show
 from allranks.errors import UsageError
-from allranks.plan.job import query as job_query
+from allranks.plan.job import list_filters as job_query
 from allranks.sdk.connection import find_server
 from allranks.statuses import JobStatus
 

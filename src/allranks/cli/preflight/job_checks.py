@@ -31,7 +31,7 @@ from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.submission import environment_of, local, prepare
 from allranks.server.assets.data_locations import places
 from allranks.server.assets.read_only_home import clusters, datastores, environments
-from allranks.server.clusters.gpu_allocation import choice
+from allranks.server.clusters.default_gpus import choice
 from allranks.spec.fields.problems import placed
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Input, MpiDistribution, RayDistribution

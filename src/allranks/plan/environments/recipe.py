@@ -18,7 +18,7 @@ from allranks.plan.environments import conda, curated, packages
 from allranks.plan.environments.container import ENGINES, FILE, TRACELESS
 from allranks.plan.environments.packages import NONE, normal, requirement
 from allranks.plan.plan import Recipe
-from allranks.spec.fields.references import Asset, asset_of
+from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.spec.job_parts import Environment
 
 _ANY, _PYTHON = "*", "python="

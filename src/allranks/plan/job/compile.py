@@ -29,7 +29,7 @@ from allranks.plan.plan import (
     Task,
     pack,
 )
-from allranks.spec.fields.references import Asset
+from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Distribution, Environment, Input, Metric, Output
 

@@ -37,7 +37,7 @@ from allranks.server.loop.stacks import MOST
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.logs import Logs
 from allranks.store.job_rows import JobRow
-from allranks.store.points import FEEDS, Source
+from allranks.store.metric_points import FEEDS, Source
 
 PREFIX = "/agent/v1"
 _HINT = "agents of this version ask no such thing"

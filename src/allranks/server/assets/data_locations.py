@@ -14,7 +14,7 @@ from allranks.plan.plan import OutputTask
 from allranks.server.assets import job_files
 from allranks.server.assets.datastores import DEFAULT, Datastores
 from allranks.settings import Home
-from allranks.spec.fields.references import ARTIFACTS, OutputOf, left_by
+from allranks.spec.fields.azureml_references import ARTIFACTS, OutputOf, left_by
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Input
 from allranks.spec.model import TYPES

@@ -14,8 +14,8 @@ from allranks.plan.data.addresses import Account, Address, Located, Store
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
+from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.spec.fields.problems import nearest
-from allranks.spec.fields.references import Asset, asset_of
 from allranks.store.assets import AssetRow, Assets, named
 from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets

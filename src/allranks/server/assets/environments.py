@@ -9,8 +9,8 @@ from typing import Any
 from allranks.errors import Problem, SpecError
 from allranks.plan.environments import curated
 from allranks.plan.environments.recipe import Resolved, Table
+from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.fields.problems import nearest
-from allranks.spec.fields.references import Asset
 from allranks.spec.job_parts import Environment
 from allranks.store.assets import AssetRow, Assets, named
 from allranks.store.key_values import Settings

@@ -13,7 +13,7 @@ from allranks.errors import Problem, SpecError
 from allranks.plan.job import file_addresses
 from allranks.plan.plan import OutputTask
 from allranks.settings import Home
-from allranks.spec.fields.references import ARTIFACTS, OutputOf
+from allranks.spec.fields.azureml_references import ARTIFACTS, OutputOf
 from allranks.store.job_rows import JobRow
 
 

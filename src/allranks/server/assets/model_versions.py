@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks.errors import NotFound
+from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.fields.problems import nearest
-from allranks.spec.fields.references import Asset
 from allranks.store.assets import AssetRow, Assets, named
 from allranks.store.files.trees import Entry, Trees
 

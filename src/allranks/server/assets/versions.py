@@ -7,7 +7,7 @@ from typing import Any
 from allranks.errors import Conflict, UsageError
 from allranks.masking import all_without_credentials
 from allranks.server.timestamps import when
-from allranks.spec.fields.references import Asset, asset_of
+from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.store.assets import LATEST, AssetRow
 
 

@@ -12,7 +12,7 @@ from allranks.errors import AllranksError
 from allranks.masking import PASSED_ON, all_without_credentials, looks_secret, without_credentials
 from allranks.plan.job.comparison import Facts, differences
 from allranks.plan.job.differences import Change, Side, changes
-from allranks.plan.job.query import Query
+from allranks.plan.job.list_filters import Query
 from allranks.plan.plan import InputTask
 from allranks.server.jobs import view
 from allranks.statuses import JobStatus

@@ -16,7 +16,7 @@ from allranks.server.assets.data_locations import Find
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.jobs import view
 from allranks.settings import Home
-from allranks.spec.fields.references import OutputOf, address_of, left_at, left_by
+from allranks.spec.fields.azureml_references import OutputOf, address_of, left_at, left_by
 from allranks.spec.model import Model
 from allranks.statuses import TERMINAL
 from allranks.store.assets import AssetRow

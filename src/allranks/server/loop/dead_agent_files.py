@@ -16,7 +16,7 @@ from allranks.settings import Home
 from allranks.statuses import GangState, NodeState
 from allranks.store.files.logs import Logs
 from allranks.store.job_rows import JobRow
-from allranks.store.points import Points, Source
+from allranks.store.metric_points import Points, Source
 from allranks.store.records import Records
 
 log = logging.getLogger("allranks.salvage")

@@ -37,7 +37,7 @@ from allranks.settings import Clocks, Home
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.assets import Assets
 from allranks.store.job_rows import JobRow
-from allranks.store.points import Points
+from allranks.store.metric_points import Points
 from allranks.store.records import Records
 
 log = logging.getLogger("allranks.loop")

@@ -18,8 +18,8 @@ from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.job_rows import JobRow
-from allranks.store.mlflow import MlflowRuns
-from allranks.store.points import METRIC, RESOURCE, Points, Series
+from allranks.store.metric_points import METRIC, RESOURCE, Points, Series
+from allranks.store.mlflow_runs import MlflowRuns
 from allranks.store.records import Records
 
 log = logging.getLogger("allranks.mlflow")

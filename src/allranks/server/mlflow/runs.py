@@ -17,7 +17,7 @@ from allranks.errors import AllranksError, ServerError
 from allranks.plan.metrics import mlflow_run
 from allranks.server.mlflow.child import Child
 from allranks.store.job_rows import JobRow
-from allranks.store.mlflow import Mirrored, MlflowRuns
+from allranks.store.mlflow_runs import Mirrored, MlflowRuns
 
 API, _API_3 = "/api/2.0/mlflow", "/api/3.0/mlflow"
 # What MLflow calls logged models and traces.

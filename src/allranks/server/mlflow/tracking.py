@@ -13,8 +13,8 @@ from allranks.server.mlflow.mirror import Mirror
 from allranks.server.mlflow.runs import Runs
 from allranks.settings import Home
 from allranks.store.job_rows import JobRow
-from allranks.store.mlflow import MlflowRuns
-from allranks.store.points import Points
+from allranks.store.metric_points import Points
+from allranks.store.mlflow_runs import MlflowRuns
 from allranks.store.records import Records
 
 

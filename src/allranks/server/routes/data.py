@@ -18,7 +18,7 @@ from allranks.server.dependencies import Services, services
 from allranks.spec import data as data_spec
 from allranks.spec import datastore as datastore_spec
 from allranks.spec.datastore import Datastore
-from allranks.spec.fields.references import asset_of
+from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.assets import AssetRow
 
 With = Annotated[Services, Depends(services)]

@@ -24,7 +24,7 @@ from allranks.server.assets.versions import listed, one_version, refuse_words, s
 from allranks.server.dependencies import Services, services
 from allranks.server.submission.submit import uv
 from allranks.spec.environment import parse, unnamed
-from allranks.spec.fields.references import asset_of
+from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.assets import AssetRow
 
 With = Annotated[Services, Depends(services)]

@@ -25,7 +25,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.server.assets.job_files import below
 from allranks.server.dependencies import Services, services
 from allranks.server.http.request_limits import Count
-from allranks.spec.fields.references import asset_of
+from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.files.state_folders import CONTENT
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, Query
 from pydantic import BaseModel, Field
 
 from allranks.errors import UsageError
-from allranks.plan.job import query as job_query
+from allranks.plan.job import list_filters as job_query
 from allranks.server.auth.roles import OWNER, Who, hold_to_own
 from allranks.server.dependencies import Services, services
 from allranks.server.http.request_limits import Count

@@ -24,7 +24,7 @@ from allranks.server.jobs import view
 from allranks.server.timestamps import when
 from allranks.statuses import TERMINAL
 from allranks.store.job_rows import JobRow
-from allranks.store.points import METRIC, RESOURCE, Point, Series
+from allranks.store.metric_points import METRIC, RESOURCE, Point, Series
 
 With = Annotated[Services, Depends(services)]
 Most = Annotated[int | None, Field(ge=1, lt=2**53)]

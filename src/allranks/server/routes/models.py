@@ -14,7 +14,7 @@ from allranks.errors import UsageError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import listed, one_version, refuse_words, shown
 from allranks.server.dependencies import Services, services
-from allranks.spec.fields.references import asset_of
+from allranks.spec.fields.azureml_references import asset_of
 from allranks.spec.model import parse
 from allranks.store.assets import AssetRow
 from allranks.store.files.trees import Entry

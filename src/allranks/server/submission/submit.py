@@ -18,7 +18,7 @@ from allranks.server.assets.data_locations import places, referred
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
-from allranks.server.clusters.gpu_allocation import choice
+from allranks.server.clusters.default_gpus import choice
 from allranks.server.dependencies import Services
 from allranks.server.jobs.output_assets import refuse_taken
 from allranks.server.jobs.view import signed

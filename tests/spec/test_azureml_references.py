@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.errors import SpecError
-from allranks.spec.fields.references import (
+from allranks.spec.fields.azureml_references import (
     OutputOf,
     address_of,
     left_at,
