@@ -211,7 +211,7 @@ def test_fish_completes(record, env, code):
         assert done.stderr == ""
         return done.stdout.splitlines()
 
-    assert asked("allranks job sho") == ["show\teverything about a job"]
+    assert asked("allranks job sho") == ["show\tshow the details of a job"]
     assert asked("allranks job show c") == ["calm_otter\tCompleted"]
     assert asked("allranks job create -f j") == ["job.yml"]
     assert asked("allranks compute show ") == ["gpu", "local"]

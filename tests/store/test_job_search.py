@@ -15,7 +15,7 @@ from allranks.store.annotations import Annotations
 from allranks.store.database import job_annotations, jobs, open_database
 from allranks.store.metric_points import Points, Source
 from allranks.store.records import Records
-from tests.store.test_store import plan
+from tests.store.test_records import plan
 
 HOSTILE = "a'b\"c.d$[0]%_\\ *é\N{SNOWMAN}"
 
