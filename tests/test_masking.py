@@ -73,6 +73,7 @@ def test_a_password_is_one_in_every_scheme(scheme: str, user: str, password: str
 
 
 @given(st.sampled_from(["https", "http", "s3", "s3a", "gs", "ftp", "adl"]), containers, hosts)
+@pytest.mark.medium
 def test_a_user_alone_is_masked_elsewhere(scheme: str, user: str, host: str):
     assert without_credentials(f"{scheme}://{user}@{host}/x") == f"{scheme}://{MASK}@{host}/x"
 

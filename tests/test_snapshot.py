@@ -121,6 +121,7 @@ def test_a_single_file(tmp_path):
     assert names(snapshot.take_snapshot(tmp_path / "train.py")) == ["train.py"]
 
 
+@pytest.mark.medium
 def test_what_is_large_is_said_with_its_largest_files(tmp_path):
     with (tmp_path / "huge.bin").open("wb") as file:
         file.truncate(snapshot.LARGE + 1)

@@ -19,6 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"import-linter": "importlinter", "psycopg": "psycopg", "pytest-xdist": "xdist"}
 
 
+@pytest.mark.medium
 def test_the_benchmarks_start_without_any_extra(tmp_path: Path) -> None:
     extras = [each for extra in PROJECT["optional-dependencies"].values() for each in extra]
     for wanted in extras:

@@ -77,6 +77,7 @@ def arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
+@pytest.mark.end_to_end
 def test_rounds(arena: Arena, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     first, count = request.config.getoption("first"), request.config.getoption("rounds")
     began = time.monotonic()

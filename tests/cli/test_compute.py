@@ -15,6 +15,7 @@ def names(allranks: Allranks) -> dict[str, bool]:
     return {each["name"]: each["is_default"] for each in told["computes"]}
 
 
+@pytest.mark.end_to_end
 def test_the_life_of_a_compute(allranks: Allranks):
     assert names(allranks) == {"local": True}
     made = allranks("compute", "create", "two", "--type", "local", "--max-instances", 2, "--json")

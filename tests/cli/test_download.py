@@ -145,6 +145,7 @@ def test_what_is_there_already_is_not_fetched_again(bed):
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.end_to_end
 def test_an_interrupted_download_goes_on(bed, number):
     (bed.outputs / "large").write_bytes(LARGE)
     part = bed.got / "large.part"

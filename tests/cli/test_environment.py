@@ -43,6 +43,7 @@ def show(allranks: Allranks, *words: object) -> dict[str, object]:
 PRINT = ["--", "python", "-c", "import apple, sys; print(apple.version, sys.prefix)"]
 
 
+@pytest.mark.end_to_end
 def test_a_job_gets_what_its_file_lists(shared, requirements):
     done = shared("run", "--name", "own-1", "-n", 2, "-e", requirements, *PRINT)
     assert done.returncode == 0, done.stderr
@@ -60,6 +61,7 @@ def test_a_job_gets_what_its_file_lists(shared, requirements):
     assert any("Installed" in log.read_text() for log in logs)
 
 
+@pytest.mark.end_to_end
 def test_what_a_job_installs_is_the_jobs_alone(shared, requirements, wheels):
     install = f'pip install -q --no-index --find-links "{wheels}" apple==2.0 && '
     look = "python -c 'import apple; print(apple.version)'"
@@ -76,6 +78,7 @@ def test_the_environment_of_who_submits_does_not_show(shared, requirements):
     assert (Path(path).name, conda) == ("inside", "None\n")  # ours, and nothing else
 
 
+@pytest.mark.end_to_end
 def test_a_named_one_in_all_its_life(allranks, requirements, wheels, tmp_path):
     made = show(allranks, "environment", "create", "fruit", "-f", requirements, "--label", "prod")
     assert (made["name"], made["version"], made["labels"]) == ("fruit", "1", ["prod"])
@@ -193,6 +196,7 @@ def test_an_image_where_no_containers_run(allranks, requirements):
     assert "fruit:1 stands for it" in done.stderr
 
 
+@pytest.mark.end_to_end
 def test_a_conda_file_of_a_job(shared, code, wheels):
     (code / "conda.yml").write_text(
         "name: x\nchannels: [defaults]\ndependencies:\n  - pip\n  - cudatoolkit=11\n"

@@ -43,6 +43,7 @@ def test_instance_types_can_be_seen_and_changed(allranks: Allranks, code: Path) 
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.end_to_end
 def test_what_a_job_file_says_is_shown(allranks: Allranks, code: Path) -> None:
     (code / "job.yml").write_text(
         "command: test \"$CUDA_VISIBLE_DEVICES\" = ''\n"

@@ -26,6 +26,7 @@ def ended(allranks: Allranks, name: str) -> Any:
     return json.loads(allranks("job", "show", name, "--json").stdout)
 
 
+@pytest.mark.end_to_end
 def test_a_job_that_hangs_is_ended_explained_and_tried_again(shared: Allranks, code: Path):
     (code / "train.py").write_text(HANGS)
     words = ("-n", 2, "-p", 2, "--hang-timeout", 3, "--max-attempts", 2, "--name", "hung")

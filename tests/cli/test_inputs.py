@@ -27,6 +27,7 @@ def first(shared, code):
     return json.loads(shared("job", "list", "--limit", "1", "--json").stdout)[0]["name"]
 
 
+@pytest.mark.end_to_end
 def test_what_a_job_left_from_yaml_and_the_command_line(shared, code, first):
     (code / "job.yml").write_text(FOLLOWING % (first, "o", "word"))
     assert shared("job", "validate", "-f", "job.yml").returncode == 0

@@ -38,6 +38,7 @@ def test_a_folder_that_is_too_large_is_refused_before_it_is_read(code):
     assert take_snapshot(code).files == (".amlignore",)
 
 
+@pytest.mark.medium
 def test_too_many_files_are_refused(code):
     (code / "many").mkdir()
     for number in range(MOST_FILES + 1):
@@ -60,6 +61,7 @@ def test_python_refuses_it_too(home, code):
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_every_way_to_submit_says_so_and_makes_nothing(allranks, home, code):
     huge(code)
     (code / "job.yml").write_text("command: 'true'\ncode: .\n")

@@ -24,6 +24,7 @@ def script(code: Path) -> Path:
     return code
 
 
+@pytest.mark.end_to_end
 def test_a_job_that_holds_more_than_it_asked_for_is_ended(allranks: Allranks, script: Path) -> None:
     words = ("--name", "fat", "--set", MEMORY + "150m", "--", "python", "hold.py", 300, 600)
     done = allranks("run", *words)

@@ -35,6 +35,7 @@ def told(allranks: Allranks, *words: object) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.end_to_end
 def test_from_a_job_to_the_next_one(shared, code, job):
     done = shared("model", "register", "first", "--job", job, "--path", "outputs/model.pt")
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support import Allranks
 
 # What `squatters` says are the attempts in which another socket is first.
@@ -28,6 +30,7 @@ def run(shared: Allranks, code: Path, name: str, squatters: str) -> dict[str, ob
     return found
 
 
+@pytest.mark.medium
 def test_a_lost_port_is_tried_again_on_the_same_nodes(shared: Allranks, code: Path):
     job = run(shared, code, "race", "12")
     assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 3, 1)
@@ -39,6 +42,7 @@ def test_a_lost_port_is_tried_again_on_the_same_nodes(shared: Allranks, code: Pa
     assert ended == ["PORT_TAKEN", "PORT_TAKEN", "DONE"]
 
 
+@pytest.mark.medium
 def test_a_port_that_is_never_free_is_told_of_in_the_end(shared: Allranks, code: Path):
     job = run(shared, code, "lost-race", "123456")
     assert (job["status"], job["attempts"]) == ("Failed", 4)

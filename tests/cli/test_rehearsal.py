@@ -59,6 +59,7 @@ def jobs(allranks: Allranks) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_a_job_that_goes_on_exactly_is_said_to_and_nothing_is_left_of_it(quick, tmp_path):
     (tmp_path / "model").mkdir()
     keep = 'echo mine > "$ALLRANKS_STATE_DIR/at.json"'
@@ -224,6 +225,7 @@ def test_what_goes_with_no_rehearsal_is_refused(allranks, words, said):
     assert "hint: " in done.stderr
 
 
+@pytest.mark.medium
 def test_a_dry_run_shows_the_job_that_would_be_killed(allranks):
     done = allranks("run", "--rehearse", "--dry-run", "--json", "--state", "birds", "--", "true")
     assert done.returncode == 0, done.stderr

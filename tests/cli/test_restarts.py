@@ -45,6 +45,7 @@ def lines(allranks: Allranks, name: str, attempt: int) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_a_rehearsed_preemption_is_as_a_real_one_and_eats_no_attempt(shared: Allranks):
     options = ("-n", 2, "--max-attempts", 2, "--set", "limits.grace=7")
     shared("run", "--detach", "--name", "taken", *options, "--", "python", "-c", STORY)
@@ -70,6 +71,7 @@ def test_a_rehearsed_preemption_is_as_a_real_one_and_eats_no_attempt(shared: All
     assert "is Completed: nothing can be taken from it" in late.stderr
 
 
+@pytest.mark.medium
 def test_a_job_that_is_run_again_knows_what_it_continues(shared: Allranks):
     script = 'echo "$ALLRANKS_ATTEMPT $ALLRANKS_CONTINUES $ALLRANKS_PREVIOUS_REASON"; exit 3'
     shared("run", "--name", "failing", "--", "bash", "-c", script)

@@ -13,7 +13,7 @@ import pytest
 from tests.support import CLI, environment, until
 
 # Real servers and processes, about half a second a test.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 
 
 def sh(script: str) -> list[str]:

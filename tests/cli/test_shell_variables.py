@@ -25,6 +25,7 @@ def test_what_a_job_lacks_is_said_once_and_without_values(shared):
     assert note(shared("run", "-q", *ECHO, env=SHELL)) == ""
 
 
+@pytest.mark.end_to_end
 def test_what_is_passed_is_not_said(shared):
     done = shared("run", "--env-all", *ECHO, env=SHELL)
     assert done.stdout == "/models & more unset INFO\n"

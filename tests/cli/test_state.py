@@ -26,6 +26,7 @@ def write(allranks: Allranks, text: str, *words: object) -> str:
     return done.stdout
 
 
+@pytest.mark.end_to_end
 def test_versions_one_steps_back_to_and_fetches(allranks, code):
     for text in ("one", "two", "three"):
         write(allranks, text, "--state", "birds", "--name", text)

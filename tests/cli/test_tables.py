@@ -107,6 +107,7 @@ def on_a_terminal(home, folder, *words, columns=60, **variables):
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_a_list_on_a_terminal_and_in_a_pipe(allranks, home, code):
     long = "the_name_of_a_job"
     words = ("run", "-q", "--name", long, "--tag", f"why={'x' * 50}", "--", "true")

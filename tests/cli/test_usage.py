@@ -85,6 +85,7 @@ from tests.support import CLI, environment
         ),
     ],
 )
+@pytest.mark.medium
 def test_wrong_use(shared, words, sentence, hint):
     done = shared(*words)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -96,6 +97,7 @@ def test_wrong_use(shared, words, sentence, hint):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.medium
 def test_every_command_has_help(name):
     done = subprocess.run(
         [sys.executable, "-c", CLI, *name.split(), "--help"], capture_output=True, text=True
@@ -123,6 +125,7 @@ def test_no_examples_of_commands_that_are_not_there():
 
 
 @pytest.mark.parametrize("words", [["--help"], ["job", "list", "--help"], ["run", "--help"]])
+@pytest.mark.medium
 def test_help_is_quick(words):
     """The processor time, at best of a few: other tests may run beside this one."""
     script = (

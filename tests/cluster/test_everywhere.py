@@ -105,6 +105,7 @@ def test_mpi_without_ssh(there: Allranks, code: Path):
     assert all(f"rank {rank} of 6, local {rank % 2}" in found["stdout"] for rank in range(6))
 
 
+@pytest.mark.end_to_end
 def test_a_failure_is_told_with_its_host_and_what_it_printed(there: Allranks):
     script = "import os, sys; print('line'); sys.exit(3 if os.environ['RANK'] == '1' else 0)"
     done = there("run", "--name", "fails", "-c", "there", "-n", 3, "--", "python", "-c", script)

@@ -61,6 +61,7 @@ class TestTheRayEngine(Contract):
     """All that the contract says."""
 
 
+@pytest.mark.end_to_end
 def test_it_is_placed_on_hosts_of_its_own_and_told_what_an_agent_is_told(
     case: Case, bed: RayBed, tmp_path: Path
 ):

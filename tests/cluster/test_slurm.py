@@ -99,6 +99,7 @@ def number(cluster: Cluster) -> str:
 # ---------------------------------------------------------------- running
 
 
+@pytest.mark.end_to_end
 def test_every_node_is_a_host_and_finds_the_others(slurm: Allranks, cluster: Cluster):
     script = (
         'echo "$RANK $LOCAL_RANK $(hostname) $MASTER_ADDR $GLOO_SOCKET_IFNAME"; '
@@ -125,6 +126,7 @@ def test_it_goes_on_while_its_server_is_away(slurm: Allranks, home: Path):
     assert (job["status"], job["attempts"]) == ("Completed", 1)
 
 
+@pytest.mark.end_to_end
 def test_cancel_leaves_nothing(slurm: Allranks, cluster: Cluster, home: Path):
     begin(slurm, "stop-me", "-n", 3)
     assert slurm("job", "cancel", "stop-me").returncode == 0
@@ -268,6 +270,7 @@ def test_the_clusters_time_limit_is_told_in_time(slurm: Allranks):
         assert 30 < float(said[said.index("until") + 1]) - began <= 60
 
 
+@pytest.mark.end_to_end
 def test_a_preempted_job_waits_and_starts_again(slurm: Allranks, cluster: Cluster):
     make = ("compute", "create", "low", "--type", "slurm", "--partition", "main", "--exclusive")
     slurm(*make, "--spot-partition", "low")

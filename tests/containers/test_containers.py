@@ -96,6 +96,7 @@ def _process(is_it: Callable[[list[str]], bool]) -> psutil.Process:
     return min(found, key=lambda each: each.create_time())
 
 
+@pytest.mark.end_to_end
 def test_ranks_run_in_the_image_and_find_what_others_find(here: Allranks, code: Path):
     (code / "show.py").write_text(
         "import json, os, socket\n"
@@ -175,6 +176,7 @@ def test_the_launcher_of_deepspeed_reaches_the_containers_of_other_nodes(
     assert said == ["pdsh 0", "pdsh 1", "ssh 3 0 yes here", "ssh 3 1 yes here"]
 
 
+@pytest.mark.end_to_end
 def test_a_rank_that_fails_is_named_and_ends_the_others(here: Allranks):
     line = 'if [ "$RANK" = 1 ]; then echo oops >&2; exit 3; fi; sleep 300'
     done = here("run", "-n", 2, *IN_IMAGE, "--", "bash", "-c", line)

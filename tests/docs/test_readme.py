@@ -65,6 +65,7 @@ def run(project: Path, home: Path, *argv: str) -> "subprocess.CompletedProcess[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", commands())
+@pytest.mark.end_to_end
 def test_command(project: Path, shared_home: Path, shared: Allranks, command: str) -> None:
     if " - " in f"{command} ":
         shared("run", "-n", 2, "--", "true")
@@ -73,6 +74,7 @@ def test_command(project: Path, shared_home: Path, shared: Allranks, command: st
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_the_page_on_models(project: Path, shared_home: Path) -> None:
     first = blocks("bash", (ROOT / "docs" / "how-to" / "models.md").read_text())[0]
     done = run(project, shared_home, "bash", "-ec", first)
@@ -104,6 +106,7 @@ def test_the_tutorial(project: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_the_job_file(project: Path, shared_home: Path) -> None:
     (yaml,) = blocks("yaml")
     (project / "job.yml").write_text(yaml)
@@ -112,6 +115,7 @@ def test_the_job_file(project: Path, shared_home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_the_program(project: Path, shared_home: Path) -> None:
     (program,) = blocks("python")
     done = run(project, shared_home, sys.executable, "-c", program)

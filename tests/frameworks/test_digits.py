@@ -27,6 +27,7 @@ def accuracy(metrics: Path) -> float:
     return found
 
 
+@pytest.mark.end_to_end
 def test_three_nodes_reach_95_percent_and_each_rank_saw_its_share(
     shared: Allranks, code: Path, data: Path
 ) -> None:

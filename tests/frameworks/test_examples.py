@@ -70,6 +70,7 @@ def learnt(result: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- PyTorch
 
 
+@pytest.mark.end_to_end
 def test_killed_in_the_middle_it_ends_with_the_weights_of_one_that_was_not(run: Run):
     """Bit for bit, and from the checkpoint before: not from the beginning."""
     whole = run("resume", "torch")
@@ -204,6 +205,7 @@ def test_autotuning_tries_a_grid_over_all_nodes(run_plainly: Run, code: Path):
 # ---------------------------------------------------------------- TensorFlow
 
 
+@pytest.mark.end_to_end
 def test_multi_worker_mirrored(run: Run):
     two = run("tensorflow", "tensorflow")
     one = run("tensorflow", "tensorflow", *nodes(1), "--set", "distribution.worker_count=1")
@@ -233,6 +235,7 @@ def test_parameter_servers_that_never_exit_are_no_failure(run: Run, shared: Allr
 
 
 @pytest.mark.parametrize("kind", ["openmpi", "openmpi4", "mpich"])
+@pytest.mark.end_to_end
 def test_every_mpi_without_ssh(run: Run, kind: str):
     found = run("mpi", kind)
     result = found["result.json"]
@@ -312,6 +315,7 @@ def test_a_wanted_mpi_that_is_not_there(shared: Allranks, code: Path):
 # ---------------------------------------------------------------- JAX and Ray
 
 
+@pytest.mark.end_to_end
 def test_jax_initializes_with_no_argument(run: Run):
     found = run("jax", "jax")
     result = found["result.json"]
@@ -320,6 +324,7 @@ def test_jax_initializes_with_no_argument(run: Run):
     assert "process 1 of 2" in found["stdout"]
 
 
+@pytest.mark.end_to_end
 def test_a_ray_cluster_over_the_nodes_and_nothing_left_of_it(run: Run):
     before = set(Path("/tmp").glob("allranks-*"))
     result = run("ray", "ray")["result.json"]

@@ -107,6 +107,7 @@ def test_lightnings_bar_of_rich_shows_the_end_alone(shared, code):
     assert len(found["val_loss"]) == 1
 
 
+@pytest.mark.end_to_end
 def test_keras_tells_each_epoch_once(shared, code):
     found = metrics(shared, code, "tensorflow", "keras", KERAS)
     assert {name: steps(points) for name, points in found.items()} == {

@@ -44,6 +44,7 @@ def namespaces() -> bool:
 
 
 @pytest.mark.parametrize("kind", ["openmpi", "openmpi4", "mpich"])
+@pytest.mark.end_to_end
 def test_ranks_on_a_host_of_another_name(tmp_path: Path, kind: str):
     if not namespaces():
         pytest.skip("a namespace with a host name of its own needs root")

@@ -39,6 +39,7 @@ nbformat.write(book, sys.argv[1])
 """
 
 
+@pytest.mark.end_to_end
 def test_a_job_is_drawn_anew_until_it_has_ended(shared_home: Path, shared, code: Path) -> None:
     (code / "train.py").write_text(TRAIN)
     env = clean(shared_home)

@@ -48,6 +48,7 @@ JOBS = {
         ("no-words", ["run"]),
     ],
 )
+@pytest.mark.medium
 def test_screen(shared: Allranks, code: Path, screen: str, words: list[str]) -> None:
     for name, text in JOBS.items():
         (code / name).write_text(text)
@@ -61,6 +62,7 @@ def test_screen(shared: Allranks, code: Path, screen: str, words: list[str]) -> 
     assert shown == golden.read_text()
 
 
+@pytest.mark.medium
 def test_a_failed_job(shared: Allranks) -> None:
     """The screen people see most on a bad day."""
     script = 'test $RANK = 0 || { echo "Traceback …"; echo "ValueError: boom"; exit 1; }; sleep 60'

@@ -63,6 +63,7 @@ client.set_terminated(told)
 
 
 @CLIENTS
+@pytest.mark.end_to_end
 def test_what_a_script_logs_is_on_its_jobs_run(tracked: Tracked, client: str) -> None:
     name = f"plain-{client}"
     tracked.job(PLAIN, "--name", name, client=client)

@@ -28,6 +28,7 @@ for step in range({POINTS}):
 """
 
 
+@pytest.mark.end_to_end
 def test_a_job_that_never_heard_of_mlflow_is_a_run_with_all_its_facts(tracked: Tracked) -> None:
     (tracked.code / "data.txt").write_text("x")
     words = ["--name", "facts", "--tag", "team=blue", "--display-name", "A job", "-m"]

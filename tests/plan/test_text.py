@@ -18,6 +18,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
+@pytest.mark.medium
 def test_what_has_no_flaw_is_unchanged_and_all_else_can_be_repaired(value: object) -> None:
     found = repaired(value)
     assert flaw(found) is None

@@ -152,6 +152,7 @@ def test_a_full_disk(checkout: Checkout) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_no_network(checkout: Checkout) -> None:
     """With the real Python, venv and pip: the last word of pip is in the line."""
     checkout.env["ALLRANKS_PYTHON"] = sys.executable

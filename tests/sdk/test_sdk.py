@@ -44,6 +44,7 @@ def in_the_shared_home(shared_home, monkeypatch, code):
     monkeypatch.chdir(code)
 
 
+@pytest.mark.end_to_end
 def test_a_job_from_python(client, code):
     (code / "data").mkdir()
     (code / "train.py").write_text("import os, sys; print(os.environ['RANK'], sys.argv[1:])")
@@ -106,6 +107,7 @@ def test_a_failed_job_is_an_answer_not_an_exception(client):
         done.colour  # noqa: B018
 
 
+@pytest.mark.end_to_end
 def test_cancel(client):
     made = client.jobs.create_or_update(command(command="sleep 60"))
     client.jobs.cancel(made.name)

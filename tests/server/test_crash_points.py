@@ -245,6 +245,7 @@ def hold(home: Home, world: World) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.end_to_end
 def test_killed_once_at_every_point(tmp_path: Path):
     number, over = 0, False
     while not over:

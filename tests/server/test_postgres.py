@@ -18,6 +18,7 @@ _LONG = 180
 
 
 @pytest.mark.timeout(_LONG + 120)
+@pytest.mark.end_to_end
 def test_a_database_that_is_killed_while_a_job_runs(allranks, home, tmp_path):
     with postgres.cluster() as cluster:
         script = f"until [ -e '{tmp_path}/end' ]; do echo $((i++)); sleep 0.05; done; echo end"

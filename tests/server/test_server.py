@@ -35,6 +35,7 @@ def kill(home: Path) -> None:
     process.wait(10)
 
 
+@pytest.mark.end_to_end
 def test_the_first_command_starts_it_and_later_ones_find_it(allranks, home):
     assert allranks("server", "status").returncode == 1
     assert allranks("run", "--", "true").returncode == 0
@@ -77,6 +78,7 @@ def test_one_whose_command_was_interrupted_meanwhile_serves_the_next(allranks, h
         server.terminate()
 
 
+@pytest.mark.end_to_end
 def test_a_killed_server_is_replaced_on_the_same_port(allranks, home):
     allranks("server", "start")
     before = told(home)
@@ -87,6 +89,7 @@ def test_a_killed_server_is_replaced_on_the_same_port(allranks, home):
     assert told(home)["pid"] != before["pid"]
 
 
+@pytest.mark.end_to_end
 def test_a_job_does_not_notice_that_the_server_was_killed(allranks, home):
     script = "for i in $(seq 200); do echo $RANK $i; sleep 0.01; done"
     name = allranks("run", "--detach", "-n", 2, "--", "bash", "-c", script).stdout.strip()
@@ -133,6 +136,7 @@ def test_agents_that_wait_for_the_gate_leave_too_when_nobody_opens_it(allranks, 
     until(lambda: not processes_of(home))
 
 
+@pytest.mark.end_to_end
 def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
     name = allranks("run", "--detach", "-n", 2, "--", "sleep", "300").stdout.strip()
     until(lambda: "started" in allranks("job", "events", name).stdout)

@@ -87,6 +87,7 @@ def test_differences_are_documented(name: str) -> None:
 
 @pytest.mark.frameworks
 @pytest.mark.timeout(600)
+@pytest.mark.end_to_end
 def test_azure_says_the_same(folder: Path) -> None:
     said = judged(folder, {key: whole(case) for key, case in EVERY.items()})
     wrong = [

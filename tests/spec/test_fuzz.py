@@ -114,6 +114,7 @@ BIG = {
 
 
 @pytest.mark.parametrize("name", BIG)
+@pytest.mark.medium
 def test_a_hundred_kilobytes_do_not_take_long(name: str) -> None:
     text = BIG[name]
     assert len(text) < 110_000

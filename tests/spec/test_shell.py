@@ -161,6 +161,7 @@ def test_a_quoted_value_arrives_exactly(template: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("template", ANYWHERE)
+@pytest.mark.medium
 def test_a_value_is_never_run(template: str, tmp_path: Path) -> None:
     cases = [(value, path) for value in HOSTILE for path in (True, False)]
     harmless([c for value, path in cases for c in filled(template, value, path=path)], tmp_path)
@@ -171,6 +172,7 @@ QUICK = settings(max_examples=15, deadline=None, suppress_health_check=list(Heal
 
 @QUICK
 @given(values=st.lists(bash_text, min_size=8, max_size=20), template=st.sampled_from(ANYWHERE))
+@pytest.mark.medium
 def test_no_value_is_ever_run(values: list[str], template: str, tmp_path: Path) -> None:
     harmless([c for value in values for c in filled(template, value, path=False)], tmp_path)
 

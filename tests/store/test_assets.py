@@ -85,6 +85,7 @@ def test_kinds_do_not_meet(assets):
         (lambda each: each.delete("z", "1"), NotFound, "no environment z:1"),
     ],
 )
+@pytest.mark.medium
 def test_what_is_refused(assets, do, error: type[AllranksError], said: str):
     assets.create("a", None, {})
     with pytest.raises(error, match=said) as caught:

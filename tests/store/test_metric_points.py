@@ -120,6 +120,7 @@ def test_resources_are_of_nodes_ranks_and_gpus(database, job):
 @settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
+@pytest.mark.medium
 def test_a_thinned_series_is_spread_and_has_the_last(tmp_path_factory, count, most, since):
     database = open_database(tmp_path_factory.mktemp("thin") / "db")
     made = Records(database).create({}, Plan(Gang("j.1", 1, ()), Task("j", "e", "c"), Rules(), "x"))
@@ -138,6 +139,7 @@ def test_a_thinned_series_is_spread_and_has_the_last(tmp_path_factory, count, mo
     database.dispose()
 
 
+@pytest.mark.medium
 def test_several_senders_of_the_same_lines(database, job):
     points, source = Points(database), Source(job, 1, 0, "metrics")
     pieces = [line(["l", 0, n, 1.0, n]) for n in range(60)]

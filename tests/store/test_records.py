@@ -78,6 +78,7 @@ def test_a_lease_is_one_servers_until_it_runs_out(records):
     assert records.claim(row.id, "a", 10) is not None
 
 
+@pytest.mark.medium
 def test_many_writers_lose_nothing(records):
     records.create({}, plan(nodes=8))
 
@@ -104,6 +105,7 @@ def columns(engine):
     }
 
 
+@pytest.mark.medium
 def test_migrations_make_what_a_fresh_database_has(tmp_path, where):
     fresh = open_database(where)
     if isinstance(where, str):

@@ -86,6 +86,7 @@ def test_what_is_replaced_by_renaming_and_what_is_removed(place: Place) -> None:
     assert place.look() == {"last.pt": b"new"}
 
 
+@pytest.mark.end_to_end
 def test_at_the_end_everything_and_a_manifest_with_checksums(place: Place) -> None:
     big = os.urandom(30 * MB)
     (place.folder / "big.bin").write_bytes(big)

@@ -76,6 +76,7 @@ def test_a_byte_that_is_another_would_be_seen(tmp_path: Path, account: Account, 
 FILES = {f"d{n % 3}/file {n} ü'.txt": os.urandom(n * 100) for n in range(40)}
 
 
+@pytest.mark.end_to_end
 def test_a_folder_arrives_once_and_is_held_for_all(
     tmp_path: Path, account: Account, wire: Wire, place: str
 ) -> None:
@@ -444,6 +445,7 @@ def test_what_goes_on_changing_is_never_kept(tmp_path: Path, site: Site) -> None
 # ---------------------------------------------------------------- azure
 
 
+@pytest.mark.end_to_end
 def test_blobs_of_azure(tmp_path: Path, azurite: int, place: str) -> None:
     endpoint = f"http://127.0.0.1:{azurite}/{ACCOUNT}"
     account = Account(Store("azure", "container", ACCOUNT, endpoint), {"account_key": KEY})

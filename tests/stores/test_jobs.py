@@ -58,6 +58,7 @@ def newest(allranks: Allranks) -> str:
     return str(json.loads(allranks("job", "list", "--json").stdout)[0]["name"])
 
 
+@pytest.mark.end_to_end
 def test_from_data_to_a_model_to_the_next_job(
     allranks: Allranks, bucket: Account, prefix: str, s3: str, home: Path
 ) -> None:

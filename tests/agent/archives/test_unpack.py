@@ -143,6 +143,7 @@ def test_a_password(tmp_path):
     assert not (tmp_path / "goal").exists()
 
 
+@pytest.mark.medium
 def test_very_many_bytes_of_few(tmp_path):
     made = tar(tmp_path / "b.tar.gz", "zeros", mode="w:gz", data=bytes(30 << 20))
     assert made.stat().st_size < 100_000
@@ -186,6 +187,7 @@ def small(tmp_path):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
+@pytest.mark.medium
 def test_a_full_disk(tmp_path, small, monkeypatch):
     sentence = "not enough room to unpack"
     plain = tar(tmp_path / "b.tar", "one", "two", data=os.urandom(3 << 20))
@@ -215,6 +217,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         all_of((tar(tmp_path / "b.tar", "x"), tmp_path / "file" / "goal"))
 
 
+@pytest.mark.medium
 def test_a_process_that_is_killed_takes_the_others_along(tmp_path):
     made = [
         (tar(tmp_path / f"{i}.tar.gz", "x", mode="w:gz", data=bytes(30 << 20)), tmp_path / f"{i}")

@@ -56,6 +56,7 @@ def unbuildable(folder: Path, name: str, version: str) -> None:
     subprocess.run(words, cwd=folder, check=True)
 
 
+@pytest.mark.medium
 def test_an_environment_of_2020_is_settled_by_one_command(shelf, tmp_path):
     folder = tmp_path / "whe'els"
     wheel(folder, "torch", "1.6.0", tag=OLD)

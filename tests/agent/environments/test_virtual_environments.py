@@ -112,6 +112,7 @@ def test_two_who_want_it_at_once_make_it_once(shelf, wheels):
     assert shelf.find(asked) is not None
 
 
+@pytest.mark.medium
 def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
     """The maker is a process of its own, slowed down by a uv that waits for us."""
     asked = Recipe(requirements=from_wheels(wheels, "pear"))
@@ -152,6 +153,7 @@ EnvironmentCache(Path(folder), uv, environ).provide(Recipe(requirements=tuple(li
 """
 
 
+@pytest.mark.medium
 def test_a_maker_that_is_killed_leaves_nothing_that_is_taken_for_done(shelf, wheels, tmp_path):
     asked = Recipe(requirements=from_wheels(wheels, "pear"))
     stuck = tmp_path / "stuck-uv"
@@ -241,6 +243,7 @@ def test_half_a_ready_file_is_none(shelf, wheels):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
+@pytest.mark.medium
 def test_a_disk_that_fills(shelf, wheels, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
@@ -300,6 +303,7 @@ def test_no_uv(shelf):
         )
 
 
+@pytest.mark.medium
 def test_a_node_that_lacks_the_python_takes_nothing_from_the_others(shelf, wheels):
     """Two nodes of a disk, each with a Python 3.11 at a path of its own."""
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -329,6 +333,7 @@ def test_the_project_it_is_asked_in_makes_no_difference(shelf, wheels, monkeypat
     assert made.packages["apple"] == "2.0"
 
 
+@pytest.mark.medium
 def test_settings_that_decide_what_is_installed_make_another(shelf, wheels, tmp_path):
     asked = Recipe(requirements=from_wheels(wheels, "apple"))
     lowest = EnvironmentCache(shelf._folder, UV, {**shelf._environ, "UV_RESOLUTION": "lowest"})
@@ -392,6 +397,7 @@ def test_a_layer_has_all_that_is_behind_it(front):
     assert done.stdout.strip() == str(front)
 
 
+@pytest.mark.medium
 def test_data_of_a_package_stays_in_the_layer_too(shelf, tmp_path):
     folder = tmp_path / "wheels"
     for version in ("1.0", "2.0"):
@@ -429,6 +435,7 @@ def test_a_rank_of_another_locale_finds_its_packages(shelf, wheels, tmp_path):
     assert subprocess.run(words, env=env, capture_output=True).returncode == 0
 
 
+@pytest.mark.medium
 def test_what_is_installed_into_a_layer_stays_in_it(shelf, wheels, front):
     env = {**activated({"PATH": "/usr/bin:/bin"}, str(front), {}), "HOME": str(front)}
     words = ["pip", "install", "--no-index", "--find-links", wheels, "apple==2.0"]

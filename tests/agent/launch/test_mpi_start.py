@@ -110,12 +110,14 @@ def test_a_failing_rank_is_named(mpi: Mpi, how: str, reason: str, code: int, mes
     assert end["message"] == message
 
 
+@pytest.mark.medium
 def test_a_rank_that_is_to_be_killed_is_killed_with_what_it_has_started(mpi: Mpi):
     end = mpi("sleep 30; true", order={"do": "go", "kill": 1})
     assert (end["rank"], end["reason"]) == (1, "RANK_KILLED")
     assert end["message"] == "rank 1 on node 0 was ended by SIGKILL"
 
 
+@pytest.mark.medium
 def test_an_mpirun_that_ended_a_rank_and_says_all_is_well_is_not_believed(mpi: Mpi):
     """As MPICH's does when a rank leaves without MPI_Finalize."""
     end = mpi("[ $R = 1 ] || kill -9 $PPID; sleep 0.3", env={"SAYS": "0"})

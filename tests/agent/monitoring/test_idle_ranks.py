@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from allranks.agent.monitoring import tcp_counters
 from allranks.agent.monitoring.idle_ranks import Bucket, IdleRanks
 from tests.support import until
@@ -32,6 +34,7 @@ def _own() -> int:
     return int(Path("/proc/self").readlink().name)
 
 
+@pytest.mark.medium
 def test_who_prints_and_who_rests_is_told_once_it_lasts(tmp_path: Path):
     told: list[dict[str, list[float]]] = []
     logs = {rank: tmp_path / f"{rank}.log" for rank in (0, 1)}

@@ -85,6 +85,7 @@ def test_a_metric_that_matched_nothing_is_told(tmp_path):
     ]
 
 
+@pytest.mark.medium
 def test_a_pattern_that_explodes_is_broken_off_and_then_dropped(tmp_path):
     text = (b"a" * 60 + b"b\nloss 1\n") * 6
     wanted = [MetricTask("evil", "^(a+)+$"), MetricTask("loss", r"loss (\S+)")]
@@ -94,12 +95,14 @@ def test_a_pattern_that_explodes_is_broken_off_and_then_dropped(tmp_path):
     assert told[0].startswith("the metric 'evil' was dropped: its pattern took too long")
 
 
+@pytest.mark.medium
 def test_one_slow_line_is_left_out(tmp_path):
     found, told = scrape(tmp_path, {0: b"a" * 60 + b"b\naaa\n"}, MetricTask("n", "^((?:a+)+)$"))
     assert found == []
     assert "a line was left out for the metric 'n'" in told[0]
 
 
+@pytest.mark.medium
 def test_slow_metrics_have_a_time_of_their_own(tmp_path):
     """Each takes a part of what one may take, all of them several times as much."""
     text = (b"x" * 1500 + b"\n") * 40 + b"loss acc: 1\n"

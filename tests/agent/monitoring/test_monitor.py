@@ -76,6 +76,7 @@ def used(family: RankProcesses, roots: dict[int, int]) -> dict[int, process_usag
     return {rank: process_usage.total(pids, each) for rank, pids in found.ranks.items()}
 
 
+@pytest.mark.medium
 def test_a_rank_is_all_of_its_processes(process):
     """A rank that works in a child of its child."""
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WORKS!r}])"
@@ -289,6 +290,7 @@ def test_several_samples_are_one():
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_a_monitor_tells_of_the_node_and_of_each_rank(process, tmp_path):
     roots = {0: process(WORKS), 5: process(HOLDS)}
     monitor = Monitor(lambda: roots, tmp_path / "r.jsonl")

@@ -77,6 +77,7 @@ def test_a_forked_child_answers_for_itself(start: Start):
     assert parent.frames[0].line == child.frames[0].line == 3
 
 
+@pytest.mark.medium
 def test_one_in_c_code_tells_where_and_that_it_has_not_run_python_since(start: Start):
     """sem_wait is a C call that goes on after a signal, as waits for peers do."""
     text = (
@@ -154,6 +155,7 @@ def test_programs_see_nothing_of_it(tmp_path: Path):
     assert max(map(int, done.stdout.split())) < 10
 
 
+@pytest.mark.medium
 def test_threads_that_come_and_go_outlive_many_questions(start: Start):
     """All threads told from the signal itself would end this one by SIGSEGV within ten of them."""
     text = (

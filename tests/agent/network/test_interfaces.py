@@ -58,6 +58,7 @@ def test_no_name_is_looked_up(peer: str) -> None:
     assert interfaces.interface("127.0.0.2", [peer]) is None
 
 
+@pytest.mark.medium
 def test_the_route_to_the_peers_decides() -> None:
     with hosts(2) as made:
         for name, address in (("docker0", "198.19.0.1/16"), ("eth10", "198.18.9.1/24")):

@@ -72,6 +72,7 @@ def here(folder: Path, nodes: Sequence[int], count: int) -> Lines:
     return run(folder, addresses, {node: [sys.executable] for node in nodes}, free_port())
 
 
+@pytest.mark.end_to_end
 def test_three_nodes_meet_reach_one_another_and_add_up(tmp_path: Path) -> None:
     told = here(ask(tmp_path), (0, 1, 2), 3)
     assert told["met"][2]["present"] == [0, 1, 2]

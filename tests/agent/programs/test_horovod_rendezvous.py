@@ -31,12 +31,14 @@ def client(url: str) -> Iterator[httpx.Client]:
         yield found
 
 
+@pytest.mark.medium
 def test_a_key_is_404_until_it_is_put(client: httpx.Client):
     assert client.get("/global/rank_0").status_code == 404
     assert client.put("/global/rank_0", content=b"\x00\xffaddress").status_code == 200
     assert client.get("/global/rank_0").content == b"\x00\xffaddress"
 
 
+@pytest.mark.medium
 def test_scopes_are_apart_and_keys_can_be_put_again(client: httpx.Client):
     client.put("/local_0/0", content=b"a")
     client.put("/cross_0/0", content=b"b")
@@ -45,6 +47,7 @@ def test_scopes_are_apart_and_keys_can_be_put_again(client: httpx.Client):
     assert client.get("/cross_0/0").content == b"b"
 
 
+@pytest.mark.medium
 def test_what_is_deleted_is_404_again_and_twice_is_once(client: httpx.Client):
     client.put("/global/0", content=b"a")
     assert client.delete("/global/0").status_code == 200
@@ -52,11 +55,13 @@ def test_what_is_deleted_is_404_again_and_twice_is_once(client: httpx.Client):
     assert client.get("/global/0").status_code == 404
 
 
+@pytest.mark.medium
 def test_an_empty_value_is_a_value(client: httpx.Client):
     client.put("/global/0", content=b"")
     assert client.get("/global/0").status_code == 200
 
 
+@pytest.mark.medium
 def test_many_ranks_meet(url: str):
     """Each puts its own and asks for all others' until they are there."""
 
@@ -76,5 +81,6 @@ def test_many_ranks_meet(url: str):
             assert seen == [b"%d" % number for number in range(16)]
 
 
+@pytest.mark.medium
 def test_a_body_of_no_length_is_refused(client: httpx.Client):
     assert client.put("/global/0", content=iter([b"a"])).status_code == 411

@@ -77,6 +77,7 @@ def put(uri: str, body: bytes) -> bytes:
 
 
 @pytest.mark.filterwarnings("ignore:subprocess")  # the relay outlives the object, on purpose
+@pytest.mark.medium
 def test_what_is_sent_arrives_whole(there: There) -> None:
     found = mlflow_variables.variables(where(*there), TOLD)
     assert found["MLFLOW_RUN_ID"] == "x"
@@ -85,6 +86,7 @@ def test_what_is_sent_arrives_whole(there: There) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:subprocess")
+@pytest.mark.medium
 def test_another_certificate_is_not_spoken_to(there: There) -> None:
     found = mlflow_variables.variables(where(there.url, "0" * 64), TOLD)
     with pytest.raises((ConnectionError, http.client.HTTPException)):
@@ -99,6 +101,7 @@ def test_on_the_servers_machine_there_is_none_and_without_a_network_nothing() ->
 
 
 @pytest.mark.filterwarnings("ignore:subprocess")
+@pytest.mark.medium
 def test_each_attempt_has_one_and_keeps_nothing_of_those_before(there: There) -> None:
     mlflow_variables.variables(where(*there), TOLD)
     before = psutil.Process().num_fds()

@@ -275,6 +275,7 @@ def test_what_is_late_changes_nothing_and_nobody_reads_another_states_contents(h
         nodes[0].save()
 
 
+@pytest.mark.medium
 def test_a_large_file_goes_on_where_a_server_that_was_killed_was(house, nodes):
     a, b = nodes
     content = random.Random(1).randbytes(3 * PIECE + 7)
@@ -346,6 +347,7 @@ def test_versions_are_made_when_nobody_writes_and_the_newest_five_stay(house, no
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.medium
 def test_a_version_never_holds_a_checkpoint_in_half(house, nodes, seed, monkeypatch):
     """Both nodes write a shard, and then the first what says that both are there."""
     monkeypatch.setattr(plan_states, "PAUSE", 0.0)

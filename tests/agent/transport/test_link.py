@@ -72,6 +72,7 @@ def server():
         found.shutdown()
 
 
+@pytest.mark.medium
 def test_points_that_are_refused_hold_nothing_up(server, tmp_path):
     outbox = Outbox(tmp_path, 1, 0)
     link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
@@ -88,6 +89,7 @@ def test_points_that_are_refused_hold_nothing_up(server, tmp_path):
     outbox.close()
 
 
+@pytest.mark.medium
 def test_an_event_that_is_refused_holds_no_other_up(server, tmp_path):
     outbox = Outbox(tmp_path, 1, 0)
     link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
@@ -123,6 +125,7 @@ def test_what_is_said_can_always_be_stored(tmp_path):
     assert kept.data == {"message": "a\ufffd\ufffd\ufffdb", "path": ["\ufffd"], "value": None}
 
 
+@pytest.mark.medium
 def test_a_line_that_is_redrawn_is_sent_at_a_bounded_rate_and_whole(server, tmp_path):
     outbox, log = Outbox(tmp_path, 1, 0), tmp_path / "log"
     log.touch()

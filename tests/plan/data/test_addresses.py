@@ -65,6 +65,7 @@ def test_any_key_is_read_back(scheme: str, key: str) -> None:
 
 
 @given(KEYS, KEYS)
+@pytest.mark.medium
 def test_what_is_within_is_covered(start: str, path: str) -> None:
     try:
         begin = within(Address(Store("s3", "bucket")), start)

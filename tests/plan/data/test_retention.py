@@ -39,6 +39,7 @@ PARTS = st.dictionaries(KEYS, st.frozensets(KEYS, max_size=2))
 
 
 @given(JOBS, PARTS, st.frozensets(KEYS, max_size=2), FOUND, AGES)
+@pytest.mark.medium
 def test_nothing_goes_that_a_job_which_stays_refers_to(jobs, parts, models, found, older_than):
     if not goes(found, needs(jobs, parts, models), older_than, NOW):
         return

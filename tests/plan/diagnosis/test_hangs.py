@@ -128,6 +128,7 @@ def jobs(draw: st.DrawFn) -> tuple[dict[int, Rank], list[Process]]:
 
 
 @given(jobs(), st.integers(0, 3))
+@pytest.mark.medium
 def test_nobody_is_alarmed_while_any_rank_prints_or_moves_data(
     job: tuple[dict[int, Rank], list[Process]], one: int
 ):

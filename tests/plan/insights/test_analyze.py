@@ -108,6 +108,7 @@ def test_there_are_forty() -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.medium
 def test_the_right_bottleneck_or_none(name, seed):
     truth = JOBS[name][0]
     found = report(simulated(name, seed))
@@ -140,6 +141,7 @@ def untimed(name: str, seed: int = 0) -> Facts:
 
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.medium
 def test_without_times_of_steps_the_loads_tell_the_bottleneck_or_none(name, seed):
     truth, loop = JOBS[name]
     job = untimed(name, seed)
@@ -197,6 +199,7 @@ def test_the_order_of_ranks_changes_nothing(name, chance):
 
 @settings(max_examples=20, deadline=None)
 @given(st.sampled_from(sorted(JOBS)), st.floats(1e-3, 1e3))
+@pytest.mark.medium
 def test_how_fast_a_machine_is_changes_nothing(name, factor):
     job = simulated(name)
     begin = job.started_at
@@ -220,6 +223,7 @@ def test_how_fast_a_machine_is_changes_nothing(name, factor):
 
 
 @pytest.mark.parametrize("name", sorted(JOBS))
+@pytest.mark.medium
 def test_records_of_older_agents_say_the_same(name):
     """Theirs tell of the node alone, by the names that are the job's own now."""
     job = simulated(name)
@@ -236,6 +240,7 @@ def test_records_of_older_agents_say_the_same(name):
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(JOBS)), st.integers(0, 19))
+@pytest.mark.medium
 def test_of_few_points_nothing_is_concluded(name, count):
     job = simulated(name)
     cut = [
@@ -281,6 +286,7 @@ START = 1000.0
     st.integers(0, 2),
     st.dictionaries(st.integers(-1, 5), st.integers(0, 9)),
 )
+@pytest.mark.medium
 def test_no_record_is_too_odd(series, status, gpus, logged):
     job = Facts("x", status, nodes=2, ranks=4, gpus=gpus, distribution="pytorch", logged=logged)
     job = job._replace(started_at=START, ended_at=START + 99, cpus=(4, None), hosts=("a", None))

@@ -166,6 +166,7 @@ some = st.lists(st.builds(Trail, st.integers(1, 3), st.just("loss"), st.just(0),
 
 
 @given(times, st.lists(anything, max_size=20), times, some)
+@pytest.mark.medium
 def test_whatever_is_said_and_when_every_second_is_one_thing(created, events, now, trails):
     found = goodput([said(Kind.CREATED, created), *events], now, trails)
     for one, other in pairwise(found.spans):

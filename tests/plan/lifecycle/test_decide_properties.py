@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -122,6 +123,7 @@ def test_whatever_is_told_fold_decide_and_order_have_an_answer(
 
 @given(RULES, STORIES)
 @settings(max_examples=100, deadline=None)
+@pytest.mark.medium
 def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
     jobs = told(new(2), rules, story)
     for before, after in pairwise(jobs):
@@ -138,6 +140,7 @@ def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
 
 @given(RULES, STORIES, st.one_of(from_agents(), from_outside()))
 @settings(max_examples=100, deadline=None)
+@pytest.mark.medium
 def test_said_twice_is_said_once(rules: Rules, story: list[Event | Clock], event: Event):
     once = fold(told(new(2), rules, story)[-1], event)
     assert fold(once, event) == once

@@ -44,12 +44,14 @@ def two(**changes: Any) -> Model:
     return Model(**{"rules": rules(2), **CALM, **changes})
 
 
+@pytest.mark.medium
 def test_one_node_two_attempts():
     assert explore(one()).endings == 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cuts", "timeout", "services", "races", "setups"])
+@pytest.mark.end_to_end
 def test_one_node_and_a_fault(fault: str):
     on = (*LOSSES, "setup")
     assert explore(one(rules=rules(1, on=on), **{fault: True})).endings == 3

@@ -323,6 +323,7 @@ jobs: st.SearchStrategy[CommandJob] = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(job=jobs)
+@pytest.mark.medium
 def test_every_job_comes_back(job: CommandJob, tmp_path_factory: Any) -> None:
     text = job.to_yaml()
     again = load_job(text)

@@ -46,6 +46,7 @@ def test_every_route_has_a_role_and_no_other_is_listed() -> None:
 
 
 @pytest.mark.parametrize("role", [*Role], ids=str)
+@pytest.mark.medium
 def test_each_role_opens_what_the_table_says_and_nothing_else(server: Served, role: Role) -> None:
     shown = made(server, f"one-{role}", str(role))
     for route, least in ROLES.items():

@@ -111,6 +111,7 @@ def test_a_job_that_waits_finds_what_the_one_before_left_as_its_version(house: H
     assert [each.job for each in house.states.of(second).versions()] == ["a"]
 
 
+@pytest.mark.medium
 def test_of_states_that_no_job_has_few_are_in_memory(house: House) -> None:
     """And those that a job has are never put away under it."""
     held = house.job("live", "held")
@@ -162,6 +163,7 @@ def own(server: Served) -> dict[str, int]:
     return {each["name"]: each["files"] for each in told}
 
 
+@pytest.mark.medium
 def test_a_restart_that_is_refused_leaves_no_state_behind(server: Served) -> None:
     code = json.dumps({"chunks": []}).encode()
     digest = hashlib.sha256(code).hexdigest()
@@ -174,6 +176,7 @@ def test_a_restart_that_is_refused_leaves_no_state_behind(server: Served) -> Non
     assert own(server) == {"j": 1}
 
 
+@pytest.mark.medium
 def test_a_job_begins_with_no_state_that_one_before_it_left_under_its_name(server: Served) -> None:
     ended(server, "j")
     fill(server, OF_JOBS, "j", "of j")
@@ -187,6 +190,7 @@ def test_a_job_begins_with_no_state_that_one_before_it_left_under_its_name(serve
     assert entry["sha256"] == hashlib.sha256(b"of j").hexdigest()
 
 
+@pytest.mark.medium
 def test_jobs_that_are_run_again_at_once_each_go_on_from_their_state(server: Served) -> None:
     ended(server, "j")
     fill(server, OF_JOBS, "j", "of j")
@@ -197,6 +201,7 @@ def test_jobs_that_are_run_again_at_once_each_go_on_from_their_state(server: Ser
     assert own(server) == dict.fromkeys({"j"} | there, 1)
 
 
+@pytest.mark.medium
 def test_own_states_are_listed_beside_named_ones_of_the_same_name(server: Served) -> None:
     fill(server, NAMED, "same", "named")
     fill(server, OF_JOBS, "same", "own")
@@ -224,6 +229,7 @@ def member(server: Served, name: str) -> dict[str, str]:
     return server.as_(told.json()["token"])
 
 
+@pytest.mark.medium
 def test_members_step_back_what_their_job_had_last_and_delete_what_is_its_own(
     server: Served,
 ) -> None:

@@ -110,6 +110,7 @@ def test_the_map_of_instance_types_is_the_sites_to_change(server: Served) -> Non
     assert server.people.get(path).json()["own"] == {}
 
 
+@pytest.mark.medium
 def test_a_cluster_that_answers_late_delays_one_submit_by_a_second(tmp_path: Path) -> None:
     Cluster.answer.clear()
     try:

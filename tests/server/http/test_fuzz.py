@@ -118,6 +118,7 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes]:
 
 @examples(120)
 @given(requests())
+@pytest.mark.medium
 def test_bodies_that_are_nearly_right(server: Served, asked: tuple[str, str, bytes]) -> None:
     method, path, body = asked
     if path.endswith("stream") and b'"follow": false' not in body:
@@ -147,6 +148,7 @@ def test_addresses(server: Served, path: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_what_the_schema_allows_and_what_it_does_not(server: Served) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     schema = schemathesis.openapi.from_dict(server.people.get("/openapi.json").json())
@@ -194,6 +196,7 @@ READ = ["", "/events", "/metrics", "/metrics/summary", "/resources"]
 
 @examples(25)
 @given(st.sampled_from(EVENTS).flatmap(lambda each: nearly([each])))
+@pytest.mark.medium
 def test_what_agents_tell_leaves_a_record_that_can_be_read(server: Served, body: bytes) -> None:
     name = f"a{time.time_ns()}"
     server.submit(name)
@@ -275,6 +278,7 @@ def test_no_output_but_of_ranks_that_are(server: Served, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/agent/v1/0/events"])
+@pytest.mark.medium
 def test_a_body_that_is_too_large_is_not_read(server: Served, path: str) -> None:
     shown = server.as_(server.token() if "api" in path else server.auth.agent_token("j", 1))
 

@@ -131,6 +131,7 @@ def test_and_a_second_user_sees_all(server: Served, second: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("route", [e for e in ROLES if not e.endswith(_LEFT_OUT)])
+@pytest.mark.medium
 def test_addresses(server: Served, second: dict[str, str], route: str) -> None:
     method, path = route.split()
 

@@ -50,6 +50,7 @@ def who(url: str, token: str, fingerprint: str = "") -> str:
         return str(client.json("GET", "/api/v1/server")["user"])
 
 
+@pytest.mark.medium
 def test_it_is_known_by_its_fingerprint_and_wants_a_token(server: Served) -> None:
     told = opened(server)
     assert told["url"].startswith(f"https://{HOST}:")
@@ -84,6 +85,7 @@ def test_old_tls_is_not_spoken(server: Served) -> None:
         context.wrap_socket(line)
 
 
+@pytest.mark.medium
 def test_with_a_certificate_that_somebody_vouches_for(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_what_cannot_be(server: Served, asked: dict[str, object]) -> None:
     assert who(stood["url"], server.token(), stood["fingerprint"]) == "owner"
 
 
+@pytest.mark.medium
 def test_another_address_at_the_same_port(server: Served) -> None:
     stood = opened(server)
     same = int(stood["url"].rpartition(":")[2])
@@ -140,6 +143,7 @@ def test_without_tls_only_where_that_was_said(server: Served) -> None:
     assert who(told["url"], server.token()) == "owner"
 
 
+@pytest.mark.medium
 def test_the_next_server_stands_there_again_until_it_is_told_not_to(tmp_path: Path) -> None:
     with served(tmp_path / "h") as first:
         told = opened(first)
@@ -152,6 +156,7 @@ def test_the_next_server_stands_there_again_until_it_is_told_not_to(tmp_path: Pa
         assert not second.home.front.exists()
 
 
+@pytest.mark.medium
 def test_who_dawdles_is_hung_up_on(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_clients, "HEAD", 0.3)
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))

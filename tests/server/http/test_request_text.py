@@ -72,6 +72,7 @@ def posted(server: Served, path: str, body: Any) -> httpx.Response:
         ("jobs/j/preempt", lambda bad: {"by": bad}),
     ],
 )
+@pytest.mark.medium
 def test_a_refused_request_leaves_nothing(server: Served, path: str, body: Any, bad: Any) -> None:
     before = lists(server)
     folders = sorted(server.home.jobs.iterdir()) if server.home.jobs.exists() else []
@@ -142,6 +143,7 @@ def plan_of(server: Served, name: str, **task: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["text", "number", "plan", "shape", "not JSON"])
+@pytest.mark.medium
 def test_a_damaged_job_hides_no_other_and_can_be_deleted(tmp_path: Path, kind: str) -> None:
     with served(tmp_path / "h") as first:
         first.submit("good")

@@ -109,6 +109,7 @@ def test_without_a_token_a_body_is_not_kept(
             assert not told or told.startswith((b"HTTP/1.1 401", b"HTTP/1.1 413"))
 
 
+@pytest.mark.medium
 def test_an_address_has_so_many_connections_and_gets_them_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ def answered(server: Served) -> bool:
         return False
 
 
+@pytest.mark.medium
 def test_all_of_it_holds_under_tls(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agents' door and the one for people on other hosts are made alike."""
     monkeypatch.setattr(connection_limit, "PER_ADDRESS", 8)

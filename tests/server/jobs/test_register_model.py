@@ -85,6 +85,7 @@ def house(tmp_path):
 MODEL = {"artifacts/outputs/model.pt": b"weights" * 100}
 
 
+@pytest.mark.medium
 def test_a_model_outlives_its_job_and_knows_where_it_comes_from(house):
     spec = {
         "inputs": {"data": {"path": "azureml:photos:3"}, "lr": 0.1},
@@ -186,6 +187,7 @@ def test_one_file_is_one_version_however_it_is_named(house, address, same):
         ({"path": "outputs", "labels": ["x"]}, SpecError, "labels"),
     ],
 )
+@pytest.mark.medium
 def test_what_is_refused_leaves_nothing(house, given, error, said):
     house.job("j", MODEL)
     with pytest.raises(error, match=said) as caught:

@@ -99,6 +99,7 @@ def file(old: Home, tmp_path: Path) -> Path:
     return Path(backup.write(old, tmp_path / "b.tar", True, quiet).file)
 
 
+@pytest.mark.medium
 def test_a_home_comes_back_as_it_was(old: Home, file: Path, tmp_path: Path):
     assert file.stat().st_mode & 0o777 == 0o600
     new = Home(tmp_path / "new")
@@ -280,6 +281,7 @@ def test_a_damaged_backup_changes_nothing(file: Path, tmp_path: Path):
         assert not home.restoring.exists()
 
 
+@pytest.mark.medium
 def test_one_that_is_killed_while_it_puts_things_in_place_is_finished(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
