@@ -74,7 +74,7 @@ def test_a_forked_child_answers_for_itself(start: Start):
     pid = start(*python(FORKS))
     parent, child = look(pid)
     assert (parent.pid, parent.parent, child.parent) == (pid, None, pid)
-    assert parent.frames[0].line == child.frames[0].line == 3
+    until(lambda: [each.frames[0].line for each in look(pid)] == [3, 3])  # it may still print
 
 
 @pytest.mark.medium
