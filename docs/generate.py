@@ -98,6 +98,7 @@ _WORDS: Mapping[Any, str] = {
     type(None): "nothing",
     dict: "mapping",
 }
+_RETRY: Mapping[bool | None, str] = {True: "yes", False: "no", None: "perhaps"}
 
 
 def write(out: Path) -> list[Path]:
@@ -319,10 +320,13 @@ def _failures() -> Iterator[str]:
         row = (f"`{reason}`", verdict.outcome, _sentence(verdict.sentence), hint, verdict.blame)
         yield f"| {' | '.join(row)} |"
     yield from ("", "## Causes", "", "What a failure is explained by.", "")
-    yield from ("| Cause | Meaning | What to do | Who can fix it |", "|---|---|---|---|")
+    yield from (
+        "| Cause | Meaning | What to do | Who can fix it | Does a retry help? |",
+        "|---|---|---|---|---|",
+    )
     for cause, told in TABLE.items():
-        row4 = (f"`{cause}`", _sentence(told.sentence), _sentence(told.fix), str(told.blame))
-        yield f"| {' | '.join(row4)} |"
+        entry = (f"`{cause}`", _sentence(told.sentence), _sentence(told.fix), str(told.blame))
+        yield f"| {' | '.join((*entry, _RETRY[told.retryable]))} |"
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ CLOCKS: Mapping[str, str] = {
     "ALLRANKS_PATIENCE": "How long an agent with nothing left to run waits for a server.",
     "ALLRANKS_GRACE": "The time between SIGTERM and SIGKILL on cancel, preemption and time limit.",
     "ALLRANKS_PEER_GRACE": "The time between SIGTERM and SIGKILL when another rank has failed.",
-    "ALLRANKS_HELLO": "How long a new agent may take to call the server.",
+    "ALLRANKS_HELLO": "How long the agents of a launch may take to call after the first one.",
     "ALLRANKS_LOOK": "The time between two scans of a state folder.",
 }
 
@@ -40,22 +40,29 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "ALLRANKS_NODE_RANK": "The number of the node, from 0.",
         "ALLRANKS_NODES": "All nodes as JSON: a list of `{node, address, host}`.",
         "ALLRANKS_HOSTFILE": "A file with a line `ADDRESS slots=P` for each node.",
-        "ALLRANKS_STATE_DIR": "A folder that every attempt finds again.",
-        "ALLRANKS_PREVIOUS_REASON": "The reason why the previous attempt ended. Empty in the "
-        "first.",
-        "ALLRANKS_CONTINUES": "The job that this one continues. Empty if there is none.",
-        "ALLRANKS_DEADLINE": "When the job's time is over, in seconds since the epoch. Unset "
-        "without a limit.",
-        "ALLRANKS_DEADLINE_FILE": "A file that exists once SIGTERM is sent: when SIGKILL follows, "
-        "and why.",
-        "ALLRANKS_GRACE": "The seconds between SIGTERM and SIGKILL.",
+        "ALLRANKS_STATE_DIR": "A folder that every attempt finds again, and with "
+        "`state: NAME` every later job with that state.",
+        "ALLRANKS_PREVIOUS_REASON": "The reason why the previous attempt ended, such as "
+        "`NODE_LOST`. Empty in the first.",
+        "ALLRANKS_CONTINUES": "The job that this one continues, after `job restart` and "
+        "`run --from`. Empty if there is none. How that job ended is the previous reason of the "
+        "first attempt.",
+        "ALLRANKS_DEADLINE": "When the job's time is over, in seconds since the epoch: "
+        "`limits.timeout` from the first start of ranks, or the cluster's limit, whichever comes "
+        "first. Unset without a limit.",
+        "ALLRANKS_DEADLINE_FILE": "A file that exists once SIGTERM is sent. It says when SIGKILL "
+        "follows, in seconds since the epoch, and why: `1795330837.962 PREEMPTED`.",
+        "ALLRANKS_GRACE": "The seconds between SIGTERM and SIGKILL on cancel, preemption and time "
+        "limit.",
         "OMP_NUM_THREADS": "The node's CPUs divided among its ranks.",
         "PYTHONUNBUFFERED": "1, so that output appears as it happens.",
         "NO_PROXY": "With a proxy and MLflow or streamed inputs: the node's own address is added. "
         "The same for `no_proxy`.",
         "PYTHONPATH": "A folder of allranks before your own, by which `allranks job stacks` finds "
-        "where each Python is.",
-        "CUDA_VISIBLE_DEVICES": "The GPUs that the job has on the node. Empty if it has none.",
+        "where each Python is. It holds only a `sitecustomize.py`; the environment's own runs "
+        "after it.",
+        "CUDA_VISIBLE_DEVICES": "The GPUs that the job has on the node, the same for each rank: "
+        "scripts choose by `LOCAL_RANK`. Empty if it has none.",
     },
     "Azure ML": {
         "AZUREML_RUN_ID": "The job's name.",
@@ -68,12 +75,13 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "AZ_BATCH_HOST_LIST": "The nodes' addresses, separated by `,`.",
         "AZ_BATCH_MASTER_NODE": "Address and port of the first node.",
         "AZUREML_PARAMETER_x": "The value of the literal input `x`.",
-        "AZURE_ML_INPUT_x": "The path or URI of the input `x`.",
+        "AZURE_ML_INPUT_x": "The path or URI of the input `x`. An input `my-x` is also "
+        "`AZURE_ML_INPUT_my_x`, for shells.",
         "AZURE_ML_OUTPUT_x": "The path or URI of the output `x`.",
     },
     "pytorch and deepspeed": {
         "MASTER_ADDR": "The address of the first node.",
-        "MASTER_PORT": "A free port on the first node.",
+        "MASTER_PORT": "A port of the first node that is free when the ranks start.",
         "WORLD_SIZE": "The number of ranks.",
         "RANK": "The number of the rank, from 0.",
         "LOCAL_RANK": "The number of the rank on its node, from 0.",
@@ -89,12 +97,13 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "launcher uses.",
     },
     "tensorflow": {
-        "TF_CONFIG": "The cluster and the task of the rank, as JSON.",
+        "TF_CONFIG": "`cluster` (worker, ps, chief, evaluator), `task` and `environment`, as JSON.",
         "AZ_BATCHAI_TASK_TYPE": "The type of the task: `worker`, `ps`, `chief` or `evaluator`.",
         "AZ_BATCHAI_TASK_INDEX": "The number of the task among those of its type.",
     },
     "mpi": {
-        "OMPI_COMM_WORLD_*": "Open MPI's own variables. MPICH and Intel MPI set `PMI_*`.",
+        "OMPI_COMM_WORLD_*": "Open MPI's own variables. MPICH and Intel MPI set `PMI_*` and "
+        "`MPI_LOCALRANKID`. There is no `RANK` and no `MASTER_*`.",
         "ALLRANKS_LEAVING": "A file that each Python runs at its start, so that a failing rank "
         "ends the others.",
     },
@@ -130,8 +139,8 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "SM_NUM_GPUS": "The number of GPUs that the job has on the node.",
         "SM_CHANNELS": "The names of the inputs that are data, as JSON.",
         "SM_CHANNEL_X": "The path of the input `x`.",
-        "SM_MODEL_DIR": "A folder of the job's record for the model.",
-        "SM_OUTPUT_DATA_DIR": "A folder of the job's record for other outputs.",
+        "SM_MODEL_DIR": "A folder of the job's record: `model/…` among its files.",
+        "SM_OUTPUT_DATA_DIR": "A folder of the job's record: `data/…` among its files.",
         "SM_HPS": "The literal inputs, as JSON.",
         "SM_HP_X": "The value of the literal input `x`.",
         "SM_RESOURCE_CONFIG": "Nodes, current node and network interface, as JSON.",
@@ -141,7 +150,8 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "SSM_NUM_NODES": "The number of nodes.",
         "SSM_HOST_RANK": "The number of the node, from 0.",
         "SSM_OUTPUT": "The same as SM_OUTPUT_DATA_DIR.",
-        "SSM_TENSORBOARD_DIR": "A folder for logs that `allranks job tensorboard` shows.",
+        "SSM_TENSORBOARD_DIR": "`artifacts/tensorboard` of the job's record, which "
+        "`allranks job tensorboard` shows.",
         "SSM_STATE": "The same as ALLRANKS_STATE_DIR.",
         "SSM_INSTANCE_STATE": "The part of the state folder that is the node's own.",
         "SSM_CHANNEL_X": "The path of the input `x`.",
@@ -153,13 +163,15 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "MLFLOW_EXPERIMENT_NAME": "The experiment of the job.",
     },
     "Networks": {
-        "NCCL_SOCKET_IFNAME": "The interface that reaches the other nodes.",
+        "NCCL_SOCKET_IFNAME": "The interface that reaches the other nodes; `=eth0` where another "
+        "interface's name begins with `eth0`, because NCCL takes a prefix.",
         "GLOO_SOCKET_IFNAME": "The same for gloo.",
         "TP_SOCKET_IFNAME": "The same for torch.distributed.rpc.",
         "HOROVOD_GLOO_IFACE": "The same for Horovod's gloo.",
-        "NCCL_IB_HCA": "The active InfiniBand or RoCE ports.",
-        "UCX_NET_DEVICES": "The devices that UCX uses.",
-        "OMPI_MCA_btl_tcp_if_include": "The network or interface of Open MPI's messages.",
+        "NCCL_IB_HCA": "The active InfiniBand or RoCE ports, such as `=mlx5_0:1,mlx5_1:1`.",
+        "UCX_NET_DEVICES": "The InfiniBand ports and the interface.",
+        "OMPI_MCA_btl_tcp_if_include": "For Open MPI's messages: the network "
+        "(`10.1.0.0/16`) if all nodes are in it, else the interface.",
         "OMPI_MCA_oob_tcp_if_include": "The interface of Open MPI 4's daemons.",
         "PRTE_MCA_prte_if_include": "The interface of Open MPI 5's daemons.",
         "OMPI_MCA_btl": "`^openib`, where there is InfiniBand: UCX drives its ports.",

@@ -1,6 +1,6 @@
 """The closed set of causes that a failure is explained by, and all that follows from each.
 
-Total: a test holds the table complete, and docs/explanation/failures.md equal to it.
+Total: a test holds the table complete, and the reference (docs/generate.py) prints it.
 """
 
 from __future__ import annotations
