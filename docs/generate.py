@@ -162,9 +162,16 @@ def _python() -> Iterator[str]:
             yield from _fields(found)
         if not inspect.isclass(found) or issubclass(found, BaseException):
             continue
-        for method, member in vars(found).items():
-            if not method.startswith("_") and inspect.isfunction(member) and member.__doc__:
-                yield from (f"### {name}.{method}", "", *_signed(method, member))
+        yield from _methods(name, found)
+        if found is allranks.Client:
+            for part, client in vars(found()).items():
+                yield from _methods(f"{name}.{part}", type(client))
+
+
+def _methods(name: str, found: type) -> Iterator[str]:
+    for method, member in vars(found).items():
+        if not method.startswith("_") and inspect.isfunction(member) and member.__doc__:
+            yield from (f"### {name}.{method}", "", *_signed(method, member))
 
 
 def _signed(name: str, found: Any) -> Iterator[str]:
