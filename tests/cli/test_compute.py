@@ -41,10 +41,10 @@ def test_the_life_of_a_compute(allranks: Allranks):
     allranks("compute", "map", "gpu-cluster=local", "serverless=local")
     assert json.loads(allranks("compute", "map", "--json").stdout)["gpu-cluster"] == "local"
     listed = allranks("compute", "list").stderr
-    assert "gpu-cluster, serverless: stand for local" in listed
-    assert "cpu-cluster: stands for two" in listed
+    assert "gpu-cluster, serverless: mapped to local" in listed
+    assert "cpu-cluster: mapped to two" in listed
     allranks("compute", "map", "gpu-cluster=")
-    assert "gpu-cluster: stand for two" in allranks("compute", "list").stderr
+    assert "gpu-cluster: mapped to two" in allranks("compute", "list").stderr
 
     assert allranks("compute", "delete", "two").returncode == 0
     assert names(allranks) == {"local": True}
@@ -101,7 +101,7 @@ def test_the_one_that_is_always_there_can_be_changed_and_changed_back(allranks: 
     assert allranks("compute", "update", "local", "--container", "podman").returncode == 0
     assert options(allranks, "local") == {"container": "podman"}
     deleted = allranks("compute", "delete", "local")
-    assert "local is as it was at first" in deleted.stderr
+    assert "local is reset to its defaults" in deleted.stderr
     assert options(allranks, "local") == {}
     assert names(allranks) == {"local": True}
 
@@ -143,4 +143,4 @@ def test_what_else_is_refused_by_name(allranks: Allranks):
 
 def test_a_default_that_is_deleted_is_told_of(allranks: Allranks):
     allranks("compute", "create", "mine", "--type", "local", "--default")
-    assert "go to local from now on" in allranks("compute", "delete", "mine").stderr
+    assert "local is now the default compute" in allranks("compute", "delete", "mine").stderr

@@ -39,12 +39,12 @@ def told(allranks: Allranks, *words: object) -> dict:
 def test_from_a_job_to_the_next_one(shared, code, job):
     done = shared("model", "register", "first", "--job", job, "--path", "outputs/model.pt")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("first:1 is created: 1 file, 2 bytes\na job's input: ")
+    assert done.stderr.startswith("first:1 is created: 1 file, 2 bytes\nuse it: allranks run ")
     for more in ([], ["--version", "1"]):
         again = shared(
             "model", "register", "first", "--job", job, "--path", "outputs/model.pt", *more
         )
-        assert again.stderr == "first:1 is there already: 1 file, 2 bytes\n"
+        assert again.stderr == "first:1 already exists: 1 file, 2 bytes\n"
     made = told(shared, "show", "first")
     assert (made["version"], made["type"], made["job"]) == ("1", "custom_model", job)
     assert made["flavors"] == {"pytorch": {}}
@@ -57,7 +57,7 @@ def test_from_a_job_to_the_next_one(shared, code, job):
     assert "\n- path: model.pt\n" in shown
     done = shared("model", "list", "frist")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no model named 'frist'" in done.stderr
+    assert "no model named 'frist'" in done.stderr
     assert "did you mean `first`?" in done.stderr
     listed = shared("model", "list").stdout
     assert any(
@@ -232,7 +232,7 @@ def test_labels_and_forgetting(shared, code, job):
     assert (done.returncode, "'latest' is no label to give" in done.stderr) == (2, True)
     assert shared("model", "delete", "named").returncode == 2
     done = shared("model", "delete", "named:1")
-    assert done.stderr == "named:1 is forgotten: 1 file, 2 bytes\n"
+    assert done.stderr == "named:1 is deleted; `allranks gc` removes files that no other version uses\n"
     done = shared("run", "-i", "m=azureml:named:1", "--", "true")
     assert done.returncode == 2
     assert "inputs.m.path: there is no model named:1" in done.stderr
@@ -247,7 +247,7 @@ def test_labels_and_forgetting(shared, code, job):
         (["x", "--path", "nosuch"], "path: there is no ", "--job JOB --path outputs/"),
         (["x"], "path: `path` is required", "--job JOB"),
         (["x", "--path", "s3://b/m"], "no place to take it from", "--job JOB"),
-        (["x", "--path", "p", "--tag", "a"], "'a' is no KEY=VALUE", "--tag"),
+        (["x", "--path", "p", "--tag", "a"], "'a' is not KEY=VALUE", "--tag"),
         (["a/b", "--path", "p"], "name: must be 1 to 255", "names become folders"),
         (["x", "--path", "odd"], "'pipe' is no plain file", "plain files"),
         (["x", "--job", "nosuch", "--path", "outputs"], "no job named 'nosuch'", "job list"),

@@ -42,7 +42,7 @@ def test_versions_one_steps_back_to_and_fetches(allranks, code):
     assert [(e["name"], e["version"]) for e in told(allranks, "state", "list")] == [("birds", 3)]
 
     done = allranks("state", "restore", "birds", "--version", 1)
-    assert done.stderr == "birds is as version 1 again: 2 files, 8 bytes\n"
+    assert done.stderr == "birds is restored to version 1: 2 files, 8 bytes\n"
     assert write(allranks, "four", "--state", "birds") == "one\n"
 
     done = allranks("state", "download", "birds", "--version", 2, "-p", "here")

@@ -1,4 +1,4 @@
-"""Every command: its module and the line `--help` shows; only names, so that it costs nothing."""
+"""Every command: its module, function and help line. Imports none of the modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """``function`` of ``module`` does it; ``<function>_options`` says what it takes."""
+    """``function`` of ``module`` runs it; ``<function>_options`` adds its options to a parser.
+    A ``plain`` command has no --json and --quiet."""
 
     module: str
     function: str
@@ -25,6 +26,7 @@ _BACKUP = "allranks.cli.admin.backup"
 _ENVIRONMENT = "allranks.cli.assets.environment"
 _MODEL = "allranks.cli.assets.model"
 _STATE = "allranks.cli.assets.state"
+_VERSIONS = "allranks.cli.assets.versions"
 _DATA, _DATASTORE = "allranks.cli.assets.data", "allranks.cli.assets.datastore"
 
 COMMANDS: dict[str, Command] = {
@@ -94,9 +96,9 @@ COMMANDS: dict[str, Command] = {
     "compute set-default": Command(
         _COMPUTE, "set_default", "set the compute used when a job names none"
     ),
-    "compute map": Command(_COMPUTE, "stand_for", "map a compute name in job files to a compute"),
+    "compute map": Command(_COMPUTE, "map_name", "map a compute name in job files to a compute"),
     "instance map": Command(
-        "allranks.cli.admin.instance", "stand_for", "set the number of GPUs of an instance type"
+        "allranks.cli.admin.instance", "map_size", "set the number of GPUs of an instance type"
     ),
     "environment create": Command(_ENVIRONMENT, "create", "create a version of an environment"),
     "environment list": Command(_ENVIRONMENT, "list_environments", "list environments"),
@@ -106,26 +108,26 @@ COMMANDS: dict[str, Command] = {
     "environment build": Command(_ENVIRONMENT, "build", "build an environment on this machine"),
     "environment export": Command(_ENVIRONMENT, "export", "export it as requirements or YAML"),
     "environment clone": Command(_ENVIRONMENT, "clone", "copy an environment under another name"),
-    "environment label": Command(_ENVIRONMENT, "label", "point NAME@LABEL to a version"),
-    "environment delete": Command(_ENVIRONMENT, "delete", "delete a version"),
+    "environment label": Command(_VERSIONS, "label", "point NAME@LABEL to a version"),
+    "environment delete": Command(_VERSIONS, "delete", "delete a version"),
     "environment map": Command(
-        _ENVIRONMENT, "stand_for", "set substitutes for unavailable requirements"
+        _ENVIRONMENT, "map_requirement", "set substitutes for unavailable requirements"
     ),
     "data create": Command(_DATA, "create", "create a version of a data asset"),
     "data list": Command(_DATA, "list_data", "list data assets"),
     "data show": Command(_DATA, "show_data", "show the location and origin of data"),
-    "data label": Command(_DATA, "label", "point NAME@LABEL to a version"),
-    "data delete": Command(_DATA, "delete", "delete a version"),
-    "data map": Command(_DATA, "stand_for", "map URI prefixes to other locations"),
+    "data label": Command(_VERSIONS, "label", "point NAME@LABEL to a version"),
+    "data delete": Command(_VERSIONS, "delete", "delete a version"),
+    "data map": Command(_DATA, "map_prefix", "map URI prefixes to other locations"),
     "model register": Command(_MODEL, "register", "register a job's output as a model version"),
     "model create": Command(_MODEL, "register", "create a model version from files or YAML"),
     "model list": Command(_MODEL, "list_models", "list models"),
     "model show": Command(_MODEL, "show_model", "show the files and origin of a model"),
-    "model label": Command(_MODEL, "label", "point NAME@LABEL to a version"),
+    "model label": Command(_VERSIONS, "label", "point NAME@LABEL to a version"),
     "model download": Command(
         "allranks.cli.job.download", "fetch_model", "download the files of a model"
     ),
-    "model delete": Command(_MODEL, "delete", "delete a version"),
+    "model delete": Command(_VERSIONS, "delete", "delete a version"),
     "state list": Command(_STATE, "list_states", "list state folders"),
     "state show": Command(_STATE, "show_state", "show the versions and files of a state folder"),
     "state restore": Command(_STATE, "restore", "restore a version of a state folder"),
@@ -149,7 +151,7 @@ COMMANDS: dict[str, Command] = {
     "server backup": Command(_BACKUP, "backup", "back up this home to a file"),
     "server restore": Command(_BACKUP, "restore", "restore this home from a backup"),
 }
-# Asked by completion scripts, not typed by people.
+# Called by completion scripts.
 COMPLETE = "__complete"
 
 
@@ -158,12 +160,12 @@ def groups() -> list[str]:
 
 
 def in_group(group: str) -> list[tuple[str, Command]]:
-    """Its commands, and the command that has the group's own name, where there is one."""
+    """The group's commands, and the command with the group's own name, if there is one."""
     return [each for each in COMMANDS.items() if each[0].split()[0] == group]
 
 
-def chosen(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The name that the words begin with, whether there is such a command or not, and the rest."""
+def split_command(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The command's name, whether it exists or not, and the words after it."""
     grouped = len(words) > 1 and words[0] in groups()
     if grouped and (f"{words[0]} {words[1]}" in COMMANDS or words[0] not in COMMANDS):
         return f"{words[0]} {words[1]}", [*words[2:]]

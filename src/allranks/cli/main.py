@@ -1,7 +1,7 @@
-"""`allranks`: find the command, run it, say what went wrong.
+"""Find the command, run it, print its error.
 
-A command's module is imported when it is chosen, and its parser built then: `allranks --help` and
-`allranks run` are typed all day and must not pay for the rest.
+A command's module is imported, and its parser built, only when the command runs: `allranks --help`
+and `allranks run` must start fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from allranks.cli import job_names
-from allranks.cli.commands import COMMANDS, COMPLETE, Command, chosen, groups, in_group
+from allranks.cli.commands import COMMANDS, COMPLETE, Command, groups, in_group, split_command
 from allranks.cli.output import colours
 from allranks.cli.output.errors import print_error
 from allranks.cli.parser import parser_of
@@ -22,12 +22,13 @@ from allranks.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit code. Nothing that goes wrong here is a stack trace."""
+    """Run the command line. Returns the exit code; prints errors instead of raising them."""
     _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
-    ours = words[: words.index("--")] if "--" in words else words
-    as_json = "--json" in ours
-    if "--no-color" in ours:
+    # What follows `--` is the user's command.
+    options = words[: words.index("--")] if "--" in words else words
+    as_json = "--json" in options
+    if "--no-color" in options:
         colours.switch_off()
         words = words[1:] if words[0] == "--no-color" else words
     try:
@@ -41,22 +42,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has left (`| head`): no reason to complain, nor to be told again
-        # when Python flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone (`| head`). Python would fail again at its final flush.
+        _discard_stdout()
         return 141
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        said = (error.strerror or str(error)).lower()
+        _discard_stdout()
+        reason = (error.strerror or str(error)).lower()
         where = str(error.filename) if error.filename else None
-        hint = "is there room on the disk, and does the folder you are in still exist?"
-        print_error(AllranksError(f"the system refused: {said}", where=where, hint=hint), as_json)
+        hint = "check that the disk has room and that the current folder still exists"
+        print_error(AllranksError(f"system error: {reason}", where=where, hint=hint), as_json)
         return 1
 
 
+def _discard_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _open_closed_streams() -> None:
-    """Give 0, 1 and 2 to /dev/null where the caller closed them (`>&-`): else the next file or
-    socket opened would take the number, and be printed into."""
+    """Open 0, 1 and 2 on /dev/null where the caller closed them (`>&-`): otherwise the next file
+    or socket gets the number, and is printed into."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -74,31 +78,30 @@ def _run(words: list[str]) -> int:
         print(_overview())
         return 0
     if words[0] == COMPLETE:
-        from allranks.cli.admin.complete_words import answer  # lazy: asked by a shell at a TAB
+        from allranks.cli.admin.complete_words import answer  # lazy: for shells, at a TAB
 
         return answer(words[1:])
     if words[0] in groups():
-        asked = words[1:2] in (["-h"], ["--help"]) and words[0] not in COMMANDS
-        if len(words) == 1 or asked:
+        wants_help = words[1:2] in (["-h"], ["--help"]) and words[0] not in COMMANDS
+        if len(words) == 1 or wants_help:
             print(_group_help(words[0]))
             return 0
-    name, rest = chosen(words)
+    name, rest = split_command(words)
     command = COMMANDS.get(name)
     if command is None:
-        raise UsageError(f"there is no command `allranks {name}`", hint=_nearest(name))
+        raise UsageError(f"no command `allranks {name}`", hint=_nearest(name))
     module: Any = importlib.import_module(command.module)
     options = parser_of(name, module).parse_args(rest)
-    execute = getattr(module, command.function)
     job_names.resolve(options)
-    return int(execute(options))
+    return int(getattr(module, command.function)(options))
 
 
 def _nearest(name: str) -> str:
-    import difflib  # lazy: only when a command was misspelt
+    import difflib  # lazy: only for a misspelt command
 
     group, _, verb = name.partition(" ")
     if verb and group in groups():
-        # Another group's command of the same verb is never what was meant.
+        # Only the group's own verbs: the group was spelt right.
         verbs = [each.removeprefix(f"{group} ") for each, _ in in_group(group) if " " in each]
         near = [f"{group} {each}" for each in difflib.get_close_matches(verb, verbs, 1)]
         overview = f"allranks {group} --help"
@@ -110,11 +113,13 @@ def _nearest(name: str) -> str:
 
 def _overview() -> str:
     lines = ["usage: allranks COMMAND …", "", "Run distributed training scripts, unmodified.", ""]
-    grouped = groups()
-    lines += _lines([each for each in COMMANDS.items() if each[0].split()[0] not in grouped])
-    for group in grouped:
+    lines += _lines([each for each in COMMANDS.items() if each[0].split()[0] not in groups()])
+    for group in groups():
         lines += ["", *_lines(in_group(group))]
-    lines += ["", "`allranks COMMAND --help` tells more. `allranks --version` shows the version."]
+    lines += [
+        "",
+        "`allranks COMMAND --help` shows its options. `allranks --version` prints the version.",
+    ]
     return "\n".join(lines)
 
 

@@ -1,10 +1,9 @@
-"""What may come next on a command line: asked by the scripts of `allranks completion` at each TAB.
+"""Answer the scripts of `allranks completion`: the words that fit at a TAB.
 
-Our own, because argcomplete needs one tree of parsers and shtab writes all words into the script:
-we make one parser at a time, and names of jobs come and go.
-
-Only the parser of the command that is typed is made, and names are read from the home's record:
-no server is started for a TAB. The answer's first line says whether files or folders fit as well.
+We do not use argcomplete, which needs one tree of parsers, nor shtab, which writes all words into
+the script: we build one parser at a time, and names of jobs change. Names are read from the home's
+database without starting a server. The first line of the answer says whether files or folders fit
+as well.
 """
 
 from __future__ import annotations
@@ -12,20 +11,21 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import settings
-from allranks.cli.commands import COMMANDS, chosen, groups, in_group
+from allranks.cli.commands import COMMANDS, groups, in_group, split_command
 from allranks.cli.job_names import JobReference
 from allranks.cli.parser import parser_of
+from allranks.settings import Home
 from allranks.store import names
 
 
 class Kind(StrEnum):
-    """What fits beside the words of the answer."""
+    """What fits besides the words."""
 
     WORDS = "words"
     FILES = "files"
@@ -33,20 +33,18 @@ class Kind(StrEnum):
 
 
 class Word(NamedTuple):
-    """One that fits; ``about`` is shown beside it, where the shell does that."""
+    """``about`` is shown beside the text by shells that can."""
 
     text: str
     about: str = ""
 
 
-class Fits(NamedTuple):
-    """All that may stand in a place."""
-
+class Completions(NamedTuple):
     words: Sequence[Word] = ()
     kind: Kind = Kind.WORDS
 
 
-# Values that an option takes, where its parser does not say them.
+# Values of options whose parser has no choices.
 _CHOICES: Mapping[tuple[str, str], str] = {
     ("run", "distribution"): "pytorch tensorflow mpi deepspeed horovod jax ray none",
     ("compute create", "tier"): "dedicated low_priority",
@@ -58,23 +56,25 @@ _CHOICES: Mapping[tuple[str, str], str] = {
     ("datastore create", "type"): "file s3 gcs azure_blob azure_data_lake_gen2 https",
 }
 _FILES = ("FILE", "PATH", "PATH|URI", "FILE|DIR", "SPEC", "NAME=PATH[:MODE]", "NAME[=PATH[:MODE]]")
-# Positional arguments that name something new, or a thing of another group.
-_NEW = ("create", "register", "goal")
+# Commands whose NAME is new.
+_CREATING = ("create", "register")
 
 
 def answer(words: Sequence[str]) -> int:
-    """Print what may stand in the place of the last word; ``words`` begin with the shell's name.
-    What goes wrong shows nothing: somebody is typing."""
+    """Print what fits in the place of the last word; ``words`` start with the shell's name.
+
+    Errors print nothing: somebody is typing.
+    """
     shell, *typed = words or ("",)
     if shell == "bash":
         typed = _joined(typed)
     try:
-        fits = complete(typed or [""])
+        completions = complete(typed or [""])
     except Exception:
-        fits = Fits()
+        completions = Completions()
     current = typed[-1] if typed else ""
-    print(fits.kind)
-    for word in fits.words:
+    print(completions.kind)
+    for word in completions.words:
         if word.text.startswith(current):
             print(_line(shell, word, current))
     return 0
@@ -86,97 +86,99 @@ def _line(shell: str, word: Word, current: str) -> str:
     if shell == "zsh":
         text = word.text.replace("\\", "\\\\").replace(":", "\\:")
         return f"{text}:{word.about}" if word.about else text
-    # bash takes `=` and `:` for ends of words, and replaces what is behind the last one.
+    # bash splits words at `=` and `:`, and replaces only what follows the last one.
     return word.text[max(current.rfind("="), current.rfind(":")) + 1 :]
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Words as they were typed: bash cuts `--sort=age` into three."""
-    found: list[str] = []
+    """Words as they were typed: bash splits `--sort=age` into three."""
+    joined: list[str] = []
     glue = False
     for word in words:
-        cut = word in ("=", ":")
-        if found and (glue or cut):
-            found[-1] += word
+        separator = word in ("=", ":")
+        if joined and (glue or separator):
+            joined[-1] += word
         else:
-            found.append(word)
-        glue = cut
-    return found
+            joined.append(word)
+        glue = separator
+    return joined
 
 
-def complete(words: Sequence[str]) -> Fits:
+def complete(words: Sequence[str]) -> Completions:
     """What fits in the place of the last word, whatever of it is typed."""
     *before, current = words
     if not before:
-        return Fits(_commands(current))
-    if before == [before[0]] and before[0] in groups():
+        return Completions(_commands(current))
+    group = before[0]
+    if len(before) == 1 and group in groups():
         verbs = [
-            Word(name.removeprefix(f"{before[0]} "), each.help)
-            for name, each in in_group(before[0])
+            Word(name.removeprefix(f"{group} "), each.help)
+            for name, each in in_group(group)
             if " " in name
         ]
-        own = _arguments(before[0], [], current) if before[0] in COMMANDS else Fits()
-        return Fits([*verbs, *own.words], own.kind)
-    name, rest = chosen(before)
-    return _arguments(name, rest, current) if name in COMMANDS else Fits()
+        own = _arguments(group, [], current) if group in COMMANDS else Completions()
+        return Completions([*verbs, *own.words], own.kind)
+    name, rest = split_command(before)
+    return _arguments(name, rest, current) if name in COMMANDS else Completions()
 
 
 def _commands(current: str) -> list[Word]:
     if current.startswith("-"):
         return [Word("--help"), Word("--version")]
-    grouped = groups()
-    single = [Word(n, each.help) for n, each in COMMANDS.items() if n.split()[0] not in grouped]
-    several = (", ".join(n.partition(" ")[2] or n for n, _ in in_group(each)) for each in grouped)
-    return [*single, *(Word(each, verbs) for each, verbs in zip(grouped, several, strict=True))]
+    single = [Word(n, each.help) for n, each in COMMANDS.items() if n.split()[0] not in groups()]
+    verbs = {group: (n.partition(" ")[2] or n for n, _ in in_group(group)) for group in groups()}
+    return [*single, *(Word(group, ", ".join(each)) for group, each in verbs.items())]
 
 
-def _arguments(name: str, rest: Sequence[str], current: str) -> Fits:
-    """What fits behind the words ``rest`` of a command."""
+def _arguments(name: str, rest: Sequence[str], current: str) -> Completions:
+    """What fits after the words ``rest`` of a command."""
     parser = parser_of(name, importlib.import_module(COMMANDS[name].module))
-    known = parser._option_string_actions
     places = [each for each in parser._actions if not each.option_strings]
-    waiting: argparse.Action | None = None
+    pending: argparse.Action | None = None  # the option that waits for its value
     used: set[str] = set()
     literal = False
     for word in rest:
         if literal:
-            places = _after(places)
-        elif waiting is not None:
-            waiting = None
+            places = _remaining(places)
+        elif pending is not None:
+            pending = None
         elif word == "--":
             literal = True
         elif word.startswith("-") and len(word) > 1:
-            option, given, _ = word.partition("=")
-            found = known.get(option)
-            if found is not None:
-                used.add(found.dest)
-                waiting = found if found.nargs != 0 and not given else None
+            option, equals, _ = word.partition("=")
+            action = parser._option_string_actions.get(option)
+            if action is not None:
+                used.add(action.dest)
+                pending = action if action.nargs != 0 and not equals else None
         elif places and places[0].nargs == argparse.REMAINDER:
             literal = True
         else:
-            places = _after(places)
-    if waiting is not None:
-        return _values(name, waiting)
+            places = _remaining(places)
+    if pending is not None:
+        return _values(name, pending)
     if not literal and current.startswith("-"):
         return _options(name, parser, used, current)
     if places:
         return _values(name, places[0])
-    return _options(name, parser, used, current) if not literal and not current else Fits()
+    return _options(name, parser, used, current) if not literal and not current else Completions()
 
 
-def _after(places: list[argparse.Action]) -> list[argparse.Action]:
-    """The positional arguments that are left when a word was given to the first."""
-    several = places and places[0].nargs in ("+", "*", argparse.REMAINDER)
-    return places if several else places[1:]
+def _remaining(places: list[argparse.Action]) -> list[argparse.Action]:
+    """The positional arguments that take a word after the first of them got one."""
+    repeats = places and places[0].nargs in ("+", "*", argparse.REMAINDER)
+    return places if repeats else places[1:]
 
 
-def _options(name: str, parser: argparse.ArgumentParser, used: set[str], current: str) -> Fits:
-    option, given, _ = current.partition("=")
-    if given:
-        found = parser._option_string_actions.get(option)
-        fits = Fits() if found is None else _values(name, found)
-        return Fits([Word(f"{option}={each.text}", each.about) for each in fits.words], fits.kind)
-    return Fits(
+def _options(
+    name: str, parser: argparse.ArgumentParser, used: set[str], current: str
+) -> Completions:
+    option, equals, _ = current.partition("=")
+    if equals:
+        action = parser._option_string_actions.get(option)
+        values = Completions() if action is None else _values(name, action)
+        words = [Word(f"{option}={each.text}", each.about) for each in values.words]
+        return Completions(words, values.kind)
+    return Completions(
         [
             Word(text, (each.help or "").replace("%%", "%"))
             for each in parser._actions
@@ -188,33 +190,32 @@ def _options(name: str, parser: argparse.ArgumentParser, used: set[str], current
     )
 
 
-def _values(name: str, action: argparse.Action) -> Fits:
+def _values(name: str, action: argparse.Action) -> Completions:
     """What an argument or option of the command takes."""
     if action.choices is not None:
-        return Fits([Word(str(each)) for each in action.choices])
+        return Completions([Word(str(each)) for each in action.choices])
     if action.type is JobReference:
-        return Fits(_jobs())
-    if found := _CHOICES.get((name, action.dest)):
-        return Fits([Word(each) for each in found.split()])
+        return Completions(_jobs())
+    if choices := _CHOICES.get((name, action.dest)):
+        return Completions([Word(each) for each in choices.split()])
     kind = Kind.WORDS
     if action.metavar in _FILES or action.type is Path or action.nargs == argparse.REMAINDER:
         kind = Kind.FILES
     elif action.metavar == "DIR":
         kind = Kind.FOLDERS
-    look = _LOOKED_UP.get(_thing(name, action))
-    return Fits([*map(Word, look())] if look else [], kind)
+    return Completions([Word(each) for each in _names(name, action)], kind)
 
 
-def _thing(name: str, action: argparse.Action) -> str:
-    """What kind of name is meant, as a key of ``_LOOKED_UP``."""
+def _names(name: str, action: argparse.Action) -> list[str]:
+    """The names that the argument may take, if it takes names."""
+    if (name, action.dest) in _FIXED:
+        return _FIXED[name, action.dest]()
     group, _, verb = name.partition(" ")
-    if (name, action.dest) in (("job list", "status"), ("job list", "sort")):
-        return action.dest
-    if name == "compute create" and action.dest == "type":
-        return "engine"
     if name == "run" and action.dest in ("compute", "environment", "state"):
-        return action.dest
-    return group if action.dest == "name" and verb not in _NEW else ""
+        return _recorded(action.dest)
+    if action.dest == "name" and verb not in _CREATING and group in _RECORDS:
+        return _recorded(group)
+    return []
 
 
 def _statuses() -> list[str]:
@@ -235,69 +236,50 @@ def _engines() -> list[str]:
     return [*KINDS]
 
 
+_FIXED: Mapping[tuple[str, str], Callable[[], list[str]]] = {
+    ("job list", "status"): _statuses,
+    ("job list", "sort"): _sorts,
+    ("compute create", "type"): _engines,
+}
+
+
 # ------------------------------------------------------------ names in the home
 
 
-def _elsewhere() -> bool:
-    """Whether the record is not a file of this home: only its server can be asked."""
+def _has_server_only() -> bool:
+    """Whether the database is not a file of this home, so that only a server can read it."""
     home = settings.home()
     return bool(os.environ.get("ALLRANKS_SERVER", "").strip()) or home.database_url.exists()
 
 
-def _asked(path: str) -> list[dict[str, Any]]:
-    """What a server that runs says. Raises an error when none does."""
+def _get(path: str) -> Any:
+    """Ask a server that is running. Raises AllranksError when none is."""
     from allranks.sdk.connection import find_server
 
     with find_server.connect(start=False) as client:
-        found: list[dict[str, Any]] = client.json("GET", path)
-    return found
+        return client.json("GET", path)
 
 
 def _jobs() -> list[Word]:
-    if _elsewhere():
-        return [Word(each["name"], each["status"]) for each in _asked("/api/v1/jobs?limit=200")]
+    if _has_server_only():
+        return [Word(each["name"], each["status"]) for each in _get("/api/v1/jobs?limit=200")]
     return [Word(*each) for each in names.jobs(settings.home())]
 
 
-def _unique(found: Iterable[Mapping[str, Any]]) -> list[str]:
-    return sorted({str(each["name"]) for each in found})
-
-
-def _computes() -> list[str]:
-    if _elsewhere():
-        return _unique(_asked("/api/v1/computes"))
-    return [_engines()[0], *names.computes(settings.home())]
-
-
-def _assets(kind: str) -> Callable[[], list[str]]:
-    def look() -> list[str]:
-        if not _elsewhere():
-            return names.assets(settings.home(), kind)
-        from allranks.sdk.connection.urls import versions_path
-
-        return _unique(_asked(versions_path(f"{kind}s" if kind != "data" else kind, None)))
-
-    return look
-
-
-def _states() -> list[str]:
-    return _unique(_asked("/api/v1/states")) if _elsewhere() else names.states(settings.home())
-
-
-def _datastores() -> list[str]:
-    if _elsewhere():
-        return _unique(_asked("/api/v1/datastores"))
-    return ["default", *names.datastores(settings.home())]
-
-
-_LOOKED_UP: Mapping[str, Callable[[], list[str]]] = {
-    "status": _statuses,
-    "sort": _sorts,
-    "engine": _engines,
-    "compute": _computes,
-    "environment": _assets("environment"),
-    "data": _assets("data"),
-    "model": _assets("model"),
-    "state": _states,
-    "datastore": _datastores,
+# The server's collection of each group of commands, and its names in the home.
+_RECORDS: Mapping[str, tuple[str, Callable[[Home], list[str]]]] = {
+    "compute": ("computes", lambda home: [_engines()[0], *names.computes(home)]),
+    "environment": ("environments", lambda home: names.assets(home, "environment")),
+    "data": ("data", lambda home: names.assets(home, "data")),
+    "model": ("models", lambda home: names.assets(home, "model")),
+    "state": ("states", names.states),
+    "datastore": ("datastores", lambda home: ["default", *names.datastores(home)]),
 }
+
+
+def _recorded(group: str) -> list[str]:
+    collection, of_home = _RECORDS[group]
+    if not _has_server_only():
+        return of_home(settings.home())
+    answer = _get(f"/api/v1/{collection}")
+    return sorted({each["name"] for each in (answer["computes"] if group == "compute" else answer)})

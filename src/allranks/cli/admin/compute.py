@@ -1,253 +1,261 @@
-"""`allranks compute …`: named targets for jobs, and what their clusters say of themselves."""
+"""`allranks compute …`: named targets for jobs, with their hosts and queues."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.cli.assets.versions import definition, given
 from allranks.cli.output import show
 from allranks.engines.options import COMMON, Option, Type
-from allranks.errors import SpecError, UsageError
+from allranks.errors import UsageError
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
 
 _COMPUTES = "/api/v1/computes"
-_AGAIN = 1.0
+_POLL_SECONDS = 1.0
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
-    from allranks.engines.registry import KINDS  # lazy: only making one has to know of engines
+    from allranks.engines.registry import KINDS  # lazy: loads every engine
 
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
     add("-f", "--file", metavar="FILE", help="a compute's YAML; - is stdin")
     add("--type", metavar="TYPE", help=f"its engine: {', '.join(KINDS)}")
-    add("--default", action="store_true", help="jobs that name no compute go there")
+    add("--default", action="store_true", help="make it the default compute")
     _key_options(parser)
 
 
 def create(options: argparse.Namespace) -> int:
-    """Make a compute; its cluster is asked first whether it can be."""
-    data, lines, file = _read(options.file)
-    _absolute(data, Path(file or "").parent)
-    given = _given(options)
-    # An option of the engine's may stand beside the keys, as in a file: the command line wins.
-    data |= {**given, **given.pop("options", {})}
-    for key in ("name", "type"):
-        if getattr(options, key) is not None:
-            data[key] = getattr(options, key)
-    _from_environment(data)
-    _absolute(data, Path())
-    if "name" not in data:
-        raise UsageError("a compute needs a name", hint="allranks compute create NAME --type …")
-    client = find_server.connect()
-    try:
-        made = client.json("POST", _COMPUTES, data)
-    except SpecError as error:
-        from allranks.spec.fields.problems import placed  # lazy: imports the models
-
-        raise SpecError([placed(p, lines) for p in error.problems], file=file) from None
+    """Create a compute. The server checks its cluster first."""
+    with definition(options.file) as data:
+        # A relative path in a file starts at the file's folder, one in an option at this one.
+        _make_paths_absolute(data, Path(options.file or "").parent)
+        changes = _changes(options)
+        # A file may have engine options beside the keys: the command line overrides both.
+        data |= {**changes, **changes.pop("options", {}), **given(options, "name", "type")}
+        _add_shell_variables(data)
+        _make_paths_absolute(data, Path())
+        if "name" not in data:
+            hint = "allranks compute create NAME --type …"
+            raise UsageError("a compute needs a name", hint=hint)
+        client = find_server.connect()
+        compute = client.json("POST", _COMPUTES, data)
     if options.default:
-        client.json("PUT", f"{_COMPUTES}/default", {"name": made["name"]})
-        made["is_default"] = True
-    return _told(options, made, "made")
+        client.json("PUT", f"{_COMPUTES}/default", {"name": compute["name"]})
+        compute["is_default"] = True
+    return _print_changed(options, compute, "created")
+
+
+def _name_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the compute")
 
 
 def update_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the compute")
+    _name_option(parser)
     _key_options(parser)
 
 
 def update(options: argparse.Namespace) -> int:
-    """Change what was given; jobs that were submitted go on as they are."""
-    given = _given(options)
-    own = given.pop("options", {})
-    changed = _unset(given) | ({"options": _unset(own)} if own else {})
-    if not changed:
-        raise UsageError("nothing to change", hint="give the flags that are to be different")
-    made = find_server.connect().json("PATCH", _path(options.name), changed)
-    return _told(options, made, "changed")
+    """Change the given keys. Submitted jobs keep the old ones."""
+    changes = _changes(options)
+    own = changes.pop("options", {})
+    changes = _unset(changes) | ({"options": _unset(own)} if own else {})
+    if not changes:
+        raise UsageError("nothing to change", hint="add the flags to change")
+    compute = find_server.ask("PATCH", _path(options.name), changes)
+    return _print_changed(options, compute, "updated")
 
 
 def list_computes_options(parser: argparse.ArgumentParser) -> None:
-    pass
+    """No options."""
 
 
 def list_computes(options: argparse.Namespace) -> int:
-    found = find_server.connect().json("GET", _COMPUTES)
+    listing = find_server.ask("GET", _COMPUTES)
     if options.json:
-        show.as_json(found)
+        show.as_json(listing)
         return 0
     rows = [
         (
             each["name"] + (" *" if each["is_default"] else ""),
             each["type"],
-            _range(each),
-            _words(each["options"]),
+            _node_range(each),
+            _options_text(each["options"]),
         )
-        for each in found["computes"]
+        for each in listing["computes"]
     ]
     show.columns(("NAME", "TYPE", "NODES", "OPTIONS"), rows)
     if not options.quiet:
-        goals: dict[str, list[str]] = {}
-        for name, goal in found["stands_for"].items():
-            goals.setdefault(goal, []).append(name)
-        for goal, names in goals.items():
-            show.talk(f"{', '.join(names)}: {'stand' if len(names) > 1 else 'stands'} for {goal}")
+        aliases: dict[str, list[str]] = {}
+        for alias, compute in listing["stands_for"].items():
+            aliases.setdefault(compute, []).append(alias)
+        for compute, names in aliases.items():
+            show.talk(f"{', '.join(names)}: mapped to {compute}")
     return 0
 
 
-def show_compute_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the compute")
+show_compute_options = _name_option
 
 
 def show_compute(options: argparse.Namespace) -> int:
-    """A compute with its hosts, what is free there and what waits."""
-    found = find_server.connect().json("GET", _path(options.name))
+    """Print a compute with its hosts, their free capacity and its queued jobs."""
+    compute = find_server.ask("GET", _path(options.name))
     if options.json:
-        show.as_json(found)
+        show.as_json(compute)
         return 0
-    for key, value in _lines(found):
+    for key, value in _fields(compute):
         print(f"{key:<12}{value}")
-    if found["hosts"]:
+    if compute["hosts"]:
         print()
         rows = [
             (h["name"], h["address"], h["state"], _free(h, "cpus"), _free(h, "gpus"), h["why"])
-            for h in found["hosts"]
+            for h in compute["hosts"]
         ]
         show.columns(("HOST", "ADDRESS", "STATE", "CPUS FREE", "GPUS FREE", ""), rows)
-    if found["jobs"]:
+    if compute["jobs"]:
         print()
-        jobs = [(j["name"], j["status"], str(j["nodes"]), j["reason"] or "") for j in found["jobs"]]
+        jobs = [
+            (j["name"], j["status"], str(j["nodes"]), j["reason"] or "") for j in compute["jobs"]
+        ]
         show.columns(("JOB", "STATUS", "NODES", "WHY"), jobs)
     return 0
 
 
 def wait_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
     add = parser.add_argument
-    add("name", metavar="NAME", help="name of the compute")
-    add("--min-nodes", type=int, metavar="K", help="until K hosts are ready (its min_instances, 1)")
-    add("--timeout", type=float, metavar="S", help="for so many seconds at most; then exit 124")
+    add("--min-nodes", type=int, metavar="K", help="hosts to wait for (its min_instances, 1)")
+    add("--timeout", type=float, metavar="S", help="stop waiting after S seconds, with exit 124")
 
 
 def wait(options: argparse.Namespace) -> int:
-    """Return once enough hosts are ready to take a node of a job."""
+    """Wait until enough hosts are ready for a node of a job."""
     client, line = find_server.connect(), show.StatusLine(options.quiet)
-    until = None if options.timeout is None else time.monotonic() + options.timeout
+    end = float("inf") if options.timeout is None else time.monotonic() + options.timeout
     while True:
-        found = client.json("GET", _path(options.name))
-        wanted = options.min_nodes or found["min_instances"] or 1
-        ready = sum(host["ready"] for host in found["hosts"])
-        done = ready >= wanted
-        late = until is not None and time.monotonic() >= until
-        if done or late:
+        compute = client.json("GET", _path(options.name))
+        wanted = options.min_nodes or compute["min_instances"] or 1
+        ready = sum(host["ready"] for host in compute["hosts"])
+        remaining = end - time.monotonic()
+        if ready >= wanted or remaining <= 0:
             line.clear()
-            return _waited(options, found, ready, wanted, done)
-        states = _count(host["state"] for host in found["hosts"])
-        line.say(f"{ready} of {wanted} ready ({found['trouble'] or states or 'no hosts'})")
-        time.sleep(_AGAIN if until is None else min(_AGAIN, max(0.0, until - time.monotonic())))
+            return _print_waited(options, compute, ready, wanted)
+        states = Counter(host["state"] for host in compute["hosts"])
+        why = compute["trouble"] or ", ".join(f"{n} {state}" for state, n in states.items())
+        line.say(f"{ready} of {wanted} ready ({why or 'no hosts'})")
+        time.sleep(min(_POLL_SECONDS, remaining))
 
 
-def delete_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the compute")
+def _print_waited(
+    options: argparse.Namespace, compute: Mapping[str, Any], ready: int, wanted: int
+) -> int:
+    done = ready >= wanted
+    if options.json:
+        show.as_json({"ready": ready, "wanted": wanted, "done": done, "hosts": compute["hosts"]})
+    elif not done:
+        show.talk(f"{ready} of {wanted} hosts are ready: {compute['trouble'] or 'timed out'}")
+    elif not options.quiet:
+        show.talk(f"ready: {counted(ready, 'host')}")
+    return 0 if done else 124
+
+
+delete_options = _name_option
 
 
 def delete(options: argparse.Namespace) -> int:
-    """Forget a compute; its cluster is left as it is, and so are jobs that run there."""
-    told = find_server.connect().json("DELETE", _path(options.name))
-    if options.json:
-        show.as_json(told)
-    elif not options.quiet:
-        if told["default"] == options.name:
-            show.talk(
-                f"{options.name} is as it was at first: a compute of that name is always there"
-            )
-        else:
-            show.talk(f"{options.name} is deleted; jobs that run there go on")
-            if told["default"]:
-                show.talk(f"note: jobs that name no compute go to {told['default']} from now on")
-    return 0
+    """Delete a compute. Its cluster and the jobs that run there are not touched."""
+    deleted = find_server.ask("DELETE", _path(options.name))
+    default = deleted["default"]
+    if default == options.name:
+        reset = f"{options.name} is reset to its defaults; a compute of that name always exists"
+        return show.result(options, deleted, reset)
+    notes = [f"note: {default} is now the default compute"] if default else []
+    sentence = f"{options.name} is deleted; jobs that run there keep running"
+    return show.result(options, deleted, sentence, *notes)
 
 
-def set_default_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the compute")
+set_default_options = _name_option
 
 
 def set_default(options: argparse.Namespace) -> int:
-    """Jobs that name no compute go there from now on."""
-    find_server.connect().json("PUT", f"{_COMPUTES}/default", {"name": options.name})
-    if not options.quiet and not options.json:
-        show.talk(f"jobs that name no compute go to {options.name}")
-    return 0
+    """Set the compute of jobs that name none."""
+    find_server.ask("PUT", f"{_COMPUTES}/default", {"name": options.name})
+    answer = {"default": options.name}
+    return show.result(options, answer, f"{options.name} is now the default compute")
 
 
-def stand_for_options(parser: argparse.ArgumentParser) -> None:
-    text = "a name jobs use, and the compute it means; without a compute: none any more"
+def map_name_options(parser: argparse.ArgumentParser) -> None:
+    text = "a name in job files and the compute to use; an empty COMPUTE removes the mapping"
     parser.add_argument("names", nargs="*", metavar="NAME=COMPUTE", help=text)
 
 
-def stand_for(options: argparse.Namespace) -> int:
-    """Let names in other people's job files mean computes of yours; alone: show those that do."""
+def map_name(options: argparse.Namespace) -> int:
+    """Map compute names of job files to computes; without any, print the mappings."""
     if not options.names:
-        found = find_server.ask("GET", _COMPUTES)["stands_for"]
-        show.as_json(found) if options.json else show.columns(("NAME", "COMPUTE"), [*found.items()])
+        table = find_server.ask("GET", _COMPUTES)["stands_for"]
+        show.as_json(table) if options.json else show.columns(("NAME", "COMPUTE"), [*table.items()])
         return 0
     pairs = [name.partition("=") for name in options.names]
     if any(not equals for _, equals, _ in pairs):
-        raise UsageError("that is no NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")
-    goals = {name: goal or None for name, _, goal in pairs}
-    find_server.connect().json("PUT", f"{_COMPUTES}/map", goals)
-    if not options.quiet and not options.json:
-        for name, goal in goals.items():
-            show.talk(f"{name} means {goal}" if goal else f"{name} means nothing of its own")
-    return 0
+        raise UsageError("expected NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")
+    table = {name: compute or None for name, _, compute in pairs}
+    find_server.ask("PUT", f"{_COMPUTES}/map", table)
+    sentences = (
+        f"{name} maps to {compute}" if compute else f"{name} is no longer mapped"
+        for name, compute in table.items()
+    )
+    return show.result(options, table, *sentences)
 
 
-# ---------------------------------------------------------------- reading
+# ---------------------------------------------------------------- reading options
+
+_KEYS = {
+    "description": ("TEXT", "a description to show with it"),
+    "size": ("TEXT", "a description of a node, as free text"),
+    "tier": ("TIER", "dedicated or low_priority"),
+    "min_instances": ("N", "hosts that `compute wait` waits for (0)"),
+    "max_instances": ("N", "the most nodes of a job (as many as there are)"),
+    "gpus_per_node": ("N", "GPUs per node of jobs without --gpus (one a rank)"),
+    "idle_time_before_scale_down": ("S", "stored and shown only: the cluster decides"),
+    "server_address": ("ADDRESS", "address at which its nodes reach this server (detected)"),
+}
 
 
 def _key_options(parser: argparse.ArgumentParser) -> None:
-    """The flags that both creating and updating have: a compute's keys, then the engines'."""
-    from allranks.engines.registry import KINDS  # lazy: as above
+    """Add the flags of create and update: a compute's keys, then the engines' options."""
+    from allranks.engines.registry import KINDS  # lazy: loads every engine
 
-    add = parser.add_argument
-    add("--description", metavar="TEXT", help="a description to show with it")
-    add("--size", metavar="TEXT", help="what a node is like, in your words")
-    add("--tier", metavar="TIER", help="dedicated or low_priority")
-    add("--min-instances", metavar="N", help="`compute wait` waits for so many (0)")
-    add("--max-instances", metavar="N", help="no job gets more nodes (as many as there are)")
-    add("--gpus-per-node", metavar="N", help="GPUs of jobs that do not say how many (one a rank)")
-    add("--idle-time-before-scale-down", metavar="S", help="kept and shown: the cluster decides")
-    where = "where its nodes reach this server (found by asking the kernel)"
-    add("--server-address", metavar="ADDRESS", help=where)
-    of: dict[str, list[tuple[str, Option]]] = {each.name: [("", each)] for each in COMMON}
+    for key, (metavar, text) in _KEYS.items():
+        parser.add_argument(f"--{key.replace('_', '-')}", metavar=metavar, help=text)
+    named: dict[str, list[tuple[str, Option]]] = {each.name: [("", each)] for each in COMMON}
     for kind in KINDS.values():
         for option in kind.options:
-            of.setdefault(option.name, []).append((kind.name, option))
+            named.setdefault(option.name, []).append((kind.name, option))
     groups: dict[str, Any] = {}
-    for found in of.values():
-        title = " and of ".join(name for name, _ in found) or "every engine"
+    for variants in named.values():
+        title = " and ".join(name for name, _ in variants) or "every engine"
         if title not in groups:
             groups[title] = parser.add_argument_group(f"options of {title}")
-        _add_option(groups[title], found)
+        _add_option(groups[title], variants)
 
 
-def _add_option(group: Any, found: Sequence[tuple[str, Option]]) -> None:
-    """One flag for the options of that name, whichever engines have one."""
-    option = found[0][1]
+def _add_option(group: Any, variants: Sequence[tuple[str, Option]]) -> None:
+    """Add one flag for the option that several engines may have under the same name."""
+    option = variants[0][1]
     flag, dest = f"--{option.name.replace('_', '-')}", f"option_{option.name}"
     text = "; ".join(
-        (f"{name}: " if len(found) > 1 else "")
+        (f"{engine}: " if len(variants) > 1 else "")
         + each.help
         + (f" ({each.default})" if each.default is not None else "")
-        for name, each in found
+        for engine, each in variants
     ).replace("%", "%%")
     if option.type is Type.SWITCH:
         group.add_argument(flag, dest=dest, action=argparse.BooleanOptionalAction, help=text)
@@ -258,40 +266,27 @@ def _add_option(group: Any, found: Sequence[tuple[str, Option]]) -> None:
         group.add_argument(flag, dest=dest, metavar=metavar, help=text)
 
 
-_KEYS = (
-    "description",
-    "size",
-    "tier",
-    "min_instances",
-    "max_instances",
-    "gpus_per_node",
-    "idle_time_before_scale_down",
-    "server_address",
-)
-
-
-def _given(options: argparse.Namespace) -> dict[str, Any]:
-    values = vars(options)
-    found = {key: values[key] for key in _KEYS if values[key] is not None}
+def _changes(options: argparse.Namespace) -> dict[str, Any]:
+    """The keys given on the command line; the engine's under ``options``."""
+    changes = given(options, *_KEYS)
     own = {
         name.removeprefix("option_"): value
-        for name, value in values.items()
+        for name, value in vars(options).items()
         if name.startswith("option_") and value is not None
     }
-    found |= {"options": own} if own else {}
-    _absolute(found, Path())
-    return found
+    changes |= {"options": own} if own else {}
+    _make_paths_absolute(changes, Path())
+    return changes
 
 
 def _unset(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given empty goes back to what is default."""
+    """Empty values as None, which resets a key to its default."""
     return {key: None if value in ("", [""]) else value for key, value in values.items()}
 
 
-def _from_environment(data: dict[str, Any]) -> None:
-    """What the caller's own environment says of the cluster is kept with the compute: the server
-    may have been started from another shell."""
-    from allranks.engines.registry import KINDS  # lazy: as above
+def _add_shell_variables(data: dict[str, Any]) -> None:
+    """Store this shell's variables of the cluster: the server may run in another shell."""
+    from allranks.engines.registry import KINDS  # lazy: loads every engine
 
     kind = KINDS.get(str(data.get("type")))
     for option in kind.options if kind is not None else ():
@@ -300,9 +295,9 @@ def _from_environment(data: dict[str, Any]) -> None:
             data[option.name] = value
 
 
-def _absolute(data: dict[str, Any], folder: Path) -> None:
-    """Paths among the options of engines are of who writes them, and the server is elsewhere."""
-    from allranks.engines.registry import KINDS  # lazy: as above
+def _make_paths_absolute(data: dict[str, Any], folder: Path) -> None:
+    """Resolve engine options that are paths: the server runs in another folder."""
+    from allranks.engines.registry import KINDS  # lazy: loads every engine
 
     paths = {o.name for kind in KINDS.values() for o in kind.options if o.type is Type.PATH}
     own = data.get("options")
@@ -312,85 +307,51 @@ def _absolute(data: dict[str, Any], folder: Path) -> None:
                 each[name] = os.path.abspath(folder / Path(each[name]).expanduser())
 
 
-def _read(file: str | None) -> tuple[dict[str, Any], dict[str, int], str | None]:
-    if file is None:
-        return {}, {}, None
-    from allranks.spec.yaml import load  # lazy: imports the models
-
-    name = "stdin" if file == "-" else file
-    text = sys.stdin.read() if file == "-" else load.content(Path(file))
-    data, lines = load.read(text, file=name)
-    return data, lines, name
-
-
 def _path(name: str) -> str:
     return asset_path("computes", name)
 
 
-# ---------------------------------------------------------------- showing
+# ---------------------------------------------------------------- printing
 
 
-def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
-    if options.json:
-        show.as_json(made)
-    elif not options.quiet:
-        show.talk(f"{made['name']} is {word}: {made['type']}, {_words(made['options']) or 'plain'}")
-        if made["door"]:
-            show.talk(f"its nodes reach this server at {made['door']}")
-        for key in made["without_effect"]:
-            show.talk(f"note: `{key}` has no effect on a cluster that is there already")
-        show.talk(f"try it: allranks run -c {made['name']} -- hostname")
-    return 0
+def _print_changed(options: argparse.Namespace, compute: Mapping[str, Any], verb: str) -> int:
+    name, text = compute["name"], _options_text(compute["options"]) or "no options"
+    sentences = [f"{name} is {verb}: {compute['type']}, {text}"]
+    if compute["door"]:
+        sentences.append(f"its nodes reach this server at {compute['door']}")
+    for key in compute["without_effect"]:
+        sentences.append(f"note: `{key}` has no effect on an existing cluster")
+    return show.result(options, compute, *sentences, f"try it: allranks run -c {name} -- hostname")
 
 
-def _waited(
-    options: argparse.Namespace, found: Mapping[str, Any], ready: int, wanted: int, done: bool
-) -> int:
-    if options.json:
-        show.as_json({"ready": ready, "wanted": wanted, "done": done, "hosts": found["hosts"]})
-    elif not done:
-        show.talk(f"{ready} of {wanted} hosts are ready: {found['trouble'] or 'time is up'}")
-    elif not options.quiet:
-        show.talk(f"ready: {counted(ready, 'host')}")
-    return 0 if done else 124
-
-
-def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    lines = [
-        ("name", found["name"] + (" (the default)" if found["is_default"] else "")),
-        ("type", found["type"]),
-        ("about", found["description"]),
-        ("nodes", _range(found)),
-        ("size", found["size"]),
-        ("gpus", _gpus(found["gpus_per_node"])),
-        ("tier", found["tier"]),
-        ("options", _words(found["options"])),
-        ("door", found["door"]),
-        ("trouble", found["door_trouble"] or found["trouble"]),
+def _fields(compute: Mapping[str, Any]) -> list[tuple[str, str]]:
+    gpus = compute["gpus_per_node"]
+    fields = [
+        ("name", compute["name"] + (" (the default)" if compute["is_default"] else "")),
+        ("type", compute["type"]),
+        ("about", compute["description"]),
+        ("nodes", _node_range(compute)),
+        ("size", compute["size"]),
+        ("gpus", "" if gpus is None else f"{gpus} per node for jobs without --gpus"),
+        ("tier", compute["tier"]),
+        ("options", _options_text(compute["options"])),
+        ("door", compute["door"]),
+        ("trouble", compute["door_trouble"] or compute["trouble"]),
     ]
-    return [(key, value) for key, value in lines if value]
+    return [(key, value) for key, value in fields if value]
 
 
-def _gpus(count: int | None) -> str:
-    return "" if count is None else f"{count} per node for jobs that do not say how many"
-
-
-def _range(found: Mapping[str, Any]) -> str:
-    least, most = found["min_instances"], found["max_instances"]
+def _node_range(compute: Mapping[str, Any]) -> str:
+    least, most = compute["min_instances"], compute["max_instances"]
     return f"{least} to {most}" if most else (f"{least} or more" if least else "")
 
 
-def _words(options: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_value(value)}" for name, value in options.items())
+def _options_text(options: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in options.items()
+    )
 
 
-def _value(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _free(host: Mapping[str, Any], what: str) -> str:
-    return f"{host[f'free_{what}']:g} of {host[what]:g}" if host[what] else ""
-
-
-def _count(states: Iterable[str]) -> str:
-    return ", ".join(f"{number} {state}" for state, number in Counter(states).items())
+def _free(host: Mapping[str, Any], resource: str) -> str:
+    return f"{host[f'free_{resource}']:g} of {host[resource]:g}" if host[resource] else ""

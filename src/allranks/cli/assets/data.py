@@ -1,4 +1,4 @@
-"""`allranks data …`: data with names and versions, wherever it lies."""
+"""`allranks data …`: data assets with names and versions, kept where they are."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from allranks.cli.assets import versions
 from allranks.cli.output import show
-from allranks.errors import SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.submission import placed_data
 
-_KIND, _DATA = "data", "/api/v1/data"
+_DATA = "/api/v1/data"
+_MAP = f"{_DATA}/map"
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
-    add("-f", "--file", metavar="FILE", help="a data asset's YAML")
-    add("--path", metavar="PATH|URI", help="where it lies")
+    add("-f", "--file", metavar="FILE", help="a data asset's YAML; - is stdin")
+    add("--path", metavar="PATH|URI", help="where the data is")
     add("--type", metavar="TYPE", help="uri_file, uri_folder or mltable (what the path is)")
     add("--version", metavar="V", help="its version (the next number)")
     add("--description", metavar="TEXT", help="a description to show with it")
@@ -29,100 +29,56 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 
 
 def create(options: argparse.Namespace) -> int:
-    """Add a version of a data asset; the data stays where it lies."""
-    data: dict[str, Any] = {}
-    lines: dict[str, int] = {}
-    base = Path()
-    if options.file is not None:
-        from allranks.spec.fields.scalars import sendable  # lazy: as above
-        from allranks.spec.yaml import load  # lazy: reads YAML
-
-        data, lines = load.read(load.content(Path(options.file)), file=options.file)
-        data = sendable(data)
-        base = Path(options.file).parent
-    keys = ("name", "path", "type", "version", "description")
-    data |= {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
-    if options.path is not None:
-        base = Path()
-    address = labelled(_DATA, options.label)
-    try:
-        made = find_server.ask("POST", address, placed_data(data, base.absolute()))
-    except SpecError as error:
-        from allranks.spec.fields.problems import placed  # lazy: as above
-
-        raise SpecError([placed(p, lines) for p in error.problems], file=options.file) from None
-    return _told(options, made, versions.made_word(made))
+    """Create a version of a data asset. The data is not copied."""
+    with versions.definition(options.file) as data:
+        data |= versions.given(options, "name", "path", "type", "version", "description")
+        base = Path(options.file or "").parent if options.path is None else Path()
+        asset = find_server.ask(
+            "POST", labelled(_DATA, options.label), placed_data(data, base.absolute())
+        )
+    usage = f"-i NAME=azureml:{versions.reference(asset)} -- COMMAND"
+    return versions.print_created(options, asset, asset["path"], usage)
 
 
 list_data_options = versions.list_option
 
 
 def list_data(options: argparse.Namespace) -> int:
-    found = versions.listed(_KIND, options.name)
-    if options.json:
-        show.as_json(found)
-        return 0
-    if not found:
-        show.talk("no data yet; `allranks data create NAME --path PATH` names some")
-        return 0
-    rows = [(e["name"], e["version"], " ".join(e["labels"]), e["type"], e["path"]) for e in found]
-    show.columns(("NAME", "VERSION", "LABELS", "TYPE", "PATH"), rows)
-    return 0
+    head = ("NAME", "VERSION", "LABELS", "TYPE", "PATH")
+    return versions.print_list(options, "data", head, _row, "allranks data create NAME --path PATH")
+
+
+def _row(asset: Mapping[str, Any]) -> tuple[str, ...]:
+    labels = " ".join(asset["labels"])
+    return asset["name"], asset["version"], labels, asset["type"], asset["path"]
 
 
 show_data_options = versions.which_option
 
 
 def show_data(options: argparse.Namespace) -> int:
-    found = versions.got(_KIND, options.name)
-    if options.json:
-        show.as_json(found)
-    else:
-        versions.print_whole(found)
+    asset = versions.get("data", options.name)
+    show.as_json(asset) if options.json else versions.print_asset(asset)
     return 0
 
 
-label_options = versions.label_options
+def map_prefix_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    prefix = "the start of URIs or paths: s3://old/, azureml://datastores/old/paths/, /mnt/data"
+    add("prefix", nargs="?", metavar="PREFIX", help=prefix)
+    add("target", nargs="?", metavar="TARGET", help="what replaces it (removes the mapping)")
 
 
-def label(options: argparse.Namespace) -> int:
-    """Give labels to a version: `azureml:NAME@LABEL` means it from now on."""
-    made = versions.label(_KIND, options)
-    return _told(options, made, f"labelled {', '.join(made['labels'])}")
-
-
-delete_options = versions.delete_options
-
-
-def delete(options: argparse.Namespace) -> int:
-    """Forget a version; the data itself stays where it lies."""
-    return _told(options, versions.delete(_KIND, options), "forgotten")
-
-
-def stand_for_options(parser: argparse.ArgumentParser) -> None:
-    asked = "what addresses begin with: s3://old/, azureml://datastores/old/paths/, /mnt/data"
-    parser.add_argument("asked", nargs="?", metavar="BEGINNING", help=asked)
-    taken = "what is taken in its place; left out: no longer anything else"
-    parser.add_argument("taken", nargs="?", metavar="TAKEN", help=taken)
-
-
-def stand_for(options: argparse.Namespace) -> int:
-    """Send the addresses that begin so somewhere else; alone: show all that was said."""
-    client = find_server.connect()
-    if options.asked is not None:
-        client.json("PUT", f"{_DATA}/map", {options.asked: options.taken})
-        if not options.quiet and not options.json:
-            said = f"is now {options.taken}" if options.taken else "means itself"
-            show.talk(f"{options.asked} {said}")
-        return 0
-    found = client.json("GET", f"{_DATA}/map")
+def map_prefix(options: argparse.Namespace) -> int:
+    """Map a URI prefix to another location; without one, print the mappings."""
+    if options.prefix is not None:
+        entry = {options.prefix: options.target}
+        find_server.ask("PUT", _MAP, entry)
+        means = f"maps to {options.target}" if options.target else "is no longer mapped"
+        return show.result(options, entry, f"{options.prefix} {means}")
+    mappings = find_server.ask("GET", _MAP)
     if options.json:
-        show.as_json(found)
+        show.as_json(mappings)
     else:
-        show.columns(("BEGINNING", "TAKEN"), [*found.items()])
+        show.columns(("PREFIX", "TARGET"), [*mappings.items()])
     return 0
-
-
-def _told(options: argparse.Namespace, made: Mapping[str, Any], word: str) -> int:
-    then = f"a job's input: allranks run -i NAME=azureml:{versions.whole(made)} -- COMMAND"
-    return versions.tell(options, made, word, made["path"], then)

@@ -1,34 +1,34 @@
-"""`allranks datastore …`: places for data, by name, and what opens them."""
+"""`allranks datastore …`: named places for data, with the credentials that open them."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.cli.assets import versions
 from allranks.cli.output import show
-from allranks.errors import SpecError, UsageError
+from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
 
 _DATASTORES = "/api/v1/datastores"
 _TYPES = "file, s3, gcs, azure_blob, azure_data_lake_gen2 or https"
 _KEYS = {
-    "path": ("PATH", "the folder, of file"),
-    "bucket": ("NAME", "the bucket, of s3 and gcs"),
-    "account_name": ("NAME", "the storage account, of Azure's"),
-    "container_name": ("NAME", "the container, of azure_blob"),
-    "filesystem": ("NAME", "the file system, of azure_data_lake_gen2"),
-    "url": ("URL", "the site, of https"),
-    "prefix": ("PATH", "what all names in it begin with"),
-    "endpoint": ("URL", "where it is asked, if not at its provider's own place"),
-    "region": ("NAME", "the region, of s3"),
+    "path": ("PATH", "file: the folder"),
+    "bucket": ("NAME", "s3, gcs: the bucket"),
+    "account_name": ("NAME", "azure_blob, azure_data_lake_gen2: the storage account"),
+    "container_name": ("NAME", "azure_blob: the container"),
+    "filesystem": ("NAME", "azure_data_lake_gen2: the file system"),
+    "url": ("URL", "https: the site"),
+    "prefix": ("PATH", "prefix of all paths in it"),
+    "endpoint": ("URL", "address of the service (the provider's own)"),
+    "region": ("NAME", "s3: the region"),
     "description": ("TEXT", "a description to show with it"),
 }
-# The variables by which people say who they are to each kind of store.
+# Environment variables that hold credentials, and the keys they become.
 _VARIABLES: Mapping[str, Mapping[str, str]] = {
     "s3": {
         "AWS_ACCESS_KEY_ID": "access_key_id",
@@ -50,60 +50,45 @@ _VARIABLES: Mapping[str, Mapping[str, str]] = {
 def create_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
-    add("-f", "--file", metavar="FILE", help="a datastore's YAML; credentials may stand in it")
+    add("-f", "--file", metavar="FILE", help="a datastore's YAML, with or without credentials")
     add("--type", metavar="TYPE", help=_TYPES)
     for key, (metavar, text) in _KEYS.items():
         add(f"--{key.replace('_', '-')}", metavar=metavar, help=text)
-    add(
-        "--credentials-from-env",
-        action="store_true",
-        help="take those of this shell: AWS_ACCESS_KEY_ID, AZURE_STORAGE_KEY, … (the nodes' own)",
-    )
-    add("--credentials", metavar="FILE", help="YAML or JSON with them; - for standard input")
-    add("--replace", action="store_true", help="in the place of the one of that name")
+    shell = "take credentials from this shell: AWS_ACCESS_KEY_ID, AZURE_STORAGE_KEY, …"
+    add("--credentials-from-env", action="store_true", help=f"{shell} (the nodes' own)")
+    add("--credentials", metavar="FILE", help="credentials as YAML or JSON; - is stdin")
+    add("--replace", action="store_true", help="replace the datastore of that name")
 
 
 def create(options: argparse.Namespace) -> int:
-    """Name a place for data. Its credentials are kept by the server, and never shown again."""
-    from allranks.spec.fields.problems import placed  # lazy: as above
-    from allranks.spec.yaml import load  # lazy: reads YAML
-
-    data: dict[str, Any] = {}
-    lines: dict[str, int] = {}
-    if options.file is not None:
-        data, lines = load.read(load.content(Path(options.file)), file=options.file)
-    given = {key: getattr(options, key) for key in ("name", "type", *_KEYS)}
-    data |= {key: value for key, value in given.items() if value is not None}
-    if isinstance(data.get("path"), str) and options.file is None:
-        data["path"] = os.path.abspath(os.path.expanduser(data["path"]))
-    if options.credentials is not None:
-        data["credentials"] = _read(options.credentials)
-    if options.credentials_from_env:
-        data["credentials"] = _of_shell(str(data.get("type") or ""), os.environ)
-    query = "?replace=true" if options.replace else ""
-    try:
-        made = find_server.connect().json("POST", _DATASTORES + query, data)
-    except SpecError as error:
-        raise SpecError([placed(p, lines) for p in error.problems], file=options.file) from None
-    if options.json:
-        show.as_json(made)
-    elif not options.quiet:
-        show.talk(f"{made['name']} is {made['uri']}, opened by {_opened_by(made)}")
-        show.talk(f"a path in it: azureml://datastores/{made['name']}/paths/PATH")
-    return 0
+    """Create a datastore. The server keeps its credentials and never shows them."""
+    with versions.definition(options.file) as data:
+        data |= versions.given(options, "name", "type", *_KEYS)
+        if isinstance(data.get("path"), str) and options.file is None:
+            data["path"] = os.path.abspath(os.path.expanduser(data["path"]))
+        if options.credentials is not None:
+            with versions.definition(options.credentials) as credentials:
+                data["credentials"] = credentials
+        if options.credentials_from_env:
+            data["credentials"] = _credentials_of_shell(str(data.get("type") or ""))
+        query = "?replace=true" if options.replace else ""
+        store = find_server.ask("POST", _DATASTORES + query, data)
+    opened = f"{store['name']} is created: {store['uri']}, credentials: {_credentials(store)}"
+    usage = f"a path in it: azureml://datastores/{store['name']}/paths/PATH"
+    return show.result(options, store, opened, usage)
 
 
 def list_datastores_options(parser: argparse.ArgumentParser) -> None:
-    """Nothing more."""
+    """No options."""
 
 
 def list_datastores(options: argparse.Namespace) -> int:
-    found = find_server.connect().json("GET", _DATASTORES)
+    stores = find_server.ask("GET", _DATASTORES)
     if options.json:
-        show.as_json(found)
-        return 0
-    rows = [(e["name"], e["type"], e["uri"], _opened_by(e)) for e in found]
-    show.columns(("NAME", "TYPE", "WHERE", "OPENED BY"), rows)
+        show.as_json(stores)
+    else:
+        rows = [(e["name"], e["type"], e["uri"], _credentials(e)) for e in stores]
+        show.columns(("NAME", "TYPE", "URI", "CREDENTIALS"), rows)
     return 0
 
 
@@ -115,54 +100,37 @@ show_datastore_options = delete_options = _name_option
 
 
 def show_datastore(options: argparse.Namespace) -> int:
-    found = find_server.connect().json("GET", _path(options.name))
+    store = find_server.ask("GET", asset_path("datastores", options.name))
     if options.json:
-        show.as_json(found)
-        return 0
-    from allranks.spec.fields.plain_words import written  # lazy: YAML
-
-    print(written({**found, "credentials": _opened_by(found)}), end="")
+        show.as_json(store)
+    else:
+        versions.print_asset({**store, "credentials": _credentials(store)})
     return 0
 
 
 def delete(options: argparse.Namespace) -> int:
-    """Forget a datastore and its credentials; what is in it stays."""
-    gone = find_server.connect().json("DELETE", _path(options.name))
-    if options.json:
-        show.as_json(gone)
-    elif not options.quiet:
-        show.talk(f"{gone['name']} is forgotten; what is at {gone['uri']} stays")
-    return 0
+    """Delete a datastore and its credentials, not the data in it."""
+    store = find_server.ask("DELETE", asset_path("datastores", options.name))
+    deleted = f"{store['name']} is deleted; the data at {store['uri']} stays in place"
+    return show.result(options, store, deleted)
 
 
-def _opened_by(found: Mapping[str, Any]) -> str:
-    if found["type"] == "file":
-        return "every node that has the folder"
-    return ", ".join(found["credentials"]) or "what nodes have of their own"
+def _credentials(store: Mapping[str, Any]) -> str:
+    if store["type"] == "file":
+        return "none needed"
+    return ", ".join(store["credentials"]) or "the nodes' own"
 
 
-def _of_shell(kind: str, environ: Mapping[str, str]) -> dict[str, str]:
-    plain = kind.lower().replace("-", "_")
-    known = _VARIABLES.get("azure" if "azure" in plain else plain)
-    if known is None:
-        hint = f"say which with --type: {_TYPES}"
+def _credentials_of_shell(kind: str) -> dict[str, str]:
+    normal = kind.lower().replace("-", "_")
+    variables = _VARIABLES.get("azure" if "azure" in normal else normal)
+    if variables is None:
+        hint = f"name another type with --type: {_TYPES}"
         raise UsageError(f"a datastore of type {kind!r} has no credentials", hint=hint)
-    found = {theirs: environ[name] for name, theirs in known.items() if environ.get(name)}
-    if not found:
-        hint = f"one of {', '.join(known)}"
+    credentials = {key: os.environ[name] for name, key in variables.items() if os.environ.get(name)}
+    if not credentials:
+        hint = f"set one of {', '.join(variables)}"
         raise UsageError("this shell has no credentials", where="--credentials-from-env", hint=hint)
-    if "service_account_key" in found:
-        found["service_account_key"] = Path(found["service_account_key"]).read_text()
-    return found
-
-
-def _read(file: str) -> dict[str, Any]:
-    from allranks.spec.yaml import load  # lazy: reads YAML
-
-    text = sys.stdin.read() if file == "-" else load.content(Path(file))
-    found, _ = load.read(text, file=file)
-    return found
-
-
-def _path(name: str) -> str:
-    return asset_path("datastores", name)
+    if "service_account_key" in credentials:
+        credentials["service_account_key"] = Path(credentials["service_account_key"]).read_text()
+    return credentials

@@ -1,94 +1,150 @@
-"""What `data`, `environment` and `model` have alike: things with a name, versions and labels."""
+"""What the commands for data, environments and models share: files, names, versions, labels."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from allranks.cli.output import show
-from allranks.errors import NotFound
+from allranks.errors import NotFound, SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, versions_path
 
 WHICH = "NAME, NAME:VERSION or NAME@LABEL"
 
+# What deleting a version leaves.
+_AFTER_DELETE = {
+    "data": "the data itself stays in place",
+    "environments": "jobs that use it keep running",
+    "models": "`allranks gc` removes files that no other version uses",
+}
+
+
+@contextmanager
+def definition(file: str | None) -> Iterator[dict[str, Any]]:
+    """The mapping in a YAML file, `-` for stdin; empty without a file.
+
+    A SpecError raised in the block gets the name of the file and the lines of its keys.
+    """
+    if file is None:
+        yield {}
+        return
+    from allranks.spec.fields.problems import placed  # lazy: imports the models
+    from allranks.spec.fields.scalars import sendable  # lazy: as above
+    from allranks.spec.yaml import load  # lazy: as above
+
+    name = "stdin" if file == "-" else file
+    text = sys.stdin.read() if file == "-" else load.content(Path(file))
+    data, lines = load.read(text, file=name)
+    try:
+        yield sendable(data)
+    except SpecError as error:
+        raise SpecError([placed(each, lines) for each in error.problems], file=name) from None
+
+
+def given(options: argparse.Namespace, *keys: str) -> dict[str, Any]:
+    """The options among ``keys`` that have a value."""
+    return {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+
 
 def list_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="all versions of that one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="list all its versions")
 
 
 def which_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help=WHICH)
 
 
+def reference(asset: Mapping[str, Any]) -> str:
+    return f"{asset['name']}:{asset['version']}"
+
+
+def get(collection: str, name: str) -> dict[str, Any]:
+    asset: dict[str, Any] = find_server.ask("GET", asset_path(collection, name))
+    return asset
+
+
+def print_list(
+    options: argparse.Namespace,
+    collection: str,
+    head: Sequence[str],
+    row: Callable[[Mapping[str, Any]], Sequence[str]],
+    usage: str,
+) -> int:
+    """Print the newest version of each asset, or all versions of ``options.name``.
+
+    ``usage`` is the command that creates the first one. Raises NotFound for an unknown name.
+    """
+    assets = find_server.ask("GET", versions_path(collection, options.name))
+    if options.name and not assets:
+        raise _not_found(collection, options.name)
+    if options.json:
+        show.as_json(assets)
+    elif assets:
+        show.columns(head, [row(each) for each in assets])
+    else:
+        show.talk(f"no {collection} yet\n\nhint: {usage}")
+    return 0
+
+
+def _not_found(collection: str, name: str) -> NotFound:
+    from allranks.spec.fields.problems import nearest  # lazy: imports the models
+
+    word = collection.removesuffix("s")
+    names = {each["name"] for each in find_server.ask("GET", versions_path(collection, None))}
+    hint = nearest(name, names) or f"`allranks {word} list` shows all names"
+    return NotFound(f"no {word} named {name!r}", hint=hint)
+
+
+def print_asset(asset: Mapping[str, Any]) -> None:
+    """Print an asset as YAML, without empty fields."""
+    from allranks.spec.fields.plain_words import written  # lazy: YAML
+
+    print(written({k: v for k, v in asset.items() if v not in (None, [], {})}), end="")
+
+
+def print_created(
+    options: argparse.Namespace, asset: Mapping[str, Any], about: str, usage: str
+) -> int:
+    """Report a version that was created or existed; ``usage`` is a job's option that uses it."""
+    if not asset["created"]:
+        return show.result(options, asset, f"{reference(asset)} already exists: {about}")
+    hint = f"use it: allranks run {usage}"
+    return show.result(options, asset, f"{reference(asset)} is created: {about}", hint)
+
+
+# ---------------------------------------------------------------- label, delete
+
+
+def _collection_option(parser: argparse.ArgumentParser) -> None:
+    group = parser.prog.split()[1]
+    parser.set_defaults(collection=group if group == "data" else f"{group}s")
+
+
 def label_options(parser: argparse.ArgumentParser) -> None:
+    _collection_option(parser)
     which_option(parser)
     parser.add_argument("labels", nargs="+", metavar="LABEL", help="labels to set")
 
 
+def label(options: argparse.Namespace) -> int:
+    """Point labels to a version: `azureml:NAME@LABEL` means it from now on."""
+    path = asset_path(options.collection, options.name, "/labels")
+    asset = find_server.ask("PUT", path, {"labels": options.labels})
+    labels = ", ".join(asset["labels"])
+    return show.result(options, asset, f"{reference(asset)} is labelled {labels}")
+
+
 def delete_options(parser: argparse.ArgumentParser) -> None:
+    _collection_option(parser)
     parser.add_argument("name", metavar="NAME", help="NAME:VERSION")
 
 
-def whole(found: Mapping[str, Any]) -> str:
-    return f"{found['name']}:{found['version']}"
-
-
-def listed(kind: str, name: str | None) -> list[dict[str, Any]]:
-    """The newest version of each, or all of the one of that name. Raises NotFound."""
-    found: list[dict[str, Any]] = find_server.ask("GET", versions_path(kind, name))
-    if name and not found:
-        raise _none(kind, name)
-    return found
-
-
-def _none(kind: str, name: str) -> NotFound:
-    from allranks.spec.fields.problems import nearest  # lazy: only where nothing is found
-
-    word, known = kind.removesuffix("s"), {each["name"] for each in listed(kind, None)}
-    hint = nearest(name, known) or f"`allranks {word} list` shows those there are"
-    return NotFound(f"there is no {word} named {name!r}", hint=hint)
-
-
-def got(kind: str, reference: str) -> dict[str, Any]:
-    found: dict[str, Any] = find_server.ask("GET", asset_path(kind, reference))
-    return found
-
-
-def label(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Give labels to a version; what it is then."""
-    address = asset_path(kind, options.name, "/labels")
-    made: dict[str, Any] = find_server.ask("PUT", address, {"labels": options.labels})
-    return made
-
-
-def delete(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Forget a version; what it was."""
-    gone: dict[str, Any] = find_server.ask("DELETE", asset_path(kind, options.name))
-    return gone
-
-
-def print_whole(found: Mapping[str, Any]) -> None:
-    """All of it as YAML, without what there is nothing of."""
-    from allranks.spec.fields.plain_words import written  # lazy: YAML
-
-    kept = {key: value for key, value in found.items() if value not in (None, [], {})}
-    print(written(kept), end="")
-
-
-def made_word(made: Mapping[str, Any]) -> str:
-    return "created" if made["created"] else "there already"
-
-
-def tell(
-    options: argparse.Namespace, made: Mapping[str, Any], word: str, about: str, then: str = ""
-) -> int:
-    """Say what became of it: that it is created, labelled, …"""
-    if options.json:
-        show.as_json(made)
-    elif not options.quiet:
-        show.talk(f"{whole(made)} is {word}: {about}")
-        if word == "created":
-            show.talk(then)
-    return 0
+def delete(options: argparse.Namespace) -> int:
+    asset = find_server.ask("DELETE", asset_path(options.collection, options.name))
+    kept = _AFTER_DELETE[options.collection]
+    return show.result(options, asset, f"{reference(asset)} is deleted; {kept}")

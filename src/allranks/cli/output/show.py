@@ -77,6 +77,16 @@ def as_line(data: Any) -> None:
     print(json.dumps(data), flush=True)
 
 
+def result(options: Any, data: Any, *sentences: str) -> int:
+    """Print a command's result: JSON with --json, else sentences unless --quiet. Returns 0."""
+    if options.json:
+        as_json(data)
+    elif not options.quiet:
+        for sentence in sentences:
+            talk(sentence)
+    return 0
+
+
 def number(value: float | str | None) -> str:
     """A metric's; what is no number is told as text."""
     if value is None:
