@@ -170,12 +170,12 @@ def test_a_dry_run_shows_all_and_changes_nothing(allranks, home):
     clutter(home)
     before = tree(home)
     done = allranks("gc", "--dry-run", "--jobs")
-    assert "the whole home" in done.stdout
+    assert "total of the home" in done.stdout
     assert done.returncode == 0
     assert tree(home) == before
     assert f"{home}/jobs/old" in done.stdout
     assert "not used for 40 days" in done.stdout
-    assert "nothing was removed" in done.stderr
+    assert "nothing deleted" in done.stderr
     told = cleared(allranks, "--dry-run", "--jobs")
     assert tree(home) == before
     for each in told["items"]:
@@ -186,7 +186,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(allranks, home):
     assert not any(Path(each["path"]).exists() for each in did["items"])
     last = allranks("gc", "--jobs")
     assert (last.returncode, last.stdout) == (0, "")
-    assert "there is nothing that nobody needs" in last.stderr
+    assert "nothing to delete" in last.stderr
 
 
 def test_what_was_removed_is_told_by_kind(allranks, home):
@@ -196,7 +196,7 @@ def test_what_was_removed_is_told_by_kind(allranks, home):
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["WHAT", "COUNT", "SIZE"]
     assert lines[1][:2] == ["environments", "1"]
-    assert lines[-1][:4] == ["all", "of", "it", "6"]
+    assert lines[-1][:2] == ["total", "6"]
     assert "freed " in done.stderr
     assert str(home) not in done.stdout
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_removed_is_told_and_the_rest_goes(allranks, home):
     (home / "code").symlink_to("code")
     done = allranks("gc")
     assert done.returncode == 1
-    assert f"could not be removed: {home}/code: too many levels" in done.stderr
+    assert f"cannot delete {home}/code: too many levels" in done.stderr
     assert "hint:" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (home / "environments" / A).exists()
@@ -264,7 +264,7 @@ def test_a_repository_that_is_used_again_stays(allranks, home, code, tmp_path):
 def test_bad_input(shared, given):
     done = shared("gc", f"--older-than={given}")
     assert done.returncode == 2
-    assert f"--older-than: {given!r} is no length of time" in done.stderr
+    assert f"--older-than: {given!r} is not a duration" in done.stderr
     assert "hint: days as a number, 0 or more, or as in 12h, 30d, 4w" in done.stderr
 
 

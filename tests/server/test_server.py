@@ -141,7 +141,7 @@ def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
     name = allranks("run", "--detach", "-n", 2, "--", "sleep", "300").stdout.strip()
     until(lambda: "started" in allranks("job", "events", name).stdout)
     done = allranks("server", "stop")
-    assert "ended the server and 1 job" in done.stderr
+    assert "stopped the server and 1 job" in done.stderr
     until(lambda: not processes_of(home), seconds=2)  # its fork server notices a moment later
     assert json.loads(allranks("job", "show", name, "--json").stdout)["status"] == "Canceled"
     assert allranks("server", "stop").returncode == 0
@@ -358,7 +358,7 @@ def test_stop_ends_what_a_killed_server_left(allranks, home):
     kill(home)
     assert len(processes_of(home)) > 2
     done = allranks("server", "stop")
-    assert "ended what 1 job had left running" in done.stderr
+    assert "stopped 1 job of a server that has ended" in done.stderr
     assert processes_of(home) == []
 
 

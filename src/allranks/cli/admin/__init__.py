@@ -1,4 +1,4 @@
-"""Commands for the server, computes, disk space and the live view.
+"""Commands for the server, computes, disk space, the live view and shell completion.
 
-Imports `cli.output`.
+Imports `cli.assets`, `cli.output`.
 """

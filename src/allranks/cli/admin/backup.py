@@ -17,18 +17,21 @@ from allranks.plan.progress import OnProgress
 
 
 def backup_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("goal", metavar="FILE|DIR", help="a new file, or the folder for one")
-    files = "states, outputs and logs of jobs, the default datastore and MLflow's artifacts, too"
+    parser.add_argument("goal", metavar="FILE|DIR", help="a new file, or a folder for one")
+    files = "include states, outputs, logs, the default datastore and MLflow artifacts"
     parser.add_argument("--with-files", action="store_true", help=files)
-    parser.epilog = "The server may run, and jobs, too. Who has the file has the home's keys."
+    parser.epilog = (
+        "The server and its jobs may be running. The file contains the keys of this home: keep it "
+        "secret."
+    )
 
 
 def backup(options: argparse.Namespace) -> int:
     """Write a backup of this machine's home."""
     from allranks.server.storage.backup import write  # lazy: SQLAlchemy
 
-    home = own_home("backs up a home", "backs it up")
-    with _reported(options, home.root) as progress:
+    home = own_home()
+    with _progress(options, home.root) as progress:
         report = write(home, Path(options.goal).absolute(), options.with_files, progress)
     if options.json:
         show.as_json(report._asdict())
@@ -36,46 +39,44 @@ def backup(options: argparse.Namespace) -> int:
     print(report.file)
     if not options.quiet:
         size, jobs = size_text(report.bytes), counted(report.jobs, "job")
-        show.talk(f"{size}, {jobs}, {counted(report.files, 'file')}; it was read back and is whole")
+        show.talk(f"{size}, {jobs}, {counted(report.files, 'file')}; verified by reading it back")
         if not report.with_files:
-            show.talk("note: states, and outputs and logs of jobs, are not in it: --with-files")
+            show.talk("note: without states, outputs and logs of jobs; add them by --with-files")
         for name in report.torn:
-            show.talk(f"left out, for it changed while it was read: {name}")
+            show.talk(f"note: left out, because it changed while it was read: {name}")
     return 0
 
 
 def restore_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="what `allranks server backup` wrote")
-    force = "also where there are jobs; what was there is put aside"
+    parser.add_argument("file", metavar="FILE", help="a file of `allranks server backup`")
+    force = "replace a home that has jobs; its contents are moved aside"
     parser.add_argument("--force", action="store_true", help=force)
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Make this machine's home what a backup holds."""
-    from allranks.server.storage import restore as restoring  # lazy: SQLAlchemy
+    """Replace this machine's home by a backup."""
+    from allranks.server.storage.restore import restore  # lazy: SQLAlchemy
 
-    home = own_home("restores a home", "restores it")
-    with _reported(options, home.root) as progress:
-        report = restoring.restore(home, Path(options.file).absolute(), options.force, progress)
-    if options.json:
-        show.as_json(report._asdict())
-    elif not options.quiet:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.at))
-        show.talk(f"{report.home} is as it was at {at}: {counted(report.jobs, 'job')}")
-        if report.live:
-            show.talk(f"the next server sees to those that had not ended: {', '.join(report.live)}")
-        if report.aside is not None:
-            show.talk(f"what was there is in {report.aside}")
-    return 0
+    home = own_home()
+    with _progress(options, home.root) as progress:
+        report = restore(home, Path(options.file).absolute(), options.force, progress)
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.at))
+    sentences = [f"{report.home} is restored to {at}: {counted(report.jobs, 'job')}"]
+    if report.live:
+        jobs = ", ".join(report.live)
+        sentences.append(f"the next server resumes the jobs that had not ended: {jobs}")
+    if report.aside is not None:
+        sentences.append(f"the previous contents are in {report.aside}")
+    return show.result(options, report._asdict(), *sentences)
 
 
 @contextlib.contextmanager
-def _reported(options: argparse.Namespace, where: Path) -> Iterator[OnProgress]:
-    """What to report progress to. What the system will not do is one of our errors."""
+def _progress(options: argparse.Namespace, root: Path) -> Iterator[OnProgress]:
+    """A progress line. Raises an OSError of the block as an AllranksError."""
     line = ProgressLine(options.quiet or options.json)
     try:
         yield line.report
     except OSError as error:
-        raise settings.unusable(settings.Home(Path(error.filename or where)), error) from error
+        raise settings.unusable(settings.Home(Path(error.filename or root)), error) from error
     finally:
         line.clear()

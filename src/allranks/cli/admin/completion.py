@@ -1,7 +1,6 @@
-"""`allranks completion`: the script that lets a shell complete our commands.
+"""`allranks completion`: print a shell's completion script.
 
-The scripts know nothing themselves: at each TAB they ask `allranks __complete SHELL WORD…`, which
-`completing` answers.
+At each TAB the script calls `allranks __complete SHELL WORD…`, which `complete_words` answers.
 """
 
 from __future__ import annotations
@@ -79,12 +78,11 @@ fish: run this once
 
 
 def completion_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=[*SCRIPTS], help="which shell the script is for")
+    parser.add_argument("shell", choices=[*SCRIPTS], help="your shell")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
 
 
 def completion(options: argparse.Namespace) -> int:
-    """Print the script."""
     print(SCRIPTS[options.shell], end="")
     return 0

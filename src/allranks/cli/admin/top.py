@@ -1,4 +1,4 @@
-"""`allranks top`: the jobs that have not ended and what they use, again and again."""
+"""`allranks top`: a live view of the active jobs and their resource use."""
 
 from __future__ import annotations
 
@@ -19,48 +19,50 @@ from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
 
-# CPU and MEMORY are the job's own, those of the NODE are of all that runs there.
+# CPU and MEMORY are the job's own; the NODE columns count everything that runs there.
 _HEAD = (
     *("JOB", "STATUS", "NODE", "AGE", "CPU", "MEMORY", "GPU", "GPU MEMORY"),
     *("NODE CPU", "NODE MEMORY", "NODE NETWORK", "METRICS"),
 )
-# The least time between two looks: each asks the server.
-_LEAST = 0.1
-# Metrics that a line has room for, and the columns that go first where the screen is narrow.
-_METRICS = 3
-_LESS = (
+# Dropped in this order where the screen is narrow.
+_OPTIONAL = (
     *("NODE NETWORK", "NODE MEMORY", "NODE CPU", "GPU MEMORY"),
     *("AGE", "MEMORY", "NODE"),
 )
+# Seconds: each refresh asks the server.
+_MIN_INTERVAL = 0.1
+_MAX_METRICS = 3
 
 
 def top_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--once", action="store_true", help="print it once (so it is without a terminal)")
-    add("--interval", type=_interval, default=1.0, metavar="S", help="seconds between looks (1)")
+    add("--once", action="store_true", help="print once (the default without a terminal)")
+    add("--interval", type=_interval, default=1.0, metavar="S", help="seconds between updates (1)")
 
 
 def _interval(text: str) -> float:
     seconds = float(text)
-    if not _LEAST <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from {_LEAST} on")
+    if not _MIN_INTERVAL <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds >= {_MIN_INTERVAL}")
     return seconds
 
 
 def top(options: argparse.Namespace) -> int:
-    """Show until `q` or Ctrl-C."""
+    """Show the jobs until `q` or Ctrl-C."""
     if options.json:
-        show.as_json(_jobs())
+        show.as_json(find_server.ask("GET", "/api/v1/top"))
         return 0
     if options.once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        _print(_jobs())
+        show.columns(_HEAD, _all_rows(find_server.ask("GET", "/api/v1/top")))
         return 0
     try:
         with _screen():
             while True:
-                jobs = answered(find_server.connect, _ask)
+                jobs = answered(
+                    find_server.connect, lambda client: client.json("GET", "/api/v1/top")
+                )
                 sys.stdout.write("\033[H")
-                _print(jobs, os.get_terminal_size())
+                _draw(jobs, os.get_terminal_size())
                 sys.stdout.write("\033[J")
                 sys.stdout.flush()
                 if _pressed("q", options.interval):
@@ -69,84 +71,70 @@ def top(options: argparse.Namespace) -> int:
         return 0
 
 
-def _jobs() -> list[dict[str, Any]]:
-    with find_server.connect() as client:
-        return _ask(client)
-
-
-def _ask(client: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.json("GET", "/api/v1/top")
-    return found
-
-
-def _print(jobs: list[dict[str, Any]], size: os.terminal_size | None = None) -> None:
-    rows = [row for job in jobs for row in _rows(job)]
-    if size is None:
-        show.columns(_HEAD, rows)
-        return
+def _draw(jobs: list[dict[str, Any]], size: os.terminal_size) -> None:
     now = datetime.now().astimezone().strftime("%H:%M:%S")
-    many = "no job runs" if not jobs else counted(len(jobs), "job")
-    lines = [f"allranks, {now}: {many}; q ends this", *_fitting(rows, size.columns)]
+    count = counted(len(jobs), "job") if jobs else "no active jobs"
+    lines = [f"allranks, {now}: {count}; q quits", *_fitting(_all_rows(jobs), size.columns)]
     hidden = len(lines) - (size.lines - 1)
     if hidden > 0:
-        lines = [*lines[: size.lines - 2], f"… and {hidden + 1} lines more"]
+        lines = [*lines[: size.lines - 2], f"… and {hidden + 1} more lines"]
     for line in lines:
         sys.stdout.write(f"{tables.clipped(line, size.columns)}\033[K\r\n")
 
 
 def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
-    """The lines of the table, with as many columns as fit beside the metrics; those in which
-    nothing stands are left out."""
+    """The lines of the table without empty columns, and without optional ones that do not fit."""
     empty = [name for i, name in enumerate(_HEAD) if rows and all(row[i] == "-" for row in rows)]
-    for dropped in range(len(_LESS) + 1):
-        gone = {*empty, *_LESS[:dropped]}
-        kept = [i for i, name in enumerate(_HEAD) if name not in gone]
-        lines = show.table([_HEAD[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    for dropped in range(len(_OPTIONAL) + 1):
+        hidden = {*empty, *_OPTIONAL[:dropped]}
+        shown = [i for i, name in enumerate(_HEAD) if name not in hidden]
+        lines = show.table([_HEAD[i] for i in shown], [[row[i] for i in shown] for row in rows])
         if max(map(len, lines)) <= width:
             break
-    cells = [[show.one_line(row[i]) for i in kept] for row in rows]
-    coloured = colours.coloured(sys.stdout)
-    return tables.fitted([_HEAD[i] for i in kept], cells, None, coloured)
+    cells = [[show.one_line(row[i]) for i in shown] for row in rows]
+    return tables.fitted([_HEAD[i] for i in shown], cells, None, colours.coloured(sys.stdout))
+
+
+def _all_rows(jobs: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    return [row for job in jobs for row in _rows(job)]
 
 
 def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """A line for each node; one for a job of which nothing was measured yet."""
-    metrics = [f"{name} {show.number(value)}" for name, value in job["metrics"].items()]
-    more = f" +{len(metrics) - _METRICS}" if len(metrics) > _METRICS else ""
-    first = (job["name"], job["status"])
-    told = ", ".join(metrics[:_METRICS]) + more
+    """A row for each node; one for a job without measurements yet."""
+    values = [f"{name} {show.number(value)}" for name, value in job["metrics"].items()]
+    more = f" +{len(values) - _MAX_METRICS}" if len(values) > _MAX_METRICS else ""
+    metrics = ", ".join(values[:_MAX_METRICS]) + more
+    started = datetime.fromisoformat(job["started_at"] or job["created_at"])
+    age = show.seconds((datetime.now(UTC) - started).total_seconds())
     loads = [each for each in job["load"] if each["now"]]
     if not loads:
-        yield (*first, "-", _age(job), *["-"] * 7, told)
+        yield (job["name"], job["status"], "-", age, *["-"] * 7, metrics)
     for number, node in enumerate(loads):
+        first = number == 0
         gpus = node["gpus"]
-        used = {name: sum(g.get(name, 0) for g in gpus) for name in _SUMS}
+        memory = {
+            name: sum(gpu.get(name, 0) for gpu in gpus)
+            for name in ("gpu_memory", "gpu_memory_total")
+        }
         yield (
-            *(first if number == 0 else ("", "")),
+            job["name"] if first else "",
+            job["status"] if first else "",
             str(node["node"]),
-            _age(job) if number == 0 else "",
+            age if first else "",
             load.percent(node.get("cpu")),
             load.memory(node),
             load.percent(load.mean(gpus, "gpu_load")),
-            load.memory(used, "gpu_memory") if gpus else "-",
+            load.memory(memory, "gpu_memory") if gpus else "-",
             load.percent(node["node_load"].get("cpu")),
             load.memory(node["node_load"]),
             load.rate(node["node_load"], "net_in", "net_out"),
-            told if number == 0 else "",
+            metrics if first else "",
         )
-
-
-_SUMS = ("gpu_memory", "gpu_memory_total")
-
-
-def _age(job: dict[str, Any]) -> str:
-    since = datetime.fromisoformat(job["started_at"] or job["created_at"])
-    return show.seconds((datetime.now(UTC) - since).total_seconds())
 
 
 @contextmanager
 def _screen() -> Iterator[None]:
-    """A screen of its own, no cursor, keys as they are pressed; then the old one again."""
+    """Switch to the terminal's alternate screen, without cursor and line buffering."""
     before = termios.tcgetattr(0)
     sys.stdout.write("\033[?1049h\033[?25l")
     try:
@@ -159,9 +147,9 @@ def _screen() -> Iterator[None]:
 
 
 def _pressed(key: str, seconds: float) -> bool:
-    """Wait so long, or until the key is pressed."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        if select.select([0], [], [], left)[0] and os.read(0, 1) in (key.encode(), b""):
+    """Wait for the key or the end of stdin, at most this many seconds."""
+    end = time.monotonic() + seconds
+    while (remaining := end - time.monotonic()) > 0:
+        if select.select([0], [], [], remaining)[0] and os.read(0, 1) in (key.encode(), b""):
             return True
     return False
