@@ -53,7 +53,7 @@ class Terminal:
         self.said = ""
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        self.answers = {"send it all the same? [y/N] ": "y\n"}
+        self.answers = {"send it anyway? [y/N] ": "y\n"}
 
     def _read(self):
         data = b""
@@ -107,7 +107,7 @@ def test_a_restart_with_other_code_shows_how_far_it_is_and_asks(allranks, home, 
     assert "--allow-large-code" in refused.stderr
     asked = Terminal(home, code, "job", "restart", "first", "-C", str(other))
     assert asked.wait() == 0, asked.said
-    assert "send it all the same?" in asked.said
+    assert "send it anyway?" in asked.said
 
 
 @pytest.mark.slow

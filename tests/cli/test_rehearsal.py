@@ -187,7 +187,7 @@ def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, c
     started.send_signal(signal.SIGTERM)  # as `timeout` does: one to the process, one to its group
     out, err = started.communicate(timeout=120)
     assert (started.returncode, out) == (130, "")
-    assert err.endswith("the rehearsal is broken off; its jobs are canceled\n")
+    assert err.endswith("rehearsal interrupted; its jobs are canceled\n")
     assert jobs(quick)[name] == "Canceled"
     assert quick("state", "list", "--own", "--json").stdout.strip() == "[]"
 
@@ -216,7 +216,7 @@ def test_broken_off_while_it_tidies_up_it_does_that_first(quick, quick_home, cod
         (("--rehearse", "--in-place"), "a rehearsal runs the job twice"),
         (("--rehearse", "--detach"), "a rehearsal is followed to its end"),
         (("--rehearse", "--tolerance", "nan"), "nan is no tolerance"),
-        (("--tolerance", "0.1"), "a tolerance is of a rehearsal"),
+        (("--tolerance", "0.1"), "--tolerance needs --rehearse"),
     ],
 )
 def test_what_goes_with_no_rehearsal_is_refused(allranks, words, said):

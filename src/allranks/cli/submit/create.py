@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from allranks.cli.output import show
 from allranks.cli.output.errors import print_error
 from allranks.cli.submit.overrides import engines
-from allranks.cli.submit.run import after_submit, rehearsal_options
-from allranks.cli.submit.send import large_code_option, submit, with_shell_variables
+from allranks.cli.submit.run import rehearsal_options
+from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.sdk.submit.submission import prepare
 from allranks.spec.fields.problems import placed
@@ -30,37 +29,29 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 
 
 def create(options: argparse.Namespace) -> int:
-    """Submit the job of a file, and follow it when asked to."""
+    """Submit the job of a file, and follow it with --stream."""
     with _JobFile(options.file, options.set) as file:
-        spec = with_shell_variables(file.job.to_dict())
+        spec, base = with_shell_variables(file.job.to_dict()), file.base
         if options.name is not None:
             spec["name"] = options.name
-        return _create(options, spec, file.base)
+        if options.rehearse or options.tolerance is not None:
+            from allranks.cli.submit.rehearse import rehearse  # lazy: few jobs are rehearsals
 
+            return rehearse(options, spec, base)
+        if options.dry_run:
+            from allranks.cli.submit.dry_run import dry_run  # lazy: imports the server's models
 
-def _create(options: argparse.Namespace, spec: dict[str, Any], base: Path) -> int:
-    if options.rehearse or options.tolerance is not None:
-        from allranks.cli.submit.rehearse import rehearse  # lazy: few jobs are rehearsals
-
-        return rehearse(options, spec, base)
-    if options.dry_run:
-        from allranks.cli.submit.dry_run import dry_run  # lazy: imports the server's half
-
-        large = options.allow_large_code
-        return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
-    note = (
-        (lambda sentence: None)
-        if options.quiet
-        else (lambda sentence: show.talk(f"note: {sentence}"))
-    )
-    return after_submit(
-        submit(options, spec, base, note),
-        detach=not options.stream,
-        json=options.json,
-        quiet=options.quiet,
-        cancel=options.cancel_on_interrupt,
-        own_code=False,
-    )
+            large = options.allow_large_code
+            return dry_run(
+                spec, base, in_place=options.in_place, json=options.json, allow_large=large
+            )
+        return after_submit(
+            options,
+            submit(options, spec, base),
+            detach=not options.stream,
+            cancel=options.cancel_on_interrupt,
+            own_code=False,
+        )
 
 
 def validate_options(parser: argparse.ArgumentParser) -> None:
@@ -68,13 +59,9 @@ def validate_options(parser: argparse.ArgumentParser) -> None:
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Say whether the file can be submitted: exit 0, or 2 with everything that is wrong."""
+    """Check a file as submitting it would. Exit 0, or 2 with every problem."""
     from allranks import settings  # lazy: only validating plans without a server
-    from allranks.server.assets.read_only_home import (  # lazy: as above
-        clusters,
-        datastores,
-        environments,
-    )
+    from allranks.server.assets import read_only_home  # lazy: as above
     from allranks.server.submission.submit import Submission, plan  # lazy: as above
 
     error: AllranksError | None = None
@@ -87,9 +74,9 @@ def validate(options: argparse.Namespace) -> int:
             plan(
                 Submission.load(submission),
                 home,
-                clusters(home),
-                environments(home),
-                datastores(home),
+                read_only_home.clusters(home),
+                read_only_home.environments(home),
+                read_only_home.datastores(home),
             )
     except AllranksError as caught:
         error = caught
@@ -111,23 +98,17 @@ def _problems(error: AllranksError | None) -> list[Problem]:
 
 
 def _file_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f", "--file", required=True, metavar="FILE", help="the job's YAML; - is stdin"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="set a key, e.g. inputs.lr=0.1",
-    )
-    large_code_option(parser.add_argument)
+    add = parser.add_argument
+    add("-f", "--file", required=True, metavar="FILE", help="the job's YAML; - is stdin")
+    sets = "set a key, e.g. inputs.lr=0.1"
+    add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
+    large_code_option(add)
 
 
 class _JobFile:
-    """A job from a file or standard input, and the folder its paths are relative to.
+    """A job from a file or stdin, and ``base``, the folder that its paths start at.
 
-    What is found wrong within the block, here or by the server, is told with the file's lines.
+    A SpecError raised in the block, also by the server, gets the name and the lines of the file.
     """
 
     def __init__(self, file: str, overrides: list[str]) -> None:
@@ -137,8 +118,8 @@ class _JobFile:
         self._text = sys.stdin.read() if file == "-" else load.content(Path(file))
 
     def __enter__(self) -> _JobFile:
-        known = engines(self._overrides)
-        self.job = load.loads(self._text, self._overrides, file=self._name, engines=known)
+        names = engines(self._overrides)
+        self.job = load.loads(self._text, self._overrides, file=self._name, engines=names)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:

@@ -1,7 +1,7 @@
-"""Every rank's variables in few lines: those all ranks share, then what differs. Pure.
+"""Summarize the environment variables of all ranks: the shared ones, then what differs. Pure.
 
-A value that differs is written as a template (`rank_{rank}`, `<address of node {node}>`) over the
-columns of one table with a row a rank: any rank's exact value is the template with its row's cells.
+A value that differs becomes a template (`rank_{rank}`, `<address of node {node}>`) over the columns
+of one table with a row for each rank: the template with a row's cells is that rank's exact value.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# A rank that does not have the variable at all.
+# The cell of a rank that does not have the variable.
 ABSENT = "-"
 
 
 class Summary(NamedTuple):
-    """``shared`` holds what is the same in every rank; ``templates`` the rest by name, as the text
-    before, the column's name and the text after; ``rows`` has each rank's cells, in order."""
+    """``shared`` has the variables that are equal in every rank; ``templates`` the others by name,
+    as (text before, column, text after); ``rows`` the cells of each rank, in order."""
 
     shared: dict[str, str]
     templates: dict[str, tuple[str, str, str]]
@@ -45,7 +45,7 @@ def summarize(ranks: Sequence[Mapping[str, Any]]) -> Summary:
 
 
 def _split(values: Sequence[str | None]) -> tuple[str, tuple[str, ...], str]:
-    """What all begin with, what differs, what all end with; no number is cut in two."""
+    """The common start, what differs, the common end. Does not split a number."""
     if None in values:
         return "", tuple(ABSENT if value is None else value for value in values), ""
     texts = [value for value in values if value is not None]
@@ -62,25 +62,28 @@ def _common_start(texts: Sequence[str]) -> str:
 def _column(
     name: str, before: str, cells: tuple[str, ...], columns: Mapping[str, tuple[str, ...]]
 ) -> str:
-    """The column with these cells, or a new one of the variable's name. With one process a node
-    `rank` and `node` have the same cells: the name and the text before it say which is meant."""
-    same = [known for known, there in columns.items() if there == cells]
+    """The column with these cells, or a new one with the variable's name.
+
+    With one process a node `rank` and `node` have equal cells: the variable's name and the text
+    before the cell decide between them.
+    """
+    equal = [column for column, others in columns.items() if others == cells]
     context = (name + before).lower()
-    if "node" in same and ("node" in context or "host" in context):
+    if "node" in equal and ("node" in context or "host" in context):
         return "node"
-    return same[0] if same else name
+    return equal[0] if equal else name
 
 
 def lines(ranks: Sequence[Mapping[str, Any]], table: Any) -> Iterable[str]:
-    """The text of it; ``table`` makes lines of a head and rows."""
-    found = summarize(ranks)
+    """The summary as text; ``table`` formats a head and rows as lines."""
+    summary = summarize(ranks)
     yield "every rank"
     yield f"  argv     {ranks[0]['argv']}"
-    yield from (f"  {name}={value}" for name, value in found.shared.items())
-    if not found.templates:
+    yield from (f"  {name}={value}" for name, value in summary.shared.items())
+    if not summary.templates:
         return
-    yield "\neach rank; {…} is its column in the table below"
-    for name, (before, column, after) in found.templates.items():
+    yield "\neach rank; {…} is a column of the table below"
+    for name, (before, column, after) in summary.templates.items():
         yield f"  {name}={before}{{{column}}}{after}"
     yield ""
-    yield from (f"  {line}" for line in table(found.columns, found.rows))
+    yield from (f"  {line}" for line in table(summary.columns, summary.rows))

@@ -1,4 +1,4 @@
-"""Submitting a job from the command line: large code folders, progress, and being interrupted."""
+"""Submit a job from the command line, and follow it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from allranks.cli.job.follow import Viewer, exit_code, verdict
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.errors import CodeTooLarge
 from allranks.masking import PASSED_ON
 from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.submission import prepare, send
 
 T = TypeVar("T")
@@ -28,106 +30,159 @@ def large_code_option(add: Callable[..., Any]) -> None:
 
 
 def submit(
-    options: argparse.Namespace,
-    spec: dict[str, Any],
-    base: Path,
-    note: Callable[[str], None],
-    start_from: str | None = None,
+    options: argparse.Namespace, spec: dict[str, Any], base: Path, start_from: str | None = None
 ) -> dict[str, Any]:
-    """The job as the server shows it; ``start_from`` names the job that it continues.
+    """Submit a job and return it as the server shows it; ``start_from`` names the job to continue.
 
-    On a terminal, asks whether a large code folder is meant.
-
-    What ends this command while code is being sent leaves none of it on the server.
+    On a terminal, asks before it sends a large code folder. An interrupted submission leaves no
+    code on the server.
     """
-    line = ProgressLine(options.quiet)
-    noted = line.before(note)
+    with sending(options) as (line, note):
 
-    def prepared(allow: bool) -> Any:
-        return prepare(
-            spec,
-            base,
-            in_place=options.in_place,
-            note=noted,
-            allow_large=allow,
-            progress=line.report,
-        )
+        def prepared(allow: bool) -> Any:
+            return prepare(
+                spec,
+                base,
+                in_place=options.in_place,
+                note=note,
+                allow_large=allow,
+                progress=line.report,
+            )
 
-    with sending(line):
-        submission, snapshot = asking(options, prepared)
+        submission, snapshot = confirm_large_code(options, prepared)
         if start_from:
             submission["continues"] = start_from
-        if names := _dropped(submission):
-            noted(sentence(names, _mend(options)))
+        if names := _dropped_variables(submission):
+            if hasattr(options, "env_all"):
+                mend = (
+                    "--env NAME passes one on, --env-all all but secrets, ALLRANKS_PASS_ENV always"
+                )
+            else:
+                mend = "name them in `environment_variables`, or in ALLRANKS_PASS_ENV"
+            note(sentence(names, mend))
         return send(find_server.connect(), submission, snapshot, line.report)
 
 
-def asking(options: argparse.Namespace, prepared: Callable[[bool], T]) -> T:
-    """What is ``prepared`` (whether large code is allowed); of a large code folder a terminal asks
-    whether it is meant. Raises CodeTooLarge."""
+@contextmanager
+def sending(
+    options: argparse.Namespace,
+) -> Iterator[tuple[ProgressLine, Callable[[str], None]]]:
+    """A progress line, and a function that prints notes above it. SIGTERM acts as Ctrl-C."""
+    line = ProgressLine(options.quiet)
+
+    def note(text: str) -> None:
+        if not options.quiet:
+            show.talk(f"note: {text}")
+
+    before = signal.getsignal(signal.SIGTERM)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return prepared(options.allow_large_code)
+        yield line, line.before(note)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        line.clear()
+
+
+def confirm_large_code(options: argparse.Namespace, prepare: Callable[[bool], T]) -> T:
+    """Call ``prepare`` with whether large code is allowed. On a terminal, asks the user when it is
+    not. Raises CodeTooLarge."""
+    try:
+        return prepare(options.allow_large_code)
     except CodeTooLarge as error:
-        if options.json or options.quiet or not _agreed(error):
+        if options.json or options.quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise
-        return prepared(True)
+        show.talk(str(error))
+        print("send it anyway? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise
+        return prepare(True)
 
 
 def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
-    """The job with the variables that ALLRANKS_PASS_ENV names; its own ones win. Like those of
-    ``--env KEY`` their values are masked in the record."""
+    """Add the variables that ALLRANKS_PASS_ENV names, without overriding the job's own.
+
+    Their values are masked in the record, as those of ``--env KEY`` are.
+    """
     passed = passed_by_default(os.environ.get("ALLRANKS_PASS_ENV", ""), os.environ)
     own = spec.get("environment_variables") or {}
     new = [name for name in passed if name not in own]
     if not new or not isinstance(own, Mapping):
         return spec
     properties = spec.get("properties") or {}
-    names = [each for each in str(properties.get(PASSED_ON) or "").split(",") if each]
+    masked = [each for each in str(properties.get(PASSED_ON) or "").split(",") if each]
     return {
         **spec,
         "environment_variables": {**passed, **own},
-        "properties": {**properties, PASSED_ON: ",".join([*names, *new])},
+        "properties": {**properties, PASSED_ON: ",".join([*masked, *new])},
     }
 
 
-def _dropped(submission: Mapping[str, Any]) -> list[str]:
+def _dropped_variables(submission: Mapping[str, Any]) -> list[str]:
     spec = submission["spec"]
     passed = {*submission["base"], *(spec.get("environment_variables") or {})}
     if spec.get("environment") not in (None, "current", "azureml:current@latest"):
-        passed -= {"PYTHONPATH"}  # of another Python's modules
+        passed -= {"PYTHONPATH"}  # it has another Python's modules
     return dropped(os.environ, passed)
 
 
-def _mend(options: argparse.Namespace) -> str:
-    if hasattr(options, "env_all"):
-        return "--env NAME passes one on, --env-all all but secrets, ALLRANKS_PASS_ENV always"
-    return "name them in `environment_variables`, or in ALLRANKS_PASS_ENV"
+def after_submit(
+    options: argparse.Namespace,
+    job: dict[str, Any],
+    *,
+    detach: bool,
+    ranks: list[int] | None = None,
+    prefixed: bool | None = None,
+    cancel: bool = False,
+    own_code: bool = True,
+) -> int:
+    """Print what was submitted, and unless ``detach`` follow it to its end.
 
-
-def print_carried(job: dict[str, Any]) -> None:
-    """What the job starts with of another one, if it does."""
-    if carried := job.get("carried"):
-        show.talk(show.one_line(f"{job['name']} {carried['message']}"))
-        for each in carried["notes"]:
-            show.talk(show.one_line(f"note: {each}"))
-
-
-def _agreed(error: CodeTooLarge) -> bool:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    show.talk(str(error))
-    print("send it all the same? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-@contextmanager
-def sending(line: ProgressLine) -> Iterator[None]:
-    """While code is sent: SIGTERM is as Ctrl-C, and the line goes at the end."""
-    before = signal.getsignal(signal.SIGTERM)
-    if before is signal.SIG_DFL:
+    Returns the job's exit code; without ``own_code`` 1 for any failure. ``cancel``: an interrupt
+    cancels the job.
+    """
+    name, quiet = job["name"], options.quiet
+    if not quiet:
+        for note in job.get("notes", ()):
+            show.talk(f"note: {note}")
+        if continued := job.get("carried"):
+            show.talk(show.one_line(f"{name} {continued['message']}"))
+            for note in continued["notes"]:
+                show.talk(show.one_line(f"note: {note}"))
+    if detach:
+        show.as_json(job) if options.json else print(name)
+        if not options.json and not quiet:
+            show.talk(f"follow it: allranks job stream {name}")
+        return 0
+    if not quiet:
+        show.talk(f"{name}: {show.size(job)}")
+        for note in job["environment"].get("notes", ()):
+            show.talk(f"note: {note}")
+    viewer = Viewer(
+        name, nodes=job["nodes"], ranks=ranks, quiet=quiet, json=options.json, prefixed=prefixed
+    )
+    if cancel:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        line.clear()
+        ended = _follow(viewer, name, cancel)
+    except KeyboardInterrupt:
+        outcome = f"Canceling {name}" if cancel else f"Detached; {name} is still running"
+        hint = f"allranks job stream {name} to follow, allranks job cancel {name} to cancel"
+        show.talk(f"\n{outcome}\n\nhint: {hint}")
+        return 130
+    verdict(ended, quiet=quiet)
+    if options.json:
+        show.as_json(ended)
+    return exit_code(ended) if own_code else int(exit_code(ended) != 0)
+
+
+def _follow(viewer: Viewer, name: str, cancel: bool) -> dict[str, Any]:
+    """Follow the job; with ``cancel``, the first interrupt cancels it and waits for its end."""
+    try:
+        return viewer.follow()
+    except KeyboardInterrupt:
+        if not cancel:
+            raise
+    show.talk(f"\ncanceling {name}; press Ctrl-C again to stop waiting")
+    find_server.ask("POST", job_path(name, "/cancel"))
+    return viewer.follow()
