@@ -1,10 +1,10 @@
-"""Where `allranks` begins: whatever is being imported, Ctrl-C is no stack trace."""
+"""The program `allranks`: Ctrl-C prints no stack trace, even during imports."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; its exit code."""
+    """Run the command line. Returns the exit code."""
     try:
         from allranks.cli import main as command_line  # lazy: may be interrupted
 

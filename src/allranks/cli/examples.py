@@ -1,6 +1,6 @@
-"""Examples of every command, at least two, which `--help` shows: what follows the command's name.
+"""Examples for the `--help` of each command, at least two: what follows the command's name.
 
-A test parses each one with its command's own parser.
+A test parses each one with the command's own parser.
 """
 
 from __future__ import annotations

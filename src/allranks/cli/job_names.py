@@ -1,18 +1,16 @@
-"""Jobs on command lines: by name, by the beginning of one, or `-` and `@last` for the newest.
+"""Jobs on command lines: a name, the beginning of one, or `-` and `@last` for the newest.
 
-An option or argument that names jobs has the type JobReference. `main` puts the whole names in
-their place before it runs the command, so that no command has to.
+An option or argument of type JobReference names a job. `main` replaces it by the full name before
+it runs the command.
 """
 
 from __future__ import annotations
 
 import argparse
 
-WHICH = "a job: its name, the beginning of it, or - for the newest"
-
 
 class JobReference(str):
-    """A job as a person names it, not looked up yet."""
+    """A job as the user named it, not resolved yet."""
 
 
 def job_argument(
@@ -20,15 +18,15 @@ def job_argument(
     *,
     nargs: str | None = None,
     metavar: str = "NAME",
-    help: str = WHICH,
+    help: str = "a job: its name, the beginning of it, or - for the newest",
 ) -> None:
-    """Add ``name``; with ``nargs`` it is ``names``."""
+    """Add the argument ``name``, or ``names`` with ``nargs``."""
     dest = "name" if nargs is None else "names"
     parser.add_argument(dest, nargs=nargs, metavar=metavar, type=JobReference, help=help)
 
 
 def resolve(options: argparse.Namespace) -> None:
-    """Put whole names in the place of references. Raises NotFound and Conflict."""
+    """Replace references by full names. Raises NotFound and Conflict."""
     from allranks.sdk.jobs.names import job_name  # lazy: not needed by `--help`
 
     for key, value in vars(options).items():

@@ -1,4 +1,4 @@
-"""The parser of a command: argparse, with errors that name the option and how to mend them."""
+"""The parser of a command: argparse with our error messages and examples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 from allranks.cli.commands import COMMANDS
 from allranks.errors import UsageError
 
-# Options whose value may begin with a dash, which argparse would take for another option.
+# Options whose value may begin with a dash, which argparse takes for another option.
 _DASHED = ("--sort",)
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with errors that say where and how to mend, as all of ours do."""
+    """Raises UsageError with a hint where argparse would exit."""
 
     def __init__(self, name: str, description: str) -> None:
         super().__init__(prog=f"allranks {name}", description=description, allow_abbrev=False)
@@ -23,45 +23,45 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args)
         for index in range(len(words) - 1, 0, -1):
-            before = words[index - 1]
-            if before in _DASHED and "--" not in words[: index + 1]:
-                words[index - 1 : index + 1] = [f"{before}={words[index]}"]
+            option = words[index - 1]
+            if option in _DASHED and "--" not in words[: index + 1]:
+                words[index - 1 : index + 1] = [f"{option}={words[index]}"]
         return super().parse_args(words, namespace)
 
     def format_help(self) -> str:
-        """The help, and examples as they are typed."""
         from allranks.cli.examples import EXAMPLES  # lazy: only for `--help`
 
         lines = (f"{self.prog} {each}".rstrip() for each in EXAMPLES[self.name])
         return super().format_help() + "\nexamples:\n" + "".join(f"  {each}\n" for each in lines)
 
     def error(self, message: str) -> NoReturn:
-        """argparse names the Python function that refused a value."""
-        found = re.search(r"invalid _?(\w+) value: (.*)", message)
-        if found is not None:
-            what = {"int": "whole number", "float": "number"}.get(found[1], found[1])
-            message = f"{message[: found.start()]}{found[2]} is no {what}"
-        hint = f"`{self.prog} --help` shows what it takes"
+        # argparse names the Python function that rejected a value.
+        rejected = re.search(r"invalid _?(\w+) value: (.*)", message)
+        if rejected is not None:
+            kind = {"int": "a whole number", "float": "a number"}.get(
+                rejected[1], f"a valid {rejected[1]}"
+            )
+            message = f"{message[: rejected.start()]}{rejected[2]} is not {kind}"
+        hint = f"`{self.prog} --help` shows the options"
         unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
         if unknown is not None and (near := self._nearest_option(unknown[1])):
             hint = f"did you mean `{near}`? {hint}"
         raise UsageError(message, hint=hint)
 
     def _nearest_option(self, option: str) -> str | None:
-        import difflib  # lazy: only when an option was misspelt
+        import difflib  # lazy: only for a misspelt option
 
-        known = [each for each in self._option_string_actions if each.startswith("--")]
-        near = difflib.get_close_matches(option, known, 1)
-        return near[0] if near else None
+        options = [each for each in self._option_string_actions if each.startswith("--")]
+        return next(iter(difflib.get_close_matches(option, options, 1)), None)
 
 
 def parser_of(name: str, module: Any) -> Parser:
-    """The parser of a command, whose module has been imported."""
+    """Build the parser of a command whose ``module`` is imported."""
     command = COMMANDS[name]
     parser = Parser(name, command.help)
     getattr(module, f"{command.function}_options")(parser)
     if not command.plain:
-        parser.add_argument("--json", action="store_true", help="machine-readable, on stdout")
+        parser.add_argument("--json", action="store_true", help="print JSON on stdout")
         parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no hints")
         parser.add_argument("--no-color", action="store_true", help="no colours (also NO_COLOR=1)")
     return parser
