@@ -6,7 +6,6 @@ The site runs this before its build. Nothing that it writes is committed.
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import json
 import sys
@@ -131,7 +130,7 @@ def _sentence(text: str) -> str:
 
 def _cli() -> Iterator[str]:
     for name, command in COMMANDS.items():
-        parser = parser_of(name, importlib.import_module(command.module))
+        parser = parser_of(name)
         yield from (f"## allranks {name}", "", _sentence(command.help), "")
         yield from ("```text", parser.format_usage().strip(), "```", "")
         rows = [row for action in parser._actions for row in _option(action)]

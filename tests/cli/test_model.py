@@ -232,7 +232,10 @@ def test_labels_and_forgetting(shared, code, job):
     assert (done.returncode, "'latest' is no label to give" in done.stderr) == (2, True)
     assert shared("model", "delete", "named").returncode == 2
     done = shared("model", "delete", "named:1")
-    assert done.stderr == "named:1 is deleted; `allranks gc` removes files that no other version uses\n"
+    assert (
+        done.stderr
+        == "named:1 is deleted; `allranks gc` removes files that no other version uses\n"
+    )
     done = shared("run", "-i", "m=azureml:named:1", "--", "true")
     assert done.returncode == 2
     assert "inputs.m.path: there is no model named:1" in done.stderr

@@ -1,6 +1,5 @@
 """Wrong command lines, help, and what is typed before anything is set up."""
 
-import importlib
 import shlex
 import subprocess
 import sys
@@ -61,7 +60,11 @@ from tests.support import CLI, environment
         (["run", "-i", "seed=5", "--", "true"], "no file or folder '5'", "--set inputs.seed=5"),
         (["run", "-i", "d=:stream", "--", "true"], "the input d has no path", "`.`"),
         (["run", "-i", "d=.:streem", "--", "true"], "'streem' is not a mode of an input", "stream"),
-        (["run", "-o", "d=x:stream", "--", "true"], "'stream' is not a mode of an output", "upload"),
+        (
+            ["run", "-o", "d=x:stream", "--", "true"],
+            "'stream' is not a mode of an output",
+            "upload",
+        ),
         (["run", "-m", "loss", "--", "true"], "'loss' is not NAME=REGEX", "keras"),
         (["run", "-m", "l=a(", "--", "true"], "not a regular expression", "quotes"),
         (["run", "-m", "l=(a)", "-m", "l=(b)", "--", "true"], "'l' is given twice", "once"),
@@ -110,7 +113,7 @@ def test_every_command_has_help(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_examples_that_parse(name):
-    parser = parser_of(name, importlib.import_module(COMMANDS[name].module))
+    parser = parser_of(name)
     shown = parser.format_help().partition("\nexamples:\n")[2].splitlines()
     assert len(shown) >= 2, "add them to cli/examples.py"
     assert len(set(shown)) == len(shown)

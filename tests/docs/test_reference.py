@@ -70,7 +70,7 @@ def test_every_public_name_has_a_docstring(pages: dict[str, str]) -> None:
     assert " at 0x" not in pages["python.md"]  # a default or type that no reader can use
 
 
-def test_descriptions_cover_exactly_the_fields_of_all_models() -> None:
+def test_descriptions_cover_exactly_the_fields_of_all_models(pages: dict[str, str]) -> None:
     own = {
         each.__name__: {name for name in each.model_fields if name in each.__annotations__}
         for each in _parts()

@@ -1,155 +1,132 @@
-"""Every command: its module, function and help line. Imports none of the modules."""
+"""Every command: its function and help line. Imports none of their modules."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Command(NamedTuple):
-    """``function`` of ``module`` runs it; ``<function>_options`` adds its options to a parser.
-    A ``plain`` command has no --json and --quiet."""
+    """``entry`` is ``module:function`` in this package; ``<function>_options`` of the same module
+    adds the command's options to a parser. A ``plain`` command has no --json and --quiet."""
 
-    module: str
-    function: str
+    entry: str
     help: str
     plain: bool = False
 
+    def load(self, suffix: str = "") -> Any:
+        """Import the module and return the function whose name ends with the suffix."""
+        module, _, function = self.entry.partition(":")
+        return getattr(importlib.import_module(f"allranks.cli.{module}"), function + suffix)
 
-_JOB, _SERVER, _COMPUTE = (
-    "allranks.cli.job.job",
-    "allranks.cli.admin.server",
-    "allranks.cli.admin.compute",
-)
-_JOB_CHANGE = "allranks.cli.job.change"
-_BACKUP = "allranks.cli.admin.backup"
-_ENVIRONMENT = "allranks.cli.assets.environment"
-_MODEL = "allranks.cli.assets.model"
-_STATE = "allranks.cli.assets.state"
-_VERSIONS = "allranks.cli.assets.versions"
-_DATA, _DATASTORE = "allranks.cli.assets.data", "allranks.cli.assets.datastore"
 
 COMMANDS: dict[str, Command] = {
-    "run": Command(
-        "allranks.cli.submit.run", "run", "run a command as a job and stream its output"
-    ),
-    "doctor": Command(
-        "allranks.cli.preflight.doctor", "doctor", "check for problems that keep jobs from running"
-    ),
-    "top": Command("allranks.cli.admin.top", "top", "show active jobs and their resource use"),
-    "gc": Command("allranks.cli.admin.gc", "gc", "delete unreferenced data"),
+    "run": Command("submit.run:run", "run a command as a job and stream its output"),
+    "doctor": Command("preflight.doctor:doctor", "check for problems that keep jobs from running"),
+    "top": Command("admin.top:top", "show active jobs and their resource use"),
+    "gc": Command("admin.gc:gc", "delete unreferenced data"),
     "completion": Command(
-        "allranks.cli.admin.completion",
-        "completion",
-        "print a completion script for your shell",
-        True,
+        "admin.completion:completion", "print a completion script for your shell", plain=True
     ),
-    "job create": Command("allranks.cli.submit.create", "create", "submit a job from a YAML file"),
-    "job validate": Command(
-        "allranks.cli.submit.create", "validate", "check a YAML file without submitting it"
+    "job create": Command("submit.create:create", "submit a job from a YAML file"),
+    "job validate": Command("submit.create:validate", "check a YAML file without submitting it"),
+    "job list": Command("job.list_jobs:list_jobs", "list jobs, newest first"),
+    "job show": Command("job.job:show_job", "show the details of a job"),
+    "job stream": Command("job.logs:stream", "stream the output of a job until it ends"),
+    "job logs": Command("job.logs:logs", "print the output of the ranks"),
+    "job cancel": Command("job.job:cancel", "cancel a job"),
+    "job wait": Command("job.job:wait", "wait for a job to end"),
+    "job download": Command("job.download:fetch", "download a job's outputs and logs"),
+    "job files": Command("job.files:files", "list the files of a job"),
+    "job metrics": Command("job.metrics:metrics", "show the metrics of a job"),
+    "job explain": Command("job.explain:explain", "explain why a job failed"),
+    "job events": Command("job.job:events", "list the events of a job"),
+    "job preempt": Command("job.job:preempt", "simulate a preemption of its nodes"),
+    "job stacks": Command("job.stacks:stacks", "show the Python stacks of every rank"),
+    "job tensorboard": Command("job.tensorboard:tensorboard", "open TensorBoard on a job's logs"),
+    "job restart": Command("submit.restart:restart", "run an ended job again as a new job"),
+    "job compare": Command("job.compare:compare", "show the differences between jobs"),
+    "job tag": Command("job.change:tag", "set and remove tags of a job"),
+    "job archive": Command("job.change:archive", "hide jobs from lists"),
+    "job restore": Command("job.change:restore", "show archived jobs in lists again"),
+    "job delete": Command("job.change:delete", "delete ended jobs with their outputs and logs"),
+    "report": Command("report.commands:report", "show what slowed a job down"),
+    "report scaling": Command("report.commands:scaling", "show how a job scales with nodes"),
+    "report goodput": Command("report.goodput:goodput", "show how jobs spent their time"),
+    "compute create": Command("admin.compute:create", "create a compute"),
+    "compute list": Command("admin.compute:list_computes", "list computes"),
+    "compute show": Command(
+        "admin.compute:show_compute", "show hosts, free capacity and queued jobs"
     ),
-    "job list": Command("allranks.cli.job.list_jobs", "list_jobs", "list jobs, newest first"),
-    "job show": Command(_JOB, "show_job", "show the details of a job"),
-    "job stream": Command(
-        "allranks.cli.job.logs", "stream", "stream the output of a job until it ends"
-    ),
-    "job logs": Command("allranks.cli.job.logs", "logs", "print the output of the ranks"),
-    "job cancel": Command(_JOB, "cancel", "cancel a job"),
-    "job wait": Command(_JOB, "wait", "wait for a job to end"),
-    "job download": Command(
-        "allranks.cli.job.download", "fetch", "download a job's outputs and logs"
-    ),
-    "job files": Command("allranks.cli.job.files", "files", "list the files of a job"),
-    "job metrics": Command("allranks.cli.job.metrics", "metrics", "show the metrics of a job"),
-    "job explain": Command("allranks.cli.job.explain", "explain", "explain why a job failed"),
-    "job events": Command(_JOB, "events", "list the events of a job"),
-    "job preempt": Command(_JOB, "preempt", "simulate a preemption of its nodes"),
-    "job stacks": Command(
-        "allranks.cli.job.stacks", "stacks", "show the Python stacks of every rank"
-    ),
-    "job tensorboard": Command(
-        "allranks.cli.job.tensorboard", "tensorboard", "open TensorBoard on a job's logs"
-    ),
-    "job restart": Command(
-        "allranks.cli.submit.restart", "restart", "run an ended job again as a new job"
-    ),
-    "job compare": Command(
-        "allranks.cli.job.compare", "compare", "show the differences between jobs"
-    ),
-    "job tag": Command(_JOB_CHANGE, "tag", "set and remove tags of a job"),
-    "job archive": Command(_JOB_CHANGE, "archive", "hide jobs from lists"),
-    "job restore": Command(_JOB_CHANGE, "restore", "show archived jobs in lists again"),
-    "job delete": Command(_JOB_CHANGE, "delete", "delete ended jobs with their outputs and logs"),
-    "report": Command("allranks.cli.report.commands", "report", "show what slowed a job down"),
-    "report scaling": Command(
-        "allranks.cli.report.commands", "scaling", "show how a job scales with nodes"
-    ),
-    "report goodput": Command(
-        "allranks.cli.report.goodput", "goodput", "show how jobs spent their time"
-    ),
-    "compute create": Command(_COMPUTE, "create", "create a compute"),
-    "compute list": Command(_COMPUTE, "list_computes", "list computes"),
-    "compute show": Command(_COMPUTE, "show_compute", "show hosts, free capacity and queued jobs"),
-    "compute update": Command(_COMPUTE, "update", "update a compute"),
-    "compute delete": Command(_COMPUTE, "delete", "delete a compute"),
-    "compute wait": Command(_COMPUTE, "wait", "wait until enough hosts are ready"),
+    "compute update": Command("admin.compute:update", "update a compute"),
+    "compute delete": Command("admin.compute:delete", "delete a compute"),
+    "compute wait": Command("admin.compute:wait", "wait until enough hosts are ready"),
     "compute set-default": Command(
-        _COMPUTE, "set_default", "set the compute used when a job names none"
+        "admin.compute:set_default", "set the compute used when a job names none"
     ),
-    "compute map": Command(_COMPUTE, "map_name", "map a compute name in job files to a compute"),
+    "compute map": Command(
+        "admin.compute:map_name", "map a compute name in job files to a compute"
+    ),
     "instance map": Command(
-        "allranks.cli.admin.instance", "map_size", "set the number of GPUs of an instance type"
+        "admin.instance:map_size", "set the number of GPUs of an instance type"
     ),
-    "environment create": Command(_ENVIRONMENT, "create", "create a version of an environment"),
-    "environment list": Command(_ENVIRONMENT, "list_environments", "list environments"),
+    "environment create": Command(
+        "assets.environment:create", "create a version of an environment"
+    ),
+    "environment list": Command("assets.environment:list_environments", "list environments"),
     "environment show": Command(
-        _ENVIRONMENT, "show_environment", "show its definition and local build"
+        "assets.environment:show_environment", "show its definition and local build"
     ),
-    "environment build": Command(_ENVIRONMENT, "build", "build an environment on this machine"),
-    "environment export": Command(_ENVIRONMENT, "export", "export it as requirements or YAML"),
-    "environment clone": Command(_ENVIRONMENT, "clone", "copy an environment under another name"),
-    "environment label": Command(_VERSIONS, "label", "point NAME@LABEL to a version"),
-    "environment delete": Command(_VERSIONS, "delete", "delete a version"),
+    "environment build": Command(
+        "assets.environment:build", "build an environment on this machine"
+    ),
+    "environment export": Command("assets.environment:export", "export it as requirements or YAML"),
+    "environment clone": Command(
+        "assets.environment:clone", "copy an environment under another name"
+    ),
+    "environment label": Command("assets.versions:label", "point NAME@LABEL to a version"),
+    "environment delete": Command("assets.versions:delete", "delete a version"),
     "environment map": Command(
-        _ENVIRONMENT, "map_requirement", "set substitutes for unavailable requirements"
+        "assets.environment:map_requirement", "set substitutes for unavailable requirements"
     ),
-    "data create": Command(_DATA, "create", "create a version of a data asset"),
-    "data list": Command(_DATA, "list_data", "list data assets"),
-    "data show": Command(_DATA, "show_data", "show the location and origin of data"),
-    "data label": Command(_VERSIONS, "label", "point NAME@LABEL to a version"),
-    "data delete": Command(_VERSIONS, "delete", "delete a version"),
-    "data map": Command(_DATA, "map_prefix", "map URI prefixes to other locations"),
-    "model register": Command(_MODEL, "register", "register a job's output as a model version"),
-    "model create": Command(_MODEL, "register", "create a model version from files or YAML"),
-    "model list": Command(_MODEL, "list_models", "list models"),
-    "model show": Command(_MODEL, "show_model", "show the files and origin of a model"),
-    "model label": Command(_VERSIONS, "label", "point NAME@LABEL to a version"),
-    "model download": Command(
-        "allranks.cli.job.download", "fetch_model", "download the files of a model"
+    "data create": Command("assets.data:create", "create a version of a data asset"),
+    "data list": Command("assets.data:list_data", "list data assets"),
+    "data show": Command("assets.data:show_data", "show the location and origin of data"),
+    "data label": Command("assets.versions:label", "point NAME@LABEL to a version"),
+    "data delete": Command("assets.versions:delete", "delete a version"),
+    "data map": Command("assets.data:map_prefix", "map URI prefixes to other locations"),
+    "model register": Command(
+        "assets.model:register", "register a job's output as a model version"
     ),
-    "model delete": Command(_VERSIONS, "delete", "delete a version"),
-    "state list": Command(_STATE, "list_states", "list state folders"),
-    "state show": Command(_STATE, "show_state", "show the versions and files of a state folder"),
-    "state restore": Command(_STATE, "restore", "restore a version of a state folder"),
-    "state download": Command(
-        "allranks.cli.job.download", "fetch_state", "download the files of a state folder"
+    "model create": Command("assets.model:register", "create a model version from files or YAML"),
+    "model list": Command("assets.model:list_models", "list models"),
+    "model show": Command("assets.model:show_model", "show the files and origin of a model"),
+    "model label": Command("assets.versions:label", "point NAME@LABEL to a version"),
+    "model download": Command("job.download:fetch_model", "download the files of a model"),
+    "model delete": Command("assets.versions:delete", "delete a version"),
+    "state list": Command("assets.state:list_states", "list state folders"),
+    "state show": Command(
+        "assets.state:show_state", "show the versions and files of a state folder"
     ),
-    "state delete": Command(_STATE, "delete", "delete a state folder with all versions"),
-    "datastore create": Command(_DATASTORE, "create", "create a datastore with its credentials"),
-    "datastore list": Command(_DATASTORE, "list_datastores", "list datastores"),
+    "state restore": Command("assets.state:restore", "restore a version of a state folder"),
+    "state download": Command("job.download:fetch_state", "download the files of a state folder"),
+    "state delete": Command("assets.state:delete", "delete a state folder with all versions"),
+    "datastore create": Command(
+        "assets.datastore:create", "create a datastore with its credentials"
+    ),
+    "datastore list": Command("assets.datastore:list_datastores", "list datastores"),
     "datastore show": Command(
-        _DATASTORE, "show_datastore", "show the location and credential kind"
+        "assets.datastore:show_datastore", "show the location and credential kind"
     ),
-    "datastore delete": Command(_DATASTORE, "delete", "delete a datastore"),
-    "server start": Command(_SERVER, "start", "start the server in the background"),
-    "server stop": Command(_SERVER, "stop", "stop the server and the jobs on this machine"),
-    "server status": Command(_SERVER, "status", "show whether the server runs, and where"),
-    "server token": Command(
-        "allranks.cli.admin.tokens", "token", "create, list and revoke access tokens"
-    ),
-    "server run": Command(_SERVER, "run", "run the server in the foreground"),
-    "server backup": Command(_BACKUP, "backup", "back up this home to a file"),
-    "server restore": Command(_BACKUP, "restore", "restore this home from a backup"),
+    "datastore delete": Command("assets.datastore:delete", "delete a datastore"),
+    "server start": Command("admin.server:start", "start the server in the background"),
+    "server stop": Command("admin.server:stop", "stop the server and the jobs on this machine"),
+    "server status": Command("admin.server:status", "show whether the server runs, and where"),
+    "server token": Command("admin.tokens:token", "create, list and revoke access tokens"),
+    "server run": Command("admin.server:run", "run the server in the foreground"),
+    "server backup": Command("admin.backup:backup", "back up this home to a file"),
+    "server restore": Command("admin.backup:restore", "restore this home from a backup"),
 }
 # Called by completion scripts.
 COMPLETE = "__complete"

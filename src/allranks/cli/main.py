@@ -6,11 +6,9 @@ and `allranks run` must start fast.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from allranks.cli import job_names
 from allranks.cli.commands import COMMANDS, COMPLETE, Command, groups, in_group, split_command
@@ -90,10 +88,10 @@ def _run(words: list[str]) -> int:
     command = COMMANDS.get(name)
     if command is None:
         raise UsageError(f"no command `allranks {name}`", hint=_nearest(name))
-    module: Any = importlib.import_module(command.module)
-    options = parser_of(name, module).parse_args(rest)
+    run = command.load()
+    options = parser_of(name).parse_args(rest)
     job_names.resolve(options)
-    return int(getattr(module, command.function)(options))
+    return int(run(options))
 
 
 def _nearest(name: str) -> str:

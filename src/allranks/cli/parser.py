@@ -55,11 +55,11 @@ class Parser(argparse.ArgumentParser):
         return next(iter(difflib.get_close_matches(option, options, 1)), None)
 
 
-def parser_of(name: str, module: Any) -> Parser:
-    """Build the parser of a command whose ``module`` is imported."""
+def parser_of(name: str) -> Parser:
+    """Build the parser of a command, which imports its module."""
     command = COMMANDS[name]
     parser = Parser(name, command.help)
-    getattr(module, f"{command.function}_options")(parser)
+    command.load("_options")(parser)
     if not command.plain:
         parser.add_argument("--json", action="store_true", help="print JSON on stdout")
         parser.add_argument("-q", "--quiet", action="store_true", help="no progress, no hints")

@@ -9,7 +9,6 @@ as well.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -132,7 +131,7 @@ def _commands(current: str) -> list[Word]:
 
 def _arguments(name: str, rest: Sequence[str], current: str) -> Completions:
     """What fits after the words ``rest`` of a command."""
-    parser = parser_of(name, importlib.import_module(COMMANDS[name].module))
+    parser = parser_of(name)
     places = [each for each in parser._actions if not each.option_strings]
     pending: argparse.Action | None = None  # the option that waits for its value
     used: set[str] = set()
