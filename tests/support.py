@@ -1,6 +1,7 @@
 """What several tests need: the real command line, whose processes are whose, waiting for a fact."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -73,6 +74,20 @@ def command_line(home: Path, folder: Path) -> Allranks:
         return subprocess.run(argv, env=env, timeout=timeout, **{**given, **options})
 
     return run
+
+
+def answer(allranks: Allranks, *words: object, code: int = 0) -> Any:
+    """Run a command with --json, expect its exit code, and return what it printed."""
+    done = allranks(*words, "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def commit_all(folder: Path) -> None:
+    """Commit everything in the folder to a new Git repository on the branch main."""
+    git = ["git", "-C", folder, "-c", "user.name=x", "-c", "user.email=x@example.com"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
 
 
 def leave_nothing(home: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from allranks.cli.admin.complete_words import Kind, complete
 from allranks.cli.admin.completion import SCRIPTS
 from allranks.cli.commands import COMMANDS
-from tests.support import CLI, environment, until
+from tests.support import CLI, answer, environment, until
 
 
 def needs(shell):
@@ -93,6 +93,17 @@ def test_names_come_from_the_record_and_no_server_is_started(record, env, allran
     assert not allranks("server", "status").stdout.startswith("running")
 
 
+@pytest.mark.slow
+def test_names_come_from_the_server_that_the_shell_names(record, env, allranks):
+    status = answer(allranks, "server", "start")
+    token = (record / "token").read_text().strip()
+    env |= {"ALLRANKS_SERVER": status["url"], "ALLRANKS_TOKEN": token}
+    env["ALLRANKS_HOME"] += "-elsewhere"
+    assert answered(env, "fish", "job", "show", "").stdout == "words\ncalm_otter\tCompleted\n"
+    assert answered(env, "bash", "compute", "show", "").stdout == "words\ngpu\nlocal\n"
+    assert "train" in answered(env, "bash", "environment", "show", "").stdout.splitlines()
+
+
 def test_a_damaged_record_completes_nothing_and_says_nothing(env, home):
     home.mkdir()
     (home / "allranks.db").write_text("no database")
@@ -100,16 +111,13 @@ def test_a_damaged_record_completes_nothing_and_says_nothing(env, home):
     assert (done.returncode, done.stdout, done.stderr) == (0, "words\n", "")
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_help_says_where_the_script_goes(allranks, shell):
-    assert f"allranks completion {shell}" in allranks("completion", "--help").stdout
-    assert allranks("completion", shell).stdout == SCRIPTS[shell]
-
-
-def test_an_unknown_shell_is_refused(allranks):
-    done = allranks("completion", "tcsh")
-    assert done.returncode == 2
-    assert "bash" in done.stderr
+def test_the_command_prints_scripts_and_where_they_go(allranks):
+    help = allranks("completion", "--help").stdout
+    for shell, script in SCRIPTS.items():
+        assert f"allranks completion {shell}" in help
+        assert allranks("completion", shell).stdout == script
+    unknown = allranks("completion", "tcsh")
+    assert (unknown.returncode, "bash" in unknown.stderr) == (2, True)
 
 
 BASH = """
@@ -129,20 +137,13 @@ def test_bash_calls_the_function(env):
     assert done.stderr == ""
 
 
-class Typed:
-    """A shell on a terminal: what is typed, and all that it has shown."""
+class Terminal:
+    """A shell on a terminal, and everything it has shown."""
 
     def __init__(self, argv, env, folder):
         self._fd, other = pty.openpty()
-        self._shell = subprocess.Popen(
-            argv,
-            env=env,
-            cwd=folder,
-            stdin=other,
-            stdout=other,
-            stderr=other,
-            start_new_session=True,
-        )
+        streams = {"stdin": other, "stdout": other, "stderr": other}
+        self._shell = subprocess.Popen(argv, env=env, cwd=folder, start_new_session=True, **streams)
         os.close(other)
         self.shown = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -163,15 +164,6 @@ class Typed:
         os.close(self._fd)
 
 
-@contextlib.contextmanager
-def typed(argv, env, folder):
-    shell = Typed(argv, env, folder)
-    try:
-        yield shell
-    finally:
-        shell.close()
-
-
 SHELLS = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
     "zsh": ["zsh", "-f", "-i"],
@@ -187,7 +179,7 @@ ON = {
 @pytest.mark.end_to_end
 def test_tab_completes_in_a_real_shell(record, env, code, shell):
     (code / "train file.py").touch()
-    with typed(SHELLS[shell], env, code) as terminal:
+    with contextlib.closing(Terminal(SHELLS[shell], env, code)) as terminal:
         terminal.type(ON[shell])
         until(lambda: b"ready" in terminal.shown)
         terminal.type("allranks job sho\t")

@@ -1,25 +1,28 @@
 """`allranks compute …` where no cluster is needed: names, limits, files, what cannot be."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks
+from tests.support import Allranks, answer
 
 pytestmark = pytest.mark.slow
 
 
 def names(allranks: Allranks) -> dict[str, bool]:
-    told = json.loads(allranks("compute", "list", "--json").stdout)
-    return {each["name"]: each["is_default"] for each in told["computes"]}
+    listing = answer(allranks, "compute", "list")
+    return {each["name"]: each["is_default"] for each in listing["computes"]}
+
+
+def options(allranks: Allranks, name: str) -> dict[str, object]:
+    return dict(answer(allranks, "compute", "show", name)["options"])
 
 
 @pytest.mark.end_to_end
 def test_the_life_of_a_compute(allranks: Allranks):
     assert names(allranks) == {"local": True}
-    made = allranks("compute", "create", "two", "--type", "local", "--max-instances", 2, "--json")
-    assert json.loads(made.stdout)["max_instances"] == 2
+    made = answer(allranks, "compute", "create", "two", "--type", "local", "--max-instances", 2)
+    assert made["max_instances"] == 2
     again = allranks("compute", "create", "two", "--type", "local")
     assert again.returncode == 2
     assert "there is a compute named 'two' already" in again.stderr
@@ -36,10 +39,11 @@ def test_the_life_of_a_compute(allranks: Allranks):
     assert names(allranks) == {"local": False, "two": True}
     done = allranks("run", "--name", "there", "-c", "azureml:cpu-cluster", "--", "true")
     assert done.returncode == 0, done.stderr
-    assert json.loads(allranks("job", "show", "there", "--json").stdout)["compute"] == "two"
+    assert answer(allranks, "job", "show", "there")["compute"] == "two"
 
-    allranks("compute", "map", "gpu-cluster=local", "serverless=local")
-    assert json.loads(allranks("compute", "map", "--json").stdout)["gpu-cluster"] == "local"
+    mapped = {"gpu-cluster": "local", "serverless": "local"}
+    assert answer(allranks, "compute", "map", *map("=".join, mapped.items())) == mapped
+    assert answer(allranks, "compute", "map")["gpu-cluster"] == "local"
     listed = allranks("compute", "list").stderr
     assert "gpu-cluster, serverless: mapped to local" in listed
     assert "cpu-cluster: mapped to two" in listed
@@ -61,7 +65,7 @@ def test_a_file_has_azures_keys_and_the_engines_options(allranks: Allranks, code
     done = allranks("compute", "create", "-f", "compute.yml")
     assert done.returncode == 0, done.stderr
     assert "`location` has no effect" in done.stderr
-    shown = json.loads(allranks("compute", "show", "here", "--json").stdout)
+    shown = answer(allranks, "compute", "show", "here")
     assert (shown["tier"], shown["options"]) == ("dedicated", {"cpus": 1.5})
     (host,) = shown["hosts"]
     assert host["ready"]
@@ -82,7 +86,7 @@ def test_a_file_has_azures_keys_and_the_engines_options(allranks: Allranks, code
         ("name: a\ntype: local\noptions: foo\n", 3, "must be a mapping"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told_with_its_line(allranks, code: Path, text, line, said):
+def test_errors_in_a_file_have_its_lines(allranks, code: Path, text, line, said):
     (code / "c.yml").write_text(text)
     done = allranks("compute", "create", "-f", "c.yml")
     assert done.returncode == 2
@@ -92,7 +96,7 @@ def test_what_is_wrong_in_a_file_is_told_with_its_line(allranks, code: Path, tex
     assert names(allranks) == {"local": True}
 
 
-def test_the_one_that_is_always_there_can_be_changed_and_changed_back(allranks: Allranks):
+def test_the_built_in_compute_can_be_changed_and_reset(allranks: Allranks):
     nothing = allranks("compute", "delete", "local")
     assert (nothing.returncode, "always there" in nothing.stderr) == (2, True)
     assert allranks("compute", "update", "local", "--max-instances", 2).returncode == 0
@@ -112,23 +116,6 @@ def test_wrong_use(allranks: Allranks):
     assert "NAME=COMPUTE" in allranks("compute", "map", "x").stderr
     nothing = allranks("compute", "show", "nothing")
     assert (nothing.returncode, "no compute named 'nothing'" in nothing.stderr) == (2, True)
-
-
-def options(allranks: Allranks, name: str) -> dict[str, object]:
-    told = json.loads(allranks("compute", "show", name, "--json").stdout)
-    return dict(told["options"])
-
-
-def test_the_command_line_wins_over_the_file_and_empty_is_unset(allranks: Allranks, code: Path):
-    (code / "c.yml").write_text("name: a\ntype: local\ncpus: 1\nmemory: 1g\n")
-    done = allranks("compute", "create", "b", "-f", "c.yml", "--cpus", 2)
-    assert done.returncode == 0, done.stderr
-    assert options(allranks, "b") == {"cpus": 2, "memory": "1g"}
-    assert allranks("compute", "update", "b", "--memory", "").returncode == 0
-    assert options(allranks, "b") == {"cpus": 2}
-
-
-def test_what_else_is_refused_by_name(allranks: Allranks):
     taken = allranks("compute", "create", "local", "--type", "local")
     assert (taken.returncode, "always there" in taken.stderr) == (2, True)
     assert "is a compute itself" in allranks("compute", "map", "local=local").stderr
@@ -141,6 +128,15 @@ def test_what_else_is_refused_by_name(allranks: Allranks):
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-def test_a_default_that_is_deleted_is_told_of(allranks: Allranks):
+def test_the_command_line_wins_over_the_file_and_empty_is_unset(allranks: Allranks, code: Path):
+    (code / "c.yml").write_text("name: a\ntype: local\ncpus: 1\nmemory: 1g\n")
+    done = allranks("compute", "create", "b", "-f", "c.yml", "--cpus", 2)
+    assert done.returncode == 0, done.stderr
+    assert options(allranks, "b") == {"cpus": 2, "memory": "1g"}
+    assert allranks("compute", "update", "b", "--memory", "").returncode == 0
+    assert options(allranks, "b") == {"cpus": 2}
+
+
+def test_deleting_the_default_names_the_next_one(allranks: Allranks):
     allranks("compute", "create", "mine", "--type", "local", "--default")
     assert "local is now the default compute" in allranks("compute", "delete", "mine").stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks, until
+from tests.support import Allranks, answer, until
 
 # Real servers and processes, about a second a test.
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_restart_finds_what_the_next_attempt_would(
     assert "continues from" not in fresh.stderr
     assert counted(allranks, "j-r3", "--attempt", 1) == ["0"] * 6
     assert left(home, "j") == before
-    (created, *_) = json.loads(allranks("job", "events", "j-r2", "--json").stdout)
+    (created, *_) = answer(allranks, "job", "events", "j-r2")
     assert "continues from 6 files of j" in created["data"]["message"]
 
 
@@ -100,7 +100,7 @@ def test_a_restart_with_code_that_cannot_be_used(allranks: Allranks, script: Pat
     done = allranks("job", "restart", "k", "-C", "nowhere")
     assert (done.returncode, "there is no such file or folder" in done.stderr) == (2, True)
     assert "there is no job" in allranks("job", "restart", "no", "-C", ".").stderr
-    assert len(json.loads(allranks("job", "list", "--json").stdout)) == 2
+    assert len(answer(allranks, "job", "list")) == 2
 
 
 def test_a_run_from_another_job(allranks: Allranks, script: Path, home: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_run_from_a_job_that_cannot_be_continued(allranks: Allranks, code: Pat
     done = allranks("run", "--rehearse", "--from", "busy", "--", "true")
     assert (done.returncode, "--from" in done.stderr) == (2, True)
     allranks("job", "cancel", "busy")
-    assert len(json.loads(allranks("job", "list", "--json").stdout)) == 1
+    assert len(answer(allranks, "job", "list")) == 1
 
 
 LINKS = """\

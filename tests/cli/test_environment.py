@@ -1,6 +1,5 @@
 """`allranks environment …` and jobs that are given one: real uv, real wheels, no network."""
 
-import json
 import subprocess
 import sys
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allranks import AllranksError, Client, Environment, command
-from tests.support import Allranks, until
+from tests.support import answer, until
 from tests.wheels import wheel
 
 pytestmark = pytest.mark.slow
@@ -32,14 +31,6 @@ def requirements(code: Path, wheels: Path) -> Path:
     return path
 
 
-def show(allranks: Allranks, *words: object) -> dict[str, object]:
-    done = allranks(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
-
-
 PRINT = ["--", "python", "-c", "import apple, sys; print(apple.version, sys.prefix)"]
 
 
@@ -50,14 +41,10 @@ def test_a_job_gets_what_its_file_lists(shared, requirements):
     lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
     assert [version for version, _ in lines] == ["1.0", "1.0"]
     assert len({prefix for _, prefix in lines}) == 2, "each node has a layer of its own"
-    told = show(shared, "job", "show", "own-1")["environment"]
-    assert isinstance(told, dict)
-    assert told["requirements"][-1] == "pear"
-    # One of the two made it, before everybody's eyes.
-    logs = list(
-        Path(str(show(shared, "job", "show", "own-1")["folder"])).rglob("environment_node*")
-    )
-    assert logs
+    job = answer(shared, "job", "show", "own-1")
+    assert job["environment"]["requirements"][-1] == "pear"
+    # One of the two built it and logged that.
+    logs = Path(job["folder"]).rglob("environment_node*")
     assert any("Installed" in log.read_text() for log in logs)
 
 
@@ -70,7 +57,7 @@ def test_what_a_job_installs_is_the_jobs_alone(shared, requirements, wheels):
     assert shared(*run, look).stdout == "1.0\n"
 
 
-def test_the_environment_of_who_submits_does_not_show(shared, requirements):
+def test_variables_of_the_submitters_environment_are_not_passed_on(shared, requirements):
     script = "import os; print(os.environ.get('PYTHONPATH'), os.environ.get('CONDA_PREFIX'))"
     env = {"PYTHONPATH": "/somewhere", "CONDA_PREFIX": "/conda"}
     done = shared("run", "-e", requirements, "--", "python", "-c", script, env=env)
@@ -79,17 +66,17 @@ def test_the_environment_of_who_submits_does_not_show(shared, requirements):
 
 
 @pytest.mark.end_to_end
-def test_a_named_one_in_all_its_life(allranks, requirements, wheels, tmp_path):
-    made = show(allranks, "environment", "create", "fruit", "-f", requirements, "--label", "prod")
+def test_the_life_of_a_named_environment(allranks, requirements, wheels, tmp_path):
+    made = answer(allranks, "environment", "create", "fruit", "-f", requirements, "--label", "prod")
     assert (made["name"], made["version"], made["labels"]) == ("fruit", "1", ["prod"])
-    again = show(allranks, "environment", "create", "fruit", "-f", requirements)
+    again = answer(allranks, "environment", "create", "fruit", "-f", requirements)
     assert again["version"] == "1"
     lines = [f"--pip={line}" for line in ("--no-index", f"--find-links {wheels}", "apple")]
-    assert show(allranks, "environment", "create", "fruit", *lines)["version"] == "2"
-    listed = json.loads(allranks("environment", "list", "fruit", "--json").stdout)
+    assert answer(allranks, "environment", "create", "fruit", *lines)["version"] == "2"
+    listed = answer(allranks, "environment", "list", "fruit")
     assert [each["version"] for each in listed] == ["1", "2"]
 
-    assert show(allranks, "environment", "show", "fruit@prod")["made"] is None
+    assert answer(allranks, "environment", "show", "fruit@prod")["made"] is None
     unmade = allranks("environment", "export", "fruit@prod")
     assert unmade.returncode == 2
     assert "allranks environment build fruit:1" in unmade.stderr
@@ -98,31 +85,31 @@ def test_a_named_one_in_all_its_life(allranks, requirements, wheels, tmp_path):
     assert "Installed" in built.stderr
     folder = Path(built.stdout.strip())
     assert folder.is_dir()
-    assert show(allranks, "environment", "build", "fruit:1")["was_there"] is True
+    assert answer(allranks, "environment", "build", "fruit:1")["was_there"] is True
     exported = allranks("environment", "export", "fruit@prod").stdout.splitlines()
     assert {"apple==1.0", "pear==1.0"} <= {*exported}
     written = tmp_path / "again.yml"
     written.write_text(allranks("environment", "export", "fruit:1", "--format", "yaml").stdout)
-    assert show(allranks, "environment", "create", "-f", written)["version"] == "1"
+    assert answer(allranks, "environment", "create", "-f", written)["version"] == "1"
 
     run = ["run", "--name", "named", "-e", "fruit@prod", *PRINT]
     assert allranks(*run).stdout.startswith("1.0 ")
     allranks("environment", "label", "fruit:2", "prod")
     # What has run is run again as it was, whatever the label means by now.
-    assert show(allranks, "job", "show", "named")["spec"]["environment"] == "azureml:fruit:1"
-    restarted = show(allranks, "job", "restart", "named")
+    assert answer(allranks, "job", "show", "named")["spec"]["environment"] == "azureml:fruit:1"
+    restarted = answer(allranks, "job", "restart", "named")
     assert restarted["environment"]["name"] == "fruit:1"
     assert allranks("run", "-e", "fruit", *PRINT).stdout.startswith("2.0 ")
 
-    assert show(allranks, "environment", "clone", "fruit:1", "basket")["version"] == "1"
-    assert show(allranks, "environment", "delete", "fruit:2")["version"] == "2"
+    assert answer(allranks, "environment", "clone", "fruit:1", "basket")["version"] == "1"
+    assert answer(allranks, "environment", "delete", "fruit:2")["version"] == "2"
     gone = allranks("run", "-e", "fruit:2", "--", "true")
     assert gone.returncode == 2
     assert "there is no environment fruit:2" in gone.stderr
     assert "its versions: 1" in gone.stderr
 
 
-def test_the_table_is_seen_changed_and_followed(allranks, wheels, code):
+def test_the_map_is_shown_changed_and_applied(allranks, wheels, code):
     (code / "job.yml").write_text(
         "command: python -c 'import apple; print(apple.version)'\n"
         f'environment:\n  pip: ["--no-index", "--find-links {wheels}", "apple==1.6"]\n'
@@ -135,11 +122,11 @@ def test_the_table_is_seen_changed_and_followed(allranks, wheels, code):
     taken = allranks("job", "create", "-f", "job.yml", "--stream")
     assert taken.stdout == "2.0\n"
     assert "note: apple==1.6 was asked for, apple==2.0 is taken" in taken.stderr
-    table = show(allranks, "environment", "map")
+    table = answer(allranks, "environment", "map")
     assert table["own"] == {"apple==1.6": "apple==2.0"}
     assert "pytorch/pytorch:*" in allranks("environment", "map").stdout
     allranks("environment", "map", "apple==1.6")
-    assert show(allranks, "environment", "map")["own"] == {}
+    assert answer(allranks, "environment", "map")["own"] == {}
 
 
 def test_the_map_takes_several_pairs_and_leaves_packages_out(allranks, wheels, code):
@@ -158,17 +145,19 @@ def test_the_map_takes_several_pairs_and_leaves_packages_out(allranks, wheels, c
     assert "note: left out: plum" in taken.stderr
     assert "note: left out: azureml-defaults" in taken.stderr
     allranks("environment", "map", "plum")
-    assert show(allranks, "environment", "map")["own"] == {"apple==1.6": "apple==2.0"}
+    assert answer(allranks, "environment", "map")["own"] == {"apple==1.6": "apple==2.0"}
 
 
-def test_the_record_keeps_the_name_that_was_asked_for(allranks, home, requirements, capfd):
+def test_the_record_keeps_the_requested_name(allranks, home, requirements, capfd):
     allranks("environment", "create", "fruit", "-f", requirements)
     allranks("environment", "map", "AzureML-fruit", "fruit")
     allranks("run", "--name", "old", "-e", "AzureML-fruit@latest", *PRINT)
-    for name in ("old", str(show(allranks, "job", "restart", "old")["name"])):
-        told = show(allranks, "job", "show", name)["environment"]
-        assert isinstance(told, dict)
-        assert (told["name"], told["asked_for"]) == ("fruit:1", "AzureML-fruit@latest")
+    for name in ("old", answer(allranks, "job", "restart", "old")["name"]):
+        environment = answer(allranks, "job", "show", name)["environment"]
+        assert (environment["name"], environment["asked_for"]) == (
+            "fruit:1",
+            "AzureML-fruit@latest",
+        )
         shown = allranks("job", "show", name).stdout
         assert "fruit:1 (asked for: AzureML-fruit@latest)" in shown
         Client().jobs.stream(name)
@@ -194,6 +183,9 @@ def test_an_image_where_no_containers_run(allranks, requirements):
     done = allranks("run", "--image", "some/image:1", *PRINT)
     assert done.stdout.startswith("1.0 ")
     assert "fruit:1 stands for it" in done.stderr
+    assert answer(allranks, "environment", "create", "pod", "--image", "x/y:1")["image"] == "x/y:1"
+    refused = allranks("run", "-e", "pod", "--", "true")
+    assert "no environment stands for the image x/y:1" in refused.stderr
 
 
 @pytest.mark.end_to_end
@@ -219,7 +211,7 @@ def test_a_conda_file_of_a_job(shared, code, wheels):
     assert "conda.yml:2" in refused.stderr
 
 
-def test_a_cancel_does_not_wait_for_the_making(shared, requirements, tmp_path, code):
+def test_a_cancel_does_not_wait_for_the_build(shared, requirements, tmp_path, code):
     """A package whose making would take a minute is built from its source."""
     source = tmp_path / "slow-1.0"
     source.mkdir()
@@ -231,16 +223,12 @@ def test_a_cancel_does_not_wait_for_the_making(shared, requirements, tmp_path, c
     subprocess.run(["tar", "czf", "slow-1.0.tar.gz", "slow-1.0"], cwd=tmp_path, check=True)
     requirements.write_text(f"--no-index\n--find-links {tmp_path}\nslow\n")
     shared("run", "--detach", "--name", "slow-1", "-e", requirements, "--", "true")
-
-    def doing() -> str:
-        return str(show(shared, "job", "show", "slow-1")["status_reason"])
-
     began = time.monotonic()
-    until(lambda: show(shared, "job", "show", "slow-1")["status"] == "Preparing")
+    until(lambda: answer(shared, "job", "show", "slow-1")["status"] == "Preparing")
     shared("job", "cancel", "slow-1")
-    ended = shared("job", "wait", "slow-1")
+    shared("job", "wait", "slow-1")
     assert time.monotonic() - began < 30
-    assert show(shared, "job", "show", "slow-1")["status"] == "Canceled", (ended, doing())
+    assert answer(shared, "job", "show", "slow-1")["status"] == "Canceled"
 
 
 def test_what_the_shell_tells_pip_counts_and_passwords_are_not_shown(allranks, code, wheels):
@@ -282,14 +270,7 @@ def test_an_empty_file_is_an_empty_environment(shared, code):
     assert done.stdout == "None\n", done.stderr
 
 
-def test_an_image_can_be_registered_where_nothing_stands_for_it(shared):
-    made = show(shared, "environment", "create", "pod", "--image", "x/y:1")
-    assert made["image"] == "x/y:1"
-    refused = shared("run", "-e", "pod", "--", "true")
-    assert "no environment stands for the image x/y:1" in refused.stderr
-
-
-def test_doctor_says_whether_it_is_made(allranks, code, requirements):
+def test_doctor_reports_whether_it_is_built(allranks, code, requirements):
     (code / "job.yml").write_text(
         "command: python train.py\ncode: .\nenvironment:\n  requirements: my requirements.txt\n"
     )
@@ -338,7 +319,7 @@ def test_doctor_says_whether_it_is_made(allranks, code, requirements):
         (["clone", "nope", "x"], "no environment nope"),
     ],
 )  # fmt: skip
-def test_bad_input(shared, words, said):
+def test_wrong_use(shared, words, said):
     done = shared("environment", *words)
     assert done.returncode == 2
     assert said in done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allranks.engines.local.capacity import this_machine
-from tests.support import Allranks
+from tests.support import Allranks, answer
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +33,9 @@ def test_instance_types_can_be_seen_and_changed(allranks: Allranks, code: Path) 
     done = allranks("instance", "map", "dgx", "--gpus", 8)
     assert (done.returncode, done.stdout) == (0, "")
     assert "dgx has 8 GPUs" in done.stderr
-    assert json.loads(allranks("instance", "map", "--json").stdout)["own"] == {"dgx": 8}
+    assert answer(allranks, "instance", "map")["own"] == {"dgx": 8}
     allranks("instance", "map", "dgx", "--reset")
-    assert json.loads(allranks("instance", "map", "--json").stdout)["own"] == {}
+    assert answer(allranks, "instance", "map")["own"] == {}
     for words in (["dgx"], ["--gpus", 1], ["dgx", "--gpus", -1], ["a b", "--gpus", 1]):
         done = allranks("instance", "map", *words)
         assert done.returncode == 2, words
@@ -44,7 +44,7 @@ def test_instance_types_can_be_seen_and_changed(allranks: Allranks, code: Path) 
 
 
 @pytest.mark.end_to_end
-def test_what_a_job_file_says_is_shown(allranks: Allranks, code: Path) -> None:
+def test_the_instance_type_of_a_job_file_is_shown(allranks: Allranks, code: Path) -> None:
     (code / "job.yml").write_text(
         "command: test \"$CUDA_VISIBLE_DEVICES\" = ''\n"
         "resources: {instance_type: Standard_DS3_v2}\n"
@@ -55,12 +55,12 @@ def test_what_a_job_file_says_is_shown(allranks: Allranks, code: Path) -> None:
     assert done.returncode == 0, done.stderr
     shown = allranks("job", "show", "cpu-size").stdout
     assert "instance    Standard_DS3_v2" in shown
-    told = json.loads(allranks("job", "show", "cpu-size", "--json").stdout)
+    told = answer(allranks, "job", "show", "cpu-size")
     assert (told["instance_type"], told["gpus_per_node"]) == ("Standard_DS3_v2", 0)
 
 
 @pytest.mark.skipif(HAS > 0, reason="this machine has GPUs, which a job then gets")
-def test_a_machine_without_gpus_is_not_talked_about(allranks: Allranks, code: Path) -> None:
+def test_nothing_is_said_of_gpus_on_a_machine_without_any(allranks: Allranks, code: Path) -> None:
     done = allranks("run", "-p", 2, "--", "bash", "-c", 'test -z "$CUDA_VISIBLE_DEVICES"')
     assert done.returncode == 0, done.stderr
     assert "GPU" not in done.stderr
@@ -70,7 +70,7 @@ def test_a_machine_without_gpus_is_not_talked_about(allranks: Allranks, code: Pa
     assert "1 GPU (0 are there)" in refused.stderr
 
 
-def test_a_compute_says_what_its_jobs_get(allranks: Allranks, code: Path) -> None:
+def test_gpus_per_node_of_a_compute(allranks: Allranks, code: Path) -> None:
     made = allranks("compute", "create", "g", "--type", "local", "--gpus-per-node", 3)
     assert made.returncode == 0, made.stderr
     assert "gpus        3 per node" in allranks("compute", "show", "g").stdout

@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from tests.support import answer
+
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
 
@@ -24,11 +26,11 @@ def first(shared, code):
     script = 'echo hello > "$AZURE_ML_OUTPUT_o/word"'
     done = shared("run", "-o", "o", "--", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
-    return json.loads(shared("job", "list", "--limit", "1", "--json").stdout)[0]["name"]
+    return answer(shared, "job", "list", "--limit", "1")[0]["name"]
 
 
 @pytest.mark.end_to_end
-def test_what_a_job_left_from_yaml_and_the_command_line(shared, code, first):
+def test_an_output_as_an_input_from_yaml_and_the_command_line(shared, code, first):
     (code / "job.yml").write_text(FOLLOWING % (first, "o", "word"))
     assert shared("job", "validate", "-f", "job.yml").returncode == 0
     done = shared("job", "create", "-f", "job.yml", "--stream")
@@ -48,7 +50,7 @@ def test_what_a_job_left_from_yaml_and_the_command_line(shared, code, first):
         (None, "o", "../../x", "is not the address", "without `..`"),
     ],
 )
-def test_what_a_job_did_not_leave(shared, code, first, job, output, path, message, hint):
+def test_missing_outputs(shared, code, first, job, output, path, message, hint):
     (code / "job.yml").write_text(FOLLOWING % (job or first, output, path))
     done = shared("job", "create", "-f", "job.yml")
     assert done.returncode == 2
@@ -79,11 +81,11 @@ def test_file_uris(shared, code, path):
     assert (done.stdout, done.returncode) == ("hello\n", 0), done.stderr
 
 
-def test_validate_looks_at_every_path_and_reads_services(shared, code):
+def test_services_and_identity_are_validated_and_shown(shared, code):
     (code / "job.yml").write_text(
         "command: x\nservices:\n  s:\n    type: ssh\n    prot: 22\nidentity: {type: manged}\n"
     )
-    told = json.loads(shared("job", "validate", "-f", "job.yml", "--json").stdout)
+    told = answer(shared, "job", "validate", "-f", "job.yml", code=2)
     assert [(each["where"], each["line"]) for each in told["errors"]] == [
         ("services.s.prot", 5),
         ("identity.type", 6),
@@ -93,18 +95,15 @@ def test_validate_looks_at_every_path_and_reads_services(shared, code):
         "did you mean `managed`?",
     ]
     (code / "job.yml").write_text("command: x\nenvironment:\n  build:\n    path: nope\n")
-    told = json.loads(shared("job", "validate", "-f", "job.yml", "--json").stdout)
+    told = answer(shared, "job", "validate", "-f", "job.yml", code=2)
     assert told["errors"][0]["where"] == "environment.build.path"
     assert told["errors"][0]["line"] == 4
-
-
-def test_services_and_identity_are_shown(shared, code):
     (code / "job.yml").write_text(
         "command: 'true'\nservices: {s: {type: SSH, port: 22}}\nidentity: {type: UserIdentity}\n"
     )
-    name = json.loads(shared("job", "create", "-f", "job.yml", "--json").stdout)["name"]
+    name = answer(shared, "job", "create", "-f", "job.yml")["name"]
     shared("job", "wait", name)
-    spec = json.loads(shared("job", "show", name, "--json").stdout)["spec"]
+    spec = answer(shared, "job", "show", name)["spec"]
     assert spec["services"] == {"s": {"type": "ssh", "port": 22}}
     assert spec["identity"] == {"type": "user_identity"}
     shown = shared("job", "show", name).stdout
@@ -132,7 +131,7 @@ def test_the_same_name_twice_and_modes_of_outputs(shared, code):
     assert found["b"]["path"] == "/tmp/o:odd"
 
 
-def test_what_no_copy_can_be_made_of(shared, code):
+def test_files_that_cannot_be_copied(shared, code):
     (code / "odd").mkdir()
     os.mkfifo(code / "odd/pipe")
     (code / "odd/nowhere").symlink_to("nothing")
@@ -142,7 +141,7 @@ def test_what_no_copy_can_be_made_of(shared, code):
     assert "[(" not in done.stderr
 
 
-def test_credentials_are_not_taken_to_another_place(shared):
+def test_credentials_are_not_kept_for_another_endpoint(shared):
     words = ["datastore", "create", "moved", "--type", "s3", "--bucket", "b"]
     who = '{"access_key_id": "who", "secret_access_key": "hush"}'
     there = ["--endpoint", "http://127.0.0.1:9"]
@@ -151,7 +150,7 @@ def test_credentials_are_not_taken_to_another_place(shared):
     done = shared(*words, "--replace")
     assert done.returncode == 2
     assert "the credentials of 'moved' are for another place" in done.stderr
-    shown = json.loads(shared("datastore", "show", "moved", "--json").stdout)
+    shown = answer(shared, "datastore", "show", "moved")
     assert shown["uri"].startswith("s3://b/p")
     assert shared(*words, "--replace", "--credentials", "-", input=who).returncode == 0
 
@@ -189,14 +188,32 @@ def test_a_mapped_address_however_it_is_written(shared, code):
         ):
             done = shared("run", "-i", f"data={address}", "--", "cat", "${{inputs.data}}")
             assert (done.stdout, done.returncode) == ("1,2\n", 0), done.stderr
+        assert answer(shared, "data", "map") == {beginning: str(code / "mirror")}
     finally:
-        shared("data", "map", beginning)
+        removed = shared("data", "map", beginning)
+    assert removed.stderr == f"{beginning} is no longer mapped\n"
 
 
-def test_the_name_of_a_container_is_shown(shared, code):
+def test_data_assets_in_all_their_life(shared, code):
     address = "abfss://birds@acct.dfs.core.windows.net/train"
-    assert shared("data", "create", "shown", "--path", address).returncode == 0
-    assert json.loads(shared("data", "show", "shown", "--json").stdout)["path"] == address
+    done = shared("data", "create", "birds", "--path", address, "--label", "old")
+    usage = "use it: allranks run -i NAME=azureml:birds:1 -- COMMAND"
+    assert done.stderr == f"birds:1 is created: {address}\n{usage}\n"
+    (code / "birds.yml").write_text("name: birds\ntype: uri_file\npath: in/b.csv\n")
+    (code / "in").mkdir()
+    (code / "in/b.csv").touch()
+    assert answer(shared, "data", "create", "-f", "birds.yml")["path"] == str(code / "in/b.csv")
+    assert answer(shared, "data", "show", "birds@old")["path"] == address
+    done = shared("data", "label", "birds:2", "new", "good")
+    assert done.stderr in ("birds:2 is labelled new, good\n", "birds:2 is labelled good, new\n")
+    rows = [line.split()[:2] for line in shared("data", "list", "birds").stdout.splitlines()]
+    assert rows == [["NAME", "VERSION"], ["birds", "1"], ["birds", "2"]]
+    assert answer(shared, "data", "delete", "birds:1")["path"] == address
+    assert "no data named 'brids'\n\nhint: did you mean `birds`?" in (
+        shared("data", "list", "brids").stderr
+    )
+    (code / "birds.yml").write_text("name: birds\npath: .\nkind: x\n")
+    assert "birds.yml:3: kind: " in shared("data", "create", "-f", "birds.yml").stderr
 
 
 @pytest.fixture
@@ -208,16 +225,16 @@ def whole(shared):
     )
     done = shared("run", "-o", "best", "--", "bash", "-c", script)
     assert done.returncode == 0, done.stderr
-    name = json.loads(shared("job", "list", "--limit", "1", "--json").stdout)[0]["name"]
+    name = answer(shared, "job", "list", "--limit", "1")[0]["name"]
     for variable, folder in (("$SM_MODEL_DIR", "model"), ("$SSM_OUTPUT", "data")):
         assert re.search(
             rf"^{folder} \({re.escape(variable)}\): /.*/artifacts/{folder}$", done.stderr, re.M
         )
-    listed = json.loads(shared("job", "files", name, "--json").stdout)
+    listed = answer(shared, "job", "files", name)
     return name, sorted(each["path"] for each in listed)
 
 
-def test_every_file_of_a_job_is_an_input_of_the_next_by_the_address_that_is_listed(shared, whole):
+def test_every_listed_file_of_a_job_can_be_an_input(shared, whole):
     name, listed = whole
     assert listed == [
         "data/m.pt",
@@ -240,7 +257,7 @@ def test_every_file_of_a_job_is_an_input_of_the_next_by_the_address_that_is_list
     assert "".join(done.stdout.split()) == "dlsnopwowno", done.stdout
 
 
-def test_each_address_that_is_listed_registers_and_downloads(shared, code, whole):
+def test_every_listed_file_can_be_registered_and_downloaded(shared, code, whole):
     name, listed = whole
     for number, path in enumerate(listed):
         for head in ("", "artifacts/") if path == "outputs/m.pt" else ("",):
@@ -259,7 +276,7 @@ def test_each_address_that_is_listed_registers_and_downloads(shared, code, whole
     assert f"allranks job download {name} --all" in plain.stderr
 
 
-def test_an_address_that_is_not_there_gives_the_nearest_that_are(shared, whole):
+def test_a_missing_file_gives_the_nearest_ones(shared, whole):
     name, _ = whole
     script = 'echo x > "$AZURE_ML_OUTPUT_model/w.pt"'
     shared("run", "--name", f"one-{name}", "-o", "model", "--", "bash", "-c", script)

@@ -1,4 +1,4 @@
-"""Code folders that are most likely wrong ones: stopped before they are read, and nothing stays."""
+"""Code folders that are too large are refused before they are read, and nothing is left."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.support import CLI, environment, until
 
 
 def huge(folder: Path) -> Path:
-    """A folder with a file that is too large, and takes no room."""
+    """Add a sparse file that is too large."""
     path = folder / "da ta" / "it's huge.bin"
     path.parent.mkdir(exist_ok=True)
     with path.open("wb") as file:
@@ -46,13 +46,13 @@ def test_too_many_files_are_refused(code):
     with pytest.raises(CodeTooLarge, match=r"20,001 files") as caught:
         take_snapshot(code)
     assert "many/ (20,001 files)" in caught.value.message
-    heard = []
-    taken = take_snapshot(code, allow_large=True, progress=heard.append)
+    reports = []
+    taken = take_snapshot(code, allow_large=True, progress=reports.append)
     assert len(taken.files) == MOST_FILES + 1
-    assert heard[0] == Progress("reading the code", 0, 0)
+    assert reports[0] == Progress("reading the code", 0, 0)
 
 
-def test_python_refuses_it_too(home, code):
+def test_the_sdk_refuses_it_too(home, code):
     huge(code)
     job = sdk.command(command="true", code=str(code))
     with pytest.raises(CodeTooLarge):
@@ -62,7 +62,7 @@ def test_python_refuses_it_too(home, code):
 
 @pytest.mark.slow
 @pytest.mark.end_to_end
-def test_every_way_to_submit_says_so_and_makes_nothing(allranks, home, code):
+def test_every_command_refuses_it_and_creates_nothing(allranks, home, code):
     huge(code)
     (code / "job.yml").write_text("command: 'true'\ncode: .\n")
     ways = (
@@ -86,7 +86,7 @@ def test_every_way_to_submit_says_so_and_makes_nothing(allranks, home, code):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "status"), [(b"n\n", 2), (b"y\n", 0)])
-def test_a_terminal_is_asked(home, code, answer, status):
+def test_a_terminal_asks_for_confirmation(home, code, answer, status):
     (code / "many").mkdir()
     for number in range(MOST_FILES + 1):
         (code / "many" / str(number)).touch()
@@ -109,7 +109,7 @@ def test_a_terminal_is_asked(home, code, answer, status):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_code_whose_sending_is_broken_off_leaves_nothing(allranks, home, code, number):
+def test_an_interrupted_upload_leaves_nothing(allranks, home, code, number):
     (code / "small.py").write_text("print('here')")
     assert allranks("run", "--", "python", "small.py").stdout == "here\n"
 

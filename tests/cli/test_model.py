@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import Allranks, until
+from tests.support import Allranks, answer, commit_all, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -26,13 +26,7 @@ def job(shared: Allranks, code: Path) -> str:
 def trained(allranks: Allranks, script: str, *words: object) -> str:
     done = allranks("run", *words, "--", "bash", "-c", script)
     assert done.returncode == 0, done.stderr
-    return json.loads(allranks("job", "list", "--limit", 1, "--json").stdout)[0]["name"]
-
-
-def told(allranks: Allranks, *words: object) -> dict:
-    done = allranks("model", *words, "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
+    return answer(allranks, "job", "list", "--limit", 1)[0]["name"]
 
 
 @pytest.mark.end_to_end
@@ -45,7 +39,7 @@ def test_from_a_job_to_the_next_one(shared, code, job):
             "model", "register", "first", "--job", job, "--path", "outputs/model.pt", *more
         )
         assert again.stderr == "first:1 already exists: 1 file, 2 bytes\n"
-    made = told(shared, "show", "first")
+    made = answer(shared, "model", "show", "first")
     assert (made["version"], made["type"], made["job"]) == ("1", "custom_model", job)
     assert made["flavors"] == {"pytorch": {}}
     assert [(each["path"], each["size"]) for each in made["files"]] == [("model.pt", 2)]
@@ -68,11 +62,11 @@ def test_from_a_job_to_the_next_one(shared, code, job):
         assert (done.stdout, done.returncode) == ("w\n", 0), done.stderr
 
 
-def test_run_again_it_is_that_version_and_no_data_of_that_name(shared, code, job):
-    told(shared, "register", "pinned", "--job", job, "--path", "outputs/model.pt")
+def test_a_restart_uses_the_pinned_version_and_not_data_of_that_name(shared, code, job):
+    answer(shared, "model", "register", "pinned", "--job", job, "--path", "outputs/model.pt")
     words = ("--name", "pinned", "-i", "m=azureml:pinned", "--", "cat", "${{inputs.m}}")
     assert shared("run", *words).stdout == "w\n"
-    told(shared, "register", "pinned", "--job", job, "--path", "outputs.o/best.pth")
+    answer(shared, "model", "register", "pinned", "--job", job, "--path", "outputs.o/best.pth")
     assert shared("data", "create", "pinned", "--path", ".").returncode == 0
     again = shared("job", "restart", "pinned").stdout.strip()
     assert shared("job", "stream", again).stdout == "w\n"
@@ -92,7 +86,7 @@ flavors: {{python_function: {{loader_module: birds}}}}
 path: azureml://jobs/{job}/outputs/artifacts/paths/outputs
 """
     )
-    made = told(shared, "create", "-f", "model.yml", "--label", "good")
+    made = answer(shared, "model", "create", "-f", "model.yml", "--label", "good")
     assert (made["version"], made["labels"], made["files"]) == ("1.10", ["good"], 2)
     assert made["tags"] == {"kind": "small"}
     assert made["flavors"] == {"python_function": {"loader_module": "birds"}}
@@ -103,19 +97,17 @@ path: azureml://jobs/{job}/outputs/artifacts/paths/outputs
     assert shared("job", "validate", "-f", "job.yml").returncode == 0
     done = shared("job", "create", "-f", "job.yml", "--stream")
     assert (done.stdout, done.returncode) == ("w\nd\n", 0), done.stderr
-    after = json.loads(shared("job", "list", "--limit", 1, "--json").stdout)[0]["name"]
-    spec = json.loads(shared("job", "show", after, "--json").stdout)["spec"]
+    after = answer(shared, "job", "list", "--limit", 1)[0]["name"]
+    spec = answer(shared, "job", "show", after)["spec"]
     assert spec["inputs"]["m"] == {"type": "custom_model", "path": "azureml:of-yaml:1.10"}
     again = shared("job", "restart", after).stdout.strip()
     assert shared("job", "stream", again).stdout == "w\nd\n"
 
 
-def test_lineage_tells_what_went_in(shared, code, tmp_path):
-    git = ["git", "-C", code, "-c", "user.name=x", "-c", "user.email=x"]
+def test_lineage_has_code_environment_and_inputs(shared, code, tmp_path):
     (code / "train.py").write_text("open('outputs/m.pt', 'w').write('x')")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
-        subprocess.run([*git, *words], check=True)
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    commit_all(code)
+    commit = subprocess.check_output(["git", "-C", code, "rev-parse", "HEAD"], text=True)
     (tmp_path / "photos").mkdir()
     assert shared("data", "create", "photos", "--path", tmp_path / "photos").returncode == 0
     spec = {
@@ -130,8 +122,10 @@ def test_lineage_tells_what_went_in(shared, code, tmp_path):
     (tmp_path / "job.yml").write_text(json.dumps({**spec, "code": str(code)}))
     done = shared("job", "create", "-f", tmp_path / "job.yml", "--stream")
     assert done.returncode == 0, done.stderr
-    job = json.loads(shared("job", "list", "--limit", 1, "--json").stdout)[0]["name"]
-    lineage = told(shared, "register", "traced", "-j", job, "--path", "outputs/m.pt")["lineage"]
+    job = answer(shared, "job", "list", "--limit", 1)[0]["name"]
+    lineage = answer(shared, "model", "register", "traced", "-j", job, "--path", "outputs/m.pt")[
+        "lineage"
+    ]
     assert (lineage["experiment"], lineage["command"]) == ("nests", "python train.py")
     assert (lineage["commit"], lineage["uncommitted_changes"]) == (commit.strip(), "False")
     assert len(lineage["code"]) == 64
@@ -150,62 +144,62 @@ def test_two_jobs_register_the_same_version_at_once(shared, code):
         if each.returncode:
             assert "error: the model raced:7 is there already, and is another" in each.stderr
             assert "hint: a version never changes" in each.stderr
-    assert [each["job"] for each in told(shared, "list", "raced")] == [won]
-    # Said again by who has it, it is no error.
+    assert [each["job"] for each in answer(shared, "model", "list", "raced")] == [won]
+    # Registering the same files again is no error.
     assert shared("model", *words, won).returncode == 0
     words = ("register", "raced", "--path", "outputs/model.pt", "--job")
     with ThreadPoolExecutor(3) as pool:
         done = [*pool.map(lambda job: shared("model", *words, job), jobs)]
     assert [each.returncode for each in done] == [0, 0, 0]
-    versions = {each["version"]: each["job"] for each in told(shared, "list", "raced")}
+    versions = {each["version"]: each["job"] for each in answer(shared, "model", "list", "raced")}
     assert {*versions} == {"7", "8", "9", "10"} or {*versions} == {"7", "8", "9"}
     assert {*versions.values()} == {*jobs}
 
 
-def test_files_of_this_machine_are_sent(shared, code):
+def test_local_files_are_uploaded(shared, code):
     (code / "mine").mkdir()
     (code / "mine" / "model.onnx").write_bytes(b"graph")
     (code / "mine" / "model.onnx.data").write_bytes(os.urandom(3 << 20))
     (code / "mine" / "other").write_bytes(b"")
-    made = told(shared, "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b")
+    made = answer(shared, "model", "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b")
     assert (made["files"], made["flavors"], made["tags"]) == (2, {"onnx": {}}, {"a": "b"})
     assert "lineage" not in made
-    again = told(shared, "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b")
+    again = answer(shared, "model", "create", "sent", "--path", "mine/model.onnx", "--tag", "a=b")
     assert again == made | {"created": False}
-    made = told(shared, "create", "sent", "--path", "mine", "--flavor", "onnxruntime")
+    made = answer(shared, "model", "create", "sent", "--path", "mine", "--flavor", "onnxruntime")
     assert (made["version"], made["files"]) == ("2", 3)
     assert made["flavors"] == {"onnxruntime": {}}
     done = shared("run", "-i", "m=azureml:sent:1", "--", "ls", "${{inputs.m}}")
     assert done.stdout.split() == ["model.onnx", "model.onnx.data"]
-
-
-def test_mlflow_models_are_known_by_their_file(shared, code):
     (code / "m").mkdir()
     (code / "m" / "MLmodel").write_text("flavors: {}")
-    assert told(shared, "create", "flowing", "--path", "m")["type"] == "mlflow_model"
+    flowing = answer(shared, "model", "create", "flowing", "--path", "m")
+    assert flowing["type"] == "mlflow_model"
 
 
-def test_download_checks_everything_and_goes_on(shared, shared_home, code):
+def test_download_verifies_files_and_resumes(shared, shared_home, code):
     script = "mkdir outputs/m; echo w > outputs/m/model.pt; "
     job = trained(shared, script + "head -c 3000000 /dev/urandom > outputs/m/big")
-    made = told(shared, "register", "checked", "--job", job, "--path", "outputs/m")
-    fetched = told(shared, "download", "checked", "-p", "got")
+    made = answer(shared, "model", "register", "checked", "--job", job, "--path", "outputs/m")
+    fetched = answer(shared, "model", "download", "checked", "-p", "got")
     assert (fetched["fetched"], fetched["there"]) == (2, 0)
     big = code / "got" / "checked" / "big"
     whole = big.read_bytes()
-    assert told(shared, "download", "checked:1", "-p", "got")["there"] == 2
-    # Of the same size and age, and yet another: it is read, and fetched again.
+    assert answer(shared, "model", "download", "checked:1", "-p", "got")["there"] == 2
+    # A file of the same size and age with other content is fetched again.
     stat = big.stat()
     big.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     os.utime(big, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
-    assert told(shared, "download", "checked@latest", "-p", "got")["fetched"] == 1
+    assert answer(shared, "model", "download", "checked@latest", "-p", "got")["fetched"] == 1
     assert big.read_bytes() == whole
-    # What was interrupted is gone on with.
+    # An interrupted download resumes.
     big.rename(f"{big}.part")
     os.truncate(f"{big}.part", 2_000_000)
-    assert told(shared, "download", "checked", "-p", "got")["bytes_received"] == 1_000_000
+    assert (
+        answer(shared, "model", "download", "checked", "-p", "got")["bytes_received"] == 1_000_000
+    )
     assert big.read_bytes() == whole
-    # Damaged where it is kept.
+    # The server's file is damaged.
     kept = shared_home / "models" / made["digest"] / "files" / "big"
     kept.chmod(0o600)
     kept.write_bytes(whole[:-1])
@@ -217,17 +211,19 @@ def test_download_checks_everything_and_goes_on(shared, shared_home, code):
     done = shared("model", "download", "checked", "-p", "new")
     assert "error: big: a file of checked:1 is gone from the server" in done.stderr
     # As the hint says.
-    told(shared, "register", "checked", "--job", job, "--path", "outputs/m")
-    assert told(shared, "download", "checked:1", "-p", "new")["files"]
+    answer(shared, "model", "register", "checked", "--job", job, "--path", "outputs/m")
+    assert answer(shared, "model", "download", "checked:1", "-p", "new")["files"]
     assert (code / "new" / "checked" / "big").read_bytes() == whole
 
 
-def test_labels_and_forgetting(shared, code, job):
+def test_labels_and_deletion(shared, code, job):
     for path in ("outputs/model.pt", "outputs.o/best.pth"):
-        told(shared, "register", "named", "--job", job, "--path", path, "--alias", "good")
-    assert [each["labels"] for each in told(shared, "list", "named")] == [[], ["good"]]
+        answer(
+            shared, "model", "register", "named", "--job", job, "--path", path, "--alias", "good"
+        )
+    assert [each["labels"] for each in answer(shared, "model", "list", "named")] == [[], ["good"]]
     assert shared("model", "label", "named:1", "best", "good").returncode == 0
-    assert told(shared, "show", "named@good")["version"] == "1"
+    assert answer(shared, "model", "show", "named@good")["version"] == "1"
     done = shared("model", "label", "named:1", "latest")
     assert (done.returncode, "'latest' is no label to give" in done.stderr) == (2, True)
     assert shared("model", "delete", "named").returncode == 2
@@ -258,7 +254,7 @@ def test_labels_and_forgetting(shared, code, job):
         (["x", "--path", "p", "--label", "3"], "'3' is no label but a version", "NAME:3"),
     ],
 )
-def test_what_is_refused(shared, code, words, said, hint):
+def test_wrong_use(shared, code, words, said, hint):
     (code / "odd").mkdir()
     (code / "p").write_text("x")
     os.mkfifo(code / "odd" / "pipe")
@@ -269,49 +265,49 @@ def test_what_is_refused(shared, code, words, said, hint):
     assert shared("model", "show", "x").returncode == 2
 
 
-def test_a_wrong_key_is_told_with_its_line(shared, code):
-    (code / "model.yml").write_text("name: x\npath: .\nflavor: onnx\n")
-    done = shared("model", "create", "-f", "model.yml")
-    assert "model.yml:3: flavor: " in done.stderr
+@pytest.mark.parametrize("stdin", [False, True])
+def test_an_unknown_key_is_reported_with_its_line(shared, code, stdin):
+    text = "name: x\npath: .\nflavor: onnx\n"
+    (code / "model.yml").write_text(text)
+    done = shared("model", "create", "-f", "-" if stdin else "model.yml", input=text)
+    assert f"{'stdin' if stdin else 'model.yml'}:3: flavor: " in done.stderr
     assert "did you mean `flavors`?" in done.stderr
 
 
-def test_a_model_outlives_its_job_and_its_files_go_when_it_is_forgotten(allranks, home, code):
+def test_a_model_outlives_its_job_and_gc_removes_its_files_once_it_is_deleted(allranks, home, code):
     job = trained(allranks, "echo w > outputs/model.pt")
-    made = told(allranks, "register", "kept", "--job", job, "--path", "outputs/model.pt")
+    made = answer(allranks, "model", "register", "kept", "--job", job, "--path", "outputs/model.pt")
     (home / "jobs" / job / "artifacts" / "outputs" / "model.pt").unlink()
     assert allranks("gc", "--older-than", "0h").returncode == 0
     done = allranks("run", "-i", "m=azureml:kept", "--", "cat", "${{inputs.m}}")
     assert done.stdout == "w\n", done.stderr
     assert allranks("model", "delete", "kept:1").returncode == 0
-    (item,) = json.loads(allranks("gc", "--json").stdout)["items"]
+    (item,) = answer(allranks, "gc")["items"]
     assert (item["kind"], item["name"]) == ("models", made["digest"])
     assert [*(home / "models").iterdir()] == []
 
 
-def test_a_server_that_is_killed_leaves_no_half_model(allranks, home, code):
+def test_a_killed_server_leaves_no_partial_model(allranks, home, code):
     """However far it was: the version is not there, or it is whole."""
     (code / "big").mkdir()
     for n in range(400):
         (code / "big" / str(n)).write_bytes(os.urandom(20_000))
     assert allranks("model", "list").returncode == 0
-    words = [*allranks("server", "status", "--json").stdout.split()]
-    assert words
-    pid = json.loads((home / "server.json").read_text())["pid"]
+    pid = answer(allranks, "server", "status")["pid"]
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(allranks, "model", "create", "half", "--path", "big")
         until(lambda: [*home.glob("models/.coming-*/files/*")])
         psutil.Process(pid).kill()
         done = sending.result()
     assert done.returncode == 2
-    assert told(allranks, "list") == []
+    assert answer(allranks, "model", "list") == []
     assert allranks("model", "show", "half").returncode == 2
     for path in [*home.glob("models/**/*"), *home.glob("models/.*")]:
         os.utime(path, (1, 1))
-    found = json.loads(allranks("gc", "--json").stdout)["items"]
+    found = answer(allranks, "gc")["items"]
     assert "unfinished models" in {each["kind"] for each in found}
     assert [*(home / "models").iterdir()] == []
-    assert told(allranks, "create", "half", "--path", "big")["files"] == 400
+    assert answer(allranks, "model", "create", "half", "--path", "big")["files"] == 400
 
 
 @pytest.mark.parametrize(
@@ -328,7 +324,7 @@ def test_a_server_that_is_killed_leaves_no_half_model(allranks, home, code):
         ("model", "create", "mm", "--path", ""),
     ],
 )
-def test_a_variable_that_was_empty(shared, words):
+def test_empty_and_unsafe_names(shared, words):
     done = shared(*words)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")

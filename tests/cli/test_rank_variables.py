@@ -1,4 +1,4 @@
-"""The short text of a dry run says as much as the data: any rank's variables follow from it."""
+"""The summary of a dry run determines every variable of every rank."""
 
 import json
 
@@ -13,7 +13,7 @@ VALUES = st.text(alphabet="01219ab{}<\n", max_size=6)
 
 
 def expanded(found: Summary, row: int) -> dict[str, str]:
-    """The variables of a rank, as a reader of the text works them out."""
+    """The variables of a rank, derived from the summary."""
     cells = dict(zip(found.columns, found.rows[row], strict=True))
     variables = dict(found.shared)
     for name, (before, column, after) in found.templates.items():
@@ -35,7 +35,7 @@ def test_every_variable_of_every_rank_follows_from_the_summary(environments, pro
 
 @pytest.mark.parametrize("kind", ["pytorch", "tensorflow", "mpi", "horovod", "jax"])
 @pytest.mark.medium
-def test_a_dry_run_of_many_ranks_is_short_and_whole(shared, kind):
+def test_a_dry_run_of_many_ranks_is_short_and_complete(shared, kind):
     each = ["-p", 8] if kind != "tensorflow" else ["--parameter-servers", 1]
     words = ["run", "--name", "same", "-n", 3, "-d", kind, *each, "--dry-run"]
     told = shared(*words, "--", "true").stdout
@@ -53,7 +53,7 @@ def test_a_dry_run_of_many_ranks_is_short_and_whole(shared, kind):
     )
 
 
-def test_a_rank_is_told_by_its_rank_and_a_node_by_its_node():
+def test_columns_are_chosen_by_the_name_of_the_variable():
     ranks = [
         {
             "rank": n,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.counting import SCRIPT, STEP
-from tests.support import CLI, Allranks, command_line, environment, leave_nothing, until
+from tests.support import CLI, Allranks, answer, command_line, environment, leave_nothing, until
 
 ROOT = Path(__file__).parents[2]
 LOSS = r"loss (\S+)"
@@ -54,13 +54,13 @@ def begun(home: Path, code: Path, script: str, *words: str) -> "subprocess.Popen
 
 
 def jobs(allranks: Allranks) -> dict[str, str]:
-    told = json.loads(allranks("job", "list", "--json").stdout)
+    told = answer(allranks, "job", "list")
     return {each["name"]: each["status"] for each in told}
 
 
 @pytest.mark.slow
 @pytest.mark.end_to_end
-def test_a_job_that_goes_on_exactly_is_said_to_and_nothing_is_left_of_it(quick, tmp_path):
+def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
     (tmp_path / "model").mkdir()
     keep = 'echo mine > "$ALLRANKS_STATE_DIR/at.json"'
     assert quick("run", "--state", "birds", "--", "bash", "-c", keep).returncode == 0
@@ -82,17 +82,17 @@ def test_a_job_that_goes_on_exactly_is_said_to_and_nothing_is_left_of_it(quick, 
     for said in ("has written a checkpoint: 1 file", "rank 1 is killed", "it trains again after"):
         assert said in done.stderr
     assert {jobs(quick)[told[which]] for which in ("killed", "uninterrupted")} == {"Canceled"}
-    killed = json.loads(quick("job", "show", told["killed"], "--json").stdout)
+    killed = answer(quick, "job", "show", told["killed"])
     assert (killed["attempts"], killed["tags"]) == (2, {"rehearsal": "resume"})
     (asked,) = [
         each
-        for each in json.loads(quick("job", "events", told["killed"], "--json").stdout)
+        for each in answer(quick, "job", "events", told["killed"])
         if each["kind"] == "kill_asked"
     ]
     assert (asked["node"], asked["rank"], "@" in asked["data"]["by"]) == (1, 1, True)
     # The user's own state and output are as they were; those of the two jobs are gone.
     assert quick("state", "list", "--own", "--json").stdout.strip() == "[]"
-    (birds,) = json.loads(quick("state", "list", "--json").stdout)
+    (birds,) = answer(quick, "state", "list")
     assert (birds["name"], birds["version"]) == ("birds", 1)
     assert [*(tmp_path / "model").iterdir()] == []
 
@@ -112,7 +112,7 @@ def test_a_job_that_goes_on_exactly_is_said_to_and_nothing_is_left_of_it(quick, 
         ),
     ],
 )
-def test_how_a_job_goes_on_is_told(quick, how, exit_code, said):
+def test_verdicts(quick, how, exit_code, said):
     done = rehearse(quick, how)
     assert done.stdout.startswith(said), done.stdout + done.stderr
     assert (done.returncode, "hint: " in done.stderr) == (exit_code, bool(exit_code))
@@ -132,9 +132,10 @@ def test_how_a_job_goes_on_is_told(quick, how, exit_code, said):
         ),
         ("well", 40, LOSS, "no metric has steps"),
         ("well", 11, STEP, "there is too little to compare: the job was done before a rank"),
+        ("well", "no number", STEP, "ended too early"),
     ],
 )
-def test_what_cannot_be_rehearsed_is_told_with_what_is_lacking(quick, how, steps, metric, said):
+def test_what_is_missing_for_a_verdict(quick, how, steps, metric, said):
     done = rehearse(quick, how, steps=steps, metric=metric)
     assert done.returncode == 1
     assert done.stdout.startswith(f"resume not verified: {said}"), done.stdout + done.stderr
@@ -142,14 +143,7 @@ def test_what_cannot_be_rehearsed_is_told_with_what_is_lacking(quick, how, steps
 
 
 @pytest.mark.slow
-def test_a_job_that_fails_by_itself_is_told_so(quick):
-    done = quick("run", "--rehearse", "--", "bash", "-c", "exit 3")
-    assert done.returncode == 1
-    assert done.stdout.startswith("resume not verified: ended too early")
-
-
-@pytest.mark.slow
-def test_a_second_attempt_that_tells_no_step_is_compared_with_nothing(quick):
+def test_a_second_attempt_without_steps_is_not_compared(quick):
     script = """
         [ ! -e "$ALLRANKS_STATE_DIR/x" ] || exit 0
         echo x > "$ALLRANKS_STATE_DIR/x"
@@ -162,7 +156,7 @@ def test_a_second_attempt_that_tells_no_step_is_compared_with_nothing(quick):
 
 
 @pytest.mark.slow
-def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick, quick_home, code):
+def test_a_canceled_second_attempt_is_not_a_fault_of_the_script(quick, quick_home, code):
     script = """
         if [ -e "$ALLRANKS_STATE_DIR/x" ]; then sleep 100; fi
         echo x > "$ALLRANKS_STATE_DIR/x"
@@ -170,7 +164,7 @@ def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick,
     """
     with begun(quick_home, code, script) as started:
         (name, *_) = started.stderr.readline().split(":")
-        until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["attempts"] == 2)
+        until(lambda: answer(quick, "job", "show", name)["attempts"] == 2)
         quick("job", "cancel", name)
         out, _ = started.communicate(timeout=120)
     assert out == "resume not verified: ended too early: the job was canceled\n"
@@ -178,11 +172,11 @@ def test_a_second_attempt_that_somebody_cancels_is_no_fault_of_the_script(quick,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, code, number):
+def test_a_signal_cancels_its_job_and_deletes_its_state(quick, quick_home, code, number):
     # No step is ever told of: it would wait for some.
     started = begun(quick_home, code, 'echo x > "$ALLRANKS_STATE_DIR/x"; sleep 100')
     (name, *_) = started.stderr.readline().split(":")
-    until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
+    until(lambda: answer(quick, "job", "show", name)["state"]["version"])
     started.send_signal(number)
     started.send_signal(signal.SIGTERM)  # as `timeout` does: one to the process, one to its group
     out, err = started.communicate(timeout=120)
@@ -193,12 +187,12 @@ def test_what_ends_it_ends_its_job_and_takes_its_state_away(quick, quick_home, c
 
 
 @pytest.mark.slow
-def test_broken_off_while_it_tidies_up_it_does_that_first(quick, quick_home, code):
+def test_an_interrupted_clean_up_is_finished(quick, quick_home, code):
     """Whose ranks do not listen has to wait for their end: its state goes after that."""
     deaf = 'trap "" TERM; echo x > "$ALLRANKS_STATE_DIR/x"; while :; do sleep 0.2; done'
     with begun(quick_home, code, deaf, "--set", "limits.grace=6") as started:
         (name, *_) = started.stderr.readline().split(":")
-        until(lambda: json.loads(quick("job", "show", name, "--json").stdout)["state"]["version"])
+        until(lambda: answer(quick, "job", "show", name)["state"]["version"])
         started.send_signal(signal.SIGINT)
         for line in started.stderr:
             if "its ranks have their grace to end" in line:
@@ -219,7 +213,7 @@ def test_broken_off_while_it_tidies_up_it_does_that_first(quick, quick_home, cod
         (("--tolerance", "0.1"), "--tolerance needs --rehearse"),
     ],
 )
-def test_what_goes_with_no_rehearsal_is_refused(allranks, words, said):
+def test_options_that_exclude_a_rehearsal(allranks, words, said):
     done = allranks("run", *words, "--", "true")
     assert (done.returncode, said in done.stderr) == (2, True)
     assert "hint: " in done.stderr
@@ -265,7 +259,7 @@ def test_rehearsing_from_python(quick, quick_home, code, how, found):
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.timeout(900)
-def test_the_example_goes_on_exactly(quick, code):
+def test_the_example_resumes_exactly(quick, code):
     shutil.copytree(ROOT / "examples" / "resume", code / "resume")
     words = ("-f", "resume/job.yml", "--set", "command=python train.py --epochs 3000")
     metric = ("--set", r"metrics.loss=epoch (?P<step>\d+) loss (?P<value>\S+)")
@@ -302,7 +296,7 @@ def test_a_rank_is_killed_soon_after_the_first_checkpoint_at_the_usual_pace(allr
     words = ("--rehearse", "--json", "-m", f"loss={STEP}", "--", "python", "slow.py")
     found = json.loads(allranks("run", *words, timeout=100).stdout)
     assert (found["verified"], found["verdict"]) == (True, "exact"), found
-    told = json.loads(allranks("job", "events", found["killed"], "--json").stdout)
+    told = answer(allranks, "job", "events", found["killed"])
     (asked,) = (each for each in told if each["kind"] == "kill_asked")
     log = allranks("job", "logs", found["killed"], "--attempt", 1).stdout
     saved = float(re.findall(r"saved at (\S+)", log)[0])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import Allranks, until
+from tests.support import Allranks, answer, until
 
 # Preempted, it says how long it has and why, saves for longer than peers of a failure are given,
 # and is then no success. The attempt after that fails, the one after that is done.
@@ -30,14 +29,8 @@ sys.exit(1 if number == "2" and os.environ["RANK"] == "1" else 0)
 """
 
 
-def show(allranks: Allranks, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(allranks("job", "show", name, "--json").stdout)
-    return found
-
-
 def events(allranks: Allranks, name: str, kind: str) -> list[dict[str, Any]]:
-    found = json.loads(allranks("job", "events", name, "--json").stdout)
-    return [event for event in found if event["kind"] == kind]
+    return [each for each in answer(allranks, "job", "events", name) if each["kind"] == kind]
 
 
 def lines(allranks: Allranks, name: str, attempt: int) -> list[str]:
@@ -46,7 +39,7 @@ def lines(allranks: Allranks, name: str, attempt: int) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.end_to_end
-def test_a_rehearsed_preemption_is_as_a_real_one_and_eats_no_attempt(shared: Allranks):
+def test_a_simulated_preemption_acts_as_a_real_one_and_costs_no_attempt(shared: Allranks):
     options = ("-n", 2, "--max-attempts", 2, "--set", "limits.grace=7")
     shared("run", "--detach", "--name", "taken", *options, "--", "python", "-c", STORY)
     until(lambda: len(lines(shared, "taken", 1)) == 2)
@@ -62,7 +55,7 @@ def test_a_rehearsed_preemption_is_as_a_real_one_and_eats_no_attempt(shared: All
     ]
     assert "0 attempt 2 PREEMPTED 7 " in lines(shared, "taken", 2)
     assert "0 attempt 3 RANK_EXITED 7 " in lines(shared, "taken", 3)
-    job = show(shared, "taken")
+    job = answer(shared, "job", "show", "taken")
     assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 3, 2)
     (asked,) = events(shared, "taken", "preempt_asked")
     assert (asked["node"], "@" in asked["data"]["by"]) == (1, True)
@@ -72,7 +65,7 @@ def test_a_rehearsed_preemption_is_as_a_real_one_and_eats_no_attempt(shared: All
 
 
 @pytest.mark.medium
-def test_a_job_that_is_run_again_knows_what_it_continues(shared: Allranks):
+def test_a_restarted_job_gets_the_name_and_reason_of_the_previous_one(shared: Allranks):
     script = 'echo "$ALLRANKS_ATTEMPT $ALLRANKS_CONTINUES $ALLRANKS_PREVIOUS_REASON"; exit 3'
     shared("run", "--name", "failing", "--", "bash", "-c", script)
     shared("job", "restart", "failing")
@@ -82,19 +75,19 @@ def test_a_job_that_is_run_again_knows_what_it_continues(shared: Allranks):
 
 
 @pytest.mark.slow
-def test_only_what_may_pass_in_setup_is_tried_again(shared: Allranks, tmp_path: Path):
+def test_only_transient_setup_failures_are_retried(shared: Allranks, tmp_path: Path):
     wanted = tmp_path / "requirements.txt"
     wanted.write_text("--index-url http://127.0.0.1:9/simple\nnobody-has-this==1.0\n")
     again = ("--max-attempts", 2, "--set", "retry.budgets.setup=1", "--", "true")
     env = {"UV_HTTP_RETRIES": "0"}
     done = shared("run", "--name", "cut-off", "-e", wanted, *again, env=env)
     assert done.returncode == 1
-    job = show(shared, "cut-off")
+    job = answer(shared, "job", "show", "cut-off")
     assert (job["attempts"], job["launches"]) == (2, 1)
     assert (job["error"]["reason"], job["error"]["blame"]) == ("SETUP_FAILED", "infrastructure")
     wanted.write_text("--no-index\nnobody-has-this==1.0\n")
     shared("run", "--name", "never", "-e", wanted, *again)
-    assert show(shared, "never")["attempts"] == 1
+    assert answer(shared, "job", "show", "never")["attempts"] == 1
 
 
 def test_budgets_without_restarts_are_refused(shared: Allranks):
@@ -104,7 +97,7 @@ def test_budgets_without_restarts_are_refused(shared: Allranks):
 
 
 @pytest.mark.slow
-def test_a_spot_job_gives_its_place_to_one_that_is_not(allranks: Allranks):
+def test_a_spot_job_is_preempted_by_a_regular_one(allranks: Allranks):
     """And comes back when that has ended."""
     stays = 'trap "echo saved; exit 1" TERM; echo up; sleep 60 & wait'
     script = f"test $ALLRANKS_ATTEMPT = 2 || {{ {stays}; }}"
@@ -115,7 +108,7 @@ def test_a_spot_job_gives_its_place_to_one_that_is_not(allranks: Allranks):
     assert allranks("run", "--name", "dear", *all_of_it, "--", "true").returncode == 0
     assert allranks("job", "wait", "cheap", "--timeout", 50).returncode == 0
     assert allranks("job", "logs", "cheap", "--attempt", 1).stdout == "up\nsaved\n"
-    job = show(allranks, "cheap")
+    job = answer(allranks, "job", "show", "cheap")
     assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 2, 2)
     (asked,) = events(allranks, "cheap", "preempt_asked")
     assert asked["data"] == {"by": "local", "message": "dear waits for its place"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import CLI, environment, until
+from tests.support import CLI, answer, commit_all, environment, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
@@ -20,19 +20,36 @@ def sh(script: str) -> list[str]:
     return ["--", "bash", "-c", script]
 
 
-def test_one_rank_prints_what_it_prints(shared):
-    done = shared("run", "--", "echo", "hello  world; $(touch x)", "*", "ü")
-    assert (done.returncode, done.stdout) == (0, "hello  world; $(touch x) * ü\n")
+def begin(home: Path, folder: Path, *words: str) -> "subprocess.Popen[str]":
+    """Start `allranks run` and return once its rank has printed `up`."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    argv = [sys.executable, "-c", CLI, "run", *words, *sh("echo up; sleep 60")]
+    process = subprocess.Popen(argv, env=environment(home), cwd=folder, **pipes)
+    assert process.stdout.readline() == "up\n"
+    return process
 
 
-def test_a_rank_that_the_job_will_not_have_is_not_waited_for(shared):
-    made = len(json.loads(shared("job", "list", "--json").stdout))
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (["echo", "hello  world; $(touch x)", "*", "ü"], "hello  world; $(touch x) * ü\n".encode()),
+        (["printf", "no end"], b"no end\n"),
+        (sh(r"printf 'a\xff\xfeb\n\xc3'; printf '\xa9\n'")[1:], b"a\xff\xfeb\n\xc3\xa9\n"),
+    ],
+)
+def test_output_arrives_byte_for_byte(shared, words, output):
+    done = shared("run", "--", *words, text=False)
+    assert (done.returncode, done.stdout) == (0, output)
+
+
+def test_a_rank_out_of_range_is_refused(shared):
+    count = len(answer(shared, "job", "list"))
     for words in (("-n", 2), ("-n", 1, "-p", 2, "--json"), ("-n", 2, "--dry-run")):
         done = shared("run", *words, "--rank", 2, "--", "echo", "hi")
         said = done.stdout + done.stderr
         assert (done.returncode, "the job will have no rank 2" in said) == (2, True), said
         assert "it will have 0 to 1" in said
-    assert len(json.loads(shared("job", "list", "--json").stdout)) == made
+    assert len(answer(shared, "job", "list")) == count
     assert shared("run", "-n", 2, "--rank", 1, "--", "bash", "-c", "echo $RANK").stdout == "1\n"
     roles = ("distribution.type=TensorFlow", "distribution.parameter_server_count=1")
     words = [word for each in roles for word in ("--set", each)]
@@ -53,6 +70,8 @@ def test_each_rank_finds_torchs_variables(shared):
         [str(rank), "4", str(rank % 2), "2", str(rank // 2), str(rank // 2), "127.0.0.2", "2"]
         for rank in range(4)
     ]
+    own = shared("run", "--env", "RANK=17", "-d", "pytorch", *sh("echo $RANK"))
+    assert own.stdout == "17\n", "the user's own value wins"
 
 
 def test_the_port_of_rank_0_is_free_for_it(shared):
@@ -64,7 +83,7 @@ def test_the_port_of_rank_0_is_free_for_it(shared):
     assert done.stdout == "bound\n", done.stderr
 
 
-def test_tensorflow_gets_a_cluster_and_its_servers_are_ended(shared):
+def test_tensorflow_gets_a_cluster_and_its_servers_are_stopped(shared):
     script = 'echo "$TF_CONFIG"; test $AZ_BATCHAI_TASK_TYPE = worker || sleep 300'
     done = shared("run", "-n", 2, "-d", "tensorflow", "--parameter-servers", 1, *sh(script))
     assert done.returncode == 0, done.stderr
@@ -84,17 +103,12 @@ def test_nothing_leaks_in_from_the_shell(shared):
     found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert "LEAK" not in found
     assert (found["PASSED"], found["GIVEN"]) == ("a b", "x=y")
-    (job,) = json.loads(shared("job", "list", "--limit", 1, "--json").stdout)
-    shown = json.loads(shared("job", "show", job["name"], "--json").stdout)["spec"]
+    (job,) = answer(shared, "job", "list", "--limit", 1)
+    shown = answer(shared, "job", "show", job["name"])["spec"]
     assert shown["environment_variables"] == {"PASSED": "********", "GIVEN": "x=y"}
     everything = shared("run", "--env-all", *sh("env"), env=env).stdout
     assert "LEAK=1" in everything
     assert "s3cret" not in everything
-
-
-def test_a_users_own_value_wins(shared):
-    done = shared("run", "--env", "RANK=17", "-d", "pytorch", *sh("echo $RANK"))
-    assert done.stdout == "17\n"
 
 
 def test_the_first_failure_is_the_one_reported(shared):
@@ -105,7 +119,7 @@ def test_the_first_failure_is_the_one_reported(shared):
     assert done.returncode == 7
     assert "error: rank 1 on node 1 exited with code 7: boom" in done.stderr
     assert "hint: " in done.stderr
-    error = json.loads(shared("job", "show", "boom", "--json").stdout)["error"]
+    error = answer(shared, "job", "show", "boom")["error"]
     assert (error["reason"], error["blame"]) == ("RANK_EXITED", "user")
     assert (error["node"], error["rank"]) == (1, 1)
 
@@ -116,6 +130,7 @@ def test_the_first_failure_is_the_one_reported(shared):
         ("kill -9 $$", 137, "RANK_KILLED"),
         ("kill -SEGV $$", 139, "RANK_KILLED"),
         ("bash -c 'kill -9 $$'; exit $?", 137, "RANK_KILLED"),
+        ("kill -USR1 $$", 138, "RANK_KILLED"),
         ("exit 3", 3, "RANK_EXITED"),
         ("nosuchprogram", 127, "RANK_EXITED"),
     ],
@@ -129,6 +144,7 @@ def test_the_exit_code_is_the_jobs_own(shared, script, exit_code, reason):
         reason,
     )
     assert job["status"] == "Failed"
+    assert exit_code != 138 or "SIGUSR1" in job["error"]["message"]
 
 
 def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared):
@@ -141,7 +157,7 @@ def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared
     assert done.stdout.count("attempt 2") == 2
     assert "again: attempt 1 failed (rank " in done.stderr
     assert "attempt 2 starts on the same nodes" in done.stderr
-    job = json.loads(shared("job", "show", "again", "--json").stdout)
+    job = answer(shared, "job", "show", "again")
     assert (job["attempts"], job["launches"]) == (2, 1)
     logs = [shared("job", "logs", "again", "--attempt", 1, "--rank", r).stdout for r in range(2)]
     assert "attempt 1\n" in logs
@@ -214,9 +230,9 @@ def test_what_ranks_leave_behind_ends_with_the_job(shared):
 
 
 def test_detach_cancel_and_wait(shared):
-    made = json.loads(shared("run", "--detach", "--json", "-n", 2, "--", "sleep", "100").stdout)
-    name = made["name"]
-    until(lambda: json.loads(shared("job", "show", name, "--json").stdout)["status"] == "Running")
+    made = shared("run", "--detach", "--json", "-n", 2, "--", "sleep", "100")
+    name = json.loads(made.stdout)["name"]
+    until(lambda: answer(shared, "job", "show", name)["status"] == "Running")
     assert shared("job", "wait", name, "--timeout", "0.1").returncode == 124
     assert shared("job", "cancel", name).returncode == 0
     done = shared("job", "wait", name, "--json")
@@ -232,52 +248,24 @@ def test_the_time_limit_ends_it(shared):
 
 
 def test_ctrl_c_leaves_the_job_running(shared_home, shared, code):
-    argv = [
-        sys.executable,
-        "-c",
-        CLI,
-        "run",
-        "--name",
-        "goes-on",
-        "--",
-        "bash",
-        "-c",
-        "echo up; sleep 60",
-    ]
-    process = subprocess.Popen(
-        argv,
-        env=environment(shared_home),
-        cwd=code,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "up\n"
+    process = begin(shared_home, code, "--name", "goes-on")
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "hint: allranks job stream goes-on" in told
-    assert json.loads(shared("job", "show", "goes-on", "--json").stdout)["status"] == "Running"
+    assert "Detached; goes-on is still running" in errors
+    assert "hint: allranks job stream goes-on" in errors
+    assert answer(shared, "job", "show", "goes-on")["status"] == "Running"
     shared("job", "cancel", "goes-on")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_cancels_when_asked_to(shared_home, code, number):
-    argv = [sys.executable, "-c", CLI, "run", "--cancel-on-interrupt", *sh("echo up; sleep 60")]
-    process = subprocess.Popen(
-        argv,
-        env=environment(shared_home),
-        cwd=code,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "up\n"
+def test_an_interrupt_cancels_on_request(shared_home, code, number):
+    process = begin(shared_home, code, "--cancel-on-interrupt")
     process.send_signal(number)
-    printed, told = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "Canceled" in told
-    assert printed == "", "what was printed is not printed again"
+    assert "Canceled" in errors
+    assert output == "", "no output is printed twice"
 
 
 @pytest.mark.parametrize("kind", ["pytorch", "tensorflow", "mpi", "horovod", "jax", "ray"])
@@ -287,7 +275,7 @@ def test_a_dry_run_of_every_distribution(allranks, kind):
     assert "<" in done.stdout
 
 
-def test_all_that_a_file_from_elsewhere_asks_too_much_is_told_at_once(allranks, code):
+def test_every_problem_of_a_foreign_job_file_is_reported_at_once(allranks, code):
     (code / "job.yml").write_text(
         "command: x\nenvironment: azureml:e@latest\ncompute: azureml:elsewhere\n"
     )
@@ -306,7 +294,7 @@ def test_where_named_outputs_are(allranks, home):
     assert str(folder) in allranks("job", "show", "a").stdout
 
 
-def test_a_dry_run_starts_nothing_and_tells_all(allranks, home, code):
+def test_a_dry_run_starts_nothing_and_prints_everything(allranks, home, code):
     done = allranks(
         "run", "-n", 2, "--dry-run", "--json", "--env", "API_KEY=x", "--", "python", "t.py"
     )
@@ -322,34 +310,21 @@ def test_a_dry_run_starts_nothing_and_tells_all(allranks, home, code):
     assert "  RANK={rank}\n" in allranks("run", "-n", 2, "--dry-run", "--", "true").stdout
 
 
-def test_bytes_that_are_no_text_come_through(shared):
-    done = shared("run", *sh(r"printf 'a\xff\xfeb\n\xc3'; printf '\xa9\n'"), text=False)
-    assert done.stdout == b"a\xff\xfeb\n\xc3\xa9\n"
-
-
-def test_a_line_without_an_end_gets_one(shared):
-    assert shared("run", "--", "printf", "no end").stdout == "no end\n"
-
-
 def test_json_alone_on_stdout(shared):
     done = shared("run", "--json", "--", "echo", "hi")
     assert json.loads(done.stdout)["status"] == "Completed"
     assert "hi\n" in done.stderr
 
 
-def test_names_that_end_up_in_paths_are_held_to_safe_letters(shared):
+def test_names_are_safe_in_paths_and_used_once(shared):
     for name in ("../x", "a b", "x;y", "$(id)", "", "ü", "x\ny", "-x"):
         done = shared("run", f"--name={name}", "--", "true")
         assert done.returncode == 2, name
         assert "name" in done.stderr
         assert "hint: " in done.stderr
-
-
-def test_a_name_is_used_once(shared):
     assert shared("run", "--name", "once", "--", "true").returncode == 0
     done = shared("run", "--name", "once", "--", "true")
-    assert done.returncode == 2
-    assert "already exists" in done.stderr
+    assert (done.returncode, "already exists" in done.stderr) == (2, True)
 
 
 def test_hostile_paths_and_values_are_data(shared, code):
@@ -371,21 +346,13 @@ def test_a_job_that_takes_its_own_log_away_still_ends(shared):
     assert shared("run", "--", "bash", "-c", "rm ../rank-0.log; echo x").returncode == 0
 
 
-def test_a_signal_is_told_by_its_name(shared):
-    job = json.loads(shared("run", "--json", *sh("kill -USR1 $$")).stdout)
-    assert (job["exit_code"], job["error"]["reason"]) == (138, "RANK_KILLED")
-    assert "SIGUSR1" in job["error"]["message"]
-
-
 def test_where_the_code_is_from_is_in_the_record_and_restarts_with_it(shared, code):
-    who = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     (code / "a.txt").write_text("first\n")
-    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "x"]):
-        subprocess.run([*who, *words], cwd=code, check=True)
+    commit_all(code)
     (code / "a.txt").write_text("second\n")
     done = shared("run", "--name", "from-git", "--", "cat", "a.txt")
     assert done.stdout == "second\n"
-    told = json.loads(shared("job", "show", "from-git", "--json").stdout)
+    told = answer(shared, "job", "show", "from-git")
     assert told["spec"]["properties"]["azureml.git.branch"] == "main"
     assert told["spec"]["properties"]["azureml.git.dirty"] == "True"
     shared("job", "restart", "from-git")
@@ -399,9 +366,7 @@ def test_code_from_a_repository(shared, code, tmp_path):
     repository = tmp_path / "far away"
     (repository / "src").mkdir(parents=True)
     (repository / "src" / "train.sh").write_text("echo trained\n")
-    who = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "x"]):
-        subprocess.run([*who, *words], cwd=repository, check=True)
+    commit_all(repository)
     (code / "job.yml").write_text(
         f"command: bash train.sh\ncode: git+file://{repository}@main#src\n"
     )

@@ -1,4 +1,4 @@
-"""Variables that the submitter's shell exports: said when a job lacks them, passed when asked."""
+"""Variables of the submitter's shell: reported when a job does not get them, passed on request."""
 
 import json
 
@@ -12,12 +12,12 @@ ECHO = ("--", "bash", "-c", 'echo "${HF_HOME-unset} ${WANDB_API_KEY-unset} ${NCC
 
 def note(done) -> str:
     assert "s3cret-value" not in done.stderr
-    told = [line for line in done.stderr.splitlines() if "not passed to the job" in line]
-    assert len(told) <= 1
-    return told[0] if told else ""
+    notes = [line for line in done.stderr.splitlines() if "not passed to the job" in line]
+    assert len(notes) <= 1
+    return "".join(notes)
 
 
-def test_what_a_job_lacks_is_said_once_and_without_values(shared):
+def test_dropped_variables_are_reported_once_without_values(shared):
     done = shared("run", *ECHO, env=SHELL)
     assert done.stdout == "unset unset unset\n"
     assert note(done).startswith("note: HF_HOME, NCCL_DEBUG, WANDB_API_KEY of your shell are not")
@@ -26,7 +26,7 @@ def test_what_a_job_lacks_is_said_once_and_without_values(shared):
 
 
 @pytest.mark.end_to_end
-def test_what_is_passed_is_not_said(shared):
+def test_passed_variables_are_not_reported(shared):
     done = shared("run", "--env-all", *ECHO, env=SHELL)
     assert done.stdout == "/models & more unset INFO\n"
     assert note(done).startswith("note: WANDB_API_KEY of your shell is not")
@@ -38,7 +38,7 @@ def test_what_is_passed_is_not_said(shared):
     assert note(shared("run", "--", "true", env=carried)) == ""
 
 
-def test_a_list_may_be_passed_by_default(shared, code):
+def test_allranks_pass_env_passes_variables_by_default(shared, code):
     shell = {**SHELL, "ALLRANKS_PASS_ENV": "HF_*,WANDB_API_KEY,NCCL_*"}
     done = shared("run", "--name", "passed-on", "--env", "NCCL_DEBUG=WARN", *ECHO, env=shell)
     assert (done.stdout, note(done)) == ("/models & more s3cret-value WARN\n", "")
@@ -49,7 +49,7 @@ def test_a_list_may_be_passed_by_default(shared, code):
     assert variables["NCCL_DEBUG"] == "WARN"
 
 
-def test_a_job_file_says_it_too(allranks, code):
+def test_job_files_report_dropped_variables_too(allranks, code):
     lines = (
         "environment_variables: {HF_HOME: of the file}\ncommand: |\n  echo $HF_HOME $NCCL_DEBUG\n"
     )

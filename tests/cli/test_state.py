@@ -1,22 +1,14 @@
 """`allranks state …` and `client.states` with a real server and real jobs."""
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks
+from tests.support import Allranks, answer
 
 pytestmark = pytest.mark.slow
-
-
-def told(allranks: Allranks, *words: object) -> dict:
-    done = allranks(*words, "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
 
 
 def write(allranks: Allranks, text: str, *words: object) -> str:
@@ -27,19 +19,19 @@ def write(allranks: Allranks, text: str, *words: object) -> str:
 
 
 @pytest.mark.end_to_end
-def test_versions_one_steps_back_to_and_fetches(allranks, code):
+def test_versions_can_be_restored_and_downloaded(allranks, code):
     for text in ("one", "two", "three"):
         write(allranks, text, "--state", "birds", "--name", text)
-    found = told(allranks, "state", "show", "birds")
+    found = answer(allranks, "state", "show", "birds")
     assert [each["version"] for each in found["versions"]] == [3, 2, 1]
     newest = found["versions"][0]
     assert (newest["job"], newest["attempt"], newest["why"]) == ("three", 1, "an attempt ended")
     files = {each["path"] for each in found["entries"] if each["what"] == "file"}
     assert files == {"shared/f", "shared/d/g"}
-    job = told(allranks, "job", "show", "three")
+    job = answer(allranks, "job", "show", "three")
     assert job["state"] == {"name": "birds", "own": False, "version": 3}
     assert "state       birds, version 3\n" in allranks("job", "show", "three").stdout
-    assert [(e["name"], e["version"]) for e in told(allranks, "state", "list")] == [("birds", 3)]
+    assert [(e["name"], e["version"]) for e in answer(allranks, "state", "list")] == [("birds", 3)]
 
     done = allranks("state", "restore", "birds", "--version", 1)
     assert done.stderr == "birds is restored to version 1: 2 files, 8 bytes\n"
@@ -48,7 +40,7 @@ def test_versions_one_steps_back_to_and_fetches(allranks, code):
     done = allranks("state", "download", "birds", "--version", 2, "-p", "here")
     assert done.returncode == 0, done.stderr
     assert (code / "here/birds/shared/d/g").read_text() == "two\n"
-    again = told(allranks, "state", "download", "birds", "--version", 2, "-p", "here")
+    again = answer(allranks, "state", "download", "birds", "--version", 2, "-p", "here")
     assert (again["fetched"], again["there"]) == (0, 2)
 
     done = allranks("state", "restore", "birds", "--version", 99)
@@ -59,10 +51,10 @@ def test_versions_one_steps_back_to_and_fetches(allranks, code):
     assert write(allranks, "five", "--state", "birds") == ""
 
 
-def test_a_job_run_again_goes_on_from_its_own_unless_it_is_to_begin_anew(allranks):
+def test_a_restart_resumes_from_the_jobs_own_state_unless_fresh(allranks):
     write(allranks, "one", "--name", "j")
-    assert [each["name"] for each in told(allranks, "state", "list", "--own")] == ["j"]
-    assert told(allranks, "state", "list") == []
+    assert [each["name"] for each in answer(allranks, "state", "list", "--own")] == ["j"]
+    assert answer(allranks, "state", "list") == []
     name = allranks("job", "restart", "j").stdout.strip()
     allranks("job", "wait", name)
     assert allranks("job", "logs", name).stdout == "one\n"
@@ -92,10 +84,9 @@ assert client.states.list() == []
 """
 
 
-def test_the_same_in_python(allranks: Allranks, home: Path, tmp_path: Path):
+def test_the_same_in_python(home: Path, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-c", SDK, str(tmp_path / "got")],
-        env=dict(os.environ),
         capture_output=True,
         text=True,
         timeout=100,
@@ -103,7 +94,7 @@ def test_the_same_in_python(allranks: Allranks, home: Path, tmp_path: Path):
     assert done.returncode == 0, done.stderr
 
 
-def test_one_that_a_job_has_is_not_changed(allranks):
+def test_a_state_in_use_is_not_changed(allranks):
     write(allranks, "one", "--state", "s")
     words = ("run", "--state", "s", "--name", "has", "--detach", "--", "sleep", 100)
     assert allranks(*words).returncode == 0
@@ -112,4 +103,4 @@ def test_one_that_a_job_has_is_not_changed(allranks):
         assert done.returncode == 2
         assert "the job has has the state s and has not ended" in done.stderr
         assert "allranks job cancel has" in done.stderr
-    assert told(allranks, "state", "show", "s")["held_by"] == "has"
+    assert answer(allranks, "state", "show", "s")["held_by"] == "has"

@@ -1,4 +1,4 @@
-"""What `allranks top` shows where there is little room."""
+"""`allranks top` on narrow screens."""
 
 import pytest
 
@@ -20,7 +20,7 @@ LOSS = "loss 0.123, acc 0.98"
         (("99%", "70/80 GiB"), 20, "CPU GPU"),
     ],
 )
-def test_columns_give_way_to_the_metrics(gpus, width, expected):
+def test_optional_columns_are_dropped_before_the_metrics(gpus, width, expected):
     lines = _fitting([(*ROW, *gpus, *OF_NODE, LOSS)], width)
     assert " ".join(lines[0].split()) == f"JOB STATUS {expected} METRICS"
     assert lines[1].endswith(LOSS)

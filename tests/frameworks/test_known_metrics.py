@@ -1,4 +1,4 @@
-"""Metrics that are known by name, of what the real frameworks print."""
+"""Built-in metric patterns, tested on the output of real frameworks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.frameworks.environments import environment
-from tests.support import Allranks
+from tests.support import Allranks, answer
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -80,7 +80,7 @@ def metrics(allranks: Allranks, code: Path, env: str, name: str, text: str, *wor
     )
     assert done.returncode == 0, done.stderr
     job = json.loads(done.stdout)["name"]
-    return json.loads(allranks("job", "metrics", job, "--json").stdout)
+    return answer(allranks, "job", "metrics", job)
 
 
 def steps(points) -> list[int]:
@@ -94,21 +94,21 @@ def test_the_transformers_trainer(shared, code):
     assert 0 < found["loss"][-1]["value"] < 5
 
 
-def test_lightnings_bar_of_tqdm(shared, code):
+def test_lightning_with_a_tqdm_bar(shared, code):
     found = metrics(shared, code, "torch", "lightning", LIGHTNING, "tqdm")
     assert steps(found["train_loss"]) == list(range(1, 17))
     assert steps(found["val_loss"])[-1] == 16
     assert len({point["value"] for point in found["train_loss"]}) > 10
 
 
-def test_lightnings_bar_of_rich_shows_the_end_alone(shared, code):
+def test_lightning_with_a_rich_bar_shows_only_the_end(shared, code):
     found = metrics(shared, code, "torch", "lightning", LIGHTNING, "rich")
     assert steps(found["train_loss"]) == [16]
     assert len(found["val_loss"]) == 1
 
 
 @pytest.mark.end_to_end
-def test_keras_tells_each_epoch_once(shared, code):
+def test_keras_logs_each_epoch_once(shared, code):
     found = metrics(shared, code, "tensorflow", "keras", KERAS)
     assert {name: steps(points) for name, points in found.items()} == {
         name: [1, 2, 3] for name in ("accuracy", "loss", "val_accuracy", "val_loss")

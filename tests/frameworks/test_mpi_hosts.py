@@ -1,7 +1,7 @@
-"""mpirun reaching another host through the program in place of ssh.
+"""mpirun starts ranks on another host with our program in place of ssh.
 
-The other host is a namespace with a host name of its own: that is what makes a host to an MPI. The
-local engine's nodes share one, so that only here and on real clusters mpirun starts daemons.
+The other host is a namespace with its own host name, which is how MPI tells hosts apart. Nodes of
+the local engine share a host name, so only here and on real clusters mpirun starts daemons.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ nbformat.write(book, sys.argv[1])
 
 
 @pytest.mark.end_to_end
-def test_a_job_is_drawn_anew_until_it_has_ended(shared_home: Path, shared, code: Path) -> None:
+def test_a_job_is_redrawn_until_it_has_ended(shared_home: Path, shared, code: Path) -> None:
     (code / "train.py").write_text(TRAIN)
     env = clean(shared_home)
-    # The kernel is that environment's, allranks and what it needs are those of the tests.
+    # The kernel is that environment's; allranks and its dependencies are those of the tests.
     places = (str(ROOT / "src"), sysconfig.get_path("purelib"), env.get("PYTHONPATH", ""))
     env |= {"PYTHONPATH": os.pathsep.join(filter(None, places)), "HOME": str(code)}
     python = environment("notebook") / "bin" / "python"

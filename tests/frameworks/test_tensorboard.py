@@ -1,4 +1,4 @@
-"""The real TensorBoard on a job that runs, and after its end."""
+"""The real TensorBoard on a running job."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""./demo and ./check where something is missing: one clear line, a hint, and not zero.
+"""./demo and ./check fail with one clear line and a hint when something is missing.
 
-A copy of the scripts runs with a PATH that holds a few named tools only, and, where the set-up is
-not the point, with a stand-in for Python whose `-m venv` gives a .venv in which pip, the data and
-the job are pretended.
+A copy of the scripts runs with only a few tools on PATH. Tests that are not about the set-up use a
+fake Python whose `-m venv` creates a .venv with a fake pip, fake data and a fake job.
 """
 
 import json
@@ -18,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TOOLS = "awk basename bash cat chmod cp date df dirname env grep id ln mkdir readlink sed sha256sum"
 TOOLS += " sh tail tee"
 
-# Stands for .venv/bin/python: notes what it was asked, and does what FAKE_* say.
+# Replaces .venv/bin/python: logs its arguments, and obeys FAKE_*.
 FAKE_VENV_PYTHON = """#!/bin/sh
 echo "$*" >>asked
 case "$*" in
@@ -31,7 +30,7 @@ esac
 exec "{real}" "$@"
 """
 
-# Stands for .venv/bin/allranks.
+# Replaces .venv/bin/allranks.
 FAKE_ALLRANKS = """#!/bin/sh
 case "$1 $2" in
     "run "*) exit "$FAKE_RUN_CODE" ;;
@@ -113,21 +112,15 @@ def refusal(result: "subprocess.CompletedProcess[str]") -> str:
 
 
 @pytest.mark.parametrize("script", ["demo", "check"])
-def test_no_python(checkout: Checkout, script: str) -> None:
-    what = refusal(checkout.run(script))
-    assert what == f"{script}: Python 3.11 or newer is needed, and no Python was found"
+def test_no_python_and_an_old_one(checkout: Checkout, script: str) -> None:
+    needed = f"{script}: Python 3.11 or newer is needed, and"
+    assert refusal(checkout.run(script)) == f"{needed} no Python was found"
+    old = '#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2 || exit 1\n'
+    executable(checkout.bin / "python3", old)
+    assert refusal(checkout.run(script)) == f"{needed} Python 3.9.2 was found"
 
 
-@pytest.mark.parametrize("script", ["demo", "check"])
-def test_an_old_python_is_named(checkout: Checkout, script: str) -> None:
-    executable(
-        checkout.bin / "python3", '#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2 || exit 1\n'
-    )
-    what = refusal(checkout.run(script))
-    assert what == f"{script}: Python 3.11 or newer is needed, and Python 3.9.2 was found"
-
-
-def test_a_python_that_was_asked_for_and_does_not_start(checkout: Checkout) -> None:
+def test_a_requested_python_that_does_not_start(checkout: Checkout) -> None:
     checkout.pretend_python()
     checkout.env["ALLRANKS_PYTHON"] = "/nowhere/python"
     what = refusal(checkout.run("demo"))
@@ -162,7 +155,7 @@ def test_no_network(checkout: Checkout) -> None:
     assert "pip could not install torch" in refusal(checkout.run("demo"))
 
 
-def test_the_demo_says_where_everything_is(checkout: Checkout) -> None:
+def test_the_demo_prints_where_its_files_are(checkout: Checkout) -> None:
     checkout.pretend_python()
     result = checkout.run("demo")
     assert (result.returncode, result.stderr) == (0, "")
@@ -171,7 +164,7 @@ def test_the_demo_says_where_everything_is(checkout: Checkout) -> None:
         assert f"/artifacts/{kept}\n" in result.stdout
 
 
-def test_a_second_run_does_not_ask_pip_until_pyproject_changes(checkout: Checkout) -> None:
+def test_pip_runs_again_only_when_pyproject_changes(checkout: Checkout) -> None:
     checkout.pretend_python()
 
     def asks_pip() -> bool:
@@ -186,24 +179,20 @@ def test_a_second_run_does_not_ask_pip_until_pyproject_changes(checkout: Checkou
     assert asks_pip()
 
 
-def test_a_poor_accuracy_is_a_failure(checkout: Checkout) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("FAKE_METRICS", '{"accuracy": 0.9499}', "validation accuracy is 0.9499"),
+        ("FAKE_METRICS", "<html>", "demo: the job kept no readable metrics.json"),
+        ("FAKE_RUN_CODE", "37", "ended with exit code 37"),
+    ],
+)
+def test_the_demo_fails(checkout: Checkout, variable: str, value: str, message: str) -> None:
     checkout.pretend_python()
-    checkout.env["FAKE_METRICS"] = json.dumps({"accuracy": 0.9499})
-    assert "validation accuracy is 0.9499" in refusal(checkout.run("demo"))
-
-
-def test_metrics_that_cannot_be_read_are_a_failure(checkout: Checkout) -> None:
-    checkout.pretend_python()
-    checkout.env["FAKE_METRICS"] = "<html>"
+    checkout.env[variable] = value
     result = checkout.run("demo")
     assert result.returncode == 1
-    assert "demo: the job kept no readable metrics.json" in result.stderr
-
-
-def test_a_failed_job_is_a_failure(checkout: Checkout) -> None:
-    checkout.pretend_python()
-    checkout.env["FAKE_RUN_CODE"] = "37"
-    assert "ended with exit code 37" in refusal(checkout.run("demo"))
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize("flags", [[], ["--fast"]])
@@ -216,7 +205,7 @@ def test_check_passes_when_all_steps_pass(checkout: Checkout, flags: list[str]) 
 
 
 @pytest.mark.parametrize("tool", ["ruff", "mypy", "zensical", "pytest"])
-def test_check_fails_with_a_step_and_runs_the_others(checkout: Checkout, tool: str) -> None:
+def test_check_runs_every_step_after_one_fails(checkout: Checkout, tool: str) -> None:
     checkout.pretend_python()
     checkout.env["FAKE_BROKEN_TOOL"] = tool
     result = checkout.run("check", "--fast")
@@ -227,9 +216,7 @@ def test_check_fails_with_a_step_and_runs_the_others(checkout: Checkout, tool: s
 
 
 @pytest.mark.parametrize("code", [0, 1, 5])
-def test_what_failed_is_run_once_more_only_where_that_is_asked_for(
-    checkout: Checkout, code: int
-) -> None:
+def test_failed_tests_run_once_more_only_with_rerun(checkout: Checkout, code: int) -> None:
     checkout.pretend_python()
     checkout.env |= {"FAKE_BROKEN_TOOL": "pytest", "FAKE_RERUN_CODE": str(code)}
     again = checkout.run("check", "--rerun")
@@ -239,14 +226,14 @@ def test_what_failed_is_run_once_more_only_where_that_is_asked_for(
 
 
 @pytest.mark.parametrize("code", [2, 3, 5])
-def test_what_did_not_run_to_its_end_is_not_run_once_more(checkout: Checkout, code: int) -> None:
+def test_an_interrupted_test_run_is_not_repeated(checkout: Checkout, code: int) -> None:
     checkout.pretend_python()
     checkout.env |= {"FAKE_BROKEN_TOOL": "pytest", "FAKE_CODE": str(code)}
     assert refusal(checkout.run("check", "--rerun")).endswith(" s: tests")
 
 
 @pytest.mark.parametrize("script", ["demo", "check"])
-def test_help_and_unknown_words(checkout: Checkout, script: str) -> None:
+def test_help_and_unknown_options(checkout: Checkout, script: str) -> None:
     helped = checkout.run(script, "--help")
     assert (helped.returncode, helped.stderr) == (0, "")
     assert helped.stdout.startswith(f"usage: ./{script}")

@@ -201,8 +201,7 @@ def map_name(options: argparse.Namespace) -> int:
     """Map compute names of job files to computes; without any, print the mappings."""
     if not options.names:
         table = find_server.ask("GET", _COMPUTES)["stands_for"]
-        show.as_json(table) if options.json else show.columns(("NAME", "COMPUTE"), [*table.items()])
-        return 0
+        return show.listing(options, table, ("NAME", "COMPUTE"), [*table.items()])
     pairs = [name.partition("=") for name in options.names]
     if any(not equals for _, equals, _ in pairs):
         raise UsageError("expected NAME=COMPUTE", hint="as in: cpu-cluster=slurm-main")

@@ -25,7 +25,13 @@ def map_size(options: argparse.Namespace) -> int:
         if options.gpus is not None or options.reset:
             hint = "allranks instance map SIZE --gpus G"
             raise UsageError("SIZE is missing", where="SIZE", hint=hint)
-        return _print_map(options)
+        table = find_server.ask("GET", _MAP)
+        rows = [
+            (size, str(count), "set here" if size in table["own"] else "built in")
+            for size, count in table["map"].items()
+        ]
+        rows += [(family, "0", "built in") for family in table["none"]]
+        return show.listing(options, table, ("SIZE", "GPUS", ""), rows)
     if (options.gpus is None) == (not options.reset):
         hint = f"allranks instance map {options.size} --gpus 4"
         raise UsageError("SIZE needs either --gpus or --reset", where="--gpus", hint=hint)
@@ -33,17 +39,3 @@ def map_size(options: argparse.Namespace) -> int:
     find_server.ask("PUT", _MAP, entry)
     gpus = "is reset to built in" if options.reset else f"has {counted(options.gpus, 'GPU')}"
     return show.result(options, entry, f"{options.size} {gpus}")
-
-
-def _print_map(options: argparse.Namespace) -> int:
-    table = find_server.ask("GET", _MAP)
-    if options.json:
-        show.as_json(table)
-        return 0
-    rows = [
-        (size, str(count), "set here" if size in table["own"] else "built in")
-        for size, count in table["map"].items()
-    ]
-    rows += [(family, "0", "built in") for family in table["none"]]
-    show.columns(("SIZE", "GPUS", ""), rows)
-    return 0

@@ -50,16 +50,14 @@ def _create(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     tokens = find_server.ask("GET", _TOKENS)
-    if options.json:
-        show.as_json(tokens)
-    elif not tokens:
+    if not tokens and not options.json:
         show.talk("no tokens yet; the owner of the home needs none")
         show.talk("\nhint: allranks server token create NAME")
-    else:
-        times = ("expires_at", "created_at", "last_used_at")
-        rows = [(each["name"], each["role"], *(_time(each[t]) for t in times)) for each in tokens]
-        show.columns(("NAME", "ROLE", "EXPIRES", "CREATED", "LAST USED"), rows)
-    return 0
+        return 0
+    times = ("expires_at", "created_at", "last_used_at")
+    rows = [(each["name"], each["role"], *(_time(each[t]) for t in times)) for each in tokens]
+    head = ("NAME", "ROLE", "EXPIRES", "CREATED", "LAST USED")
+    return show.listing(options, tokens, head, rows)
 
 
 def _revoke(options: argparse.Namespace) -> int:

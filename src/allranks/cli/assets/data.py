@@ -77,8 +77,4 @@ def map_prefix(options: argparse.Namespace) -> int:
         means = f"maps to {options.target}" if options.target else "is no longer mapped"
         return show.result(options, entry, f"{options.prefix} {means}")
     mappings = find_server.ask("GET", _MAP)
-    if options.json:
-        show.as_json(mappings)
-    else:
-        show.columns(("PREFIX", "TARGET"), [*mappings.items()])
-    return 0
+    return show.listing(options, mappings, ("PREFIX", "TARGET"), [*mappings.items()])

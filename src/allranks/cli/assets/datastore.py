@@ -84,12 +84,8 @@ def list_datastores_options(parser: argparse.ArgumentParser) -> None:
 
 def list_datastores(options: argparse.Namespace) -> int:
     stores = find_server.ask("GET", _DATASTORES)
-    if options.json:
-        show.as_json(stores)
-    else:
-        rows = [(e["name"], e["type"], e["uri"], _credentials(e)) for e in stores]
-        show.columns(("NAME", "TYPE", "URI", "CREDENTIALS"), rows)
-    return 0
+    rows = [(e["name"], e["type"], e["uri"], _credentials(e)) for e in stores]
+    return show.listing(options, stores, ("NAME", "TYPE", "URI", "CREDENTIALS"), rows)
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:

@@ -197,9 +197,6 @@ def map_requirement(options: argparse.Namespace) -> int:
         sentences = (f"{request} {_meaning(taken)}" for request, taken in entries.items())
         return show.result(options, entries, *sentences)
     table = find_server.ask("GET", _MAP)
-    if options.json:
-        show.as_json(table)
-        return 0
     rows = [
         (
             request,
@@ -208,8 +205,7 @@ def map_requirement(options: argparse.Namespace) -> int:
         )
         for request, taken in table["map"].items()
     ]
-    show.columns(("REQUESTED", "SUBSTITUTE", ""), rows)
-    return 0
+    return show.listing(options, table, ("REQUESTED", "SUBSTITUTE", ""), rows)
 
 
 def _entries(words: Sequence[str]) -> dict[str, str | None]:

@@ -23,24 +23,22 @@ def list_states_options(parser: argparse.ArgumentParser) -> None:
 
 def list_states(options: argparse.Namespace) -> int:
     states = find_server.ask("GET", "/api/v1/states" + ("?own=true" if options.own else ""))
-    if options.json:
-        show.as_json(states)
-    elif not states:
+    if not states and not options.json:
         show.talk("no states yet\n\nhint: allranks run --state NAME -- COMMAND")
-    else:
-        rows = [
-            (
-                each["name"],
-                str(each["version"] or "-"),
-                str(each["files"]),
-                size_text(each["size"]),
-                _time(each["made_at"]),
-                each["held_by"] or "-",
-            )
-            for each in states
-        ]
-        show.columns(("NAME", "VERSION", "FILES", "SIZE", "SAVED", "USED BY"), rows)
-    return 0
+        return 0
+    rows = [
+        (
+            each["name"],
+            str(each["version"] or "-"),
+            str(each["files"]),
+            size_text(each["size"]),
+            _time(each["made_at"]),
+            each["held_by"] or "-",
+        )
+        for each in states
+    ]
+    head = ("NAME", "VERSION", "FILES", "SIZE", "SAVED", "USED BY")
+    return show.listing(options, states, head, rows)
 
 
 def show_state_options(parser: argparse.ArgumentParser) -> None:

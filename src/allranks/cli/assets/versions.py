@@ -82,13 +82,10 @@ def print_list(
     assets = find_server.ask("GET", versions_path(collection, options.name))
     if options.name and not assets:
         raise _not_found(collection, options.name)
-    if options.json:
-        show.as_json(assets)
-    elif assets:
-        show.columns(head, [row(each) for each in assets])
-    else:
+    if not assets and not options.json:
         show.talk(f"no {collection} yet\n\nhint: {usage}")
-    return 0
+        return 0
+    return show.listing(options, assets, head, [row(each) for each in assets])
 
 
 def _not_found(collection: str, name: str) -> NotFound:

@@ -77,6 +77,12 @@ def as_line(data: Any) -> None:
     print(json.dumps(data), flush=True)
 
 
+def listing(options: Any, data: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Print data with --json, else the table of its rows. Returns 0."""
+    as_json(data) if options.json else columns(head, rows)
+    return 0
+
+
 def result(options: Any, data: Any, *sentences: str) -> int:
     """Print a command's result: JSON with --json, else sentences unless --quiet. Returns 0."""
     if options.json:
