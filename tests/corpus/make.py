@@ -2,8 +2,8 @@
 
     python tests/corpus/make.py [NAME…]     as root, with torch and NumPy, gcc, memory cgroups
 
-A case is the JSON of ``plan.explain.Known``, and the cause it should be found to have. Cases of a
-way that is not in failing.py any more are left: remove them by hand.
+A case is the JSON of ``plan.diagnosis.explain.FailedAttempt`` and its true cause. Cases of ways
+removed from failing.py stay: delete them by hand.
 """
 
 import glob

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from allranks.plan.diagnosis.causes import Cause
-from allranks.plan.diagnosis.explain import Known, explain
+from allranks.plan.diagnosis.explain import FailedAttempt, explain
 
 CASES = sorted((Path(__file__).parents[1] / "corpus" / "cases").glob("*.json"))
 
@@ -15,7 +15,7 @@ CASES = sorted((Path(__file__).parents[1] / "corpus" / "cases").glob("*.json"))
 def case(path: Path) -> tuple[Cause, Cause, bool]:
     """What its cause is, what it is found to be, and whether it was made after the patterns."""
     data: dict[str, Any] = json.loads(path.read_text())
-    return Cause(data["cause"]), explain(Known.load(data["known"])).cause, data["held"]
+    return Cause(data["cause"]), explain(FailedAttempt.load(data["known"])).cause, data["held"]
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from allranks.plan.diagnosis import tracebacks
 from allranks.plan.diagnosis.causes import TABLE, Cause
-from allranks.plan.diagnosis.explain import Known, RankEnd, around, as_json, explain, followed
+from allranks.plan.diagnosis.explain import (
+    FailedAttempt,
+    RankEnd,
+    as_json,
+    context_lines,
+    explain,
+    other_ranks,
+)
 from allranks.statuses import Reason
 
 NO_MODULE = """\
@@ -28,8 +35,10 @@ def rank(index: int, text: str, at: float = 10.0, code: int = 1, start: int = 1)
     return RankEnd(index, index, code, None, at, tuple(text.splitlines()), start)
 
 
-def known(*ranks: RankEnd, reason: Reason = Reason.RANK_EXITED, first: int = 0, **more) -> Known:
-    return Known(reason, first, first, ranks=ranks, **more)
+def known(
+    *ranks: RankEnd, reason: Reason = Reason.RANK_EXITED, first: int = 0, **more
+) -> FailedAttempt:
+    return FailedAttempt(reason, first, first, ranks=ranks, **more)
 
 
 def cause(text: str, code: int = 1, **more) -> Cause:
@@ -93,15 +102,15 @@ def test_words_that_only_sound_like_it(said: str, is_: str):
 def test_a_module_whose_package_is_there():
     text = NO_MODULE.replace("nosuch", "utils.metrics")
     fix = explain(known(rank(0, text))).fix
-    assert "there is a `utils` without a `metrics`" in fix
+    assert "`utils` is installed but has no `metrics`" in fix
 
 
 def test_whom_the_launcher_stopped_did_not_fail():
     """Open MPI ends the others when one leaves without a word, and fails itself: no rank did."""
     stopped = RankEnd(1, 1, 143, "SIGTERM", 10.0)
     left = RankEnd(0, 0, 0, None, 9.9)
-    assert explain(Known(Reason.RANK_EXITED, ranks=(left, stopped))).cause is Cause.UNKNOWN
-    named = Known(Reason.RANK_KILLED, rank=1, ranks=(left, stopped))
+    assert explain(FailedAttempt(Reason.RANK_EXITED, ranks=(left, stopped))).cause is Cause.UNKNOWN
+    named = FailedAttempt(Reason.RANK_KILLED, rank=1, ranks=(left, stopped))
     assert explain(named).cause is Cause.TERMINATED
 
 
@@ -110,7 +119,7 @@ def test_last_words_that_no_log_had_room_for():
     found = explain(known(silent, facts=full))
     assert (found.cause, found.evidence.line) == (
         Cause.DISK_FULL,
-        "exited with code 1 while its disk had 4096 bytes left, its log included",
+        "exited with code 1 while the disk of its log had 4096 bytes free",
     )
     assert explain(known(rank(0, NO_MODULE), facts=full)).cause is Cause.MODULE_MISSING
     room = {0: {"disk_free": 1 << 30}}
@@ -349,24 +358,24 @@ def test_the_kernels_word_is_the_evidence():
     assert found.evidence.line == line
     # Who may not read the kernel's log has its count.
     blind = explain(known(end, reason=Reason.OUT_OF_MEMORY, facts={0: {"oom_kills": 2}}))
-    assert "counted 2 killed" in blind.evidence.line
+    assert "kernel counted at that time: 2" in blind.evidence.line
 
 
 def test_what_is_around_the_ranks_is_told_by_the_reason():
     for reason in Reason:
         if reason not in (Reason.DONE, Reason.CANCELED):
-            assert explain(Known(reason, message="why")).cause in Cause
-    full = Known(Reason.SETUP_FAILED, message="No space left on device: /x")
+            assert explain(FailedAttempt(reason, message="why")).cause in Cause
+    full = FailedAttempt(Reason.SETUP_FAILED, message="No space left on device: /x")
     assert explain(full).cause is Cause.DISK_FULL
 
 
 def test_what_followed_and_what_stands_around():
     made = known(rank(0, "one\n" + NO_MODULE), rank(1, PEER, 10.1), STOPPED._replace(rank=2))
     found = explain(made)
-    said = [each.said for each in followed(made, found)]
+    said = [each.said for each in other_ranks(made, found)]
     assert said[0].startswith("exited with code 1: RuntimeError: [../gloo")
     assert said[1] == "was stopped"
-    assert around(made, found)[-1].startswith("ModuleNotFoundError")
+    assert context_lines(made, found)[-1].startswith("ModuleNotFoundError")
     assert as_json(found)["evidence"]["number"] == 5
     assert "at" not in as_json(found)["evidence"]
 

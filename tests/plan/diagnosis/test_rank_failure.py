@@ -61,12 +61,12 @@ def test_a_port_of_the_users_is_theirs():
     ],
 )
 def test_the_line_that_says_most(tail: list[str], said: str):
-    assert rank_failure.telling(tail, 1) == said
+    assert rank_failure.error_line(tail, 1) == said
 
 
 def test_a_code_of_the_programs_own_comes_right_after_its_exception():
-    assert rank_failure.telling(["RuntimeError: no", "giving up"], 3) == "giving up"
-    assert rank_failure.telling(["giving up", "RuntimeError: no"], 3) == "RuntimeError: no"
+    assert rank_failure.error_line(["RuntimeError: no", "giving up"], 3) == "giving up"
+    assert rank_failure.error_line(["giving up", "RuntimeError: no"], 3) == "RuntimeError: no"
 
 
 def test_who_is_killed_while_the_kernel_kills_for_memory_is_killed_for_that():

@@ -288,7 +288,7 @@ class Attempt:
         who = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{who} {how}"
         if tail and not first.signal and process.rank is not None:
-            said = rank_failure.telling(tail, first.code)
+            said = rank_failure.error_line(tail, first.code)
             message += f": {said}" if said else ""
         reason = rank_failure.reason(first.signal, self._facts)
         if taken is not None:

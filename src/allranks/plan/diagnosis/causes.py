@@ -1,6 +1,6 @@
-"""The closed set of causes that a failure is explained by, and all that follows from each.
+"""The closed set of failure causes: sentence, fix and consequences of each.
 
-Total: a test holds the table complete, and the reference (docs/generate.py) prints it.
+The reference page of causes is generated from the table; a test checks that it is complete.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from allranks.statuses import Blame
 
 
 class Cause(StrEnum):
-    """Why a job failed, as closely as can be said without ever being wrong."""
+    """Why a job failed. UNKNOWN is preferred to a guess."""
 
     UNKNOWN = "UNKNOWN"
 
@@ -85,10 +85,13 @@ class Cause(StrEnum):
     PLATFORM_ERROR = "PLATFORM_ERROR"
 
 
-class Told(NamedTuple):
-    """What a cause means: one sentence, what to do, and who can. ``retryable``: whether the same
-    job may well succeed when it is run again, None where that cannot be said. An ``echo`` may be
-    what a failure elsewhere did to this rank: any other cause on another rank beats it."""
+class CauseInfo(NamedTuple):
+    """What follows from a cause.
+
+    ``retryable`` says whether running the same job again may succeed; None if that is not known.
+    An ``echo`` may be the consequence of a failure on another rank: any other cause found on
+    another rank takes precedence.
+    """
 
     sentence: str
     fix: str
@@ -99,291 +102,301 @@ class Told(NamedTuple):
 
 _INFRA = Blame.INFRASTRUCTURE
 
-TABLE: dict[Cause, Told] = {
-    Cause.UNKNOWN: Told("the cause is not known", "its log may tell more", None, Blame.NOBODY),
-    Cause.OUT_OF_MEMORY: Told(
-        "the machine, or the memory limit the job ran under, had no memory left, and a process of "
-        "the job was killed for it",
-        "use smaller batches, fewer ranks on each node or fewer loader workers, or ask for more "
+TABLE: dict[Cause, CauseInfo] = {
+    Cause.UNKNOWN: CauseInfo(
+        "the cause is unknown", "read the log of the failed rank", None, Blame.NOBODY
+    ),
+    Cause.OUT_OF_MEMORY: CauseInfo(
+        "the node or the job's memory limit ran out of memory, and the kernel killed a process of "
+        "the job",
+        "use smaller batches, fewer ranks per node or fewer DataLoader workers, or request more "
         "memory",
     ),
-    Cause.MEMORY_REFUSED: Told(
-        "the system refused a process of the job the memory that it asked for",
-        "ask for less at once: the size in the message may be a mistake; else `ulimit -v` on the "
-        "node may be too low, or its memory too small",
+    Cause.MEMORY_REFUSED: CauseInfo(
+        "the operating system refused a memory allocation",
+        "check the size in the message, which may be a mistake; otherwise `ulimit -v` or the "
+        "node's memory is too small",
     ),
-    Cause.CUDA_OUT_OF_MEMORY: Told(
-        "a GPU had no memory left",
-        "use smaller batches or gradient checkpointing, shard the model over more GPUs, or look "
-        "with `nvidia-smi` who else uses that GPU",
+    Cause.CUDA_OUT_OF_MEMORY: CauseInfo(
+        "a GPU ran out of memory",
+        "use smaller batches or gradient checkpointing, shard the model over more GPUs, or check "
+        "with `nvidia-smi` whether other processes use that GPU",
     ),
-    Cause.SHARED_MEMORY_FULL: Told(
-        "shared memory (/dev/shm) was full",
-        "give it more (in a container resources.shm_size; else "
-        "`mount -o remount,size=8g /dev/shm`), or use fewer loader workers",
+    Cause.SHARED_MEMORY_FULL: CauseInfo(
+        "shared memory (/dev/shm) is full",
+        "enlarge it (in a container: resources.shm_size; otherwise "
+        "`mount -o remount,size=8g /dev/shm`), or use fewer DataLoader workers",
     ),
-    Cause.DISK_FULL: Told(
-        "a disk, or another place that the job writes to, was full",
-        "make room there (`allranks gc` removes what no job needs), or write to another one",
+    Cause.DISK_FULL: CauseInfo(
+        "the file system that the job writes to is full",
+        "free space there (`allranks gc` removes unreferenced data), or write to another disk",
     ),
-    Cause.WRITE_FAILED: Told(
-        "a file could not be written to its end, and the library hides why: most often its disk "
-        "is full",
-        "look at the room there (`df`), and at quotas",
+    Cause.WRITE_FAILED: CauseInfo(
+        "a file could not be written completely; the library hides the reason, usually a full disk",
+        "check free space (`df`) and quotas",
         None,
     ),
-    Cause.QUOTA_EXCEEDED: Told(
-        "a disk quota was used up", "make room there, or have the quota raised"
+    Cause.QUOTA_EXCEEDED: CauseInfo(
+        "a disk quota is exceeded", "free space there, or have the quota raised"
     ),
-    Cause.READ_ONLY_DISK: Told(
-        "the job wrote to a place that is read-only",
+    Cause.READ_ONLY_DISK: CauseInfo(
+        "the job wrote to a read-only file system",
         "write to an output folder (-o NAME) or ./outputs; inputs are read-only",
     ),
-    Cause.FILE_MISSING: Told(
-        "a file or folder was not there",
-        "is it in the folder that --code sends along, or on a disk that every node has? An input "
-        "(-i NAME=PATH) is there on all nodes",
+    Cause.FILE_MISSING: CauseInfo(
+        "a file or folder was not found",
+        "put it into the folder given by --code, on a disk that every node mounts, or pass it as "
+        "an input (-i NAME=PATH), which is available on all nodes",
     ),
-    Cause.PERMISSION_DENIED: Told(
-        "the job may not read, write or do something that it tried",
-        "look who owns it (`ls -l`) and whether the job's user may; outputs belong in an output "
-        "folder (-o NAME)",
+    Cause.PERMISSION_DENIED: CauseInfo(
+        "the job lacks permission for a file or an operation",
+        "check the owner and mode (`ls -l`) for the user that runs the job; write outputs to an "
+        "output folder (-o NAME)",
     ),
-    Cause.TOO_MANY_OPEN_FILES: Told(
-        "a process had more files open than it may",
-        "raise the limit (`ulimit -n 65536` before the command), use fewer loader workers, or "
-        "torch.multiprocessing.set_sharing_strategy('file_system')",
+    Cause.TOO_MANY_OPEN_FILES: CauseInfo(
+        "a process reached its limit of open files",
+        "raise the limit (`ulimit -n 65536` before the command), use fewer DataLoader workers, or "
+        "call torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
-    Cause.TOO_MANY_PROCESSES: Told(
-        "no more processes or threads could be started",
-        "set OMP_NUM_THREADS lower, start fewer ranks or workers, or raise `ulimit -u`",
+    Cause.TOO_MANY_PROCESSES: CauseInfo(
+        "the limit of processes or threads was reached",
+        "set a lower OMP_NUM_THREADS, start fewer ranks or workers, or raise `ulimit -u`",
     ),
-    Cause.CHECKPOINT_DAMAGED: Told(
-        "a file that the script loads is damaged or only half written",
-        "use the one before it; write to another name first and rename it when it is whole, so "
-        "that no half one is ever found",
+    Cause.CHECKPOINT_DAMAGED: CauseInfo(
+        "a file that the script loads is damaged or incomplete",
+        "load the previous checkpoint; save to a temporary name and rename it when complete, so "
+        "that an interrupted save leaves no partial checkpoint",
     ),
-    Cause.CHECKPOINT_MISMATCH: Told(
-        "a checkpoint does not fit the model",
-        "load it into the model that it was saved from; keys that begin with `module.` come from "
+    Cause.CHECKPOINT_MISMATCH: CauseInfo(
+        "a checkpoint does not match the model",
+        "load it into the model it was saved from; keys that begin with `module.` come from "
         "a model saved inside DDP",
     ),
-    Cause.CHECKPOINT_REFUSED: Told(
-        "torch.load refuses a file: it holds more than weights, or is no checkpoint at all",
-        "look at what it is (`file NAME`); torch.load(…, weights_only=False) if you trust it, or "
-        "allow its classes by torch.serialization.add_safe_globals",
+    Cause.CHECKPOINT_REFUSED: CauseInfo(
+        "torch.load refused a file that contains more than weights or is not a checkpoint",
+        "check its type (`file NAME`); if you trust it, use torch.load(…, weights_only=False) or "
+        "allow its classes with torch.serialization.add_safe_globals",
     ),
-    Cause.SYNTAX_ERROR: Told("Python cannot read the code", "mend the line that it names"),
-    Cause.WRONG_PYTHON: Told(
-        "the code is written for another version of Python than the one that ran it",
-        "run it in an environment of the right version (-e FILE may ask for `python=3.12`)",
+    Cause.SYNTAX_ERROR: CauseInfo(
+        "Python cannot parse the code", "fix the line named in the error"
     ),
-    Cause.MODULE_MISSING: Told(
+    Cause.WRONG_PYTHON: CauseInfo(
+        "the code needs another version of Python than the one that ran it",
+        "request the right version in the environment (-e FILE, for example `python=3.12`)",
+    ),
+    Cause.MODULE_MISSING: CauseInfo(
         "a Python module is not installed in the job's environment",
-        "install it there, or name it among what the environment asks for (-e FILE)",
+        "add it to the environment (-e FILE), or install it there",
     ),
-    Cause.IMPORT_FAILED: Told(
-        "a Python module is there, but has not got what is imported from it",
-        "install the version that has it; a file of yours that is named like a package hides it",
+    Cause.IMPORT_FAILED: CauseInfo(
+        "a Python module was found, but importing it or a name from it failed",
+        "install a version that provides the name; check that none of your files has the name of "
+        "a package",
     ),
-    Cause.LIBRARY_MISSING: Told(
-        "a shared library that native code needs is missing or too old",
-        "install it on the node, load its module, or put its folder on LD_LIBRARY_PATH",
+    Cause.LIBRARY_MISSING: CauseInfo(
+        "a shared library is missing or too old",
+        "install it on the node, load its module, or add its folder to LD_LIBRARY_PATH",
     ),
-    Cause.BAD_ARGUMENT: Told(
-        "the script refused its command line", "mend the arguments after `--`"
+    Cause.BAD_ARGUMENT: CauseInfo(
+        "the script rejected its command line", "correct the arguments after `--`"
     ),
-    Cause.COMMAND_NOT_FOUND: Told(
-        "a program was not found", "install it in the job's environment, or give its whole path"
+    Cause.COMMAND_NOT_FOUND: CauseInfo(
+        "a program was not found", "install it in the job's environment, or give its full path"
     ),
-    Cause.NOT_EXECUTABLE: Told(
-        "a program is there but cannot be executed",
-        "`chmod +x` it and look at its first line (#!…), or start it by its interpreter: "
-        "`bash run.sh`, `python train.py`",
+    Cause.NOT_EXECUTABLE: CauseInfo(
+        "a program was found but cannot be executed",
+        "make it executable (`chmod +x`) and check its first line (#!…), or run it with its "
+        "interpreter: `bash run.sh`, `python train.py`",
     ),
-    Cause.NAN_LOSS: Told(
-        "the loss or a gradient became NaN or infinite, and the script stopped for it",
-        "lower the learning rate, clip gradients, look at that batch; "
-        "torch.autograd.set_detect_anomaly(True) shows where it began",
+    Cause.NAN_LOSS: CauseInfo(
+        "the script stopped because the loss or a gradient became NaN or infinite",
+        "lower the learning rate, clip gradients, or inspect that batch; "
+        "torch.autograd.set_detect_anomaly(True) shows where the NaN appears first",
     ),
-    Cause.ASSERTION: Told(
-        "an assertion of the script or of a library does not hold", "look at the line it names"
+    Cause.ASSERTION: CauseInfo(
+        "an assertion in the script or a library failed", "check the line named in the error"
     ),
-    Cause.SCRIPT_EXCEPTION: Told(
-        "an exception that nothing caught ended the script", "look at the line it names"
+    Cause.SCRIPT_EXCEPTION: CauseInfo(
+        "the script ended with an uncaught exception", "check the line named in the error"
     ),
-    Cause.NO_CUDA: Told(
-        "the script wants a GPU and finds none",
-        "ask for GPUs (--gpus G, resources.gpus_per_instance) on a compute that has some, and "
-        "have a CUDA build of the framework in the environment; or let it run on the CPU",
+    Cause.NO_CUDA: CauseInfo(
+        "the script needs a GPU, but none is available",
+        "request GPUs (--gpus G, resources.gpus_per_instance) on a compute that has them, and "
+        "install a CUDA build of the framework in the environment; or let the script run on the "
+        "CPU",
     ),
-    Cause.DRIVER_TOO_OLD: Told(
-        "the node's NVIDIA driver is older than the CUDA that the framework was built for",
-        "install a build for an older CUDA, or have the driver updated",
+    Cause.DRIVER_TOO_OLD: CauseInfo(
+        "the node's NVIDIA driver is too old for the CUDA version of the framework",
+        "install a framework build for an older CUDA, or have the driver updated",
     ),
-    Cause.NO_KERNEL_IMAGE: Told(
-        "the framework's build holds no code for this kind of GPU",
+    Cause.NO_KERNEL_IMAGE: CauseInfo(
+        "the framework was built without support for this GPU model",
         "install a build that supports the GPU's compute capability",
     ),
-    Cause.DEVICE_ASSERT: Told(
-        "an assertion failed in code on the GPU: most often an index out of range, as a label "
-        "that is not below the number of classes",
-        "run it once with --env CUDA_LAUNCH_BLOCKING=1, or on the CPU: then the line is right",
+    Cause.DEVICE_ASSERT: CauseInfo(
+        "an assertion failed in code on the GPU, usually because of an index out of range, such as "
+        "a label not below the number of classes",
+        "run once with --env CUDA_LAUNCH_BLOCKING=1 or on the CPU: the traceback then shows the "
+        "right line",
     ),
-    Cause.ILLEGAL_GPU_ACCESS: Told(
-        "code on the GPU touched memory that is not its own",
-        "run it once with --env CUDA_LAUNCH_BLOCKING=1 to see where; suspect custom kernels",
+    Cause.ILLEGAL_GPU_ACCESS: CauseInfo(
+        "code on the GPU made an illegal memory access",
+        "run once with --env CUDA_LAUNCH_BLOCKING=1 to see where; check custom kernels first",
         None,
     ),
-    Cause.GPU_FAULT: Told(
-        "a GPU is broken or has fallen off its bus",
-        "have the node drained and the GPU looked at (`nvidia-smi -q`); run elsewhere meanwhile",
+    Cause.GPU_FAULT: CauseInfo(
+        "a GPU has a hardware fault or is no longer reachable",
+        "have the node drained and the GPU checked (`nvidia-smi -q`); run on other nodes meanwhile",
         True,
         _INFRA,
     ),
-    Cause.BACKEND_MISSING: Told(
-        "PyTorch was built without the backend that the script asks for",
-        "use the backend gloo, or nccl with a CUDA build where there are GPUs",
+    Cause.BACKEND_MISSING: CauseInfo(
+        "PyTorch was built without the communication backend that the script requests",
+        "use the gloo backend on CPUs, or nccl with a CUDA build on GPUs",
     ),
-    Cause.NCCL_ERROR: Told(
-        "NCCL, which moves data between GPUs, failed",
-        "run it once with --env NCCL_DEBUG=WARN: the line before the error says why",
+    Cause.NCCL_ERROR: CauseInfo(
+        "NCCL, the GPU communication library, failed",
+        "run once with --env NCCL_DEBUG=WARN: the log line before the error shows the reason",
         None,
         _INFRA,
     ),
-    Cause.PORT_TAKEN: Told(
-        "another process listens on the port that the script wants",
-        "do not fix ports in the script: use MASTER_PORT, or port 0 for any free one; `ss -ltnp` "
-        "shows who listens",
+    Cause.PORT_TAKEN: CauseInfo(
+        "another process already listens on the port that the script uses",
+        "do not hard-code ports: use MASTER_PORT, or port 0 for any free port; `ss -ltnp` shows "
+        "the process that listens",
         None,
     ),
-    Cause.RENDEZVOUS_TIMEOUT: Told(
-        "the ranks did not all find one another in time",
-        "do all ranks reach init_process_group with the same world size and address? "
-        "`allranks doctor --job FILE` tries every way between the nodes",
+    Cause.RENDEZVOUS_TIMEOUT: CauseInfo(
+        "not all ranks connected to each other in time",
+        "check that all ranks reach init_process_group with the same world size and address; "
+        "`allranks doctor --job FILE` tests the connections between the nodes",
         None,
         echo=True,
     ),
-    Cause.COLLECTIVE_TIMEOUT: Told(
+    Cause.COLLECTIVE_TIMEOUT: CauseInfo(
         "a rank waited in a collective operation longer than its timeout",
-        "some rank did not get there: look at the logs of the others, and whether all ranks do "
-        "the same number of steps; a longer timeout= of init_process_group helps slow ones",
+        "another rank did not reach it: read the logs of the other ranks and check that all ranks "
+        "do the same number of steps; for slow ranks, raise timeout= of init_process_group",
         None,
         echo=True,
     ),
-    Cause.COLLECTIVE_MISMATCH: Told(
+    Cause.COLLECTIVE_MISMATCH: CauseInfo(
         "ranks called different collective operations, or with different shapes",
-        "all ranks have to call the same ones in the same order on tensors of the same shape; "
-        "--env TORCH_DISTRIBUTED_DEBUG=DETAIL names them",
+        "call the same collectives in the same order with the same shapes on all ranks; "
+        "--env TORCH_DISTRIBUTED_DEBUG=DETAIL shows which differ",
     ),
-    Cause.PEER_LOST: Told(
-        "the connection to another rank broke: that one ended, or the network between them failed",
-        "look at the logs of the other ranks, and whether their nodes are well; NCCL tells more "
-        "with --env NCCL_DEBUG=WARN",
+    Cause.PEER_LOST: CauseInfo(
+        "the connection to another rank broke because that rank ended or the network failed",
+        "read the logs of the other ranks and check their nodes; --env NCCL_DEBUG=WARN makes NCCL "
+        "log more",
         None,
         echo=True,
     ),
-    Cause.NAME_NOT_RESOLVED: Told(
+    Cause.NAME_NOT_RESOLVED: CauseInfo(
         "a host name could not be resolved",
-        "has the node a way to the network, or does it need a proxy (--env https_proxy=…)? "
-        "Without one, fetch data and models before, as inputs",
+        "check that the node has network access; set a proxy if it needs one "
+        "(--env https_proxy=…), or download data and models beforehand and pass them as inputs",
         None,
         _INFRA,
     ),
-    Cause.CONNECTION_REFUSED: Told(
+    Cause.CONNECTION_REFUSED: CauseInfo(
         "nothing listens at the address that the script tried to connect to",
-        "is the address right, and the server there running? `localhost` is each node itself",
+        "check the address and that the server there is running; `localhost` is a different "
+        "machine on each node",
         None,
         echo=True,
     ),
-    Cause.NETWORK_UNREACHABLE: Told(
-        "an address on the network could not be reached",
-        "has the node a way there, or does it need a proxy (--env https_proxy=…)?",
+    Cause.NETWORK_UNREACHABLE: CauseInfo(
+        "a network address could not be reached",
+        "check that the node has a route to it; set a proxy if it needs one (--env https_proxy=…)",
         None,
         _INFRA,
     ),
-    Cause.TLS_FAILED: Told(
-        "a secure connection failed: its certificate is not trusted, or not valid",
-        "behind a proxy of your own: --env SSL_CERT_FILE=… and REQUESTS_CA_BUNDLE=… name its "
-        "certificate; is the node's clock right?",
+    Cause.TLS_FAILED: CauseInfo(
+        "a TLS connection failed because the certificate is not trusted or not valid",
+        "behind your own proxy, set --env SSL_CERT_FILE=… and REQUESTS_CA_BUNDLE=… to its "
+        "certificate; check the node's clock",
     ),
-    Cause.ACCESS_DENIED: Told(
-        "a server refused access: a token is missing, wrong, or may not do that",
-        "pass your token on (`--env HF_TOKEN` takes yours), and accept the terms of gated models",
+    Cause.ACCESS_DENIED: CauseInfo(
+        "a server denied access: the token is missing, invalid or lacks permission",
+        "pass your token to the job (`--env HF_TOKEN` takes it from your shell), and accept the "
+        "terms of gated models",
     ),
-    Cause.RATE_LIMITED: Told(
-        "a server refused because it was asked too often",
-        "fetch once as an input instead of in every rank, or wait and try again",
+    Cause.RATE_LIMITED: CauseInfo(
+        "a server refused because of too many requests",
+        "download once as an input instead of in every rank, or retry later",
         True,
         _INFRA,
     ),
-    Cause.SEGMENTATION_FAULT: Told(
-        "native code touched memory that is not there (a segmentation fault)",
-        "--env PYTHONFAULTHANDLER=1 shows where; suspect extensions built for other versions of "
+    Cause.SEGMENTATION_FAULT: CauseInfo(
+        "native code accessed invalid memory (segmentation fault)",
+        "--env PYTHONFAULTHANDLER=1 shows where; check extensions built for other versions of "
         "Python, torch or NumPy",
         None,
     ),
-    Cause.ILLEGAL_INSTRUCTION: Told(
-        "native code used an instruction that the CPU has not got",
-        "install a build for this CPU: binaries made with -march=native run on no older one",
+    Cause.ILLEGAL_INSTRUCTION: CauseInfo(
+        "native code used an instruction that this CPU does not support",
+        "install a build for this CPU: binaries built with -march=native do not run on older CPUs",
     ),
-    Cause.ARITHMETIC_FAULT: Told(
-        "native code divided integers by zero, or the like",
+    Cause.ARITHMETIC_FAULT: CauseInfo(
+        "native code made an arithmetic error, such as an integer division by zero",
         "--env PYTHONFAULTHANDLER=1 shows where",
     ),
-    Cause.BUS_ERROR: Told(
-        "native code used memory whose file was cut, or that no disk or /dev/shm had room for",
-        "look at the room in /dev/shm and on the disks (`df`), and at files read by mmap that "
+    Cause.BUS_ERROR: CauseInfo(
+        "native code accessed memory whose file was truncated, or for which a disk or /dev/shm had "
+        "no space",
+        "check free space in /dev/shm and on the disks (`df`), and memory-mapped files that "
         "another process writes",
         None,
     ),
-    Cause.ABORTED: Told(
-        "native code gave up (abort)",
-        "the lines before say why; --env PYTHONFAULTHANDLER=1 shows where",
+    Cause.ABORTED: CauseInfo(
+        "native code aborted the process (SIGABRT)",
+        "read the lines before it; --env PYTHONFAULTHANDLER=1 shows where",
         None,
     ),
-    Cause.KILLED: Told(
-        "a process was killed by SIGKILL, from outside or by the job itself; that it was for "
-        "memory is not seen, and not excluded",
-        "`dmesg -T` on the node tells of the kernel's out-of-memory killer; else ask who ended it",
+    Cause.KILLED: CauseInfo(
+        "a process was killed with SIGKILL, from outside or by the job itself; there is no "
+        "evidence for or against the out-of-memory killer",
+        "check `dmesg -T` on the node for the kernel's out-of-memory killer; otherwise find out "
+        "who sent the signal",
         None,
     ),
-    Cause.TERMINATED: Told(
-        "a process was asked to end (SIGTERM), not by allranks",
-        "ask who did: a person, a supervisor, a limit of the node, the job itself",
-        None,
-        _INFRA,
-    ),
-    Cause.SETUP_FAILED: Told("a node could not prepare the job", "mend what the error names"),
-    Cause.OUTPUTS_LOST: Told(
-        "not all of what the job left could be brought where it was to go",
-        "what was brought is there, and the ranks had ended well; mend what the error names",
+    Cause.TERMINATED: CauseInfo(
+        "a process was terminated by a signal (SIGTERM) that allranks did not send",
+        "find out who sent it: a person, a supervisor, a limit of the node or the job itself",
         None,
         _INFRA,
     ),
-    Cause.NODE_LOST: Told(
-        "a node was lost", "--max-attempts 2 or more starts again by itself", True, _INFRA
+    Cause.SETUP_FAILED: CauseInfo("a node could not prepare the job", "fix what the error names"),
+    Cause.OUTPUTS_LOST: CauseInfo(
+        "the ranks succeeded, but not all outputs could be uploaded",
+        "fix what the error names; outputs already uploaded are kept",
+        None,
+        _INFRA,
     ),
-    Cause.PREEMPTED: Told(
-        "the nodes were taken away for other work",
-        "--max-attempts 2 or more starts again by itself",
+    Cause.NODE_LOST: CauseInfo(
+        "a node was lost", "--max-attempts 2 or more restarts the job automatically", True, _INFRA
+    ),
+    Cause.PREEMPTED: CauseInfo(
+        "the job was preempted: its nodes were needed for other work",
+        "--max-attempts 2 or more restarts the job automatically",
         True,
         _INFRA,
     ),
-    Cause.TIME_LIMIT: Told(
-        "the job ran longer than it may",
-        "raise limits.timeout (--timeout SECONDS), or the time the compute gives its jobs",
+    Cause.TIME_LIMIT: CauseInfo(
+        "the job exceeded its time limit",
+        "raise limits.timeout (--timeout SECONDS), or the time limit of the compute",
     ),
-    Cause.HANG: Told(
-        "the ranks stood still", "the stacks in its record show where each of them waits", None
+    Cause.HANG: CauseInfo(
+        "the ranks made no progress", "the recorded stacks show where each rank waits", None
     ),
-    Cause.GANG_REFUSED: Told(
-        "the compute refused the job",
-        "ask for fewer nodes, GPUs, CPUs or less memory, or name another --compute",
+    Cause.GANG_REFUSED: CauseInfo(
+        "the compute rejected the job",
+        "request fewer nodes, GPUs, CPUs or less memory, or choose another --compute",
     ),
-    Cause.PLATFORM_ERROR: Told(
+    Cause.PLATFORM_ERROR: CauseInfo(
         "allranks itself failed on a node",
-        "this is a defect of allranks: please report it with the job's events",
+        "this is a bug in allranks: please report it with the job's events",
         None,
         Blame.PLATFORM,
     ),

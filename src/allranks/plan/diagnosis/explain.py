@@ -1,7 +1,7 @@
-"""Why an attempt failed: of all ranks' ends and last lines the one that explains the others. Pure.
+"""Why an attempt failed: the rank and the log line that explain the failure. Pure.
 
-Right or unknown: what is not certain is not said. The first failure by time is explained, unless it
-may be the echo of another: then the other ranks are asked for a cause of their own.
+UNKNOWN is preferred to a guess. The first failure by time is explained, unless it may be the
+consequence of another (an echo): then a cause is searched on the other ranks.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from allranks.plan.diagnosis.causes import TABLE, Cause
 from allranks.plan.diagnosis.log_tail import Ending, Finding
 from allranks.statuses import Reason
 
-# Below so many bytes a place has no room left for anything.
-_NO_ROOM = 1 << 20
-# Clocks of hosts apart, and a signal's way to all ranks of a node.
-_ABOUT = 0.5
+# A file system with fewer free bytes counts as full.
+_FULL = 1 << 20
+# Allowance in seconds for clock differences and for the delivery of signals.
+_SLACK = 0.5
 _STOPS = ("SIGTERM", "SIGKILL")
 _STOPPED = (Cause.TERMINATED, Cause.KILLED)
-# What a rank's working folder is called on its node.
+# The working folder of an attempt on its node.
 _WORK = re.compile(r"^.*/attempt-\d+/work/")
 
 
 class RankEnd(NamedTuple):
-    """A rank of the attempt and the end of what it printed; ``code`` is None for one whose end
-    nobody told. ``number`` is that of the first of ``lines`` in its log, from 1, or 0 where nobody
-    has counted the lines of the ``skipped`` bytes before it."""
+    """How a rank ended, and the last lines of its log. ``code`` is None if its end was not
+    reported. ``number`` is the line number of the first of ``lines``, from 1; 0 if the lines in
+    the ``skipped`` bytes before it were not counted."""
 
     rank: int
     node: int
@@ -41,9 +41,9 @@ class RankEnd(NamedTuple):
     skipped: int = 0
 
 
-class Known(NamedTuple):
-    """All there is to know of an attempt that failed: for what ``reason``, on which ``node``, by
-    which ``rank`` first, and for each node what its agent saw at the moment of the failure."""
+class FailedAttempt(NamedTuple):
+    """What is known about a failed attempt: the ``node`` and ``rank`` that failed first, and per
+    node the ``facts`` that its agent recorded at the time of the failure."""
 
     reason: Reason
     node: int | None = None
@@ -53,17 +53,18 @@ class Known(NamedTuple):
     facts: Mapping[int, Mapping[str, Any]] = {}
 
     @staticmethod
-    def load(data: Mapping[str, Any]) -> Known:
-        """What ``pack`` made into JSON."""
+    def load(data: Mapping[str, Any]) -> FailedAttempt:
+        """The attempt from JSON, as the corpus of failures stores it."""
         ranks = tuple(RankEnd(**{**r, "lines": tuple(r["lines"])}) for r in data["ranks"])
-        facts = {int(node): told for node, told in data["facts"].items()}
-        return Known(**{**data, "reason": Reason(data["reason"]), "ranks": ranks, "facts": facts})
+        facts = {int(node): each for node, each in data["facts"].items()}
+        reason = Reason(data["reason"])
+        return FailedAttempt(**{**data, "reason": reason, "ranks": ranks, "facts": facts})
 
 
 class Evidence(NamedTuple):
-    """The line that shows it, where it stands, and whose line of code raised it; for what no rank
-    has printed ``rank`` or ``number`` is None. ``at`` is its index among the lines that are
-    known."""
+    """The line that shows the cause: its number in the log of a rank, and ``where`` in the user's
+    code it was raised. ``rank`` and ``number`` are None if no rank printed it. ``at`` is its index
+    in RankEnd.lines."""
 
     line: str
     rank: int | None = None
@@ -74,25 +75,25 @@ class Evidence(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why it failed. ``what`` is the name of the exception, where it was one."""
+    """Why an attempt failed. ``exception`` is the exception's name, if it was one."""
 
     cause: Cause
     sentence: str
     fix: str
     retryable: bool | None
     evidence: Evidence | None = None
-    what: str = ""
+    exception: str = ""
 
 
-class Followed(NamedTuple):
-    """What became of another rank, in words."""
+class RankOutcome(NamedTuple):
+    """How another rank ended, as text."""
 
     rank: int
     node: int
     said: str
 
 
-# What the reason alone says, whatever ranks have printed.
+# Reasons that determine the cause, whatever ranks printed.
 _BY_REASON: Mapping[Reason, Cause] = {
     Reason.SETUP_FAILED: Cause.SETUP_FAILED,
     Reason.OUTPUTS_LOST: Cause.OUTPUTS_LOST,
@@ -102,177 +103,168 @@ _BY_REASON: Mapping[Reason, Cause] = {
     Reason.GANG_REFUSED: Cause.GANG_REFUSED,
     Reason.PLATFORM_ERROR: Cause.PLATFORM_ERROR,
     Reason.PORT_TAKEN: Cause.PORT_TAKEN,
-} | {each: Cause.HANG for each in Reason if each == "HANG"}
+    Reason.HANG: Cause.HANG,
+}
 _BY_RANKS = ("RANK_EXITED", "RANK_KILLED", "OUT_OF_MEMORY", "PEER_FAILED")
 
 
-def explain(known: Known) -> Explanation:
-    """The cause of the attempt's failure, or that it is not known."""
-    if known.reason not in _BY_RANKS:
-        cause = _BY_REASON.get(known.reason, Cause.UNKNOWN)
-        if cause is Cause.SETUP_FAILED and "No space left on device" in known.message:
+def explain(attempt: FailedAttempt) -> Explanation:
+    """The cause of the attempt's failure; UNKNOWN if it is not certain."""
+    if attempt.reason not in _BY_RANKS:
+        cause = _BY_REASON.get(attempt.reason, Cause.UNKNOWN)
+        if cause is Cause.SETUP_FAILED and "No space left on device" in attempt.message:
             cause = Cause.DISK_FULL
-        return _told(cause, evidence=_of_message(known))
-    first = _first(known)
-    if known.reason == "OUT_OF_MEMORY":
-        return _out_of_memory(known, first)
+        message = attempt.message
+        return _explanation(
+            cause, Evidence(message, attempt.rank, attempt.node) if message else None
+        )
+    first = _first_failed(attempt)
+    if attempt.reason is Reason.OUT_OF_MEMORY:
+        return _out_of_memory(attempt, first)
     if first is None:
-        return _told(Cause.UNKNOWN)
-    found = _finding(known, first)
-    if found is not None and known.rank is None and found.cause in _STOPPED:
-        found = None  # no rank failed: who started them, as mpirun does, has stopped the others
-    if found is not None and found.is_echo:
-        first, found = _behind(known, first, found)
-    if found is None:
-        return _told(Cause.UNKNOWN)
-    return _whole(known, first, found)
+        return _explanation(Cause.UNKNOWN)
+    finding = _finding(attempt, first)
+    if finding is not None and attempt.rank is None and finding.cause in _STOPPED:
+        finding = None  # no rank failed: their launcher, such as mpirun, stopped the others
+    if finding is not None and finding.is_echo:
+        first, finding = _origin(attempt, first, finding)
+    if finding is None:
+        return _explanation(Cause.UNKNOWN)
+    if finding.cause is Cause.OUT_OF_MEMORY and finding.at is None:
+        return _out_of_memory(attempt, first)
+    return _with_evidence(attempt, first, finding)
 
 
-def _first(known: Known) -> RankEnd | None:
-    """The rank that failed first, as its agent saw it."""
-    named = [each for each in known.ranks if each.rank == known.rank]
-    if named:
-        return named[0]
-    failed = [each for each in known.ranks if each.code]
-    return min(failed, key=lambda each: each.at, default=None)
+def _first_failed(attempt: FailedAttempt) -> RankEnd | None:
+    """The rank that failed first, as its agent reported it."""
+    failed = [each for each in attempt.ranks if each.code]
+    by_time = min(failed, key=lambda each: each.at, default=None)
+    return next((each for each in attempt.ranks if each.rank == attempt.rank), by_time)
 
 
-def _finding(known: Known, rank: RankEnd) -> Finding | None:
-    facts = known.facts.get(rank.node, {})
+def _finding(attempt: FailedAttempt, rank: RankEnd) -> Finding | None:
+    """The cause of a rank's failure, corrected by the free space on its node."""
+    facts = attempt.facts.get(rank.node, {})
     ending = Ending(rank.code, rank.signal, int(facts.get("oom_kills") or 0))
-    return _roomless(log_tail.finding(rank.lines, ending), rank, facts)
+    finding = log_tail.finding(rank.lines, ending)
+    shm, disk = (facts.get(each, _FULL) for each in ("shm_free", "disk_free"))
+    if finding is not None and finding.cause is Cause.BUS_ERROR and shm < _FULL:
+        return finding._replace(cause=Cause.SHARED_MEMORY_FULL)
+    # A full disk may have kept the log from growing, so that it shows no error.
+    if finding is None and rank.code and rank.signal is None and disk < _FULL:
+        return Finding(Cause.DISK_FULL)
+    return finding
 
 
-def _behind(known: Known, first: RankEnd, found: Finding) -> tuple[RankEnd, Finding]:
-    """The rank whose own failure explains an echo: the earliest of the others that has a cause of
-    its own. Those that were stopped may have had one already."""
-    for rank in sorted(known.ranks, key=lambda each: (each.at or float("inf"), each.rank)):
+def _origin(attempt: FailedAttempt, first: RankEnd, echo: Finding) -> tuple[RankEnd, Finding]:
+    """The rank whose failure explains an echo: the earliest other with a cause of its own.
+    Ranks that were stopped may already have had one."""
+    for rank in sorted(attempt.ranks, key=lambda each: (each.at or float("inf"), each.rank)):
         if rank is first or rank.code == 0:
             continue
-        stopped = rank.code is None or (rank.signal in _STOPS and rank.at >= first.at - _ABOUT)
-        theirs = log_tail.standing(rank.lines) if stopped else _finding(known, rank)
-        if theirs is not None and not theirs.is_echo and theirs.cause is not Cause.UNKNOWN:
-            return rank, theirs
-    return first, found
+        if rank.code is None or _was_stopped(rank, first):
+            finding = log_tail.finding_before_stop(rank.lines)
+        else:
+            finding = _finding(attempt, rank)
+        if finding is not None and not finding.is_echo and finding.cause is not Cause.UNKNOWN:
+            return rank, finding
+    return first, echo
 
 
-def _roomless(found: Finding | None, rank: RankEnd, facts: Mapping[str, Any]) -> Finding | None:
-    """What only the room that was left tells: a bus error, a file that was not written, last words
-    that no log had room for."""
-    shm, disk = (facts.get(each, _NO_ROOM) for each in ("shm_free", "disk_free"))
-    if found is not None and found.cause is Cause.BUS_ERROR and shm < _NO_ROOM:
-        return found._replace(
-            cause=Cause.SHARED_MEMORY_FULL, fix=TABLE[Cause.SHARED_MEMORY_FULL].fix
-        )
-    silent = found is None and rank.code and rank.signal is None
-    if silent and disk < _NO_ROOM:
-        return Finding(Cause.DISK_FULL, TABLE[Cause.DISK_FULL].fix)
-    return found
+def _was_stopped(rank: RankEnd, first: RankEnd) -> bool:
+    """Whether the rank was ended because ``first`` had failed."""
+    return rank.signal in _STOPS and rank.at >= first.at - _SLACK
 
 
-def _out_of_memory(known: Known, first: RankEnd | None) -> Explanation:
-    """The agent has seen the kernel do it, or the engine says so."""
-    node = known.node if first is None else first.node
-    facts = known.facts.get(node, {}) if node is not None else {}
-    said = facts.get("oom_line") or known.message
+def _out_of_memory(attempt: FailedAttempt, rank: RankEnd | None) -> Explanation:
+    """The out-of-memory killer, as the agent or the engine reported it."""
+    node = attempt.node if rank is None else rank.node
+    facts = attempt.facts.get(node, {}) if node is not None else {}
+    line = facts.get("oom_line") or attempt.message
     if not facts.get("oom_line") and (kills := facts.get("oom_kills")):
-        said = f"the kernel counted {kills} killed for want of memory at that moment"
-    evidence = Evidence(said, first.rank if first is not None else None, node) if said else None
-    return _told(Cause.OUT_OF_MEMORY, evidence=evidence)
+        line = f"out-of-memory kills that the kernel counted at that time: {kills}"
+    evidence = Evidence(line, rank.rank if rank is not None else None, node) if line else None
+    return _explanation(Cause.OUT_OF_MEMORY, evidence)
 
 
-def _whole(known: Known, rank: RankEnd, found: Finding) -> Explanation:
-    if found.cause is Cause.OUT_OF_MEMORY and found.at is None:
-        return _out_of_memory(known, rank)
+def _with_evidence(attempt: FailedAttempt, rank: RankEnd, finding: Finding) -> Explanation:
+    facts = attempt.facts.get(rank.node, {})
     line, number = "", None
-    if found.at is not None:
-        line = tracebacks.undrawn(rank.lines[found.at])
-        number = rank.number + found.at if rank.number else None
+    if finding.at is not None:
+        line = tracebacks.undrawn(rank.lines[finding.at])
+        number = rank.number + finding.at if rank.number else None
     elif rank.signal:
         line = f"ended by {rank.signal}"
-    elif found.cause is Cause.DISK_FULL:
-        left = known.facts.get(rank.node, {}).get("disk_free")
-        line = (
-            f"exited with code {rank.code} while its disk had {left} bytes left, its log included"
-        )
-    evidence = None
-    if line:
-        where = _WORK.sub("", found.where)
-        evidence = Evidence(line.strip(), rank.rank, rank.node, number, where, found.at)
-    fix = found.fix
-    if evidence is not None and evidence.where:
-        fix = fix.replace("look at the line it names", f"look at {evidence.where}")
-    python = known.facts.get(rank.node, {}).get("python")
-    if found.cause is Cause.MODULE_MISSING and python:
-        fix += f"; it ran under {python}"
-    return _told(found.cause, fix, evidence, found.what)
+    elif finding.cause is Cause.DISK_FULL:
+        free = facts.get("disk_free")
+        line = f"exited with code {rank.code} while the disk of its log had {free} bytes free"
+    where = _WORK.sub("", finding.where)
+    evidence = Evidence(line.strip(), rank.rank, rank.node, number, where, finding.at)
+    fix = finding.fix or TABLE[finding.cause].fix
+    if where:
+        fix = fix.replace("the line named in the error", where)
+    if finding.cause is Cause.MODULE_MISSING and (python := facts.get("python")):
+        fix += f"; the job ran with {python}"
+    return _explanation(finding.cause, evidence if line else None, fix, finding.exception)
 
 
-def _told(
-    cause: Cause, fix: str = "", evidence: Evidence | None = None, what: str = ""
+def _explanation(
+    cause: Cause, evidence: Evidence | None = None, fix: str = "", exception: str = ""
 ) -> Explanation:
-    told = TABLE[cause]
-    return Explanation(cause, told.sentence, fix or told.fix, told.retryable, evidence, what)
+    info = TABLE[cause]
+    return Explanation(cause, info.sentence, fix or info.fix, info.retryable, evidence, exception)
 
 
-def _of_message(known: Known) -> Evidence | None:
-    return Evidence(known.message, known.rank, known.node) if known.message else None
+# ---------------------------------------------------------------- job explain
 
 
-# ---------------------------------------------------------------- the longer story
+def other_ranks(attempt: FailedAttempt, explanation: Explanation) -> list[RankOutcome]:
+    """How the ranks that did not fail first ended, in order of time."""
+    evidence = explanation.evidence
+    rank = evidence.rank if evidence is not None else attempt.rank
+    first = next((each for each in attempt.ranks if each.rank == rank), None)
+    if first is None:
+        return []
+    others = [each for each in attempt.ranks if each is not first]
+    others.sort(key=lambda each: (each.at or float("inf"), each.rank))
+    return [RankOutcome(r.rank, r.node, _outcome(attempt, r, first)) for r in others]
 
 
-def followed(known: Known, explained: Explanation) -> list[Followed]:
-    """What became of the ranks that did not fail first, in the order of their ends."""
-    rank = explained.evidence.rank if explained.evidence is not None else known.rank
-    first = next((each for each in known.ranks if each.rank == rank), None)
-    others = [each for each in known.ranks if first is not None and each is not first]
-    told = []
-    for each in sorted(others, key=lambda end: (end.at or float("inf"), end.rank)):
-        said = _became(known, each, first)
-        told.append(Followed(each.rank, each.node, said))
-    return told
-
-
-def _became(known: Known, rank: RankEnd, first: RankEnd | None) -> str:
+def _outcome(attempt: FailedAttempt, rank: RankEnd, first: RankEnd) -> str:
     if rank.code is None:
-        return "its end was not told"
+        return "its end was not reported"
     if rank.code == 0:
-        return "ended with exit code 0"
-    how = f"was ended by {rank.signal}" if rank.signal else f"exited with code {rank.code}"
-    later = first is None or rank.at >= first.at - _ABOUT
-    if rank.signal in _STOPS and later:
-        found = log_tail.standing(rank.lines)
-        how = "was stopped"
+        return "exited with code 0"
+    if _was_stopped(rank, first):
+        text, finding = "was stopped", log_tail.finding_before_stop(rank.lines)
     else:
-        found = _finding(known, rank)
-    if found is None or found.at is None:
-        return how
-    return f"{how}: {rank.lines[found.at].strip()}"
+        text = f"was ended by {rank.signal}" if rank.signal else f"exited with code {rank.code}"
+        finding = _finding(attempt, rank)
+    if finding is None or finding.at is None:
+        return text
+    return f"{text}: {rank.lines[finding.at].strip()}"
 
 
-def around(known: Known, explained: Explanation, before: int = 16, after: int = 3) -> list[str]:
-    """The lines of the log around the evidence; none where no rank has printed it."""
-    evidence = explained.evidence
-    rank = next((r for r in known.ranks if evidence and r.rank == evidence.rank), None)
+def context_lines(attempt: FailedAttempt, explanation: Explanation) -> list[str]:
+    """The evidence with 16 lines of the log before and 3 after it; empty if no rank printed it."""
+    evidence = explanation.evidence
+    rank = next((r for r in attempt.ranks if evidence and r.rank == evidence.rank), None)
     if rank is None or evidence is None or evidence.at is None:
         return []
-    return list(rank.lines[max(0, evidence.at - before) : evidence.at + after + 1])
+    return list(rank.lines[max(0, evidence.at - 16) : evidence.at + 4])
 
 
-def as_json(explained: Explanation) -> dict[str, Any]:
-    """What the record keeps of it, beside the error's own keys."""
-    evidence = explained.evidence
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """The keys that an explanation adds to the job's error."""
+    evidence = None
+    if explanation.evidence is not None:
+        evidence = explanation.evidence._asdict()
+        del evidence["at"]
+        evidence["line"] = without_credentials(evidence["line"])
     return {
-        "cause": str(explained.cause),
-        "explanation": explained.sentence,
-        "evidence": _shown(evidence) if evidence is not None else None,
-        "retryable": explained.retryable,
-        "exception": explained.what or None,
+        "cause": str(explanation.cause),
+        "explanation": explanation.sentence,
+        "evidence": evidence,
+        "retryable": explanation.retryable,
+        "exception": explanation.exception or None,
     }
-
-
-def _shown(evidence: Evidence) -> dict[str, Any]:
-    found = evidence._asdict()
-    del found["at"]
-    return {**found, "line": without_credentials(evidence.line)}

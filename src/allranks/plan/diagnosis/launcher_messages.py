@@ -1,7 +1,6 @@
-"""What programs, and what starts them, print last when they fail. Pure data: a text counts only as
-the last word of a program that ended with such a code.
+"""Messages that shells, linkers and command-line parsers print before they exit.
 
-Groups of a match stand for {0}, {1} … of a fix of its own.
+A message counts only if it is the last line of a program that exited with one of its codes.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from typing import NamedTuple
 from allranks.plan.diagnosis.causes import Cause
 
 
-class Last(NamedTuple):
-    """A line that a program, or what started it, prints last. ``codes``: the exit codes it goes
-    with, any where there are none."""
+class Message(NamedTuple):
+    """``codes`` are the exit codes that go with the line; empty for any. ``fix`` replaces the
+    cause's own; {0}, {1} … stand for groups of the match."""
 
     cause: Cause
     line: re.Pattern[str]
@@ -23,96 +22,96 @@ class Last(NamedTuple):
 
 
 _SHELL = r"(?:(?:/bin/)?(?:ba|da)?sh: \d+|\S+: line \d+): "
-# What the usual tools say that are seldom started for nothing but to be tried, and redirections;
-# but for what is asked whether it is there.
+# Common tools and shell redirections. Probes of /proc, /sys and /dev, and `ulimit`, often fail
+# harmlessly.
 _TOOL = (
     r"(?:(?:cat|cp|dd|head|mkdir|mv|tail|tee|touch)|(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+|"
     r"\S+\.(?:ba)?sh: line \d+): (?!ulimit: |'?/(?:proc|sys|dev)/)"
 )
-_NOT_SENT = "`{0}` is not in the job's code: --code names the folder that is sent along"
-# The first that fits says it: the narrower ones come first.
-LAST = (
-    Last(
+_NOT_IN_CODE = "`{0}` is not in the job's code: set --code to the folder that contains it"
+# The first match counts: narrower patterns come first.
+MESSAGES = (
+    Message(
         Cause.NOT_EXECUTABLE,
         re.compile(r".*: (\S+): bad interpreter: No such file"),
         (126, 127),
-        "its first line names the interpreter `{0}`, which is not there: mend that line, or start "
-        "it by its interpreter",
+        "the interpreter in its first line, `{0}`, was not found: correct that line, or run it "
+        "with its interpreter",
     ),
-    Last(
+    Message(
         Cause.NOT_EXECUTABLE,
         re.compile(_SHELL + r"(.+): cannot execute: required file not found"),
         (126, 127),
-        "the interpreter that the first line of `{0}` names is not there, or the file has Windows "
-        "line ends (`sed -i 's/\\r$//'`)",
+        "the interpreter in the first line of `{0}` was not found, or the file has Windows line "
+        "endings (remove them: `sed -i 's/\\r$//' {0}`)",
     ),
-    Last(
+    Message(
         Cause.NOT_EXECUTABLE,
         re.compile(
             _SHELL + r"(.+): (?:Permission denied|cannot execute|Is a directory|Exec format)"
         ),
         (126,),
     ),
-    Last(
+    Message(
         Cause.NOT_EXECUTABLE,
         re.compile(r"/usr/bin/env: .*(?:No such file or directory)"),
         (127,),
-        "the interpreter that its first line names is not on the PATH of the job's environment",
+        "the interpreter in its first line is not on the PATH of the job's environment",
     ),
-    Last(
+    Message(
         Cause.LIBRARY_MISSING,
         re.compile(r".*error while loading shared libraries: ([^:]+): cannot open shared"),
         (127,),
-        "`{0}` is not found on the node: install what it belongs to, load its module, or put its "
-        "folder on LD_LIBRARY_PATH",
+        "`{0}` is missing on the node: install its package, load its module, or add its folder to "
+        "LD_LIBRARY_PATH",
     ),
-    Last(
+    Message(
         Cause.LIBRARY_MISSING,
         re.compile(r".*: version `(\w+_[\d.]+)' not found \(required by"),
         (1, 127),
-        "the node has no {0}: what needs it was built on a newer system; install a build for this "
-        "one",
+        "the node's system library has no {0}: the program was built on a newer system; install a "
+        "build for this one",
     ),
-    Last(
+    Message(
         Cause.COMMAND_NOT_FOUND,
         re.compile(_SHELL + r"(.+): (?:command not found|No such file or directory|not found)$"),
         (127,),
-        "`{0}` is not on the PATH of the job's environment, nor in its code: install it there, or "
-        "give its whole path",
+        "`{0}` is neither on the PATH of the job's environment nor in its code: install it, or "
+        "give its full path",
     ),
-    Last(
+    Message(
         Cause.FILE_MISSING,
         re.compile(r"(?:\S*/)?bash: (?!line \d|warning: |[/~])(\S.*): No such file or directory$"),
         (127,),
-        _NOT_SENT,
+        _NOT_IN_CODE,
     ),
-    Last(
+    Message(
         Cause.FILE_MISSING,
         re.compile(r"(?:\S*/)?bash: [/~].*: No such file or directory$"),
         (127,),
     ),
-    Last(
+    Message(
         Cause.FILE_MISSING,
         re.compile(
             r"(?:\S*/)?(?:da)?sh: 0: (?:cannot|[Cc]an't) open ([^/:][^:]*)(?:: No such.*)?$"
         ),
         (2, 127),
-        _NOT_SENT,
+        _NOT_IN_CODE,
     ),
-    Last(
+    Message(
         Cause.FILE_MISSING,
         re.compile(r".*: can't open file '([^']+)': \[Errno 2\]"),
         (2,),
-        _NOT_SENT,
+        _NOT_IN_CODE,
     ),
-    Last(
+    Message(
         Cause.MODULE_MISSING,
         re.compile(r"\S*python[\d.]*: No module named ([\w.]+)"),
         (1,),
-        "`{0}` is not installed in the job's environment: install it there, or name it among what "
-        "the environment asks for (-e FILE)",
+        "`{0}` is not installed in the job's environment: add it to the environment (-e FILE), or "
+        "install it there",
     ),
-    Last(
+    Message(
         Cause.BAD_ARGUMENT,
         re.compile(
             r"(?:\S*python\S* -m )?[\w./-]+: error: (?:unrecognized arguments|"
@@ -121,7 +120,7 @@ LAST = (
         ),
         (2,),
     ),
-    Last(
+    Message(
         Cause.BAD_ARGUMENT,
         re.compile(
             r"Error: (?:No such option|Missing (?:option|argument)|"
@@ -129,19 +128,19 @@ LAST = (
         ),
         (2,),
     ),
-    Last(
+    Message(
         Cause.WRONG_PYTHON,
         re.compile(r"ERROR: Package '[^']+' requires a different Python: (\S+) not in '([^']+)'"),
         (1,),
-        "it ran on Python {0} and asks for {1}: name such a version in the environment (-e FILE)",
+        "it ran on Python {0} but requires {1}: request that version in the environment (-e FILE)",
     ),
-    Last(
+    Message(
         Cause.DISK_FULL,
         re.compile(
             r"\S+: (?:line \d+: )?.*(?:write error|error writing .*|cannot .*): No space left"
         ),
     ),
-    Last(Cause.FILE_MISSING, re.compile(_TOOL + r".*: No such file or directory$"), (1, 2)),
-    Last(Cause.PERMISSION_DENIED, re.compile(_TOOL + r".*: Permission denied$"), (1, 2)),
-    Last(Cause.READ_ONLY_DISK, re.compile(_TOOL + r".*: Read-only file system$"), (1, 2)),
+    Message(Cause.FILE_MISSING, re.compile(_TOOL + r".*: No such file or directory$"), (1, 2)),
+    Message(Cause.PERMISSION_DENIED, re.compile(_TOOL + r".*: Permission denied$"), (1, 2)),
+    Message(Cause.READ_ONLY_DISK, re.compile(_TOOL + r".*: Read-only file system$"), (1, 2)),
 )

@@ -1,8 +1,7 @@
-"""Python's tracebacks in what a rank printed, and which of them ended it. Pure, and linear in the
-lines.
+"""Python tracebacks in the log of a rank, and which of them ended it. Pure; linear in the lines.
 
-What several processes wrote into one log is told apart by the marks that torch, mpirun and Ray put
-before lines. A traceback that the program outlived is no reason of its end.
+Torch, mpirun and Ray prefix lines with a mark, by which processes that share a log are told apart.
+A traceback that the program survived does not explain its end.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _LINKS = {
     "The above exception was the direct cause of the following exception:": "cause",
     "During handling of the above exception, another exception occurred:": "context",
 }
-# An exception's line whose traceback is not known.
+# The line of an exception whose traceback lies outside the lines.
 _ALONE = re.compile(r"([\w.]*(?:Error|Exception|Interrupt|Exit|Group))(?:: ?(.*))?$")
-# A message of more lines is not read to its end.
+# Messages are read up to so many lines.
 _LINES = 24
-# What a group of exceptions is drawn with.
+# The lines that Python draws around exception groups.
 _DRAWN = re.compile(r"^\s*(?:\+-[+-]*|[|+]) ?")
 
-# What others still say while a program goes down, and programs around it after that.
+# Output of other threads and of launchers during and after the shutdown of a program.
 _NOISE = re.compile(
     r"\s|[IWEF]\d{4}|\[[IWEF]\d* |\[W|WARNING|Warning|.*Warning:|terminate called|wandb:|srun: |"
     r"slurmstepd|-{5,}|={5,}|\*{5,}|MPI_ABORT|mpirun |mpiexec |prterun |Primary job|Per user|"
@@ -44,32 +43,32 @@ _NOISE = re.compile(
     r".*\b(?:rc|(?i:exit(?:ed|ing)?|(?:exit|return)[ _]?(?:code|status)))\b\W*(?:\w+\W+){0,3}\d+"
     r"\W*$"
 )
-# Who closes a progress bar draws it once more, as it stood.
+# Closing a progress bar prints it once more, unchanged.
 _BAR = re.compile(r".*\d%\|.*\| \d+/\d+ ")
-# So many lines may be of an exception's own message, where its end is not marked as these have it.
+# So many lines may belong to an exception's message, unless its end is marked as in _ENDS.
 _OWN_LINES = 8
 _ENDS = {
     "ChildFailedError": "=====",
     "UnpicklingError": "Check the documentation of torch.load",
     "ValidationError": "    For further information visit",
 }
-# Python itself says these in one line: what follows is no message of theirs. Others than Python
-# raise some of them, too: its own AttributeError ends with the name, or a question.
-_OF_ONE_LINE = re.compile(
+# Messages of Python that have one line: what follows is other output. Libraries raise some of these
+# types, too; Python's own AttributeError ends with a name or a question.
+_ONE_LINE = re.compile(
     r"(?:ModuleNotFound|Key|Index|Name|UnboundLocal|ZeroDivision|Recursion|Unicode\w+|"
     r"JSONDecode|EOF)Error\b|AttributeError: [^\n]*['?](?:\n|$)|"
     r"ImportError: cannot import name |KeyboardInterrupt$|"
     r"\w*Error: \[Errno -?\d|RuntimeError: (?:No CUDA GPUs|Found no NVIDIA)"
 )
-# How programs begin what they say while they work, and messages seldom do.
+# Typical beginnings of progress output, rare in error messages.
 _AT_WORK = re.compile(
     r"\W*(?:epoch|step|iter(?:ation)?|batch|train(?:ing|ed)?|eval\w*|valid(?:ation|ating)|loss|"
     r"start(?:ing|ed)?|resum(?:ing|ed)|continu(?:ing|ed)|falling|going|saved|saving|done)\b",
     re.IGNORECASE,
 )
 _BEGINNING = re.compile(r"\W*([^\W\d]+|\d)")
-# A package's own code, and Python's.
-_NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array")
+# Code of packages and of Python.
+_NOT_USER_CODE = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array")
 
 
 class Frame(NamedTuple):
@@ -80,10 +79,10 @@ class Frame(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """An exception as it was printed: ``name`` without its module, the lines of its ``text`` as
-    one, ``at`` the index of its line. ``link`` is what it has to do with the one before it: its
-    `cause`, its `context`, or nothing. ``stream`` tells processes in one log apart. ``aside``: of
-    a thread or of something ignored; no program ends by it."""
+    """A printed exception: ``name`` without its module, ``text`` its message, ``at`` the index of
+    its line, ``end`` that of the message's last. ``link`` relates it to the exception before it:
+    `cause`, `context` or empty. ``stream`` identifies the process within a shared log. ``aside``:
+    raised in a thread or ignored, so that it cannot have ended the program."""
 
     name: str
     text: str
@@ -96,20 +95,19 @@ class Raised(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Name and text as Python prints them."""
+        """Name and message as Python prints them."""
         return f"{self.name}: {self.text}" if self.text else self.name
 
     @property
     def was_caught(self) -> bool:
-        """Whether a function of the user's has caught it: a traceback begins where it was caught,
-        and that of what nothing caught with the module that was started."""
+        """Whether a function of the user caught it: a traceback starts where it was caught, and
+        that of an uncaught exception at the module that was started."""
         first = self.frames[0] if self.frames else Frame("", 0, "", "")
-        return is_the_users(first.file) and first.function not in ("", "<module>")
+        return is_user_code(first.file) and first.function not in ("", "<module>")
 
 
-def is_the_users(file: str) -> bool:
-    """Whether it is of the user's own code."""
-    return not _NOT_THE_USERS.search(file)
+def is_user_code(file: str) -> bool:
+    return not _NOT_USER_CODE.search(file)
 
 
 class _Line(NamedTuple):
@@ -118,21 +116,21 @@ class _Line(NamedTuple):
 
 
 def unmarked(line: str) -> tuple[str, str]:
-    """Whose line it is, where that is marked, and the line itself."""
-    found = _MARK.match(line)
-    if found is None:
+    """The process that a line is marked with (empty if none), and the line without the mark."""
+    mark = _MARK.match(line)
+    if mark is None:
         return "", line
-    return next(filter(None, found.groups()), ""), line[found.end() :]
+    return next(filter(None, mark.groups()), ""), line[mark.end() :]
 
 
 def raised(lines: Sequence[str]) -> list[Raised]:
-    """Every exception with its traceback, in the order of their lines."""
+    """Every exception that has a traceback, in the order of lines."""
     streams: dict[str, list[_Line]] = {}
     for at, line in enumerate(lines):
         stream, text = unmarked(line)
         streams.setdefault(stream, []).append(_Line(at, text))
-    found = [each for name, own in streams.items() for each in _of_stream(name, own)]
-    return sorted(found, key=lambda each: each.at)
+    exceptions = [each for name, own in streams.items() for each in _of_stream(name, own)]
+    return sorted(exceptions, key=lambda each: each.at)
 
 
 def _of_stream(stream: str, lines: Sequence[_Line]) -> Iterator[Raised]:
@@ -141,12 +139,12 @@ def _of_stream(stream: str, lines: Sequence[_Line]) -> Iterator[Raised]:
         text = lines[index].text
         plain = _DRAWN.sub("", text).strip()
         is_head = plain.endswith(_HEAD) and not plain.startswith(("'", "During"))
-        # Of code that Python cannot read there is no head.
-        if is_head or (before != "frame" and _bare(lines, index)):
-            found = _block(stream, lines, index + is_head, link, _is_aside(before, plain))
-            if found is not None:
-                yield found[0]
-                index, link, before = found[1], "", ""
+        # Syntax errors have no head line.
+        if is_head or _is_syntax_error(lines, index):
+            block = _block(stream, lines, index + is_head, link, _is_aside(before, plain))
+            if block is not None:
+                yield block[0]
+                index, link, before = block[1], "", ""
                 continue
         if plain in _LINKS:
             link = _LINKS[plain]
@@ -156,9 +154,9 @@ def _of_stream(stream: str, lines: Sequence[_Line]) -> Iterator[Raised]:
         index += 1
 
 
-def _bare(lines: Sequence[_Line], index: int) -> bool:
-    found = _FRAME.match(lines[index].text)
-    if found is None or found[3]:
+def _is_syntax_error(lines: Sequence[_Line], index: int) -> bool:
+    frame = _FRAME.match(lines[index].text)
+    if frame is None or frame[3]:
         return False
     after = [each.text for each in lines[index + 1 : index + 4]]
     return any(re.match(r"(\w*SyntaxError|IndentationError|TabError)\b", each) for each in after)
@@ -176,12 +174,11 @@ def _block(
     frames: list[Frame] = []
     while index < len(lines):
         text = undrawn(lines[index].text)
-        if found := _FRAME.match(text):
+        if match := _FRAME.match(text):
             source = undrawn(lines[index + 1].text) if index + 1 < len(lines) else ""
-            own = source.startswith("    ") and not _FRAME.match(source)
-            frames.append(
-                Frame(found[1], int(found[2]), found[3] or "", source.strip() if own else "")
-            )
+            if not source.startswith("    ") or _FRAME.match(source):
+                source = ""
+            frames.append(Frame(match[1], int(match[2]), match[3] or "", source.strip()))
         elif text and not text[0].isspace():
             break
         index += 1
@@ -193,18 +190,16 @@ def _block(
     more = list(_more(lines, index + 1))
     text = "\n".join([named[2] or "", *more]).strip()
     name = named[1].rpartition(".")[2]
-    whole = Raised(
-        name, text, lines[index].at, index + len(more), tuple(frames), link, stream, aside
-    )
-    return whole, index + 1
+    at, end = lines[index].at, index + len(more)
+    return Raised(name, text, at, end, tuple(frames), link, stream, aside), index + 1
 
 
 def undrawn(text: str) -> str:
-    """A line of a traceback without what a group of exceptions is drawn with."""
-    found = re.match(r"\s*(?:\||\+-[+-]*) ?", text)
-    if found is None or not text.lstrip().startswith(("| ", "+-")):
+    """A line of a traceback without the drawing of an exception group."""
+    drawing = re.match(r"\s*(?:\||\+-[+-]*) ?", text)
+    if drawing is None or not text.lstrip().startswith(("| ", "+-")):
         return text
-    return text[found.end() :] or " "
+    return text[drawing.end() :] or " "
 
 
 def _more(lines: Sequence[_Line], index: int) -> Iterator[str]:
@@ -216,26 +211,25 @@ def _more(lines: Sequence[_Line], index: int) -> Iterator[str]:
 
 
 def last_of(tail: Sequence[str]) -> Raised | None:
-    """The last exception of a log's last lines, also where its traceback began before them."""
-    whole = {each.at: each for each in raised(tail)}
-    said = {at for each in whole.values() for at in range(each.at + 1, each.end + 1)}
+    """The last exception in the last lines of a log, even if its traceback began before them."""
+    complete = {each.at: each for each in raised(tail)}
+    messages = {at for each in complete.values() for at in range(each.at + 1, each.end + 1)}
     for at in range(len(tail) - 1, -1, -1):
         stream, text = unmarked(undrawn(tail[at]))
-        if at in whole:
-            if not whole[at].aside:
-                return whole[at]
-        elif at not in said and (named := _ALONE.match(text)):
+        if at in complete:
+            if not complete[at].aside:
+                return complete[at]
+        elif at not in messages and (named := _ALONE.match(text)):
             return Raised(named[1].rpartition(".")[2], named[2] or "", at, at, (), "", stream)
     return None
 
 
-def last_chain(found: Sequence[Raised], end: int | None = None) -> list[Raised]:
-    """The last exception before line ``end`` that may have ended a program, after those that led
-    to it, oldest first."""
-    able = [each for each in found if not each.aside and (end is None or each.at < end)]
-    if not able:
+def last_chain(exceptions: Sequence[Raised]) -> list[Raised]:
+    """The last exception that may have ended a program and those that led to it, oldest first."""
+    candidates = [each for each in exceptions if not each.aside]
+    if not candidates:
         return []
-    stream = [each for each in able if each.stream == able[-1].stream]
+    stream = [each for each in candidates if each.stream == candidates[-1].stream]
     chain = [stream.pop()]
     while chain[0].link and stream:
         chain.insert(0, stream.pop())
@@ -243,15 +237,15 @@ def last_chain(found: Sequence[Raised], end: int | None = None) -> list[Raised]:
 
 
 def root(chain: Sequence[Raised]) -> Raised:
-    """Of a chain the exception that the others come from. One that was only translated (`raise …
-    from`, or a `raise` in the very function that caught it) is the same failure in other words; one
-    that happened in the handler of another is a failure of its own, which nobody caught."""
-    found = chain[-1]
+    """The exception that the rest of a chain derives from. `raise … from`, and a `raise` in the
+    function that caught it, restate a failure; an exception raised elsewhere in a handler is a
+    failure of its own."""
+    origin = chain[-1]
     for before, after in zip(reversed(chain[:-1]), reversed(chain[1:]), strict=True):
         if not _is_translation(before, after):
-            return found
-        found = before
-    return found
+            break
+        origin = before
+    return origin
 
 
 def _is_translation(before: Raised, after: Raised) -> bool:
@@ -263,40 +257,40 @@ def _is_translation(before: Raised, after: Raised) -> bool:
 
 
 def is_the_end(lines: Sequence[str], last: Raised, strict: bool = False) -> bool:
-    """Whether nothing follows that a program which went on would have printed; ``strict`` does not
-    forgive what may be the rest of the exception's message either."""
+    """Whether the program ended with this exception: no output of a running program follows.
+    ``strict``: lines that may belong to the exception's message count as output, too."""
     before, after = (
         [text for stream, text in map(unmarked, part) if stream == last.stream]
         for part in (lines[: last.at], lines[last.at + 1 :])
     )
     bars = {bar[0] for bar in map(_BAR.match, before) if bar}
-    left = [text for text in after if not ((bar := _BAR.match(text)) and bar[0] in bars)]
-    whole = strict or last.was_caught or _OF_ONE_LINE.match(last.said)
-    own = 0 if whole else _message(last, before, left)
-    return all(not text.strip() or is_noise(text) for text in left[own:])
+    rest = [text for text in after if not ((bar := _BAR.match(text)) and bar[0] in bars)]
+    one_line = strict or last.was_caught or _ONE_LINE.match(last.said)
+    message = 0 if one_line else _message_lines(last, before, rest)
+    return all(not text.strip() or is_noise(text) for text in rest[message:])
 
 
 def is_noise(text: str) -> bool:
-    """Whether others say such a line while a program goes down, or after it."""
+    """Whether such a line may follow the end of a program."""
     return bool(_NOISE.match(text))
 
 
-def _message(last: Raised, before: Sequence[str], after: Sequence[str]) -> int:
-    """How many of the lines after an exception may be its own message: up to its mark, else to the
-    first that is empty, or begins as one did before or as those of a program that goes on do."""
+def _message_lines(last: Raised, before: Sequence[str], after: Sequence[str]) -> int:
+    """How many lines after an exception may belong to its message: up to its end mark; otherwise
+    up to the first that is empty, looks like progress output, or starts like an earlier line."""
     if mark := _ENDS.get(last.name):
         marked = [n for n, text in enumerate(after[:200]) if text.startswith(mark)]
         if marked:
             return marked[-1] + 1
-    begun = {_beginning(text) for text in before if not text[:1].isspace()}
+    earlier = {_beginning(text) for text in before if not text[:1].isspace()}
     for n, text in enumerate(after[:_OWN_LINES]):
-        again = _beginning(text) in begun and not is_noise(text)
-        if not text.strip() or again or _AT_WORK.match(text):
+        repeated = _beginning(text) in earlier and not is_noise(text)
+        if not text.strip() or repeated or _AT_WORK.match(text):
             return n
     return min(len(after), _OWN_LINES)
 
 
 def _beginning(text: str) -> str | None:
-    """The first word of a line; one number stands for all."""
-    found = _BEGINNING.match(text)
-    return found and ("0" if found[1].isdigit() else found[1].lower())
+    """The first word of a line; all numbers count as the same."""
+    word = _BEGINNING.match(text)
+    return word and ("0" if word[1].isdigit() else word[1].lower())

@@ -12,7 +12,7 @@ from allranks.events import Event, Kind
 from allranks.masking import without_credentials
 from allranks.plan.diagnosis import explain
 from allranks.plan.diagnosis.causes import TABLE
-from allranks.plan.diagnosis.explain import Explanation, Known, RankEnd
+from allranks.plan.diagnosis.explain import Explanation, FailedAttempt, RankEnd
 from allranks.plan.diagnosis.rank_failure import COLOURS
 from allranks.plan.distributions.topology import log_name, ranks, world
 from allranks.plan.lifecycle import decide
@@ -51,7 +51,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         raise Conflict(f"{row.name} {said}: there is no failure to explain", hint=hint)
     told = failure_facts(row, records, home)
     found = _explained(row, told, home)
-    others = explain.followed(told, found)
+    others = explain.other_ranks(told, found)
     return {
         "name": row.name,
         "experiment_name": row.experiment,
@@ -60,13 +60,13 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         **explain.as_json(found),
         "fix": found.fix,
         "blame": str(TABLE[found.cause].blame),
-        "lines": [without_credentials(line) for line in explain.around(told, found)],
+        "lines": [without_credentials(line) for line in explain.context_lines(told, found)],
         "followed": [{**o._asdict(), "said": without_credentials(o.said)} for o in others],
         **compare.as_json(compare.earlier_jobs(row, found.cause, records, blobs)),
     }
 
 
-def _explained(row: JobRow, told: Known, home: Home) -> Explanation:
+def _explained(row: JobRow, told: FailedAttempt, home: Home) -> Explanation:
     """The explanation, its line numbered: of all the logs only that one is counted."""
     found = explain.explain(told)
     evidence = found.evidence
@@ -79,7 +79,7 @@ def _explained(row: JobRow, told: Known, home: Home) -> Explanation:
     return found._replace(evidence=evidence._replace(number=number))
 
 
-def failure_facts(row: JobRow, records: Records, home: Home) -> Known:
+def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
     """All there is to know of its last attempt."""
     failure = decide.outcome(row.record)
     attempt = row.record.attempt
@@ -94,7 +94,7 @@ def failure_facts(row: JobRow, records: Records, home: Home) -> Known:
         name = log_name(rank, world(task))
         lines, skipped = read(logs.path(attempt, name)) if index < _RANKS else ((), 0)
         found.append(_rank_end(rank, node, ends.get(rank), lines, skipped))
-    return Known(
+    return FailedAttempt(
         failure.reason,
         failure.node,
         failure.rank,
