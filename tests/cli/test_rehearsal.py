@@ -70,7 +70,7 @@ def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
     told = json.loads(done.stdout)
     assert (told["verdict"], told["verified"], told["rank"]) == ("exact", True, 1)
     assert re.fullmatch(
-        r"resume verified: exact; (no step was|1 step was|\d+ steps were) done again",
+        r"resume verified: exact; (no step was|1 step was|\d+ steps were) repeated",
         told["sentence"],
     )
     assert told["again"] == told["last"] - told["first"] + 1
@@ -102,12 +102,12 @@ def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
     ("how", "exit_code", "said"),
     [
         ("noise", 0, "resume verified: within tolerance (the largest difference is "),
-        ("wrong", 1, "resume not verified: does not go on as before: at step "),
-        ("zero", 1, "resume not verified: starts from zero: a checkpoint was there at step "),
+        ("wrong", 1, "resume not verified: continues differently: at step "),
+        ("zero", 1, "resume not verified: starts from zero: a checkpoint existed at step "),
         (
             "crash",
             1,
-            "resume not verified: fails when it is to go on: rank 0 on node 0 exited with code 1:"
+            "resume not verified: fails to resume: rank 0 on node 0 exited with code 1:"
             " cannot? read that",
         ),
     ],
@@ -116,7 +116,7 @@ def test_verdicts(quick, how, exit_code, said):
     done = rehearse(quick, how)
     assert done.stdout.startswith(said), done.stdout + done.stderr
     assert (done.returncode, "hint: " in done.stderr) == (exit_code, bool(exit_code))
-    assert ("exact cannot be asked of it" in done.stderr) is (how == "noise")
+    assert ("not bitwise reproducible" in done.stderr) is (how == "noise")
     assert "Running" not in jobs(quick).values()
 
 
@@ -131,7 +131,7 @@ def test_verdicts(quick, how, exit_code, said):
             "no checkpoint was written: the job is done, and its state is empty",
         ),
         ("well", 40, LOSS, "no metric has steps"),
-        ("well", 11, STEP, "there is too little to compare: the job was done before a rank"),
+        ("well", 11, STEP, "not enough data to compare: the job was done before a rank"),
         ("well", "no number", STEP, "ended too early"),
     ],
 )

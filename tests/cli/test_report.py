@@ -65,7 +65,7 @@ def test_the_table_and_what_is_said_of_it():
 def test_what_cannot_be_compared_is_not():
     assert commands._table(UNEQUAL)[1][6:9] == ("-", "-", "-")
     said = list(commands._said(UNEQUAL))
-    assert said[1] == "  not the same code as a: b"
+    assert said[1] == "  code differs from a: b"
     assert not any("Amdahl" in line for line in said)
 
 
@@ -150,7 +150,7 @@ def test_real_runs_of_two_sizes(shared, code):
         assert 0.5 <= each["time"] < each["whole"]
         assert each["before"] > 0 <= each["after"]
     assert told["runs"][0]["gain"] == {"speedup": 1.0, "efficiency": 1.0}
-    assert any("shared its processors: sized-2" in each for each in told["warnings"])
+    assert any("shared its CPUs: sized-2" in each for each in told["warnings"])
     assert "<svg" in (code / "a b.html").read_text()
     shown = shared("report", "scaling", "sized-1", "sized-2")
     assert shown.stdout.splitlines()[0].startswith("JOB      NODES  RANKS  TIME")
@@ -162,9 +162,9 @@ def test_another_command_is_other_work(shared):
     for name, words in (("one-way", ["true"]), ("other-way", ["echo"])):
         assert shared("run", "--name", name, "--", *words).returncode == 0
     done = shared("report", "scaling", "one-way", "other-way")
-    assert "not the same command as one-way: other-way" in done.stdout
+    assert "command differs from one-way: other-way" in done.stdout
     done = shared("report", "scaling", "one-way", "other-way", "--assume-equal")
-    assert "taken as equal work, as asked: not the same command" in done.stderr
+    assert "taken as equal work, as asked: command differs" in done.stderr
 
 
 @pytest.mark.slow

@@ -102,8 +102,8 @@ def test_the_tutorial(project: Path, home: Path) -> None:
     assert "error: rank 1 on node 1 exited with code 1" in printed
     assert re.search(r"^rank 0 continues after epoch [34]$", printed, re.MULTILINE)
     assert (project / "results" / "artifacts" / "outputs" / "model.pt").exists()
-    (place,) = re.findall(r"hint: look at (train\.py:\d+)", TUTORIAL)
-    assert f"look at {place}" in printed
+    (place,) = re.findall(r"hint: check (train\.py:\d+)", TUTORIAL)
+    assert f"check {place}" in printed
 
 
 @pytest.mark.slow

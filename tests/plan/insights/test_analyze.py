@@ -159,7 +159,7 @@ def test_without_times_of_steps_the_loads_tell_the_bottleneck_or_none(name, seed
     if found.bottleneck is UNKNOWN:
         said = " ".join(found.used)
         assert "a step of `loss` took" in said or name == "a short run"
-        assert "processors were busy" in said
+        assert "CPUs were busy" in said
         assert "batch_time and data_time missing" in " ".join(found.needed)
 
 
@@ -168,7 +168,7 @@ def test_of_a_short_run_it_is_said_that_it_was_short():
     few = tuple(each._replace(points=each.points[:12]) for each in job.resources)
     found = report(job._replace(resources=few))
     assert found.bottleneck is UNKNOWN
-    assert any("let it train longer" in each for each in found.needed)
+    assert any("train longer" in each for each in found.needed)
 
 
 def kinds(job: Facts) -> tuple[Bottleneck, list[Kind]]:
@@ -306,20 +306,20 @@ def only(job: Facts, kind: Kind):
 
 def test_what_a_slow_loader_costs_is_said_with_what_to_do():
     insight = only(simulated("gpu, loader twice too slow"), Kind.INPUT)
-    assert "was a wait for data" in insight.sentence
-    assert "a GPU idled 5" in insight.sentence
-    assert "of the processors are free for more workers" in insight.hint
+    assert "waited for data during" in insight.sentence
+    assert "a GPU was idle 5" in insight.sentence
+    assert "of the CPUs are free" in insight.hint
     # Two workers of 1.2 s a batch: 0.6 s a step, of which 0.3 s compute.
     assert insight.gain.startswith("up to 2.")
     busy = only(simulated("gpu, no free processors"), Kind.INPUT)
-    assert "these are busy as well" in busy.hint
+    assert "the CPUs are busy, too" in busy.hint
 
 
 def test_the_rank_that_others_wait_for_is_named():
     assert only(simulated("a node far from its data"), Kind.INPUT).evidence["rank"] == 2
     insight = only(simulated("a slow rank, timed before the exchange"), Kind.IMBALANCE)
     assert insight.evidence["rank"] == 3
-    assert "times as long for a step as most ranks" in insight.sentence
+    assert "times as long per step as most ranks" in insight.sentence
 
 
 def test_a_rank_that_computes_while_the_others_wait_is_named():
@@ -352,7 +352,7 @@ def test_a_rank_that_computes_while_the_others_wait_is_named():
 
 def test_a_node_without_memory_is_told_also_where_it_costs_nothing():
     insight = only(simulated("gpu with full memory beside it"), Kind.MEMORY)
-    assert "96% of the memory of node 0" in insight.sentence
+    assert "node 0 used 96% of its memory" in insight.sentence
     assert insight.verdict is None
 
 
@@ -376,7 +376,7 @@ def test_gpus_that_nothing_ran_on():
 
 def test_gpus_that_idle_though_no_data_is_waited_for():
     insight = only(simulated("python between steps"), Kind.IDLE_GPUS)
-    assert "the GPUs idled 7" in insight.sentence
+    assert "the GPUs were idle 7" in insight.sentence
     assert ".item()" in insight.hint
 
 
@@ -398,7 +398,7 @@ def test_a_rank_that_printed_nothing():
 def test_a_rank_that_never_told_a_metric():
     told = tuple(Series("loss", (Point(1.0, 0.5, 0),), rank=rank) for rank in (0, 1, 3))
     job = Facts("j", ranks=4, ended_at=9.0, logged=dict.fromkeys(range(4), 9), metrics=told)
-    assert only(job, Kind.QUIET_RANK).sentence == "rank 2 never told its loss, unlike 3 others"
+    assert only(job, Kind.QUIET_RANK).sentence == "rank 2 never logged loss, unlike 3 others"
     assert only(job._replace(metrics=told[:1]), Kind.QUIET_RANK) is None
 
 
@@ -413,6 +413,6 @@ def test_data_that_was_not_sharded():
         return Facts("j", ranks=ranks, metrics=tuple(found))
 
     insight = only(job(600), Kind.UNSHARDED)
-    assert insight.sentence == "every one of the 4 ranks went through all 600 samples in an epoch"
+    assert insight.sentence == "each of the 4 ranks processed all 600 samples in every epoch"
     assert only(job(150), Kind.UNSHARDED) is None
     assert only(job(600, ranks=1), Kind.UNSHARDED) is None

@@ -11,7 +11,7 @@ from allranks.plan.insights.rehearsal import (
     HINTS,
     TOLERANCE,
     VERIFIED,
-    Found,
+    Result,
     Verdict,
     backwards,
     begins_anew,
@@ -60,7 +60,7 @@ def cut(whole, steps):
 def test_what_goes_on_to_the_bit_is_exact_and_tells_how_much_was_done_twice(made):
     whole, steps, kill, checkpoint, stride = made
     found = judge(cut(whole, steps[:kill]), cut(whole, steps[checkpoint:]), whole, 0.0)
-    verdict = Verdict.EXACT if telling(whole) else Verdict.UNTOLD
+    verdict = Verdict.EXACT if telling(whole) else Verdict.NOT_SHOWN
     assert (found.verdict, found.largest, found.noise) == (verdict, 0.0, 0.0)
     assert found.compared == 2 * (len(steps) - checkpoint)
     assert (found.again, found.skipped) == ((kill - checkpoint) * stride, 0)
@@ -78,13 +78,13 @@ def test_the_first_step_that_differs_is_the_one_that_is_told(made, data):
     different = [step for step in wrong if difference(after["loss"][step], whole["loss"][step])]
     found = judge(cut(whole, steps[:kill]), after, whole)
     if different:
-        assert found.verdict is Verdict.PARTS
+        assert found.verdict is Verdict.DIFFERS
         assert (found.parted.metric, found.parted.step) == ("loss", min(different))
         assert found.parted.uninterrupted == pytest.approx(
             whole["loss"][min(different)], nan_ok=True
         )
     else:
-        verdict = Verdict.EXACT if telling(whole, TOLERANCE) else Verdict.UNTOLD
+        verdict = Verdict.EXACT if telling(whole, TOLERANCE) else Verdict.NOT_SHOWN
         assert found.verdict is verdict
 
 
@@ -98,7 +98,7 @@ def test_the_tolerance_is_where_within_ends(made, off, data):
     before = cut(whole, steps[:kill])
     found = judge(before, after, whole, off * 2)
     assert (found.verdict, found.largest) == (Verdict.WITHIN, pytest.approx(off, rel=0.02))
-    assert judge(before, after, whole, off / 2).verdict is Verdict.PARTS
+    assert judge(before, after, whole, off / 2).verdict is Verdict.DIFFERS
 
 
 @given(trails(least=0), st.data())
@@ -125,9 +125,9 @@ def test_a_metric_that_is_never_the_same_is_left_out(made, off):
     assert notes(found) != []
     for name in ("speed", "val_acc"):
         alone = [{name: each["speed"]} for each in (before, after, whole)]
-        assert judge(*alone).verdict is Verdict.UNLIKE
+        assert judge(*alone).verdict is Verdict.NOT_REPRODUCIBLE
     beside = [{"loss": each["loss"], "val_acc": each["speed"]} for each in (before, after, whole)]
-    assert judge(*beside).verdict is Verdict.UNLIKE
+    assert judge(*beside).verdict is Verdict.NOT_REPRODUCIBLE
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_metric_that_is_never_the_same_is_left_out(made, off):
 def test_what_is_the_same_whatever_was_forgotten_verifies_nothing(metric, value):
     whole = {metric: {step: value(step) for step in range(1, 9)}}
     found = judge(cut(whole, [1, 2, 3]), cut(whole, [3, 4, 5]), whole)
-    assert found.verdict is Verdict.UNTOLD
+    assert found.verdict is Verdict.NOT_SHOWN
 
 
 def test_what_was_learnt_is_told_by_the_name_of_a_metric():
@@ -164,7 +164,9 @@ def test_what_was_learnt_is_told_by_the_name_of_a_metric():
         after = {"loss": cut({"": loss}, [2, 3])[""]}
         whole = {"loss": loss, name: loss}
         found = judge(before, {**after, name: {2: 1.0, 3: 1.0}}, whole)
-        assert found.verdict is (Verdict.UNLIKE if name in learnt else Verdict.EXACT), name
+        assert found.verdict is (Verdict.NOT_REPRODUCIBLE if name in learnt else Verdict.EXACT), (
+            name
+        )
         alone = {name: loss}
         told = judge(cut(alone, [1, 2]), cut(alone, [2, 3]), alone)
         assert told.verdict is Verdict.EXACT
@@ -175,7 +177,7 @@ def test_a_script_that_does_not_repeat_itself_to_the_bit_is_told_so():
     before = {"loss": {1: 1.0 + 1e-8, 2: 2.0}}
     found = judge(before, {"loss": {3: 3.0 + 1e-8, 4: 4.0}}, whole)
     assert found.verdict is Verdict.WITHIN
-    assert "exact cannot be asked of it" in notes(found)[0]
+    assert "not bitwise reproducible" in notes(found)[0]
 
 
 def test_steps_that_nobody_has_logged_are_told_of():
@@ -183,7 +185,7 @@ def test_steps_that_nobody_has_logged_are_told_of():
     whole = {"loss": {n: float(n) for n in range(1, 9)}}
     found = judge(cut(whole, [1, 2, 3]), cut(whole, [6, 7]), whole)
     assert (found.verdict, found.again, found.skipped) == (Verdict.EXACT, 0, 2)
-    told = "resume verified: exact; no step was done again; 2 steps were logged by nobody"
+    told = "resume verified: exact; no step was repeated; 2 steps were logged by neither attempt"
     assert sentence(found, TOLERANCE) == told
 
 
@@ -265,7 +267,7 @@ def test_how_far_the_two_jobs_are_let_go_on():
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_every_verdict_says_what_it_is_and_how_to_mend_it(verdict):
-    found = Found(verdict, left_out={"loss": 0.5}, last=7, first=1)
+    found = Result(verdict, left_out={"loss": 0.5}, last=7, first=1)
     told = sentence(found, TOLERANCE, "so and so")
     word = "resume verified: " if verdict in VERIFIED else "resume not verified: "
     assert told.startswith(word + verdict)
@@ -276,6 +278,6 @@ def test_a_parting_is_told_with_its_place():
     whole = {"loss": {1: 1.0, 2: 2.0, 3: 3.0}}
     found = judge(cut(whole, [1, 2]), {"loss": {2: 2.5, 3: 3.5}}, whole)
     assert sentence(found, TOLERANCE) == (
-        "resume not verified: does not go on as before: at step 2 loss is 2.5, without the kill 2"
-        " (a difference of 0.2, 0.001 is allowed); 1 step was done again"
+        "resume not verified: continues differently: at step 2, loss is 2.5 instead of 2"
+        " (relative difference 0.2, allowed 0.001); 1 step was repeated"
     )

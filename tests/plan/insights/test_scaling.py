@@ -12,13 +12,13 @@ from allranks.plan.insights.job_facts import Facts, Point, Series, counted, epoc
 from allranks.plan.insights.scaling import scaling
 
 HOUR, MINUTE = 3600.0, 60.0
-ASKED = {"code": "abc", "command": "python train.py", "inputs": "{}"}
+REQUEST = {"code": "abc", "command": "python train.py", "inputs": "{}"}
 
 
 def run(name, nodes, seconds, *, procs=1, before=0.0, after=0.0, **more):
     started = 1000.0 + before
     times = {"started_at": started, "ranks_ended_at": started + seconds}
-    fields = {"nodes": nodes, "ranks": nodes * procs, "created_at": 1000.0, "asked": ASKED}
+    fields = {"nodes": nodes, "ranks": nodes * procs, "created_at": 1000.0, "request": REQUEST}
     return Facts(name, **{**fields, **times, "ended_at": started + seconds + after, **more})
 
 
@@ -64,7 +64,7 @@ def test_divided_epochs_of_unsharded_data_are_not_equal_work():
         assert [row.time for row in found.rows] == [450, 300]
         epochs_said, sharding_said = found.work.reasons
         assert "3 epochs and one 12: the epochs were divided by the number of ranks" in epochs_said
-        assert "the data was not sharded" in sharding_said
+        assert "the data is not sharded" in sharding_said
 
 
 # ---------------------------------------------------------------- equal work
@@ -85,7 +85,7 @@ def test_as_many_samples_alone_do_not_make_work_equal():
     runs[1] = runs[1]._replace(metrics=told("samples", [180000], 4))
     found = scaling(runs)
     assert found.work.same is Same.ASSUMED
-    assert "how many epochs" in found.work.reasons[0]
+    assert "number of epochs" in found.work.reasons[0]
     assert found.rows[1].gain is not None
 
 
@@ -113,19 +113,19 @@ def test_steps_of_all_ranks_can_show_that_work_was_equal_but_not_that_it_was_not
 
 @pytest.mark.parametrize("what", ["code", "command", "inputs", "environment"])
 def test_runs_that_were_asked_for_something_else_are_not_compared(what):
-    runs = [run("a", 1, 100), run("b", 2, 60, asked={**ASKED, what: "other"})]
-    runs[0] = runs[0]._replace(asked={"environment": "e:1", **ASKED})
+    runs = [run("a", 1, 100), run("b", 2, 60, request={**REQUEST, what: "other"})]
+    runs[0] = runs[0]._replace(request={"environment": "e:1", **REQUEST})
     found = scaling(runs)
     assert found.work.same is Same.UNEQUAL
-    assert found.work.reasons == (f"not the same {what} as a: b",)
+    assert found.work.reasons == (f"{what} differs from a: b",)
     assert found.rows[1].gain is None
     assert scaling(runs, assume_equal=True).rows[1].gain is not None
 
 
 def test_code_that_is_not_in_the_record_is_said():
-    runs = [run("a", 1, 100), run("b", 2, 60, asked={**ASKED, "code": None})]
+    runs = [run("a", 1, 100), run("b", 2, 60, request={**REQUEST, "code": None})]
     assert scaling(runs).work.same is Same.ASSUMED
-    assert "which code ran is not in the record of each" in scaling(runs).work.reasons
+    assert "the code of some runs is not recorded" in scaling(runs).work.reasons
 
 
 def test_words_that_only_say_the_size_do_not_make_a_command_another():
@@ -183,13 +183,13 @@ def test_what_did_not_complete_is_left_out_and_said():
     found = scaling([run("a", 1, 9), run("b", 2, 5, status="Failed"), Facts("c", "Queued")])
     assert [row.name for row in found.rows] == ["a"]
     assert found.warnings[:2] == ("b is Failed: left out", "c is Queued: left out")
-    assert "one size" in found.warnings[2]
+    assert "have the same size" in found.warnings[2]
     assert scaling([Facts("c", "Queued")]).rows == ()
 
 
 def test_nodes_of_one_machine_are_said():
     found = scaling([run("a", 1, 9, hosts=("h",)), run("b", 3, 5, hosts=("h", "h", "h"))])
-    assert "several nodes were on one machine and shared its processors: b" in found.warnings
+    assert "several nodes ran on one machine and shared its CPUs: b" in found.warnings
     found = scaling([run("a", 1, 9), run("b", 3, 5, hosts=(None, "h", None))])
     assert "several nodes were on one machine" not in " ".join(found.warnings)
 
@@ -201,7 +201,7 @@ def test_faster_than_ideal_is_doubted():
 
 def test_times_off_the_law_are_said():
     found = scaling([run("a", 1, 100), run("b", 2, 90), run("c", 4, 30), run("d", 8, 29)])
-    assert any("off the fitted law" in warning for warning in found.warnings)
+    assert any("deviates from the fitted law" in warning for warning in found.warnings)
 
 
 # ---------------------------------------------------------------- Amdahl

@@ -288,7 +288,7 @@ def test_a_wait_ends_with_the_time_of_the_job_and_with_a_cancel():
     story.drained()
     story.now = 4.9
     assert story.next() is None
-    assert pending_reason.pending_reason(story.job, 4.9) == "starts again in 4 s, after RANK_EXITED"
+    assert pending_reason.pending_reason(story.job, 4.9) == "restarts in 4 s after RANK_EXITED"
     story.now = 5.0
     assert story.step() == Step(Kind.REGROUPED)
     assert story.next() == closing("finish", Reason.TIME_LIMIT)
@@ -449,12 +449,10 @@ def test_a_rank_that_is_done_while_others_still_run_is_told_of():
     job = fold(story.job, Event(Kind.RANK_ENDED, 100.0, 1, 1, 0, 3, seq=99, data={"code": 0}))
     assert pending_reason.pending_reason(job, 100.0 + pending_reason.LEFT_BEHIND) == ""
     said = pending_reason.pending_reason(job, 101.0 + pending_reason.LEFT_BEHIND)
-    assert said.startswith("rank 3 ended with exit code 0 a while ago and others still run")
+    assert said.startswith("rank 3 exited with code 0 more than 30 s ago while others still run")
     assert pending_reason.pending_reason(job, 1000.0, together=False) == ""
     assert pending_reason.left_early(job, 100.0) == ""
-    assert pending_reason.left_early(job, 101.0).startswith(
-        "rank 3 had ended with exit code 0 before"
-    )
+    assert pending_reason.left_early(job, 101.0).startswith("rank 3 had already exited with code 0")
     assert load(json.loads(json.dumps(pack(job)))) == job
 
 
@@ -467,10 +465,14 @@ def test_what_takes_nodes_long_before_they_are_ready_is_told():
     assert pending_reason.pending_reason(story.job, 1.0) == "node 1 pulls the image x"
     story.agent(0, Kind.NOTE, doing="pulls the image x")
     assert (
-        pending_reason.pending_reason(story.job, 1.0) == "node 0 pulls the image x, as does 1 more"
+        pending_reason.pending_reason(story.job, 1.0)
+        == "node 0 pulls the image x (and 1 more node)"
     )
     story.agent(2, Kind.NOTE, doing="pulls the image x")
-    assert pending_reason.pending_reason(story.job, 1.0) == "node 0 pulls the image x, as do 2 more"
+    assert (
+        pending_reason.pending_reason(story.job, 1.0)
+        == "node 0 pulls the image x (and 2 more nodes)"
+    )
     story.both(Kind.READY, address="127.0.0.2", host="h", ports=[])
     assert pending_reason.pending_reason(story.job, 1.0) == ""
     assert load(json.loads(json.dumps(pack(story.job)))) == story.job

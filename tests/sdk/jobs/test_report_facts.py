@@ -43,9 +43,9 @@ def test_what_the_server_tells_of_a_job() -> None:
     assert found.ended_at is None
     assert found.trainers == {0, 1}
     assert found.logged == {0: 7, 1: 0, 2: 0}
-    assert found.asked["command"] == "torchrun train.py"
-    assert found.asked["code"] == "abc"
-    assert found.asked["inputs"] == '{"a": 2, "b": 1}'
+    assert found.request["command"] == "torchrun train.py"
+    assert found.request["code"] == "abc"
+    assert found.request["inputs"] == '{"a": 2, "b": 1}'
 
 
 def test_series_are_those_of_the_last_attempt() -> None:

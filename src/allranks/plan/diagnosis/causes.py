@@ -119,8 +119,8 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.CUDA_OUT_OF_MEMORY: CauseInfo(
         "a GPU ran out of memory",
-        "use smaller batches or gradient checkpointing, shard the model over more GPUs, or check "
-        "with `nvidia-smi` whether other processes use that GPU",
+        "use smaller batches or gradient checkpointing, shard the model over more GPUs, or find "
+        "other processes on that GPU with `nvidia-smi`",
     ),
     Cause.SHARED_MEMORY_FULL: CauseInfo(
         "shared memory (/dev/shm) is full",
@@ -222,8 +222,7 @@ TABLE: dict[Cause, CauseInfo] = {
     Cause.NO_CUDA: CauseInfo(
         "the script needs a GPU, but none is available",
         "request GPUs (--gpus G, resources.gpus_per_instance) on a compute that has them, and "
-        "install a CUDA build of the framework in the environment; or let the script run on the "
-        "CPU",
+        "install a CUDA build of the framework in the environment; or run the script on the CPU",
     ),
     Cause.DRIVER_TOO_OLD: CauseInfo(
         "the node's NVIDIA driver is too old for the CUDA version of the framework",
@@ -236,8 +235,7 @@ TABLE: dict[Cause, CauseInfo] = {
     Cause.DEVICE_ASSERT: CauseInfo(
         "an assertion failed in code on the GPU, usually because of an index out of range, such as "
         "a label not below the number of classes",
-        "run once with --env CUDA_LAUNCH_BLOCKING=1 or on the CPU: the traceback then shows the "
-        "right line",
+        "run once with --env CUDA_LAUNCH_BLOCKING=1 or on the CPU, for a correct traceback",
     ),
     Cause.ILLEGAL_GPU_ACCESS: CauseInfo(
         "code on the GPU made an illegal memory access",
@@ -287,8 +285,7 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.PEER_LOST: CauseInfo(
         "the connection to another rank broke because that rank ended or the network failed",
-        "read the logs of the other ranks and check their nodes; --env NCCL_DEBUG=WARN makes NCCL "
-        "log more",
+        "read the logs of the other ranks and check their nodes; --env NCCL_DEBUG=WARN logs more",
         None,
         echo=True,
     ),
@@ -301,8 +298,7 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.CONNECTION_REFUSED: CauseInfo(
         "nothing listens at the address that the script tried to connect to",
-        "check the address and that the server there is running; `localhost` is a different "
-        "machine on each node",
+        "check the address and whether its server is running; `localhost` differs on each node",
         None,
         echo=True,
     ),

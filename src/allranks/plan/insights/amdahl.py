@@ -1,15 +1,15 @@
-"""Amdahl's law put through measured times: what stays, what is shared, and how sure that is.
+"""Amdahl's law fitted to measured times, with confidence intervals.
 
     T(n) = fixed + shared / n
 
 G. M. Amdahl, *Validity of the single processor approach to achieving large scale computing
-capabilities*, AFIPS 1967: a part of the work is done by one, whatever the size; the rest is shared
-by n. It is fitted by least squares in x = 1/n, where it is a straight line.
+capabilities*, AFIPS 1967: one part of the work takes the same time at any size; the rest is
+shared by n. It is fitted by least squares in x = 1/n, where it is a straight line.
 
-The interval of 95 % is that of ordinary linear regression: with m points and the variance of what
-is left over estimated from m - 2 of them, each coefficient lies within t standard errors, t being
-the two-sided quantile of Student's distribution. Its integral has a closed form for whole degrees
-of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4), which is inverted here by bisection.
+The 95 % interval is that of ordinary linear regression: with m points and the residual variance
+estimated with m - 2 degrees of freedom, each coefficient lies within t standard errors, t being the
+two-sided quantile of Student's distribution. Its integral has a closed form for integer degrees of
+freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4), which is inverted here by bisection.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 CONFIDENCE = 0.95
 
-FASTER = "times fall faster than 1/n: more than the law knows of, nothing is taken as fixed"
-SLOWER = "more made it slower: that is not what Amdahl's law describes"
-EXACT = "two sizes always lie on such a curve: there is nothing left to tell how sure it is"
+FASTER = "times fall faster than 1/n, which the law cannot explain: the fixed part is taken as 0"
+SLOWER = "larger runs were slower, which Amdahl's law cannot describe"
+EXACT = "two sizes always lie on such a curve: run a third size for a confidence interval"
 
 
 class Interval(NamedTuple):
-    """Where a value lies with 95 % confidence, given that the law holds."""
+    """The 95 % confidence interval of a value, provided that the law holds."""
 
     low: float
     high: float
@@ -34,8 +34,8 @@ class Interval(NamedTuple):
 
 class Fit(NamedTuple):
     """The law with its two coefficients in seconds. ``spread`` holds the variances of ``fixed`` and
-    ``shared`` and their covariance, ``t`` the quantile; None where nothing can be said of them.
-    ``note`` says what is odd about it."""
+    ``shared`` and their covariance, None if unknown; ``t`` is the quantile. ``note`` is a warning
+    about the fit."""
 
     fixed: float
     shared: float
@@ -44,11 +44,10 @@ class Fit(NamedTuple):
     note: str = ""
 
     def at(self, n: float) -> float:
-        """The time that the law gives for that size."""
         return self.fixed + self.shared / n
 
     def band(self, n: float) -> Interval | None:
-        """Where the mean time at that size lies."""
+        """The confidence interval of the mean time at that size."""
         if self.spread is None:
             return None
         of_fixed, of_shared, both = self.spread
@@ -65,11 +64,11 @@ class Fit(NamedTuple):
 
     @property
     def most(self) -> float | None:
-        """The speed-up over one that no size will pass; None where the law knows of no limit."""
+        """The limit of the speed-up over one; None if there is no limit."""
         return self.at(1) / self.fixed if self.fixed > 0 else None
 
     def saved(self, n: int) -> float:
-        """The seconds that one more than n would save: ``shared / (n (n + 1))``."""
+        """The seconds that n + 1 saves over n."""
         return self.shared / (n * (n + 1))
 
     def saved_interval(self, n: int) -> Interval | None:
@@ -78,10 +77,10 @@ class Fit(NamedTuple):
 
 
 def fit(times: Sequence[tuple[int, float]]) -> Fit | None:
-    """The law through (size, seconds), of each size one or several. None for fewer than two sizes.
+    """The law fitted to (size, seconds) pairs. None for fewer than two sizes.
 
-    With two sizes it is the curve through their mean times, and has no interval. A negative
-    coefficient means that the law does not hold: it is taken as 0, and the note says so.
+    With two sizes it is the curve through their mean times, without intervals. A negative
+    coefficient means that the law does not hold: it is set to 0, and the note says so.
     """
     sizes = {n for n, _ in times}
     if len(sizes) < 2:
@@ -108,7 +107,7 @@ def fit(times: Sequence[tuple[int, float]]) -> Fit | None:
 
 
 def _without_fixed(xs: Sequence[float], ys: Sequence[float], sizes: int) -> Fit:
-    """``T = shared / n`` alone, where the line would begin below zero."""
+    """``T = shared / n``, used if the fixed part would be negative."""
     square = math.fsum(x * x for x in xs)
     shared = math.fsum(x * y for x, y in zip(xs, ys, strict=True)) / square
     if sizes == 2:
@@ -119,13 +118,12 @@ def _without_fixed(xs: Sequence[float], ys: Sequence[float], sizes: int) -> Fit:
 
 
 def _interval(value: float, t: float, variance: float) -> Interval:
-    """Never below zero: no time is."""
     error = t * math.sqrt(variance)
     return Interval(max(0.0, value - error), value + error)
 
 
 def student(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """The t that Student's variable stays within, on both sides, with that probability."""
+    """The two-sided quantile of Student's distribution."""
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         theta = (low + high) / 2

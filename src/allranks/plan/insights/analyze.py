@@ -1,7 +1,7 @@
-"""What kept a job from being faster, as far as its record shows it: plain rules with evidence.
+"""The bottleneck of a job, found by rules with evidence.
 
-Each rule says nothing when it is not sure: when there are too few points, when the halves of the
-run do not agree, or when something else in the record contradicts it.
+A rule yields nothing unless it is sure: not with too few points, not if the two halves of the run
+disagree, and not if other data contradicts it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RULES: tuple[Rule, ...] = (
 
 
 class Report(NamedTuple):
-    """Everything that was found, and the one thing that held the job back. Where that is unknown:
-    the sentences ``used`` say what was measured, ``needed`` what it would take to know more."""
+    """All insights and the one bottleneck. If the bottleneck is unknown, ``used`` are sentences on
+    the measured use of resources, ``needed`` sentences on what to record to learn more."""
 
     insights: tuple[Insight, ...]
     bottleneck: Bottleneck
@@ -37,14 +37,16 @@ class Report(NamedTuple):
 
 
 def report(job: Facts) -> Report:
-    """What the record of that job shows. Two verdicts contradict each other: then it is unknown.
+    """The report on a job. The bottleneck is unknown if verdicts contradict each other.
 
-    Loads alone count where nothing else has a verdict: a job may be short of memory and busy.
+    Load alone decides only if no rule has a verdict: a job may be busy and short of memory.
     """
-    found = tuple(insight for rule in RULES for insight in rule(job))
-    if not any(insight.verdict for insight in found):
-        found += tuple(bottleneck_rules.saturated(job))
-    verdicts = {insight.verdict for insight in found if insight.verdict is not None}
+    insights = tuple(insight for rule in RULES for insight in rule(job))
+    if not any(insight.verdict for insight in insights):
+        insights += tuple(bottleneck_rules.saturated(job))
+    verdicts = {insight.verdict for insight in insights if insight.verdict is not None}
     if len(verdicts) == 1:
-        return Report(found, verdicts.pop())
-    return Report(found, Bottleneck.UNKNOWN, resource_usage.used(job), resource_usage.needed(job))
+        return Report(insights, verdicts.pop())
+    return Report(
+        insights, Bottleneck.UNKNOWN, resource_usage.used(job), resource_usage.needed(job)
+    )

@@ -1,6 +1,6 @@
-"""What holds a whole job back: waiting for data, computing, want of memory.
+"""Rules for the bottleneck of a whole job: input, compute, processors or memory.
 
-Thresholds stand here with their reasons; docs/design/reports.md tells what these rules cannot see.
+Thresholds are here with their reasons; docs/design/reports.md lists what these rules cannot see.
 """
 
 from __future__ import annotations
@@ -13,34 +13,33 @@ from allranks.plan.insights.evidence import LEAST, Halves, Span
 from allranks.plan.insights.insight import Bottleneck, Insight, Kind
 from allranks.plan.insights.job_facts import Facts
 
-# Part of a step that is a wait for data. Under a tenth it is what a loader costs that reads ahead
-# well; from three tenths on taking it away makes a run at least 1.4 times as fast, more than any
-# other single change. Between them it may be either.
+# Share of a step spent waiting for data. Below a tenth, a loader that prefetches well costs as
+# much; from three tenths, removing the wait makes a run at least 1.4 times as fast. In between,
+# either is possible.
 WAITS, HARDLY_WAITS = 0.30, 0.10
-# How much busier a GPU may have been than a rank that waits lets it be: evaluation, sampling of
-# the load, work that was queued before. More than that, and the GPU did not wait for the data.
+# How much busier a GPU may be than the waiting of its rank allows: evaluation, sampling of the load
+# and queued work. With more, the GPU did not wait for data.
 SLACK = 0.15
-# In percent: what a GPU or processors show that always have work, with pauses between epochs.
+# In percent: GPUs or CPUs that always have work, but for pauses between epochs.
 BUSY = 85.0
-# GPUs of several ranks look busy, too, while they wait for one another: NCCL spins. They take far
-# less power then than when they compute (a third to a half of the limit, to all of it), so that
-# above this they waited for less than a third of the time.
+# GPUs that wait for other ranks look busy, since NCCL spins, but draw only a third to a half of the
+# power limit. Above POWER they waited for less than a third of the time.
 POWER, EVEN = 0.85, 0.9
-# Ranks whose steps differ by a quarter do not differ by chance over so many steps.
+# Over at least LEAST steps, a difference of a quarter between ranks is not chance.
 UNEVEN = 1.25
-# Of a step: how much longer than most a rank waits for data that is worth naming.
+# A rank is named if it waits for data longer than most by this share of a step.
 FAR = 0.25
-# Where the processors did something else for more than half, it is not known what they waited for.
+# If less than half of the CPU load is the job's own, other load may be the limit.
 OWN = 0.5
-# Waiting ranks of these look busy: their MPI polls.
+# Waiting ranks of these distributions look busy, since MPI polls.
 POLL = ("mpi", "horovod")
-# In percent: a GPU that nothing runs on shows 0, but for what a desktop draws.
+# In percent: an unused GPU shows 0, or little for a desktop.
 UNUSED = 5.0
-# Of a node's memory. The kernel keeps some for itself and begins to swap and to kill above this.
+# Share of a node's memory above which the kernel swaps and kills processes.
 FULL, NEARLY_FULL = 0.95, 0.90
-# Swapping makes steps several times as long; what grows more slowly grows for another reason.
+# Swapping makes steps several times as long; slower growth has other reasons.
 SLOWED, STEADY, SWAPS = 1.5, 1.15, 2.0
-# In percent: below this the processors have room for more workers of a loader.
+# In percent: below this load there are CPUs for more DataLoader workers.
 FREE_CPU = 60.0
 
 
@@ -48,78 +47,79 @@ FREE_CPU = 60.0
 
 
 def input_bound(job: Facts) -> Iterator[Insight]:
-    found, span = evidence.waits(job), evidence.training(job)
+    waits, span = evidence.waits(job), evidence.training(job)
     share = evidence.awaited(job)
-    if share is None or share.least < WAITS or not _idle_enough(job, found, span):
+    if share is None or share.least < WAITS or not _idle_enough(job, waits, span):
         return
     times = evidence.step_times(job)
-    step = median_low(times[rank].mean for rank in found)
+    step = median_low(times[rank].mean for rank in waits)
     shown: dict[str, float | int | str] = {
         "wait_share": round(share.mean, 3),
         "step_seconds": step,
         "data_seconds": step * share.mean,
-        "ranks": len(found),
+        "ranks": len(waits),
     }
-    said = f"{share.mean:.0%} of each step of {step:.3g} s was a wait for data"
-    if (rank := _longest(found)) is not None:
+    sentence = f"ranks waited for data during {share.mean:.0%} of each step of {step:.3g} s"
+    if (rank := _longest(waits)) is not None:
         shown["rank"] = rank
-        said += f", mostly that of rank {rank}"
+        sentence += f", rank {rank} the longest"
     if loads := evidence.gpus(job, "gpu_load", span):
         shown["gpu_load"] = round(min(each.mean for each in loads), 1)
-        said += f", and a GPU idled {100 - float(shown['gpu_load']):.0f}% of the time"
+        sentence += f"; a GPU was idle {100 - float(shown['gpu_load']):.0f}% of the time"
     cpu = evidence.cpu_load(job, span)
     if cpu is not None:
         shown["cpu"] = round(cpu, 1)
-    gain = _faster(share.mean, step)
-    yield Insight(Kind.INPUT, said, shown, _loader(cpu, rank), gain, Bottleneck.INPUT)
+    gain = _input_gain(share.mean, step)
+    yield Insight(Kind.INPUT, sentence, shown, _loader_hint(cpu, rank), gain, Bottleneck.INPUT)
 
 
-def _longest(found: Mapping[int, Halves]) -> int | None:
-    """The rank that waits far longer than most, in both halves."""
-    rank = max(found, key=lambda each: (found[each].mean, -each))
-    apart = [
-        found[rank][half] - median_low(each[half] for each in found.values()) for half in (0, 1)
+def _longest(waits: Mapping[int, Halves]) -> int | None:
+    """The rank that waits far longer than most, in both halves of the run."""
+    rank = max(waits, key=lambda each: (waits[each].mean, -each))
+    excess = [
+        waits[rank][half] - median_low(each[half] for each in waits.values()) for half in (0, 1)
     ]
-    return rank if min(apart) >= FAR else None
+    return rank if min(excess) >= FAR else None
 
 
-def _faster(share: float, step: float) -> str:
+def _input_gain(share: float, step: float) -> str:
     if share > 0.95:
-        return "up to more than 20 times as fast"
-    left = step * (1 - share)
-    return f"up to {1 / (1 - share):.1f} times as fast: {left:.3g} s a step in place of {step:.3g}"
+        return "more than 20 times as fast at best"
+    rest = step * (1 - share)
+    return f"up to {1 / (1 - share):.1f} times as fast: {rest:.3g} s per step instead of {step:.3g}"
 
 
-def _loader(cpu: float | None, rank: int | None) -> str:
-    if rank is not None:
-        # Where all loaders are as slow, the one that is slowest by a hair waits for all of them.
-        also = f"see whether rank {rank}'s node reads more slowly than others; else "
-    else:
-        also = ""
+def _loader_hint(cpu: float | None, rank: int | None) -> str:
+    # If all loaders are equally slow, the one that is slowest by chance makes its rank wait.
+    start = (
+        "" if rank is None else f"check whether rank {rank}'s node reads more slowly; otherwise "
+    )
     if cpu is not None and cpu <= FREE_CPU:
-        free = f"{100 - cpu:.0f}% of the processors are free"
-        return f"{also}read ahead: {free} for more workers of the loader (num_workers in PyTorch)"
+        return (
+            f"{start}use more DataLoader workers (num_workers in PyTorch): {100 - cpu:.0f}% of the "
+            "CPUs are free"
+        )
     if cpu is not None and cpu >= BUSY:
         return (
-            f"{also}prepare the data once and keep it prepared, decode it on the GPU, or ask for "
-            "more processors a rank: these are busy as well"
+            f"{start}preprocess the data once and store the result, decode it on the GPU, or "
+            "request more CPUs per rank: the CPUs are busy, too"
         )
-    return f"{also}read ahead with more workers of the loader, or keep the data nearer and prepared"
+    return f"{start}use more DataLoader workers, or store the data preprocessed and on local disks"
 
 
-def _idle_enough(job: Facts, found: Mapping[int, Halves], span: Span | None) -> bool:
-    """Whether a GPU idled as a rank must let it that waits for data. A host that runs ahead of its
-    GPU waits for data while the GPU works: it loses nothing."""
+def _idle_enough(job: Facts, waits: Mapping[int, Halves], span: Span | None) -> bool:
+    """Whether a GPU was idle as long as its rank waited for data. A host that runs ahead of its GPU
+    may wait for data while the GPU still works, and loses nothing."""
     loads = evidence.gpus(job, "gpu_load", span)
     if loads:
-        most = max(each.mean for each in found.values())
-        return min(each.mean for each in loads) <= 100 * (1 - most + SLACK)
-    # GPUs that nobody watched may have been busy.
+        longest = max(each.mean for each in waits.values())
+        return min(each.mean for each in loads) <= 100 * (1 - longest + SLACK)
+    # GPUs without samples may have been busy.
     return not _has_gpus(job, span)
 
 
 def _has_gpus(job: Facts, span: Span | None) -> bool:
-    """Whether it has GPUs, or may have taken some that it did not ask for."""
+    """Whether the job has GPUs, or may have used some without requesting them."""
     return bool(job.gpus) or any(
         each.mean >= UNUSED for each in evidence.seen(job, "gpu_load", "gpu", span)
     )
@@ -129,23 +129,23 @@ def _has_gpus(job: Facts, span: Span | None) -> bool:
 
 
 def compute_bound(job: Facts) -> Iterator[Insight]:
-    found, times, span = evidence.waits(job), evidence.step_times(job), evidence.training(job)
-    if not found or max(each.most for each in found.values()) > HARDLY_WAITS:
+    waits, times, span = evidence.waits(job), evidence.step_times(job), evidence.training(job)
+    if not waits or max(each.most for each in waits.values()) > HARDLY_WAITS:
         return
     seconds = [each for halves in times.values() for each in halves]
     if max(seconds) > UNEVEN * min(seconds):
         return
-    wait = max(each.mean for each in found.values())
-    busy = _busy_gpus(job, span) if _has_gpus(job, span) else _busy_cpus(job, span, len(found))
+    wait = max(each.mean for each in waits.values())
+    busy = _busy_gpus(job, span) if _has_gpus(job, span) else _busy_cpus(job, span, len(waits))
     if busy is None:
         return
-    what, load = busy
+    device, load = busy
     yield Insight(
         Kind.COMPUTE,
-        f"{what} were busy {load:.0f}% of the time, and {wait:.0%} of it was a wait for data",
+        f"the {device} were busy {load:.0f}% of the time; waiting for data took {wait:.0%}",
         {"load": round(load, 1), "wait_share": round(wait, 3)},
-        "it computes as fast as these machines do: more or faster ones, lower precision, or a "
-        "cheaper model make it faster; `allranks report scaling` tells what more nodes bring",
+        "the job uses its machines fully: use more or faster ones, lower precision or a cheaper "
+        "model; `allranks report scaling` shows what more nodes gain",
         verdict=Bottleneck.COMPUTE,
     )
 
@@ -156,7 +156,7 @@ def _busy_gpus(job: Facts, span: Span | None) -> tuple[str, float] | None:
         return None
     if job.ranks > 1 and not _at_full_power(job, span):
         return None
-    return "the GPUs", min(each.mean for each in loads)
+    return "GPUs", min(each.mean for each in loads)
 
 
 def _at_full_power(job: Facts, span: Span | None) -> bool:
@@ -165,7 +165,7 @@ def _at_full_power(job: Facts, span: Span | None) -> bool:
     known = power.keys() == limit.keys() and bool(power)
     if not known or any(power[gpu] < POWER * limit[gpu] for gpu in power):
         return False
-    # Of GPUs that wait for a slow one, that one draws the most.
+    # If the others wait for a slow GPU, that one draws more power than they do.
     return min(power.values()) >= EVEN * max(power.values())
 
 
@@ -173,46 +173,46 @@ def _by_gpu(found: list[evidence.Evidence]) -> dict[tuple[int | None, int | None
     return {(each.series.node, each.series.gpu): each.mean for each in found}
 
 
-def _busy_cpus(job: Facts, span: Span | None, told: int) -> tuple[str, float] | None:
-    if job.ranks > 1 and (job.distribution in POLL or told != len(job.trainers)):
+def _busy_cpus(job: Facts, span: Span | None, reporting: int) -> tuple[str, float] | None:
+    if job.ranks > 1 and (job.distribution in POLL or reporting != len(job.trainers)):
         return None
     load, own = evidence.cpu_load(job, span), evidence.own_share(job, span)
     if load is None or load < BUSY or own is None or own < OWN:
         return None
-    return "the processors", load
+    return "CPUs", load
 
 
 def saturated(job: Facts) -> Iterator[Insight]:
-    """What always had work, in both halves of the run, where no metric says how long a step waits
-    for data. Busy processors may compute or prepare data: which of the two is not known."""
+    """GPUs or CPUs that were busy in both halves of the run, if no metric says how long steps wait
+    for data. Busy CPUs may compute or prepare data; which of the two is unknown."""
     span = evidence.training(job)
     if span is None or evidence.waits(job):
         return
     on_gpus = _has_gpus(job, span)
     if on_gpus and not evidence.gpus(job, "gpu_load", span):
-        return  # GPUs that nobody watched may have been busier than the processors
-    if on_gpus and (found := _in_both_halves(span, lambda half: _busy_gpus(job, half))):
+        return  # GPUs without samples may have been busier than the CPUs
+    if on_gpus and (load := _in_both_halves(span, lambda half: _busy_gpus(job, half))):
         yield Insight(
             Kind.COMPUTE,
-            f"the GPUs were busy {found:.0f}% of the time",
-            {"load": round(found, 1)},
-            "more or faster GPUs, lower precision, or a cheaper model make it faster; "
-            "`allranks report scaling` shows what more nodes bring",
+            f"the GPUs were busy {load:.0f}% of the time",
+            {"load": round(load, 1)},
+            "use more or faster GPUs, lower precision or a cheaper model; "
+            "`allranks report scaling` shows what more nodes gain",
             verdict=Bottleneck.COMPUTE,
         )
-    elif found := _in_both_halves(span, lambda half: _busy_cpus(job, half, len(job.trainers))):
+    elif load := _in_both_halves(span, lambda half: _busy_cpus(job, half, len(job.trainers))):
         idle = evidence.gpus(job, "gpu_load", span)
-        load = sum(each.mean for each in idle) / len(idle) if idle else None
-        if load is not None and load > 100 * SLACK + (100 - BUSY):
-            return  # the GPUs had so much to do that either may be the limit
-        said = f"the processors were busy {found:.0f}% of the time"
-        beside = "" if load is None else f", and the GPUs {load:.0f}%: these waited for them"
+        gpu_mean = sum(each.mean for each in idle) / len(idle) if idle else None
+        if gpu_mean is not None and gpu_mean > 100 * SLACK + (100 - BUSY):
+            return  # the GPUs were busy enough to be the limit as well
+        gpus = "" if gpu_mean is None else f"; the GPUs, busy {gpu_mean:.0f}%, waited for them"
         yield Insight(
             Kind.PROCESSORS,
-            said + beside,
-            {"load": round(found, 1)} | ({} if load is None else {"gpu_load": round(load, 1)}),
-            "more processors or nodes make it faster; the metrics batch_time and data_time would "
-            "show whether they prepare data or compute",
+            f"the CPUs were busy {load:.0f}% of the time{gpus}",
+            {"load": round(load, 1)}
+            | ({} if gpu_mean is None else {"gpu_load": round(gpu_mean, 1)}),
+            "use more CPUs or nodes; the metrics batch_time and data_time would show whether the "
+            "CPUs prepare data or compute",
             verdict=Bottleneck.PROCESSORS,
         )
 
@@ -236,26 +236,26 @@ def memory_pressure(job: Facts) -> Iterator[Insight]:
             continue
         slowed = _slowed(job, each)
         shown: dict[str, float | int | str] = {"memory_share": round(max(share, at_end), 3)}
-        said = f"{max(share, at_end):.0%} of the memory of node {node} was in use"
+        sentence = f"node {node} used {max(share, at_end):.0%} of its memory"
         if slowed:
             shown["slowed"] = round(slowed, 2)
-            said += f", and steps took {slowed:.1f} times as long from then on"
+            sentence += f", and steps took {slowed:.1f} times as long from then on"
         if killed:
-            said += " when a rank was killed"
+            sentence += " when a rank was killed"
         yield Insight(
             Kind.MEMORY,
-            said,
+            sentence,
             shown,
-            "fewer workers of the loader or smaller batches, less kept in memory, more nodes with "
-            "fewer processes each, or nodes with more memory",
-            f"steps as short as before: up to {slowed:.1f} times as fast" if slowed else None,
+            "use fewer DataLoader workers or smaller batches, keep less data in memory, use fewer "
+            "processes per node, or nodes with more memory",
+            f"up to {slowed:.1f} times as fast, as before memory was full" if slowed else None,
             Bottleneck.MEMORY if slowed or killed else None,
         )
 
 
 def _slowed(job: Facts, memory: evidence.Memory) -> float | None:
-    """How many times as long steps took once the memory was full and the disk had to help; None
-    where nothing shows that they did for want of memory."""
+    """How many times as long steps took once memory was full and the node swapped; None without
+    evidence that memory was the reason."""
     roomy = [point.at for point in memory.points if point.value < NEARLY_FULL]
     full = [point.at for point in memory.points if point.value >= FULL]
     if not roomy or not full or max(roomy) > min(full):
@@ -276,7 +276,7 @@ def _slowed(job: Facts, memory: evidence.Memory) -> float | None:
 
 
 def _disk(job: Facts, node: int | None, span: Span) -> float:
-    """Bytes a second that the node's disks read and wrote."""
+    """Bytes per second that the node's disks read and wrote."""
     names = [evidence.of_node(job, name) for name in ("disk_read", "disk_write")]
     found = [
         span.of(each.sound)

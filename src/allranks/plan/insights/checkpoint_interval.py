@@ -1,8 +1,8 @@
-"""How often to write a checkpoint: Young's and Daly's optimum, from what was measured.
+"""How often to write a checkpoint: Young's and Daly's optimum, from measurements.
 
 J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, Future
-Generation Computer Systems 22 (2006), equation 37. Too often costs writing, too seldom costs the
-work since the last one; in between is an interval at which both together are least.
+Generation Computer Systems 22 (2006), equation 37: the interval with the least total cost of
+writing checkpoints and of work lost since the last one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """Seconds. ``interval`` of computing between two checkpoints, where ``cost`` is what one of
-    them holds the job up and ``between`` the mean time from failure to failure; ``waste`` the part
-    of the time from 0 to 1 that checkpoints and lost work then take together, restarts aside."""
+    """Compute for ``interval`` seconds between checkpoints, if one delays the job by ``cost``
+    seconds and failures are ``between`` seconds apart on average. ``waste`` is the share of time (0
+    to 1) that checkpoints and lost work then take, without restarts."""
 
     interval: float
     cost: float
@@ -28,8 +28,8 @@ class Advice(NamedTuple):
 
 
 def advise(cost: float, computed: float, failures: int) -> Advice | None:
-    """For a job that computed so many seconds and failed so many times; None where nothing can be
-    said: without a failure nobody knows how far apart they are."""
+    """The advice for a job that computed for ``computed`` seconds; None without a failure, since
+    the time between failures is then unknown."""
     if failures < 1 or cost <= 0 or computed <= 0:
         return None
     between = computed / failures
@@ -38,9 +38,9 @@ def advise(cost: float, computed: float, failures: int) -> Advice | None:
 
 
 def held_up(steps: Sequence[tuple[int, float]], written: Iterable[float]) -> list[float]:
-    """What each checkpoint took the job, seconds, of one that tells its ``steps`` and when: how
-    much longer than usual the step took in which the last byte of it was ``written``. Of those
-    alone that were longer by more than steps differ anyhow: a script may go on while it writes."""
+    """The seconds by which each checkpoint delayed the job: how much longer than usual the step
+    took during which it was ``written``. ``steps`` are (step, time). Delays within the usual
+    scatter of steps are omitted, since a script may write in the background."""
     times = [at for _, at in steps]
     within = {bisect_left(times, at) for at in written} - {0, len(times)}
     paces: list[float] = []
@@ -54,19 +54,19 @@ def held_up(steps: Sequence[tuple[int, float]], written: Iterable[float]) -> lis
         return []
     usual = median(paces)
     noise = 3 * median(abs(pace - usual) for pace in paces)
-    found = (took - usual * count for count, took in writing)
-    return [each for each in found if each > noise]
+    delays = (took - usual * count for count, took in writing)
+    return [delay for delay in delays if delay > noise]
 
 
 def optimum(cost: float, between: float) -> float:
-    """The seconds of computing after which to write, for failures that come independently."""
+    """The seconds of computing between checkpoints, for independent failures."""
     if cost >= 2 * between:
-        return between  # hardly any interval is ever finished: no estimate holds there
+        return between  # hardly any interval completes: the estimate does not hold
     part = cost / (2 * between)
     return math.sqrt(2 * cost * between) * (1 + math.sqrt(part) / 3 + part / 9) - cost
 
 
 def waste(interval: float, cost: float, between: float) -> float:
-    """The part of the time that brings nothing: Daly's equation 13 without the restarts' own."""
+    """The wasted share of time: Daly's equation 13 without the time of restarts."""
     needed = between * math.expm1((interval + cost) / between)
     return 1 - interval / needed

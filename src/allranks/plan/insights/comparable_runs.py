@@ -1,10 +1,9 @@
-"""Whether runs of different sizes did the same work: else their times say nothing of scaling.
+"""Whether runs of different sizes did the same work; otherwise their times do not show scaling.
 
-Two things have to hold. The runs were *asked* for the same: code, command (but for words that only
-say how large the job is), inputs, variables, environment. And they *did* the same: as many epochs,
-and as many samples in all. The second is what a script gets wrong that divides its epochs by the
-number of ranks while every rank reads the whole data set: in all as many samples, in a quarter of
-the epochs, and the model has seen the data a quarter as often.
+The *requests* must be equal: code, command (without arguments for the job's size), inputs,
+variables, environment. And the *results* must be equal: the same number of epochs, and the same
+total of samples. A common mistake is to divide the epochs by the number of ranks while every rank
+reads the whole data set: the total of samples is the same, but the model trains fewer epochs.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from typing import NamedTuple
 
 from allranks.plan.insights.job_facts import Facts, counted, epochs, samples
 
-# Samplers fill up the last batch of each rank or leave it out, and not every step is printed.
+# Tolerance: samplers pad or drop the last batch of each rank, and not every step is printed.
 ALIKE = 0.05
 
-# Words of launchers that say how large a job is; the run's own size is known better.
+# Launcher options for the size of a job.
 _SIZES = re.compile(
     r"(?<!\S)(--(nnodes|nproc[-_]per[-_]node|num[-_](nodes|machines|processes|gpus))"
     r"|-np)[ =]\S+"
 )
-# Metrics that a script tells at every step, or at every so many.
+# Metrics that scripts log every step or every few steps.
 _STEPWISE = ("batch_time", "data_time", "throughput", "samples_per_second", "it_per_second")
 
 
@@ -37,8 +36,8 @@ class Same(StrEnum):
 
 
 class Work(NamedTuple):
-    """The verdict and its reasons, each a sentence. ``done``: what the runs did, not only what they
-    were asked for, tells that it was not equal."""
+    """The verdict and its reasons as sentences. ``done``: the results differ, not only the
+    requests."""
 
     same: Same
     reasons: tuple[str, ...] = ()
@@ -48,92 +47,88 @@ class Work(NamedTuple):
 def compared(jobs: Sequence[Facts]) -> Work:
     """Whether these runs did the same work as the first."""
     first, others = jobs[0], jobs[1:]
-    unlike = tuple(reason for other in others for reason in _done_unlike(first, other))
-    asked = _asked_unlike(jobs)
-    if unlike or asked:
-        return Work(Same.UNEQUAL, (*unlike, *asked), bool(unlike))
+    results = tuple(reason for other in others for reason in _different_results(first, other))
+    requests = _different_requests(jobs)
+    if results or requests:
+        return Work(Same.UNEQUAL, (*results, *requests), bool(results))
     unknown = [reason for other in others if (reason := _unknown(first, other))]
-    if any(job.asked.get("code") is None for job in jobs):
-        unknown.append("which code ran is not in the record of each")
+    if any(job.request.get("code") is None for job in jobs):
+        unknown.append("the code of some runs is not recorded")
     return Work(Same.ASSUMED if unknown else Same.EQUAL, tuple(dict.fromkeys(unknown)))
 
 
 def command(text: str) -> str:
-    """A command without what only says how large the job is."""
+    """A command without launcher options for the size of the job."""
     return " ".join(_SIZES.sub("", text).split())
 
 
 def in_all(job: Facts) -> float | None:
-    """How many samples all its ranks went through together."""
-    each = samples(job)
-    return sum(each.values()) if each else None
+    """The samples that all ranks processed together, if known."""
+    by_rank = samples(job)
+    return sum(by_rank.values()) if by_rank else None
 
 
-def _asked_unlike(jobs: Sequence[Facts]) -> tuple[str, ...]:
-    """Sentences on what of the runs was asked for otherwise."""
-    found = []
-    for what in sorted({name for job in jobs for name in job.asked}):
-        known = [job for job in jobs if job.asked.get(what) is not None]
-        was = known[0].asked[what] if known else None
-        unlike = [job.name for job in known if job.asked[what] != was]
-        if unlike:
-            found.append(f"not the same {what} as {known[0].name}: {', '.join(unlike)}")
-    return tuple(found)
+def _different_requests(jobs: Sequence[Facts]) -> tuple[str, ...]:
+    """Sentences on the parts of the requests that differ."""
+    sentences = []
+    for part in sorted({name for job in jobs for name in job.request}):
+        recorded = [job for job in jobs if job.request.get(part) is not None]
+        different = [job.name for job in recorded if job.request[part] != recorded[0].request[part]]
+        if different:
+            sentences.append(f"{part} differs from {recorded[0].name}: {', '.join(different)}")
+    return tuple(sentences)
 
 
-def _done_unlike(one: Facts, other: Facts) -> Iterator[str]:
+def _different_results(one: Facts, other: Facts) -> Iterator[str]:
     """Sentences on what ``other`` did more or less of than ``one``."""
     before, after = epochs(one), epochs(other)
     if before is not None and after is not None and not _alike(before, after):
-        said = f"{other.name} trained {after:g} epochs and {one.name} {before:g}"
+        sentence = f"{other.name} trained {after:g} epochs and {one.name} {before:g}"
         if _alike(before * len(one.trainers), after * len(other.trainers)):
-            said += ": the epochs were divided by the number of ranks"
-        yield said
-    here, there = _per_epoch(one, before), _per_epoch(other, after)
-    if here and there and one.trainers != other.trainers and _alike(here, there):
+            sentence += ": the epochs were divided by the number of ranks"
+        yield sentence
+    mine, theirs = _per_epoch(one, before), _per_epoch(other, after)
+    if mine and theirs and one.trainers != other.trainers and _alike(mine, theirs):
         yield (
-            f"each rank of {other.name} went through as many samples in an epoch ({there:.0f}) as "
-            f"one of {one.name}: the data was not sharded, every rank had the whole set"
+            f"each rank of {other.name} processed as many samples per epoch ({theirs:.0f}) as one "
+            f"of {one.name}: the data is not sharded, every rank reads the whole data set"
         )
         return
     first, second = in_all(one), in_all(other)
     if first and second and not _alike(first, second):
-        yield f"{other.name} went through {second:.0f} samples and {one.name} {first:.0f}"
+        yield f"{other.name} processed {second:.0f} samples and {one.name} {first:.0f}"
 
 
 def _unknown(one: Facts, other: Facts) -> str:
-    """What is not known of the work of both; empty when it is known to be equal."""
+    """What is unknown about the work of both; empty if it is known to be equal."""
     if epochs(one) is None or epochs(other) is None:
-        return "how many epochs they trained is not in the record"
+        return "the number of epochs is not recorded"
     if in_all(one) is not None and in_all(other) is not None:
         return ""
     before, after = _steps(one, other)
     if before and after and _alike(before * len(one.trainers), after * len(other.trainers)):
         return ""
-    return "how many samples they went through is not in the record"
+    return "the number of samples is not recorded"
 
 
 def _per_epoch(job: Facts, count: float | None) -> float | None:
-    """The samples of an epoch of each rank, where all have as many."""
-    each = list((samples(job) or {}).values())
-    if not each or not count or not _alike(min(each), max(each)):
+    """The samples of each rank in an epoch, if equal for all ranks."""
+    counts = list((samples(job) or {}).values())
+    if not counts or not count or not _alike(min(counts), max(counts)):
         return None
-    return max(each) / count
+    return max(counts) / count
 
 
 def _steps(one: Facts, other: Facts) -> tuple[float, float]:
-    """How many steps a rank of each took, as the same metric counts them. Only of use to say that
-    the work was equal: a batch may be that of a rank or be shared by all."""
-    for name in _STEPWISE:
-        found = [_reached(job, name) for job in (one, other)]
-        if all(found):
-            return found[0], found[1]
-    return 0.0, 0.0
+    """The steps of a rank in both runs, from the same metric. They can only confirm equal work: a
+    batch may be that of one rank or be shared by all."""
+    counts = ((_reached(one, name), _reached(other, name)) for name in _STEPWISE)
+    return next((pair for pair in counts if all(pair)), (0.0, 0.0))
 
 
 def _reached(job: Facts, name: str) -> float:
-    told = job.of_ranks(name).values()
-    return max((counted(p.step for p in at if p.step is not None) for at in told), default=0.0)
+    series = job.of_ranks(name).values()
+    return max((counted(p.step for p in at if p.step is not None) for at in series), default=0.0)
 
 
 def _alike(one: float, other: float) -> bool:

@@ -1,4 +1,4 @@
-"""What can be said of a job that ran: the words, and how each is backed."""
+"""The types of insights about a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Bottleneck(StrEnum):
-    """What kept the job from being faster."""
+    """What limited the job's speed."""
 
     INPUT = "input"
     COMPUTE = "compute"
@@ -34,9 +34,9 @@ class Bottleneck(StrEnum):
 
 
 class Insight(NamedTuple):
-    """What was found, in a sentence; ``evidence`` the numbers it rests on; ``hint`` the change to
-    make and ``gain`` what to expect of it, where that can be said. ``verdict`` is what it says of
-    the whole job."""
+    """An observation about a job. ``evidence`` holds the measurements behind the sentence; ``hint``
+    is the change to make and ``gain`` its expected effect, if known. ``verdict`` is the bottleneck
+    of the whole job that follows from it, if any."""
 
     kind: Kind
     sentence: str

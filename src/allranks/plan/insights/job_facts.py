@@ -1,16 +1,16 @@
-"""What is known of a job that ran, as the reports look at it: facts, metrics, use of resources."""
+"""A job as the reports see it: facts, metrics and use of resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-# More than any count of bytes or samples; neither infinite nor "not a number".
+# Values above this, and NaN, are ignored.
 _ABSURD = 1e18
 
 
 class Point(NamedTuple):
-    """One value: ``at`` in seconds since the epoch, ``step`` as the rank counts, if it does."""
+    """One value: ``at`` in seconds since the epoch; ``step`` as logged, if at all."""
 
     at: float
     value: float
@@ -18,8 +18,8 @@ class Point(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The values of one name in order. A metric is of a ``rank``; what a monitor saw is of a
-    ``node``, one of its ``gpu`` s, or a ``rank``."""
+    """The values of one name in order of time. Metrics belong to a ``rank``; monitored resources to
+    a ``node``, one of its GPUs or a ``rank``."""
 
     name: str
     points: tuple[Point, ...]
@@ -29,18 +29,17 @@ class Series(NamedTuple):
 
     @property
     def sound(self) -> tuple[Point, ...]:
-        """The points that can be reckoned with: a loss that diverged may be anything."""
+        """The points with usable values: a diverged loss may be anything."""
         return tuple(point for point in self.points if abs(point.value) < _ABSURD)
 
 
 class Facts(NamedTuple):
-    """A job as far as reports need it. Times in seconds since the epoch, None where that has not
-    happened; ``gpus`` are those that each node was asked for, ``cpus`` and ``hosts`` those of the
-    nodes where they are known.
+    """A job as far as reports need it. Times are seconds since the epoch, None if not reached.
 
-    ``asked`` is what tells one piece of work from another (code, command, inputs, …) as text, None
-    where it is not known; ``aside`` the ranks that do not train (parameter servers, evaluators);
-    ``logged`` the bytes that each rank printed. Of the series those of the last attempt are here.
+    ``gpus`` is the number requested per node; ``cpus`` and ``hosts`` are those of each node, if
+    known. ``request`` identifies the work (code, command, inputs, …) as text, None if unknown;
+    ``aside`` are the ranks that do not train (parameter servers, evaluators); ``logged`` the bytes
+    that each rank printed. The series are those of the last attempt.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Facts(NamedTuple):
     started_at: float | None = None
     ranks_ended_at: float | None = None
     ended_at: float | None = None
-    asked: Mapping[str, str | None] = {}
+    request: Mapping[str, str | None] = {}
     aside: frozenset[int] = frozenset()
     logged: Mapping[int, int] = {}
     metrics: tuple[Series, ...] = ()
@@ -66,23 +65,21 @@ class Facts(NamedTuple):
 
     @property
     def trainers(self) -> frozenset[int]:
-        """The ranks that train."""
         return frozenset(range(self.ranks)) - self.aside
 
     def of_ranks(self, name: str) -> dict[int, tuple[Point, ...]]:
-        """The metric of that name, by rank that trains: its finite values, of those that have
-        some."""
-        found = {
+        """The usable values of a metric by training rank, without ranks that have none."""
+        series = {
             each.rank: each.sound
             for each in self.metrics
             if each.name == name and each.rank in self.trainers and each.rank is not None
         }
-        return {rank: points for rank, points in found.items() if points}
+        return {rank: points for rank, points in series.items() if points}
 
 
 def counted(values: Iterable[float]) -> float:
-    """How far a counter went that begins anew now and then, as one that counts within an epoch
-    does: the sum of what it had reached each time."""
+    """The total of a counter that restarts, for example with each epoch: the sum of the values it
+    reached before each restart."""
     total, before = 0.0, None
     for value in values:
         if before is not None and value < before:
@@ -92,31 +89,31 @@ def counted(values: Iterable[float]) -> float:
 
 
 def epochs(job: Facts) -> float | None:
-    """How many epochs its ranks trained, as `epoch` tells; None when they do not agree, or when a
-    restart may have taken some of them along."""
-    found = {_epochs([p.value for p in points]) for points in job.of_ranks("epoch").values()}
-    return found.pop() if len(found) == 1 and job.attempts == 1 else None
+    """The number of epochs, from the metric `epoch`; None if the ranks disagree or the job was
+    restarted."""
+    counts = {_epochs([p.value for p in points]) for points in job.of_ranks("epoch").values()}
+    return counts.pop() if len(counts) == 1 and job.attempts == 1 else None
 
 
 def _epochs(values: Sequence[float]) -> float:
-    """From 0 or from 1 on where they are whole numbers, else the part of the data that was seen."""
+    """Integers count from 0 or 1; other values are the processed share of the data."""
     whole = all(value == int(value) for value in values)
     return max(values) - min(values) + 1 if whole else max(values)
 
 
 def samples(job: Facts) -> dict[int, float] | None:
-    """How many samples each rank went through; None where a rank does not tell, or where what they
-    tell can be read in two ways."""
-    told = job.of_ranks("samples")
-    if len(told) != len(job.trainers) or job.attempts != 1:
+    """The samples that each rank processed; None if a rank does not log them, or if the values are
+    ambiguous."""
+    series = job.of_ranks("samples")
+    if len(series) != len(job.trainers) or job.attempts != 1:
         return None
-    found = {rank: _samples([p.value for p in at], epochs(job)) for rank, at in told.items()}
-    known = {rank: count for rank, count in found.items() if count}
-    return known if len(known) == len(found) else None
+    counts = {rank: _samples([p.value for p in at], epochs(job)) for rank, at in series.items()}
+    known = {rank: count for rank, count in counts.items() if count}
+    return known if len(known) == len(counts) else None
 
 
-def _samples(values: Sequence[float], told_epochs: float | None) -> float | None:
+def _samples(values: Sequence[float], epoch_count: float | None) -> float | None:
     if len(values) > 1 and min(values) == max(values):
-        # Once an epoch the size of the epoch, or once and for all the same count.
-        return sum(values) if told_epochs == len(values) else None
+        # Either the samples of each epoch, or the same total several times.
+        return sum(values) if epoch_count == len(values) else None
     return counted(values)

@@ -1,4 +1,4 @@
-"""What a job used while it trained, and what its record lacks to say what held it back."""
+"""What a job used while it trained, and which data is missing to find its bottleneck."""
 
 from __future__ import annotations
 
@@ -12,40 +12,39 @@ from allranks.plan.insights.job_facts import Facts, Point
 
 
 def used(job: Facts) -> tuple[str, ...]:
-    """Sentences on what was measured while the ranks trained: steps, processors, GPUs, disks,
-    network. Means; of nodes and GPUs those of the least and of the most busy."""
+    """Sentences on steps, CPUs, GPUs, disks and network while the ranks trained: means, from the
+    least to the most busy node or GPU."""
     span = evidence.training(job)
     return () if span is None else (*_steps(job), *_loads(job, span), *_traffic(job, span))
 
 
 def needed(job: Facts) -> tuple[str, ...]:
-    """What would tell more, as sentences; empty where nothing that a user can add is missing."""
+    """Sentences on what a user can add to learn more; empty if nothing is missing."""
     if job.started_at is None:
         return (f"{job.name} is {job.status}: its ranks have not started",)
-    return tuple(_lacks(job))
+    return tuple(_missing(job))
 
 
-def _lacks(job: Facts) -> Iterator[str]:
+def _missing(job: Facts) -> Iterator[str]:
     missing = [name for name in ("batch_time", "data_time") if not job.of_ranks(name)]
     if missing:
-        are = " and ".join(missing)
         yield (
-            f"print the seconds of each step and of its wait for data, and read them as metrics "
-            f"({are} missing): -m 'batch_time=step (\\S+)' -m 'data_time=data (\\S+)'"
+            f"log the seconds of each step and of its wait for data ({' and '.join(missing)} "
+            "missing): print them and add -m 'batch_time=step (\\S+)' -m 'data_time=data (\\S+)'"
         )
     span = evidence.training(job)
     if span is not None and not evidence.seen(job, "cpu", "node", span):
         took = span.end - span.begin
         yield (
-            f"let it train longer: loads are sampled once a second, and of {took:.0f} s there are "
-            f"fewer than the {2 * LEAST} samples that prove something"
+            f"train longer: load is sampled once a second, and {took:.0f} s give fewer than the "
+            f"{2 * LEAST} samples needed"
         )
     elif span is not None and job.gpus and not evidence.gpus(job, "gpu_load", span):
-        yield "the load of the job's GPUs was not seen on every node"
+        yield "the load of the job's GPUs was not recorded on every node"
 
 
 def _steps(job: Facts) -> Iterator[str]:
-    """By `batch_time`, else by when the points of the metric that was reported most often came."""
+    """From `batch_time`; otherwise from the times of the metric that was logged most often."""
     if times := evidence.step_times(job):
         means = [each.mean for each in times.values()]
         yield f"a step took {_between(means, '.3g', ' s')}"
@@ -59,11 +58,11 @@ def _steps(job: Facts) -> Iterator[str]:
     ]
     if every:
         _, name, seconds = max(every)
-        yield f"a step of `{name}` took {seconds:.3g} s, by when it was reported"
+        yield f"a step of `{name}` took {seconds:.3g} s, from the times it was logged at"
 
 
 def _pace(points: tuple[Point, ...]) -> float | None:
-    """Seconds of a step as the points count them; of a point where they do not count upwards."""
+    """Seconds per step; per point if the points have no increasing steps."""
     steps = [point.step for point in points]
     known = [step for step in steps if step is not None]
     upwards = len(known) == len(steps) and all(one < two for one, two in pairwise(known))
@@ -75,17 +74,17 @@ def _pace(points: tuple[Point, ...]) -> float | None:
 def _loads(job: Facts, span: Span) -> Iterator[str]:
     nodes = [each.mean for each in evidence.seen(job, "cpu", "node", span)]
     if nodes:
-        said = f"processors were busy {_between(nodes, '.0f', '%')}"
+        sentence = f"CPUs were busy {_between(nodes, '.0f', '%')}"
         ranks = [each.mean / 100 for each in evidence.seen(job, "cpu", "rank", span)]
         if ranks:
-            said += f"; a rank used {_between(ranks, '.1f', '')} of them"
-        yield said
+            sentence += f"; a rank used {_between(ranks, '.1f', '')} CPUs"
+        yield sentence
     if gpus := [each.mean for each in evidence.gpus(job, "gpu_load", span)]:
         yield f"GPUs were busy {_between(gpus, '.0f', '%')}"
 
 
 def _traffic(job: Facts, span: Span) -> Iterator[str]:
-    for what, names in (
+    for text, names in (
         ("disks read and wrote", ("disk_read", "disk_write")),
         ("the network carried", ("net_in", "net_out")),
     ):
@@ -94,7 +93,7 @@ def _traffic(job: Facts, span: Span) -> Iterator[str]:
             for each in evidence.seen(job, name, "node", span):
                 nodes[each.series.node] = nodes.get(each.series.node, 0.0) + each.mean
         if nodes:
-            yield f"{what} {size_text(max(nodes.values()))}/s on the busiest node"
+            yield f"{text} {size_text(max(nodes.values()))}/s on the busiest node"
 
 
 def _between(values: list[float], form: str, unit: str) -> str:

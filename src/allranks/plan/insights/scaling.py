@@ -1,14 +1,14 @@
 """How a job scales: runs of the same work at several sizes, side by side.
 
-* **time**: from the moment the ranks started to the moment the last of them had ended.
-* **overhead**: what else the job took, before and after: queue, nodes, environment, code, data,
-  outputs. It does not shrink with more nodes and says nothing of the script, so it stands apart.
-* **whole**: both together, from the submission to the end.
-* **speed-up** of a run: the time of the smallest size (the median of its runs) by the run's own.
-  That is the speed-up over one (Amdahl 1967) only where the smallest size is one.
-* **efficiency**: speed-up by how many times larger the run was. 1 is ideal.
+* **time**: from the start of the ranks to the end of the last of them.
+* **overhead**: the rest of the job's time: queue, nodes, environment, code, data, outputs. It does
+  not shrink with more nodes and does not depend on the script, so it is reported separately.
+* **whole**: both together, from submission to end.
+* **speed-up** of a run: the time of the smallest size (median of its runs) divided by its own. This
+  is the speed-up over one (Amdahl 1967) only if the smallest size is one.
+* **efficiency**: the speed-up divided by the ratio of sizes. 1 is ideal.
 
-Neither is told where the work was not equal (``plan/insights/comparable_runs.py``).
+Speed-up and efficiency are omitted if the work was not equal (``comparable_runs.py``).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from allranks.plan.insights.amdahl import Fit, Interval
 from allranks.plan.insights.comparable_runs import Same, Work, compared, in_all
 from allranks.plan.insights.job_facts import Facts
 
-# A run is off the law by more than runs of the same job scatter on a machine that is not empty.
+# Relative deviation from the law above the scatter of equal runs on a shared machine.
 OFF = 0.10
-# A little above the ideal is chance.
+# Efficiency slightly above 1 is chance.
 ABOVE = 1.02
 
 
 class Gain(NamedTuple):
-    """How much faster than the smallest size, and how much of what was added came of it."""
+    """Speed-up and efficiency relative to the smallest size."""
 
     speedup: float
     efficiency: float
 
 
 class Row(NamedTuple):
-    """A run. Times in seconds; ``before`` and ``after`` make up the overhead; ``gain`` is that of
-    the time, ``whole_gain`` that of the whole. ``samples`` of all ranks, where they tell."""
+    """A run. Times in seconds; ``before`` and ``after`` make up the overhead. ``gain`` refers to
+    the time, ``whole_gain`` to the whole. ``samples`` are those of all ranks, if logged."""
 
     name: str
     size: int
@@ -59,12 +59,12 @@ class Row(NamedTuple):
 
     @property
     def throughput(self) -> float | None:
-        """Samples a second of all ranks, while they ran."""
+        """Samples per second of all ranks while they ran."""
         return self.samples / self.time if self.samples and self.time > 0 else None
 
 
 class Next(NamedTuple):
-    """What one more (a node, a rank) than ``size`` would save, in seconds, as the law has it."""
+    """The seconds that one more node or rank than ``size`` would save, according to the law."""
 
     size: int
     seconds: float
@@ -72,7 +72,7 @@ class Next(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """``unit`` is what sizes count: nodes, or ranks where the nodes do not tell the size."""
+    """``unit`` of sizes is nodes, or ranks if the ranks per node differ."""
 
     unit: str
     rows: tuple[Row, ...]
@@ -83,18 +83,17 @@ class Scaling(NamedTuple):
 
 
 def scaling(jobs: Sequence[Facts], *, assume_equal: bool = False) -> Scaling:
-    """The report on these runs, smallest first. Those that did not complete are left out, with a
-    warning. ``assume_equal``: what differs in what the runs were asked for changes no work; what
-    they did otherwise still counts."""
+    """The report on these runs, smallest first. Runs that did not complete are left out, with a
+    warning. ``assume_equal``: different requests count as equal work; different results do not."""
     runs = [job for job in jobs if _seconds(job) is not None]
-    left = [f"{job.name} is {job.status}: left out" for job in jobs if job not in runs]
+    excluded = [f"{job.name} is {job.status}: left out" for job in jobs if job not in runs]
     unit = "nodes" if len({job.ranks / job.nodes for job in runs}) <= 1 else "ranks"
     runs.sort(key=lambda job: (_size(job, unit), job.created_at, job.name))
     rows = tuple(_row(job, unit) for job in runs)
     if not rows:
-        return Scaling(unit, (), Work(Same.ASSUMED), warnings=tuple(left))
+        return Scaling(unit, (), Work(Same.ASSUMED), warnings=tuple(excluded))
     work = compared(runs)
-    warnings = [*left, *_doubts(runs)]
+    warnings = [*excluded, *_caveats(runs)]
     if work.same is Same.UNEQUAL and not (assume_equal and not work.done):
         return Scaling(unit, rows, work, warnings=tuple(warnings))
     rows = _with_gains(rows)
@@ -104,7 +103,7 @@ def scaling(jobs: Sequence[Facts], *, assume_equal: bool = False) -> Scaling:
 
 
 def _seconds(job: Facts) -> float | None:
-    """How long its ranks ran, of a job that completed."""
+    """How long the ranks of a completed job ran."""
     ended = job.ranks_ended_at or job.ended_at
     if job.status != "Completed" or job.started_at is None or ended is None:
         return None
@@ -146,40 +145,39 @@ def _next(rows: Sequence[Row], fit: Fit) -> Next:
     return Next(largest, fit.saved(largest), fit.saved_interval(largest))
 
 
-def _doubts(jobs: Sequence[Facts]) -> Iterable[str]:
-    """What makes the times of these runs say less than they seem to."""
+def _caveats(jobs: Sequence[Facts]) -> Iterable[str]:
+    """Reasons to doubt the times of these runs."""
     for job in jobs:
         if job.attempts > 1:
-            yield f"{job.name} took {job.attempts} attempts: its time is that of all of them"
-    shared = [job.name for job in jobs if _doubled(job)]
+            yield f"{job.name} took {job.attempts} attempts: its time includes all of them"
+    shared = [job.name for job in jobs if _shares_hosts(job)]
     if shared:
-        yield f"several nodes were on one machine and shared its processors: {', '.join(shared)}"
+        yield f"several nodes ran on one machine and shared its CPUs: {', '.join(shared)}"
     if len({job.compute for job in jobs}) > 1:
         places = dict.fromkeys(f"{job.compute} ({job.name})" for job in jobs)
-        yield f"the runs were on several computes: {', '.join(places)}"
+        yield f"the runs used several computes: {', '.join(places)}"
 
 
-def _doubled(job: Facts) -> bool:
-    """Whether nodes of it are known to have been on one machine."""
+def _shares_hosts(job: Facts) -> bool:
     known = [host for host in job.hosts if host]
     return len(set(known)) < len(known)
 
 
 def _misfits(rows: Sequence[Row], fit: Fit | None, unit: str) -> Iterable[str]:
-    """What the runs show that the law, or anything real, would not."""
+    """Results that the law cannot explain."""
     if fit is None:
-        yield "all runs are of one size: run the same at another to see how it scales"
+        yield "all runs have the same size: run another size to see how the job scales"
         return
     for row in rows:
         if row.size > rows[0].size and row.gain and row.gain.efficiency > ABOVE:
             larger = f"{row.size / rows[0].size:g}"
             yield (
                 f"{row.name} is more than {larger} times as fast on {larger} times as many "
-                f"{unit}: caches may hold more there, or its work was less"
+                f"{unit}: caches may hold more of the data, or the run did less work"
             )
     off = [row.name for row in rows if abs(fit.at(row.size) - row.time) > OFF * row.time]
     if off and not fit.note:
-        yield f"off the fitted law by more than {OFF:.0%}: {', '.join(off)}"
-    alone = [row.name for row in rows if row.overhead > row.time]
-    if alone:
-        yield f"ran for less time than their overhead took: {', '.join(alone)}"
+        yield f"deviates from the fitted law by more than {OFF:.0%}: {', '.join(off)}"
+    short = [row.name for row in rows if row.overhead > row.time]
+    if short:
+        yield f"ran for less time than the overhead took: {', '.join(short)}"

@@ -1,4 +1,4 @@
-"""What is odd about some ranks or GPUs of a job: slower, idle, silent, or given the same data."""
+"""Rules for single ranks and GPUs: slow, idle, silent, or all given the same data."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from allranks.plan.insights.insight import Bottleneck, Insight, Kind
 from allranks.plan.insights.job_facts import Facts, epochs, samples
 
 HALF_IDLE = 50.0
-# How much more than the others a rank computes that these wait for. Rank 0 writes and prints more
-# than the rest, but not half as much again for the whole of a run.
+# The others may wait for a rank that uses this many times as much CPU. Rank 0 writes and prints
+# more than the rest, but not half as much again over a whole run.
 AWAITED = 1.5
 
 
 def imbalance(job: Facts) -> Iterator[Insight]:
     if len(job.trainers) < 2 or job.distribution == "none":
         return
-    told = [*_slow_rank(job), *_larger_share(job)]
-    if not told:
+    slow = [*_slow_rank(job), *_larger_share(job)]
+    if not slow:
         yield from _awaited(job)
-    for rank, said, shown, hint in told:
+    for rank, text, shown, hint in slow:
         yield Insight(
             Kind.IMBALANCE,
-            f"rank {rank} {said}; the others wait for it",
+            f"rank {rank} {text}; the others wait for it",
             {"rank": rank, **shown},
             hint,
             verdict=Bottleneck.IMBALANCE,
         )
 
 
-_Odd = tuple[int, str, dict[str, float | int | str], str]
-_LOOK = "look at what else runs on its node, and whether its processors, GPU and disk are as fast"
+_SlowRank = tuple[int, str, dict[str, float | int | str], str]
+_CHECK_NODE = "check its node for other load, and for slower CPUs, GPUs or disks"
 
 
-def _slow_rank(job: Facts) -> Iterator[_Odd]:
+def _slow_rank(job: Facts) -> Iterator[_SlowRank]:
     times = evidence.step_times(job)
     if len(times) != len(job.trainers):
         return
@@ -49,24 +49,24 @@ def _slow_rank(job: Facts) -> Iterator[_Odd]:
     ]
     if min(ratios) >= UNEVEN:
         ratio = times[rank].mean / median_low(each.mean for each in times.values())
-        said = f"takes {ratio:.2f} times as long for a step as most ranks"
-        yield rank, said, {"times_as_long": round(ratio, 3)}, _LOOK
+        text = f"takes {ratio:.2f} times as long per step as most ranks"
+        yield rank, text, {"times_as_long": round(ratio, 3)}, _CHECK_NODE
 
 
-def _larger_share(job: Facts) -> Iterator[_Odd]:
+def _larger_share(job: Facts) -> Iterator[_SlowRank]:
     counts = samples(job) if job.status == "Completed" else None
     if not counts:
         return
     rank, usual = max(counts, key=lambda each: (counts[each], -each)), median_low(counts.values())
     if counts[rank] >= UNEVEN * usual:
-        said = f"went through {counts[rank]:.0f} samples, most ranks through {usual:.0f}"
-        shown = {"samples": counts[rank], "usual": usual}
-        yield rank, said, {**shown}, "give every rank as many: a sampler that pads or drops"
+        text = f"processed {counts[rank]:.0f} samples, most ranks {usual:.0f}"
+        hint = "give every rank the same number of samples: use a sampler that pads or drops"
+        yield rank, text, {"samples": counts[rank], "usual": usual}, hint
 
 
 def _awaited(job: Facts) -> Iterator[Insight]:
-    """Whose slowness no time of a step tells, because each is as long as the slowest's: it computes
-    while the others wait for it. How much it holds the job back is not known from that."""
+    """A slow rank that step times do not show, since all ranks take as long as the slowest: it
+    computes while the others wait. By how much it slows the job down is unknown."""
     used = evidence.computing(job)
     if len(used) != len(job.trainers) or min(each.least for each in used.values()) <= 0:
         return
@@ -77,10 +77,10 @@ def _awaited(job: Facts) -> Iterator[Insight]:
     ratio = used[rank].mean / median_low(each.mean for each in used.values())
     yield Insight(
         Kind.IMBALANCE,
-        f"rank {rank} computed {ratio:.2f} times as much as most ranks, which may have waited "
-        "for it",
+        f"rank {rank} used {ratio:.2f} times as much CPU as most ranks, which may have "
+        "waited for it",
         {"rank": rank, "times_as_much": round(ratio, 3)},
-        f"{_LOOK}; while it runs: allranks job stacks {job.name}",
+        f"{_CHECK_NODE}; while it runs: allranks job stacks {job.name}",
     )
 
 
@@ -99,8 +99,8 @@ def idle_gpus(job: Facts) -> Iterator[Insight]:
             Kind.IDLE_GPUS,
             f"{idle} of the job's {given} GPUs {'was' if idle == 1 else 'were'} never used",
             {"idle": idle, "given": given},
-            "one process for each GPU (-p), and in the script the device of LOCAL_RANK; or ask "
-            "for fewer (--gpus)",
+            "start one process per GPU (-p) and use the device LOCAL_RANK in the script, or "
+            "request fewer GPUs (--gpus)",
         )
         return
     loads, found = evidence.gpus(job, "gpu_load", evidence.training(job)), evidence.waits(job)
@@ -108,19 +108,18 @@ def idle_gpus(job: Facts) -> Iterator[Insight]:
         return
     load = sum(each.mean for each in loads) / len(loads)
     if found and max(each.most for each in found.values()) > HARDLY_WAITS:
-        return  # it waits for data: that is the other rule's to say
+        return  # input_bound reports this
     if found:
-        hint = "larger batches, fewer waits for the GPU's results (.item(), prints), less Python"
+        hint = "use larger batches, synchronise less often (.item(), prints), and do less in Python"
     else:
-        hint = "a metric data_time beside batch_time would tell whether they wait for data"
-    yield Insight(
-        Kind.IDLE_GPUS, f"the GPUs idled {100 - load:.0f}%", {"gpu_load": round(load, 1)}, hint
-    )
+        hint = "log the metrics batch_time and data_time to see whether the GPUs wait for data"
+    sentence = f"the GPUs were idle {100 - load:.0f}% of the time"
+    yield Insight(Kind.IDLE_GPUS, sentence, {"gpu_load": round(load, 1)}, hint)
 
 
 def quiet_ranks(job: Facts) -> Iterator[Insight]:
-    """Where most ranks print and some do not. That rank 0 alone prints, or one of each node, is
-    how many scripts are."""
+    """Ranks without output, if most ranks print. In many scripts only rank 0 prints, or one rank
+    per node."""
     if job.ended_at is None or not job.logged:
         return
     everyone = job.trainers
@@ -129,21 +128,21 @@ def quiet_ranks(job: Facts) -> Iterator[Insight]:
     if quiet and len(loud) > max(1, len(everyone) // 2):
         yield _quiet(job, quiet, "printed nothing", len(loud))
     for name in dict.fromkeys(each.name for each in job.metrics):
-        told = set(job.of_ranks(name))
-        missing = sorted(loud - told)
-        if missing and len(told) > max(1, len(everyone) // 2):
-            yield _quiet(job, missing, f"never told its {name}", len(told))
+        reporting = set(job.of_ranks(name))
+        missing = sorted(loud - reporting)
+        if missing and len(reporting) > max(1, len(everyone) // 2):
+            yield _quiet(job, missing, f"never logged {name}", len(reporting))
 
 
 def _quiet(job: Facts, ranks: list[int], what: str, others: int) -> Insight:
     named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
-    said = f"rank{'s' * (len(ranks) > 1)} {named} {what}, unlike {counted(others, 'other')}"
-    hint = f"what it did: allranks job logs {job.name} --rank {ranks[0]}; it may have been stuck"
-    return Insight(Kind.QUIET_RANK, said, {"ranks": named, "others": others}, hint)
+    sentence = f"rank{'s' * (len(ranks) > 1)} {named} {what}, unlike {counted(others, 'other')}"
+    hint = f"it may have been stuck; read its log: allranks job logs {job.name} --rank {ranks[0]}"
+    return Insight(Kind.QUIET_RANK, sentence, {"ranks": named, "others": others}, hint)
 
 
 def unsharded(job: Facts) -> Iterator[Insight]:
-    """Where the size of the whole set is told: `dataset_size`."""
+    """Every rank reads the whole data set, known from the metric `dataset_size`."""
     sizes = {p.value for points in job.of_ranks("dataset_size").values() for p in points}
     counts, trained = samples(job), epochs(job)
     if len(counts or ()) < 2 or len(sizes) != 1 or not counts or not trained:
@@ -152,8 +151,8 @@ def unsharded(job: Facts) -> Iterator[Insight]:
     if size > 0 and all(abs(count - size) <= ALIKE * size for count in each):
         yield Insight(
             Kind.UNSHARDED,
-            f"every one of the {len(each)} ranks went through all {size:.0f} samples in an epoch",
+            f"each of the {len(each)} ranks processed all {size:.0f} samples in every epoch",
             {"samples": max(each), "dataset_size": size, "ranks": len(each)},
             "give each rank its share: DistributedSampler, dataset.shard(), `sharded` of an input",
-            f"epochs {len(each)} times as short",
+            f"epochs up to {len(each)} times as fast",
         )

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan.amounts import size_text
 from allranks.plan.insights import rehearsal
-from allranks.plan.insights.rehearsal import HINTS, VERIFIED, Found, Trail, Verdict
+from allranks.plan.insights.rehearsal import HINTS, VERIFIED, Result, Trail, Verdict
 from allranks.plan.plan import pack
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path, state_path
@@ -44,7 +44,7 @@ class Rehearsal(NamedTuple):
     ``uninterrupted`` are the jobs' names, the second empty where it was not needed. ``seconds``
     passed from the kill of ``rank`` to the first step that was logged again."""
 
-    found: Found
+    found: Result
     sentence: str
     hint: str
     notes: tuple[str, ...]
@@ -114,14 +114,14 @@ def rehearse(
         verdict, more = killed.rehearse()
     before, after = killed.before, killed.after
     if verdict is not None:
-        return _told(killed, Found(verdict), tolerance, more)
+        return _told(killed, Result(verdict), tolerance, more)
     if rehearsal.begins_anew(before, after) or rehearsal.clock(before) not in after:
         return _told(killed, rehearsal.judge(before, after, {}), tolerance)
     with submit("uninterrupted") as other:
         whole, trouble = _whole(other, before, after)
     found = rehearsal.judge(before, after, whole, tolerance)
     if trouble:
-        found = Found(Verdict.DISTURBED)
+        found = Result(Verdict.DISTURBED)
     return _told(killed, found, tolerance, trouble, other.name)
 
 
@@ -148,7 +148,7 @@ def dry(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _told(
-    killed: _Killed, found: Found, tolerance: float, more: str = "", uninterrupted: str = ""
+    killed: _Killed, found: Result, tolerance: float, more: str = "", uninterrupted: str = ""
 ) -> Rehearsal:
     return Rehearsal(
         found,
