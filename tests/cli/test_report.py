@@ -27,7 +27,7 @@ HOSTILE = "a<script>&$x$'\"_^ b"
 def run(name, nodes, seconds, **more):
     started, ended = 1900.0, 1900.0 + seconds
     fields = {"nodes": nodes, "ranks": nodes, "created_at": 1000.0, "started_at": started}
-    fields |= {"ranks_ended_at": ended, "ended_at": ended + 200, "asked": {"code": "x"}}
+    fields |= {"ranks_ended_at": ended, "ended_at": ended + 200, "request": {"code": "x"}}
     return Facts(name, **{**fields, **more})
 
 
@@ -35,7 +35,7 @@ def several(**more):
     return scaling([run(HOSTILE if n == 4 else f"n{n}", n, t, **more) for n, t in SIZES])
 
 
-UNEQUAL = scaling([run("a", 1, 100.0), run("b", 2, 90.0, asked={"code": "y"})])
+UNEQUAL = scaling([run("a", 1, 100.0), run("b", 2, 90.0, request={"code": "y"})])
 ONE = scaling([run("a", 3, 100.0)])
 TWO = scaling([run("a", 1, 26614.0), run("b", 3, 11605.0)])
 
