@@ -1,7 +1,8 @@
-"""One S3 and one Azurite for all tests; each test has its own place in them."""
+"""One S3 and one Azurite for all tests; each test has its own prefix in them."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from allranks.agent.data import cache
 from allranks.plan.data.addresses import Account, Store
 from tests.stores import servers
 from tests.stores.servers import Site, Wire
-from tests.stores.whole import hold_whole
+from tests.stores.whole import check_cache
 
 
 @pytest.fixture(scope="session")
@@ -27,30 +28,35 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture
+def place(request: pytest.FixtureRequest) -> str:
+    return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
+
+
+@pytest.fixture
 def wire(moto: int) -> Iterator[Wire]:
-    found = Wire(moto)
-    yield found
-    found.close()
+    proxy = Wire(moto)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture
 def account(wire: Wire) -> Account:
-    """Of the bucket, by the wire."""
+    """The account of the bucket, through the proxy."""
     store = Store("s3", "bucket", endpoint=f"http://127.0.0.1:{wire.port}")
     return Account(store, {"access_key_id": "who", "secret_access_key": "hush-hush"})
 
 
 @pytest.fixture(autouse=True)
 def never_corrupt(tmp_path: Path) -> Iterator[None]:
-    """Whatever befell it, no cache of a test has an entry that is not what it says."""
+    """After every test, the caches it made match their manifests."""
     yield
     for folder in {manifest.parents[1] for manifest in tmp_path.rglob(f"*/{cache.MANIFEST}")}:
-        hold_whole(folder)
+        check_cache(folder)
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    found = Site(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", f"{found.certificate}.crt")
-    yield found
-    found.close()
+    server = Site(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", f"{server.certificate}.crt")
+    yield server
+    server.close()

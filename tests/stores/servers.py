@@ -1,5 +1,5 @@
-"""Real stores on loopback: moto's S3, Azurite's blobs, a site with faults; and a wire to them that
-counts, and cuts."""
+"""Real stores on loopback: moto's S3, Azurite, an HTTPS site with faults, and a proxy with
+faults."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ import ssl
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from allranks.agent.data.object_stores import open_store
+from allranks.plan.data.addresses import Account, Address
 from tests.frameworks.environments import ROOT, environment
 from tests.support import until
 
 AZURITE = "3.37.0"
-# Azurite's own, which everybody knows.
+# Azurite's published development account.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def answers(port: int) -> bool:
@@ -49,7 +52,7 @@ def answers(port: int) -> bool:
 
 @contextlib.contextmanager
 def serving(argv: Sequence[object], port: int, folder: Path) -> Iterator[None]:
-    """The program, from when it answers to the end of the block."""
+    """Run a server during the block; enter when it answers."""
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
             [str(each) for each in argv], cwd=folder, stdout=log, stderr=log, stdin=log
@@ -60,6 +63,12 @@ def serving(argv: Sequence[object], port: int, folder: Path) -> Iterator[None]:
     finally:
         server.kill()
         server.wait()
+
+
+def put(account: Account, files: Mapping[str, bytes]) -> None:
+    opened = open_store(account, Address(account.store))
+    for name, content in files.items():
+        obstore.put(opened, name, content)
 
 
 @contextlib.contextmanager
@@ -75,7 +84,7 @@ def s3(folder: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def azure(folder: Path) -> Iterator[int]:
-    """The port of an Azurite with a container named ``container``; skips where it cannot be."""
+    """The port of an Azurite with a container named ``container``; skips if npm is missing."""
     program = _azurite()
     port = free_port()
     argv = [program, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", folder]
@@ -91,7 +100,7 @@ def azure(folder: Path) -> Iterator[int]:
 
 
 def _azurite() -> Path:
-    """Its program, installed when it is not there yet."""
+    """Install Azurite unless it is installed; return its program."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("Azurite needs npm")
@@ -111,9 +120,9 @@ def _azurite() -> Path:
 
 
 class Wire:
-    """A way to a port that counts what comes back by it. ``cut_after``: each of the next ``cuts``
-    connections is cut once it has brought so many bytes. ``hold_after``: when all together have
-    brought so many, those that bring large things wait for ``go``."""
+    """A TCP proxy that counts the bytes of responses. ``cut_after``: each of the next ``cuts``
+    connections is closed after so many bytes. ``hold_after``: after so many bytes in total, large
+    responses wait for ``go``."""
 
     def __init__(self, port: int) -> None:
         self._goal = port
@@ -132,7 +141,7 @@ class Wire:
         self._listener.close()
 
     def go(self) -> None:
-        """Let what is held back pass."""
+        """Release held responses."""
         self.hold_after = None
         self._go.set()
 
@@ -179,8 +188,8 @@ class Wire:
 
 
 class Site:
-    """An HTTPS server of ``files`` by path. ``ranges``: whether it gives parts; ``says``: a status
-    and a body for whatever it is asked, ``busy`` for the next requests, one each."""
+    """An HTTPS server of ``files`` by path. ``ranges``: whether it supports range requests;
+    ``says``: status and body of every response; ``busy``: of the next responses, one each."""
 
     def __init__(self, folder: Path) -> None:
         self.files: dict[str, bytes] = {}
@@ -246,7 +255,7 @@ class Site:
 
 
 def _certificate(goal: Path) -> None:
-    """A key and a certificate for 127.0.0.1, and beside it (``.crt``) the one that signed it."""
+    """Write a key and certificate for 127.0.0.1, and the CA certificate as ``.crt``."""
     now = datetime.datetime.now(datetime.UTC)
 
     def made(subject: str, key: Any, by: str, signer: Any, authority: bool) -> x509.Certificate:

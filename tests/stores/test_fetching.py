@@ -1,8 +1,7 @@
-"""Inputs from real stores, with every fault that a network, a disk and a neighbour have."""
+"""Inputs from real stores, with network faults, full disks, kills and concurrent jobs."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -19,27 +18,21 @@ import obstore
 import pytest
 
 from allranks.agent.data import cache, object_stores
-from allranks.agent.data.input_source import Wanted
+from allranks.agent.data.input_source import InputRequest
 from allranks.agent.data.inputs import CachedInput, InputCache
 from allranks.agent.data.object_stores import open_store
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.data.addresses import Account, Address, Store
-from tests.stores.servers import ACCOUNT, KEY, Site, Wire
-from tests.stores.whole import hold_whole
+from tests.stores.servers import ACCOUNT, KEY, Site, Wire, put
+from tests.stores.whole import check_cache
 from tests.support import until
 
 pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
 MB = 1_000_000
 
 
-def put(account: Account, files: Mapping[str, bytes]) -> None:
-    opened = open_store(account, Address(account.store))
-    for name, content in files.items():
-        obstore.put(opened, name, content)
-
-
-def provide(folder: Path, wanted: Wanted, limit: int | None = None) -> CachedInput:
-    with InputCache(folder, limit, lambda told: None) as provider:
+def provide(folder: Path, wanted: InputRequest, limit: int | None = None) -> CachedInput:
+    with InputCache(folder, limit, lambda message: None) as provider:
         return provider.provide(wanted)
 
 
@@ -51,16 +44,13 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture
-def place(request: pytest.FixtureRequest) -> str:
-    return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
-
-
-def test_a_byte_that_is_another_would_be_seen(tmp_path: Path, account: Account, place: str) -> None:
-    """By the look that every test here ends with."""
+def test_check_cache_detects_a_changed_byte(tmp_path: Path, account: Account, place: str) -> None:
+    """check_cache runs after every test here."""
     put(account, {f"{place}/small": b"x" * 1000, f"{place}/large": b"y" * 20 * MB})
-    data = Path(provide(tmp_path / "c", Wanted("d", f"s3://bucket/{place}", account=account)).path)
-    assert hold_whole(tmp_path / "c") == 2
+    data = Path(
+        provide(tmp_path / "c", InputRequest("d", f"s3://bucket/{place}", account=account)).path
+    )
+    assert check_cache(tmp_path / "c") == 2
     for name in ("small", "large"):
         file = data / name
         before, times = file.read_bytes(), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
@@ -70,18 +60,18 @@ def test_a_byte_that_is_another_would_be_seen(tmp_path: Path, account: Account, 
             os.utime(file, ns=times)
             if wrong != before:
                 with pytest.raises(AssertionError, match=name):
-                    hold_whole(tmp_path / "c")
+                    check_cache(tmp_path / "c")
 
 
 FILES = {f"d{n % 3}/file {n} ü'.txt": os.urandom(n * 100) for n in range(40)}
 
 
 @pytest.mark.end_to_end
-def test_a_folder_arrives_once_and_is_held_for_all(
+def test_a_cached_folder_is_fetched_once(
     tmp_path: Path, account: Account, wire: Wire, place: str
 ) -> None:
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
-    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    wanted = InputRequest("data", f"s3://bucket/{place}", account=account)
     first = provide(tmp_path / "c", wanted)
     assert content(Path(first.path)) == FILES
     assert (first.files, first.moved) == (40, sum(map(len, FILES.values())))
@@ -91,11 +81,9 @@ def test_a_folder_arrives_once_and_is_held_for_all(
     assert wire.brought - before < 30_000  # the listing
 
 
-def test_what_has_not_changed_is_not_fetched_again(
-    tmp_path: Path, account: Account, place: str
-) -> None:
+def test_only_changed_files_are_fetched_again(tmp_path: Path, account: Account, place: str) -> None:
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
-    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    wanted = InputRequest("data", f"s3://bucket/{place}", account=account)
     first = provide(tmp_path / "c", wanted)
     put(account, {f"{place}/d1/new": b"x" * 1000})
     second = provide(tmp_path / "c", wanted)
@@ -105,13 +93,15 @@ def test_what_has_not_changed_is_not_fetched_again(
     assert content(Path(first.path)) == FILES
 
 
-def test_a_connection_cut_in_the_middle_again_and_again(
+def test_lost_connections_are_retried(
     tmp_path: Path, account: Account, wire: Wire, place: str
 ) -> None:
     big = os.urandom(60 * MB)
     put(account, {f"{place}/big.bin": big})
     wire.cut_after, wire.cuts = 3 * MB, 12
-    found = provide(tmp_path / "c", Wanted("x", f"s3://bucket/{place}/big.bin", account=account))
+    found = provide(
+        tmp_path / "c", InputRequest("x", f"s3://bucket/{place}/big.bin", account=account)
+    )
     assert Path(found.path).read_bytes() == big
     assert Path(found.path).name == "big.bin"
     assert wire.cuts == 0
@@ -143,7 +133,7 @@ def mover(folder: Path, uri: str, account: Account, **more: Any) -> subprocess.P
     return child
 
 
-def test_killed_in_the_middle_the_next_goes_on_from_there(
+def test_resume_after_a_killed_download(
     tmp_path: Path, account: Account, wire: Wire, place: str
 ) -> None:
     big = os.urandom(160 * MB)
@@ -159,12 +149,12 @@ def test_killed_in_the_middle_the_next_goes_on_from_there(
         child.wait()
     assert cache.read(journal.parent) is None
     wire.go()
-    found = provide(tmp_path / "c", Wanted("x", uri, account=account))
+    found = provide(tmp_path / "c", InputRequest("x", uri, account=account))
     assert Path(found.path).read_bytes() == big
     assert found.moved <= 160 * MB - 3 * 8 * MB
 
 
-def test_killed_while_it_unpacks(tmp_path: Path, account: Account, place: str) -> None:
+def test_resume_after_a_killed_unpack(tmp_path: Path, account: Account, place: str) -> None:
     packed = io.BytesIO()
     names = [f"{n % 50}/{n}" for n in range(4000)]
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
@@ -179,20 +169,20 @@ def test_killed_while_it_unpacks(tmp_path: Path, account: Account, place: str) -
         child.send_signal(signal.SIGKILL)
         child.wait()
     assert not [*folder.glob(f"*/{cache.MANIFEST}")]
-    found = provide(folder, Wanted("x", uri, account=account, unpack=True))
+    found = provide(folder, InputRequest("x", uri, account=account, unpack=True))
     assert content(Path(found.path)) == {name: name.encode().ljust(5000) for name in names}
 
 
-def test_a_manifest_that_nobody_can_read(tmp_path: Path, account: Account, place: str) -> None:
+def test_an_unreadable_manifest_is_replaced(tmp_path: Path, account: Account, place: str) -> None:
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
-    wanted = Wanted("x", f"s3://bucket/{place}", account=account)
+    wanted = InputRequest("x", f"s3://bucket/{place}", account=account)
     tree = Path(provide(tmp_path / "c", wanted).tree)
     (tree / cache.MANIFEST).write_text('{"files": [["hal')
     assert content(Path(provide(tmp_path / "c", wanted).path)) == FILES
     assert cache.read(tree) is not None
 
 
-def test_who_is_named_is_not_mixed_with_who_is_around(
+def test_given_credentials_are_not_mixed_with_variables(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", "another's")
@@ -203,7 +193,7 @@ def test_who_is_named_is_not_mixed_with_who_is_around(
     assert os.environ["AWS_SESSION_TOKEN"] == "another's"
 
 
-def test_two_who_want_the_same_at_once_fetch_it_once(
+def test_concurrent_requests_fetch_once(
     tmp_path: Path, account: Account, wire: Wire, place: str
 ) -> None:
     big = os.urandom(40 * MB)
@@ -212,23 +202,25 @@ def test_two_who_want_the_same_at_once_fetch_it_once(
     wire.brought, wire.hold_after = 0, 20 * MB
     with mover(folder, uri, account) as first:
         assert wire.reached.wait(60)
-        said: list[Mapping[str, Any]] = []
+        messages: list[Mapping[str, Any]] = []
         waiting = threading.Event()
 
-        def say(told: Mapping[str, Any]) -> None:
-            said.append(told)
+        def say(message: Mapping[str, Any]) -> None:
+            messages.append(message)
             waiting.set()
 
         with InputCache(folder, None, say) as provider:
             found: list[CachedInput] = []
             other = threading.Thread(
-                target=lambda: found.append(provider.provide(Wanted("x", uri, account=account)))
+                target=lambda: found.append(
+                    provider.provide(InputRequest("x", uri, account=account))
+                )
             )
             other.start()
             assert waiting.wait(30)
             wire.go()
             other.join(60)
-        assert said[0]["waiting"] is True
+        assert messages[0]["waiting"] is True
         assert found[0].moved == 0
         first.communicate(timeout=120)
     assert wire.brought < 50 * MB
@@ -246,36 +238,38 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_disk_that_fills_is_told_before_and_while(
+def test_a_full_disk_before_and_during_the_download(
     tmp_path: Path, small_disk: Path, account: Account, place: str
 ) -> None:
     put(account, {f"{place}/big.bin": os.urandom(40 * MB), f"{place}/little": b"little"})
-    with pytest.raises(AllranksError, match=r"40.0 MB have no room .* 29.9 MB left") as error:
-        provide(small_disk / "c", Wanted("x", f"s3://bucket/{place}/big.bin", account=account))
+    with pytest.raises(AllranksError, match=r"cache needs 40.0 MB and has 29.9 MB free") as error:
+        provide(
+            small_disk / "c", InputRequest("x", f"s3://bucket/{place}/big.bin", account=account)
+        )
     assert "--cache" in (error.value.hint or "")
-    little = Wanted("x", f"s3://bucket/{place}/little", account=account)
+    little = InputRequest("x", f"s3://bucket/{place}/little", account=account)
     assert Path(provide(small_disk / "c", little).path).read_bytes() == b"little"
     put(account, {f"{place}/half.bin": os.urandom(20 * MB)})
-    half = Wanted("y", f"s3://bucket/{place}/half.bin", account=account)
-    asked = InputCache(
-        small_disk / "c", None, lambda told: (small_disk / "other").exists() or fill()
+    half = InputRequest("y", f"s3://bucket/{place}/half.bin", account=account)
+    cache_ = InputCache(
+        small_disk / "c", None, lambda message: (small_disk / "other").exists() or fill()
     )
 
     def fill() -> None:
-        (small_disk / "other").write_bytes(bytes(18 * MB))  # a neighbour, after we have looked
+        (small_disk / "other").write_bytes(bytes(18 * MB))  # another program, after the check
 
-    with pytest.raises(AllranksError, match="No space left"), asked:
-        asked.provide(half)
+    with pytest.raises(AllranksError, match="No space left"), cache_:
+        cache_.provide(half)
     (small_disk / "other").unlink()
     assert Path(provide(small_disk / "c", half).path).stat().st_size == 20 * MB
-    hold_whole(small_disk / "c")
+    check_cache(small_disk / "c")
 
 
-def test_the_longest_unused_goes_first_and_what_is_in_use_stays(
+def test_eviction_takes_the_least_recently_used_and_keeps_held_entries(
     tmp_path: Path, account: Account, place: str
 ) -> None:
     put(account, {f"{place}/{name}/file": name.encode() * MB for name in "abc"})
-    wanted = {n: Wanted(n, f"s3://bucket/{place}/{n}", account=account) for n in "abc"}
+    wanted = {n: InputRequest(n, f"s3://bucket/{place}/{n}", account=account) for n in "abc"}
     folder, limit = tmp_path / "c", 2_500_000
     with InputCache(folder, limit, print) as holding:
         first = Path(holding.provide(wanted["a"]).path)
@@ -283,18 +277,16 @@ def test_the_longest_unused_goes_first_and_what_is_in_use_stays(
         third = Path(provide(folder, wanted["c"], limit).path)
         assert [each.exists() for each in (first, second, third)] == [True, False, True]
         put(account, {f"{place}/d/file": b"d" * 2 * MB})
-        with pytest.raises(AllranksError, match="what else is there is in use"):
-            provide(folder, Wanted("d", f"s3://bucket/{place}/d", account=account), limit)
-    found = provide(folder, Wanted("d", f"s3://bucket/{place}/d", account=account), limit)
+        with pytest.raises(AllranksError, match="the other entries are in use"):
+            provide(folder, InputRequest("d", f"s3://bucket/{place}/d", account=account), limit)
+    found = provide(folder, InputRequest("d", f"s3://bucket/{place}/d", account=account), limit)
     assert Path(found.path, "file").read_bytes() == b"d" * 2 * MB
     assert not first.exists()
 
 
-def test_what_a_job_has_changed_is_fetched_again(
-    tmp_path: Path, account: Account, place: str
-) -> None:
+def test_damaged_files_are_fetched_again(tmp_path: Path, account: Account, place: str) -> None:
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
-    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    wanted = InputRequest("data", f"s3://bucket/{place}", account=account)
     folder = Path(provide(tmp_path / "c", wanted).path)
     changed, gone = sorted(FILES)[5], sorted(FILES)[9]
     os.chmod((folder / changed).parent, 0o755)
@@ -306,9 +298,11 @@ def test_what_a_job_has_changed_is_fetched_again(
     assert content(Path(found.path)) == FILES
 
 
-def test_a_download_is_the_jobs_own_folder(tmp_path: Path, account: Account, place: str) -> None:
+def test_download_mode_links_into_a_folder_of_the_job(
+    tmp_path: Path, account: Account, place: str
+) -> None:
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
-    wanted = Wanted("data", f"s3://bucket/{place}", account=account)
+    wanted = InputRequest("data", f"s3://bucket/{place}", account=account)
     own = wanted._replace(copy=str(tmp_path / "own"))
     found = Path(provide(tmp_path / "c", own).path)
     assert content(found) == FILES
@@ -317,59 +311,65 @@ def test_a_download_is_the_jobs_own_folder(tmp_path: Path, account: Account, pla
     assert content(Path(provide(tmp_path / "c", wanted).path)) == FILES
 
 
-def test_each_node_gets_its_share(tmp_path: Path, account: Account, place: str) -> None:
+def test_sharded_inputs(tmp_path: Path, account: Account, place: str) -> None:
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
     shares = [
-        content(Path(provide(tmp_path / "c", Wanted(
+        content(Path(provide(tmp_path / "c", InputRequest(
             "data", f"s3://bucket/{place}", account=account, share=(node, 3))).path))
         for node in range(3)
     ]  # fmt: skip
     assert [len(share) for share in shares] == [14, 13, 13]
     assert {name: each for share in shares for name, each in share.items()} == FILES
-    few = Wanted("data", f"s3://bucket/{place}/d0", account=account, share=(50, 51))
-    with pytest.raises(NotFound, match="fewer files than there are nodes"):
+    few = InputRequest("data", f"s3://bucket/{place}/d0", account=account, share=(50, 51))
+    with pytest.raises(NotFound, match="fewer files than the job has nodes"):
         provide(tmp_path / "c", few)
 
 
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("s3://bucket/nothing/here", "there is nothing at this address"),
-        ("s3://no-such-bucket/x", "there is no bucket 'no-such-bucket'"),
+        ("s3://bucket/nothing/here", "nothing found at this address"),
+        ("s3://no-such-bucket/x", "bucket 'no-such-bucket' not found"),
     ],
 )
-def test_what_is_not_there(tmp_path: Path, account: Account, uri: str, said: str) -> None:
+def test_missing_objects_and_buckets(tmp_path: Path, account: Account, uri: str, said: str) -> None:
     other = account.store._replace(bucket=uri.split("/")[2])
     with pytest.raises(NotFound, match=said) as error:
-        provide(tmp_path / "c", Wanted("x", uri, account=account._replace(store=other)))
+        provide(tmp_path / "c", InputRequest("x", uri, account=account._replace(store=other)))
     assert error.value.where == uri
 
 
-def test_credentials_that_have_expired(tmp_path: Path, site: Site, account: Account) -> None:
+def test_expired_credentials(tmp_path: Path, site: Site, account: Account) -> None:
     site.says = (400, b"<Error><Code>ExpiredToken</Code><Message>The token is old.</Message>")
     store = account.store._replace(endpoint=f"https://127.0.0.1:{site.port}")
-    wanted = Wanted("x", "s3://bucket/x", account=account._replace(store=store), datastore="birds")
-    with pytest.raises(AllranksError, match="'birds' may not open it: The token is old") as error:
+    wanted = InputRequest(
+        "x", "s3://bucket/x", account=account._replace(store=store), datastore="birds"
+    )
+    with pytest.raises(
+        AllranksError, match="access to the datastore 'birds': The token is old"
+    ) as error:
         provide(tmp_path / "c", wanted)
     assert "datastore create birds" in (error.value.hint or "")
 
 
-def test_what_would_be_lost_is_refused(tmp_path: Path, account: Account, place: str) -> None:
+def test_conflicting_names_are_refused(tmp_path: Path, account: Account, place: str) -> None:
     put(account, {f"{place}/both": b"file", f"{place}/both/file": b"in a folder"})
-    with pytest.raises(AllranksError, match="'both' of the input x is a file and a folder at once"):
-        provide(tmp_path / "c", Wanted("x", f"s3://bucket/{place}", account=account))
+    with pytest.raises(AllranksError, match="'both' of the input x is both a file and a folder"):
+        provide(tmp_path / "c", InputRequest("x", f"s3://bucket/{place}", account=account))
     put(account, {f"{place}-2/a.tar": b"", f"{place}-2/a.tgz": b""})
-    wanted = Wanted("x", f"s3://bucket/{place}-2", account=account, unpack=True)
-    with pytest.raises(AllranksError, match="two things of the input x would be 'a'"):
+    wanted = InputRequest("x", f"s3://bucket/{place}-2", account=account, unpack=True)
+    with pytest.raises(AllranksError, match="two files of the input x unpack to 'a'"):
         provide(tmp_path / "c", wanted)
 
 
-def test_an_archive_that_would_escape(tmp_path: Path, account: Account, place: str) -> None:
+def test_an_archive_entry_outside_its_folder_is_refused(
+    tmp_path: Path, account: Account, place: str
+) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("../../evil"))
     put(account, {f"{place}/evil.tar": packed.getvalue(), f"{place}/fine.tar": packed.getvalue()})
-    wanted = Wanted("x", f"s3://bucket/{place}", account=account, unpack=True)
+    wanted = InputRequest("x", f"s3://bucket/{place}", account=account, unpack=True)
     with pytest.raises(AllranksError, match="evil") as error:
         provide(tmp_path / "c", wanted)
     assert (error.value.where or "").startswith(f"s3://bucket/{place}/")
@@ -379,13 +379,13 @@ def test_an_archive_that_would_escape(tmp_path: Path, account: Account, place: s
 # ---------------------------------------------------------------- https
 
 
-def of_site(site: Site, path: str) -> Wanted:
+def of_site(site: Site, path: str) -> InputRequest:
     uri = f"https://127.0.0.1:{site.port}{path}"
     store = Store("https", endpoint=f"https://127.0.0.1:{site.port}")
-    return Wanted("x", uri, account=Account(store))
+    return InputRequest("x", uri, account=Account(store))
 
 
-def test_a_large_file_of_a_site_comes_in_parts(tmp_path: Path, site: Site) -> None:
+def test_a_large_file_of_a_site_is_fetched_in_parts(tmp_path: Path, site: Site) -> None:
     site.files["/a dir/big.bin?v=2".replace(" ", "%20")] = big = os.urandom(30 * MB)
     found = provide(tmp_path / "c", of_site(site, "/a%20dir/big.bin?v=2"))
     assert Path(found.path).read_bytes() == big
@@ -396,14 +396,14 @@ def test_a_large_file_of_a_site_comes_in_parts(tmp_path: Path, site: Site) -> No
     assert len(site.asked) - asked == 1
 
 
-def test_a_site_that_gives_no_parts(tmp_path: Path, site: Site) -> None:
+def test_a_site_without_range_requests(tmp_path: Path, site: Site) -> None:
     site.files["/big.bin"] = big = os.urandom(30 * MB)
     site.ranges = False
     found = provide(tmp_path / "c", of_site(site, "/big.bin"))
     assert Path(found.path).read_bytes() == big
 
 
-def test_a_site_whose_tags_match_nothing(tmp_path: Path, site: Site) -> None:
+def test_a_site_with_weak_tags(tmp_path: Path, site: Site) -> None:
     site.files["/big.bin"] = big = os.urandom(30 * MB)
     site.tags["/big.bin"] = 'W/"weak"'
     found = provide(tmp_path / "c", of_site(site, "/big.bin"))
@@ -411,10 +411,10 @@ def test_a_site_whose_tags_match_nothing(tmp_path: Path, site: Site) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_store_that_is_only_busy(
+def test_a_busy_store_is_retried(
     tmp_path: Path, site: Site, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Longer than its client asks again by itself."""
+    """For longer than obstore itself retries."""
     monkeypatch.setattr(object_stores, "_RETRY", {**object_stores._RETRY, "max_retries": 0})
     site.files["/big.bin"] = big = os.urandom(30 * MB)
     said = (status, b"<Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>")
@@ -424,12 +424,12 @@ def test_a_store_that_is_only_busy(
     assert site.busy == []
 
 
-def test_a_site_that_knows_nothing_of_it(tmp_path: Path, site: Site) -> None:
-    with pytest.raises(NotFound, match="there is nothing at this address"):
+def test_a_missing_file_of_a_site(tmp_path: Path, site: Site) -> None:
+    with pytest.raises(NotFound, match="nothing found at this address"):
         provide(tmp_path / "c", of_site(site, "/nothing"))
 
 
-def test_what_goes_on_changing_is_never_kept(tmp_path: Path, site: Site) -> None:
+def test_a_source_that_keeps_changing_is_not_cached(tmp_path: Path, site: Site) -> None:
     site.files["/big.bin"] = os.urandom(30 * MB)
 
     class Restless(dict[str, str]):
@@ -437,7 +437,7 @@ def test_what_goes_on_changing_is_never_kept(tmp_path: Path, site: Site) -> None
             return f'"{len(site.asked)}"'
 
     site.tags = Restless()
-    with pytest.raises(AllranksError, match="goes on changing"):
+    with pytest.raises(AllranksError, match="keeps changing"):
         provide(tmp_path / "c", of_site(site, "/big.bin"))
     assert not [*(tmp_path / "c").glob(f"*/{cache.MANIFEST}")]
 
@@ -446,24 +446,24 @@ def test_what_goes_on_changing_is_never_kept(tmp_path: Path, site: Site) -> None
 
 
 @pytest.mark.end_to_end
-def test_blobs_of_azure(tmp_path: Path, azurite: int, place: str) -> None:
+def test_azure_blobs(tmp_path: Path, azurite: int, place: str) -> None:
     endpoint = f"http://127.0.0.1:{azurite}/{ACCOUNT}"
     account = Account(Store("azure", "container", ACCOUNT, endpoint), {"account_key": KEY})
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
     big = os.urandom(20 * MB)
     put(account, {f"{place}/big": big})
     uri = f"abfss://container@{ACCOUNT}.dfs.core.windows.net/{place}"
-    found = provide(tmp_path / "c", Wanted("x", uri, account=account))
+    found = provide(tmp_path / "c", InputRequest("x", uri, account=account))
     assert content(Path(found.path)) == {**FILES, "big": big}
     wrong = Account(account.store, {"account_key": "bm90IGl0"})
-    with pytest.raises(AllranksError, match="may not open it"):
-        provide(tmp_path / "d", Wanted("x", uri, account=wrong))
+    with pytest.raises(AllranksError, match="the store refused access"):
+        provide(tmp_path / "d", InputRequest("x", uri, account=wrong))
     nowhere = account._replace(store=account.store._replace(bucket="nowhere"))
-    with pytest.raises(NotFound, match="there is no bucket 'nowhere'"):
-        provide(tmp_path / "d", Wanted("x", uri, account=nowhere))
+    with pytest.raises(NotFound, match="bucket 'nowhere' not found"):
+        provide(tmp_path / "d", InputRequest("x", uri, account=nowhere))
 
 
-def test_what_was_begun_for_an_older_listing_is_gone_on_with(
+def test_resume_a_download_of_an_older_listing(
     tmp_path: Path, account: Account, wire: Wire, place: str
 ) -> None:
     big = os.urandom(160 * MB)
@@ -480,7 +480,7 @@ def test_what_was_begun_for_an_older_listing_is_gone_on_with(
     wire.go()
     obstore.delete(open_store(account, Address(account.store)), f"{place}/gone.txt")
     put(account, {f"{place}/new.txt": b"new"})
-    found = provide(folder, Wanted("x", f"s3://bucket/{place}", account=account))
+    found = provide(folder, InputRequest("x", f"s3://bucket/{place}", account=account))
     assert content(Path(found.path)) == {"big.bin": big, "new.txt": b"new"}
     assert found.moved <= 160 * MB - 3 * 8 * MB + 3
     assert not [*folder.glob("*.part")]

@@ -1,4 +1,4 @@
-"""Jobs whose data is elsewhere, by the command line alone."""
+"""Jobs with data in stores, through the command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def prefix(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def s3(allranks: Allranks, bucket: Account, prefix: str) -> str:
-    """A datastore of that name, opened by what the shell has."""
+    """The URI of a datastore with credentials from the environment."""
     words = ["--type", "s3", "--bucket", "bucket", "--prefix", prefix]
     words += ["--endpoint", bucket.store.endpoint, "--credentials-from-env"]
     env = {"AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": SECRET}
@@ -87,8 +87,8 @@ def test_from_data_to_a_model_to_the_next_job(
     assert done.returncode == 2
     assert f"s3://bucket/{prefix}/model: the output m is not in the record" in done.stderr
     events = allranks("job", "events", newest(allranks)).stdout
-    assert "were in the node's cache" in events
-    # Nobody has written the secret down.
+    assert "already in the node's cache" in events
+    # The secret is in no file.
     for each in home.rglob("*"):
         assert not each.is_file() or SECRET.encode() not in each.read_bytes(), each
     assert SECRET not in allranks("datastore", "show", "birds", "--json").stdout
@@ -126,7 +126,7 @@ def test_archives_and_shares(allranks: Allranks, bucket: Account, prefix: str, s
     ]
 
 
-def test_outputs_are_there_while_the_job_runs(
+def test_outputs_are_uploaded_while_the_job_runs(
     allranks: Allranks, bucket: Account, prefix: str, s3: str, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -147,7 +147,7 @@ def test_outputs_are_there_while_the_job_runs(
 
 @pytest.fixture
 def nowhere(allranks: Allranks, bucket: Account) -> str:
-    """A datastore in a bucket that is not there; what makes and removes it is `method(METHOD)`."""
+    """A datastore in a bucket that does not exist; see `method`."""
     where = ["--type", "s3", "--bucket", "nowhere", "--endpoint", bucket.store.endpoint]
     who = json.dumps({"access_key_id": "who", "secret_access_key": SECRET})
     made = allranks("datastore", "create", "nowhere", *where, "--credentials", "-", input=who)
@@ -156,24 +156,24 @@ def nowhere(allranks: Allranks, bucket: Account) -> str:
 
 
 def method(bucket: Account, word: str) -> list[str]:
-    """Words of a program that makes (PUT) the bucket of ``nowhere``, or removes it (DELETE)."""
+    """A command that creates (PUT) or deletes (DELETE) the bucket of ``nowhere``."""
     text = "import sys, urllib.request as u; u.urlopen(u.Request(sys.argv[1], method=sys.argv[2]))"
     return [sys.executable, "-c", text, f"{bucket.store.endpoint}/nowhere", word]
 
 
 @pytest.mark.parametrize("mode", ["rw_mount", "upload"])
-def test_what_cannot_be_brought_anywhere_is_told_before_anything_runs(
+def test_an_unreachable_output_fails_before_the_command_runs(
     allranks: Allranks, nowhere: str, tmp_path: Path, mode: str
 ) -> None:
     ran = tmp_path / "ran"
     words = ["-o", f"m={nowhere}", "--set", f"outputs.m.mode={mode}", "--", "touch", ran]
     done = allranks("run", *words)
     assert done.returncode == 1
-    assert "error: s3://nowhere/x: there is no bucket 'nowhere'" in done.stderr
+    assert "error: s3://nowhere/x: bucket 'nowhere' not found" in done.stderr
     assert not ran.exists()
 
 
-def test_outputs_that_cannot_be_brought_fail_the_job(
+def test_outputs_that_cannot_be_uploaded_fail_the_job_and_stay_in_the_record(
     allranks: Allranks, bucket: Account, nowhere: str
 ) -> None:
     subprocess.run(method(bucket, "PUT"), check=True)
@@ -182,15 +182,14 @@ def test_outputs_that_cannot_be_brought_fail_the_job(
     words = ["-o", f"m={nowhere}", "--set", "outputs.m.mode=upload", "--", "bash", "-c", command]
     done = allranks("run", *words)
     assert done.returncode == 1
-    assert "error: s3://nowhere/x: there is no bucket 'nowhere'" in done.stderr
-    # The only copy is not thrown away.
+    assert "error: s3://nowhere/x: bucket 'nowhere' not found" in done.stderr
     kept = json.loads(allranks("job", "show", newest(allranks), "--json").stdout)["folder"]
     assert Path(kept, "unbrought", "node-0", "m", "x").read_text() == "1\n"
     assert "unbrought/node-0" in done.stderr
 
 
 @pytest.mark.parametrize("mode", ["rw_mount", "upload"])
-def test_a_job_that_is_canceled_or_fails_brings_what_it_has(
+def test_canceled_and_failed_jobs_upload_their_outputs(
     allranks: Allranks, bucket: Account, prefix: str, s3: str, tmp_path: Path, mode: str
 ) -> None:
     opened = open_store(bucket, Address(bucket.store))
@@ -218,7 +217,7 @@ def test_a_job_that_is_canceled_or_fails_brings_what_it_has(
         ("https://host/folder", "is a site, which takes no files"),
     ],
 )
-def test_what_nothing_can_be_brought_to(shared: Allranks, path: str, said: str) -> None:
+def test_paths_that_cannot_be_outputs(shared: Allranks, path: str, said: str) -> None:
     shared("data", "create", "taken", "--version", "1", "--path", "s3://bucket/x")
     done = shared("run", "-o", f"m={path}", "--", "true")
     assert done.returncode == 2
@@ -226,7 +225,7 @@ def test_what_nothing_can_be_brought_to(shared: Allranks, path: str, said: str) 
     assert "outputs.m.path" in done.stderr
 
 
-def test_azure_by_its_own_words(allranks: Allranks, azurite: int, prefix: str, code: Path) -> None:
+def test_azure_from_a_file(allranks: Allranks, azurite: int, prefix: str, code: Path) -> None:
     (code / "store.yml").write_text(
         "name: blobs\ntype: azure_blob\n"
         f"account_name: {ACCOUNT}\ncontainer_name: container\n"
@@ -242,7 +241,7 @@ def test_azure_by_its_own_words(allranks: Allranks, azurite: int, prefix: str, c
     assert ran(allranks, "-i", f"b={wasbs}", "--", "bash", "-c", look) == "blob\n"
 
 
-def test_a_map_sends_addresses_elsewhere(allranks: Allranks, code: Path) -> None:
+def test_data_map(allranks: Allranks, code: Path) -> None:
     (code / "data").mkdir()
     (code / "data" / "f").write_text("mapped\n")
     allranks("data", "map", "s3://far-away/sets", str(code / "data"))
@@ -268,7 +267,7 @@ def test_a_map_sends_addresses_elsewhere(allranks: Allranks, code: Path) -> None
         ("abfss://nobody/x", "names no container", "abfss://CONTAINER@ACCOUNT"),
     ],
 )
-def test_addresses_that_mean_nothing(shared: Allranks, path: str, said: str, hint: str) -> None:
+def test_invalid_addresses(shared: Allranks, path: str, said: str, hint: str) -> None:
     done = shared("run", "-i", f"d={path}", "--", "true")
     assert done.returncode == 2
     assert said in done.stderr

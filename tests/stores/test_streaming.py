@@ -1,8 +1,7 @@
-"""Inputs that are read as they come: over HTTP, from the node itself."""
+"""Inputs with `mode: stream`, which ranks read over HTTP from their node."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import io
 import json
@@ -24,19 +23,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.agent.data import http_stream
-from allranks.agent.data.http_stream import PART, Streams, _span
-from allranks.agent.data.input_source import Source, Wanted
+from allranks.agent.data.http_stream import PART, Streams, _parse_range
+from allranks.agent.data.input_source import InputRequest, Source
 from allranks.agent.data.object_stores import open_store
 from allranks.errors import AllranksError
 from allranks.plan.data.addresses import Account, Address, Store
 from tests.frameworks.environments import environment
-from tests.stores.servers import Site, Wire
+from tests.stores.servers import Site, Wire, put
 from tests.support import Allranks, until
 
 pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]
 MB = 1_000_000
 
-Serve = Callable[[Wanted], str]
+Serve = Callable[[InputRequest], str]
 
 
 @pytest.fixture
@@ -46,31 +45,20 @@ def read(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serve(read: Path) -> Iterator[Serve]:
-    """Has an input served; its URL."""
+    """Serve an input and return its URL."""
     with read.open("wb") as file:
         streams = Streams(file.fileno())
         yield lambda wanted: str(streams.add(Source(wanted))["path"])
         streams.close()
 
 
-@pytest.fixture
-def place(request: pytest.FixtureRequest) -> str:
-    return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
-
-
-def asking(url: str, **headers: str) -> urllib.request.Request:
+def request(url: str, **headers: str) -> urllib.request.Request:
     return urllib.request.Request(url, headers=headers)
 
 
 def get(url: str, **headers: str) -> bytes:
-    with urllib.request.urlopen(asking(url, **headers)) as answer:
+    with urllib.request.urlopen(request(url, **headers)) as answer:
         return bytes(answer.read())
-
-
-def put(account: Account, files: dict[str, bytes]) -> None:
-    opened = open_store(account, Address(account.store))
-    for name, content in files.items():
-        obstore.put(opened, name, content)
 
 
 FILES = {f"d{n % 2}/a {n} ü'?#%.tar": os.urandom(n * 50_000) for n in range(6)}
@@ -78,7 +66,7 @@ FILES = {f"d{n % 2}/a {n} ü'?#%.tar": os.urandom(n * 50_000) for n in range(6)}
 
 def test_every_file_by_its_url(account: Account, place: str, serve: Serve, read: Path) -> None:
     put(account, {f"{place}/{name}": content for name, content in FILES.items()})
-    base = serve(Wanted("my shards", f"s3://bucket/{place}", account=account))
+    base = serve(InputRequest("my shards", f"s3://bucket/{place}", account=account))
     urls = get(base).decode().split()
     assert [get(url) for url in urls] == [FILES[name] for name in sorted(FILES)]
     size = sum(map(len, FILES.values()))
@@ -86,36 +74,36 @@ def test_every_file_by_its_url(account: Account, place: str, serve: Serve, read:
     until(lambda: json.loads(read.read_text()) == wanted)
 
 
-def test_connections_that_a_store_cuts_are_no_business_of_the_reader(
+def test_lost_connections_to_the_store_are_unseen_by_readers(
     account: Account, wire: Wire, place: str, serve: Serve
 ) -> None:
     big = os.urandom(5 * PART + 17)
     put(account, {f"{place}/big.tar": big})
-    url = serve(Wanted("x", f"s3://bucket/{place}/big.tar", account=account))
+    url = serve(InputRequest("x", f"s3://bucket/{place}/big.tar", account=account))
     assert url.endswith("/x/big.tar")
     wire.cut_after, wire.cuts = 2 * MB, 5
     assert get(url) == big
     assert wire.cuts == 0
 
 
-def test_parts_as_readers_ask_for_them(tmp_path: Path, serve: Serve) -> None:
+def test_range_requests(tmp_path: Path, serve: Serve) -> None:
     content = os.urandom(PART + 1000)
     (tmp_path / "d").mkdir()
     (tmp_path / "d/x").write_bytes(content)
     (tmp_path / "d/empty").touch()
-    base = serve(Wanted("d", source=str(tmp_path / "d")))
+    base = serve(InputRequest("d", source=str(tmp_path / "d")))
     assert get(f"{base}/x", Range="bytes=10-19") == content[10:20]
     assert get(f"{base}/x", Range=f"bytes={PART - 5}-") == content[PART - 5 :]
     assert get(f"{base}/x", Range="bytes=-7") == content[-7:]
     assert get(f"{base}/x", **{"Range": "bytes=0-1", "If-Range": '"other"'}) == content
     assert get(f"{base}/empty") == b""
     for ignored in ("lines=1-2", "bytes=0-1,4-5", "bytes=5-2"):
-        with urllib.request.urlopen(asking(f"{base}/x", Range=ignored)) as answer:
+        with urllib.request.urlopen(request(f"{base}/x", Range=ignored)) as answer:
             assert (answer.status, answer.read()) == (200, content)
-    with urllib.request.urlopen(asking(f"{base}/x", Range="bytes=0-1")) as answer:
+    with urllib.request.urlopen(request(f"{base}/x", Range="bytes=0-1")) as answer:
         assert (answer.status, answer.headers["Content-Range"]) == (206, f"bytes 0-1/{PART + 1000}")
     (tmp_path / "d" / os.fsdecode(b"no utf-8 \xff")).write_bytes(b"all the same")
-    again = serve(Wanted("again", source=str(tmp_path / "d")))
+    again = serve(InputRequest("again", source=str(tmp_path / "d")))
     assert b"all the same" in [get(url) for url in get(again).decode().split()]
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:
         get(f"{base}/x", Host="evil.example:80")
@@ -136,7 +124,7 @@ def test_parts_as_readers_ask_for_them(tmp_path: Path, serve: Serve) -> None:
 
 
 @given(st.integers(1, 99), st.integers(0, 120), st.integers(0, 120))
-def test_a_span_is_what_a_list_would_give(size: int, first: int, last: int) -> None:
+def test_a_parse_range_is_what_a_list_would_give(size: int, first: int, last: int) -> None:
     data = [*range(size)]
     whole = None if last < first else data[first : last + 1]
     for header, wanted in (
@@ -144,17 +132,17 @@ def test_a_span_is_what_a_list_would_give(size: int, first: int, last: int) -> N
         (f"bytes={first}-", data[first:]),
         (f"bytes=-{last}", data[-last:] if last else []),
     ):
-        found = _span(header, size)
+        found = _parse_range(header, size)
         assert (data[found[0] : found[1]] if found else None) == wanted
-    assert _span("lines=1-2", size) is None
-    assert _span("bytes=0-1,3-4", size) is None
+    assert _parse_range("lines=1-2", size) is None
+    assert _parse_range("bytes=0-1,3-4", size) is None
 
 
-def test_what_changes_meanwhile_is_not_mixed(
+def test_a_changed_file_fails_the_read(
     account: Account, place: str, serve: Serve, read: Path
 ) -> None:
     put(account, {f"{place}/a": b"one", f"{place}/b": b"x"})
-    base = serve(Wanted("x", f"s3://bucket/{place}", account=account))
+    base = serve(InputRequest("x", f"s3://bucket/{place}", account=account))
     put(account, {f"{place}/a": b"two"})
     with pytest.raises(urllib.error.HTTPError) as caught:
         get(f"{base}/a")
@@ -164,20 +152,20 @@ def test_what_changes_meanwhile_is_not_mixed(
     assert "changed" in json.loads(read.read_text())[0]["failed"]
 
 
-def test_what_is_gone_is_named(account: Account, place: str, serve: Serve) -> None:
+def test_a_deleted_file_fails_the_read(account: Account, place: str, serve: Serve) -> None:
     put(account, {f"{place}/a": b"one", f"{place}/b": b"x"})
-    base = serve(Wanted("x", f"s3://bucket/{place}", account=account))
+    base = serve(InputRequest("x", f"s3://bucket/{place}", account=account))
     obstore.delete(open_store(account, Address(account.store)), f"{place}/a")
     with pytest.raises(urllib.error.HTTPError) as caught:
         get(f"{base}/a")
     with caught.value as error:
-        assert b"'a' is gone since the start of the job" in error.read()
+        assert b"'a' was deleted after the start of the job" in error.read()
 
 
-def test_a_site_that_has_only_weak_tags(site: Site, serve: Serve) -> None:
+def test_a_site_with_weak_tags(site: Site, serve: Serve) -> None:
     site.files["/x.tar"] = before = b"a" * 10 * PART
     site.tags["/x.tar"] = 'W/"one"'
-    wanted = Wanted(
+    wanted = InputRequest(
         "x",
         f"https://127.0.0.1:{site.port}/x.tar",
         account=Account(Store("https", endpoint=f"https://127.0.0.1:{site.port}")),
@@ -190,14 +178,14 @@ def test_a_site_that_has_only_weak_tags(site: Site, serve: Serve) -> None:
     caught.value.close()
 
 
-def test_a_reader_may_take_its_time(
+def test_a_slow_reader_does_not_time_out(
     tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock is of the next request, not of what one takes for an answer."""
-    monkeypatch.setattr(http_stream._Answer, "timeout", 0.2)
+    """The timeout is between requests, not for reading a response."""
+    monkeypatch.setattr(http_stream._Handler, "timeout", 0.2)
     content = os.urandom(8 * PART)
     (tmp_path / "x").write_bytes(content)
-    at = urlsplit(serve(Wanted("x", source=str(tmp_path / "x"))))
+    at = urlsplit(serve(InputRequest("x", source=str(tmp_path / "x"))))
     with closing(http.client.HTTPConnection(at.netloc)) as slow:
         slow.request("GET", at.path)
         answer = slow.getresponse()
@@ -205,11 +193,10 @@ def test_a_reader_may_take_its_time(
         assert answer.read() == content
 
 
-def test_what_ends_in_the_middle_is_seen_to(tmp_path: Path, serve: Serve) -> None:
-    """A reader that is told of more bytes than it gets knows."""
+def test_a_failure_in_the_middle_closes_the_connection(tmp_path: Path, serve: Serve) -> None:
     file = tmp_path / "x"
     file.write_bytes(os.urandom(12 * PART))
-    at = urlsplit(serve(Wanted("x", source=str(file))))
+    at = urlsplit(serve(InputRequest("x", source=str(file))))
     with closing(http.client.HTTPConnection(at.netloc)) as connection:
         connection.request("GET", at.path)
         answer = connection.getresponse()
@@ -219,27 +206,27 @@ def test_what_ends_in_the_middle_is_seen_to(tmp_path: Path, serve: Serve) -> Non
             answer.read()
 
 
-def test_a_site_without_parts_is_refused_at_the_start(site: Site, serve: Serve) -> None:
+def test_a_site_without_range_requests_is_refused(site: Site, serve: Serve) -> None:
     site.files["/x.tar"] = b"x" * 100
-    wanted = Wanted(
+    wanted = InputRequest(
         "x",
         f"https://127.0.0.1:{site.port}/x.tar",
         account=Account(Store("https", endpoint=f"https://127.0.0.1:{site.port}")),
     )
     assert get(serve(wanted)) == b"x" * 100
     site.ranges = False
-    with pytest.raises(AllranksError, match="gives no parts") as caught:
+    with pytest.raises(AllranksError, match="does not support range requests") as caught:
         serve(wanted)
     assert "ro_mount" in (caught.value.hint or "")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="to become somebody else takes root")
-def test_nobody_else_on_the_machine_may_read_it(tmp_path: Path, serve: Serve) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
+def test_other_users_of_the_machine_are_refused(tmp_path: Path, serve: Serve) -> None:
     (tmp_path / "x").write_bytes(b"mine")
-    url = serve(Wanted("x", source=str(tmp_path / "x")))
+    url = serve(InputRequest("x", source=str(tmp_path / "x")))
     assert get(url) == b"mine"
     at = urlsplit(url)
-    # Whose a connection is was settled when its socket was made.
+    # The socket belongs to the user that created it.
     os.seteuid(pwd.getpwnam("nobody").pw_uid)
     try:
         theirs = socket.socket()
@@ -281,7 +268,7 @@ def shard(numbers: range) -> bytes:
 def test_webdataset_reads_shards_of_a_bucket(
     allranks: Allranks, account: Account, place: str, home: Path, tmp_path: Path
 ) -> None:
-    """Each node its share; no shard is ever on a disk, and the key is in no command."""
+    """Sharded between two nodes, without a shard on disk."""
     put(account, {f"{place}/{n}.tar": shard(range(n * 10, n * 10 + 10)) for n in range(4)})
     words = ["--type", "s3", "--bucket", "bucket", "--endpoint", account.store.endpoint]
     env = {"AWS_ACCESS_KEY_ID": "who", "AWS_SECRET_ACCESS_KEY": "hush-hush"}

@@ -19,7 +19,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "d/other").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "d/again").symlink_to(tmp_path / "d/sub/a")
     (tmp_path / "d/nowhere").symlink_to(tmp_path / "nothing")
-    found, is_file = local_files.items(tmp_path / "d")
+    found, is_file = local_files.list_files(tmp_path / "d")
     assert sorted(item.name for item in found) == ["again", "other/b", "sub/a"]
     assert not is_file
 
@@ -27,12 +27,12 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
 def test_a_part_of_what_has_changed_is_not_given(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"0123456789")
-    ((item,), is_file) = local_files.items(file)
+    ((item,), is_file) = local_files.list_files(file)
     assert is_file
-    assert bytes(local_files.part(item, 2, 5)) == b"234"
+    assert bytes(local_files.read_range(item, 2, 5)) == b"234"
     file.write_bytes(b"another")
     with pytest.raises(Changed):
-        local_files.part(item, 2, 5)
+        local_files.read_range(item, 2, 5)
     file.unlink()
     with pytest.raises(Changed):
-        local_files.part(item, 2, 5)
+        local_files.read_range(item, 2, 5)

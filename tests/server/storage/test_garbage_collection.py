@@ -388,7 +388,7 @@ def test_cached_data_goes_when_nobody_uses_it(house):
         put(there / name / "data" / "x")
     age(there)
     os.utime(there / "fresh" / cache.MANIFEST)
-    held = [file_locks.take(there / "made.lock"), cache.use(there / "read")]
+    held = [file_locks.take(there / "made.lock"), cache.acquire(there / "read")]
     os.utime(there / "read" / cache.MANIFEST, (OLD, OLD))
     assert sorted(Path(each).name for each in paths(house.clear())) == [
         "half.part",

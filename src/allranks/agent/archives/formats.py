@@ -1,4 +1,4 @@
-"""What archives are called, and what is said of those that cannot be unpacked here."""
+"""Archive formats by file name, and the errors for archives that cannot be unpacked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KINDS = {
 
 
 def suffix(name: str) -> str | None:
-    """The end of an archive's name that says what it is, or None when it is no archive's. One that
-    is nothing but that, or dots and that, would name no folder of its own."""
+    """The suffix of an archive's name, or None for other files. A name such as ``.tar``, which
+    leaves no name for a folder, is not an archive's."""
     for each in KINDS:
         if name.lower().endswith(each) and name[: -len(each)] not in ("", ".", ".."):
             return each
@@ -26,23 +26,23 @@ def suffix(name: str) -> str | None:
 
 
 def kind(name: str) -> str | None:
-    """How it is read: one of the values of KINDS."""
+    """The format: one of the values of KINDS, or None."""
     return KINDS.get(suffix(name) or "")
 
 
 def unknown(archive: Path) -> Unsupported:
     return Unsupported(
-        f"{archive.name} is no archive that can be unpacked",
+        f"{archive.name} is not a supported archive",
         where=str(archive),
-        hint=f"pack it as one of {', '.join(KINDS)}",
+        hint=f"supported are {', '.join(KINDS)}",
     )
 
 
 def without_zstd(archive: Path) -> AllranksError:
     return AllranksError(
-        f"{archive.name} is compressed by zstd, and this node has no program of that name",
+        f"{archive.name} needs the program zstd, which this node does not have",
         where=str(archive),
-        hint="install zstd on the nodes, or pack it as .tar or .tar.gz",
+        hint="install zstd on the nodes, or pack the archive as .tar or .tar.gz",
     )
 
 
@@ -50,5 +50,5 @@ def broken(archive: Path, why: object) -> AllranksError:
     return AllranksError(
         f"{archive.name} cannot be unpacked: {why}",
         where=str(archive),
-        hint="it is cut off or damaged: make it again, or copy it again from where it is whole",
+        hint="the archive is truncated or damaged: create it or copy it again",
     )

@@ -1,7 +1,7 @@
-"""Reading data archives entry by entry, once and forwards, however large they are.
+"""Read archives of any size entry by entry, forwards only.
 
-What a damaged or a hostile one makes the readers of the standard library raise is one error here,
-and what it claims never makes them take much memory.
+Damaged and hostile archives raise one kind of error, and the sizes they claim never cause large
+allocations.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from allranks.errors import AllranksError
 if TYPE_CHECKING:
     import zipfile
 
-# No header is longer. tarfile keeps some hundreds of them at once, if they follow each other.
-_LARGEST = 1 << 20
-# What may follow after a tar's end.
-_FILLING = 64 << 20
-# What a link's target may take in a zip, where it is the contents.
-_LONGEST = 4096
+# Bytes of a header at most: tarfile may hold several hundred consecutive headers in memory.
+_MAX_HEADER = 1 << 20
+# Bytes of padding after a tar's end.
+_MAX_PADDING = 64 << 20
+# Bytes of a link's target in a zip, where it is stored as content.
+_MAX_TARGET = 4096
 _TAR_KINDS: dict[bytes, Kind] = {
     **dict.fromkeys(tarfile.REGULAR_TYPES, "file"),
     tarfile.DIRTYPE: "folder",
@@ -42,37 +42,37 @@ _ZIP_KINDS: dict[int, Kind] = {
     stat.S_IFDIR: "folder",
     stat.S_IFLNK: "link",
 }
-# GNU tar's own words about an archive: a label.
-_LABEL = b"V"
+_VOLUME_LABEL = b"V"  # of GNU tar
 
 
-class Reads(Protocol):
+class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
 @contextlib.contextmanager
-def opened(archive: Path) -> Iterator[Iterator[Entry]]:
-    """Its entries, each to be read before the next. Raises AllranksError, also between them."""
+def open_entries(archive: Path) -> Iterator[Iterator[Entry]]:
+    """Iterate over entries; read each before the next. Raises AllranksError, also while
+    iterating."""
     kind = _kind(archive)
     with contextlib.ExitStack() as stack:
         if kind == "zip":
             yield _zip_entries(archive, stack)
             return
-        source = _Forward(archive, _decompressed(archive, kind, stack), seeks=kind == "tar")
+        source = _ForwardReader(archive, _decompressed(archive, kind, stack), seeks=kind == "tar")
         yield _tar_entries(archive, source)
 
 
 def size(archive: Path) -> int:
-    """The bytes that a zip or a plain tar says to hold, without reading them."""
+    """The unpacked size that a zip or plain tar states, in bytes. Raises AllranksError."""
     with contextlib.ExitStack() as stack:
         if _kind(archive) == "zip":
             return sum(each.file_size for each in _zip(archive, stack).infolist())
-        entries = stack.enter_context(opened(archive))
+        entries = stack.enter_context(open_entries(archive))
         return sum(entry.size for entry in entries)
 
 
 def _kind(archive: Path) -> str:
-    """By what it is, and only then by its name: some are not what they are called."""
+    """The format, by content first and then by name: some archives have a wrong suffix."""
     with archive.open("rb") as file:
         head = file.read(512)
     if head[257:262] == b"ustar":
@@ -110,7 +110,7 @@ def _decompressed(archive: Path, kind: str, stack: contextlib.ExitStack) -> Any:
 
 
 class _Zstd:
-    """What the program zstd makes of it."""
+    """Output of the program zstd."""
 
     def __init__(self, archive: Path, stack: contextlib.ExitStack) -> None:
         import subprocess  # lazy: as above
@@ -131,13 +131,13 @@ class _Zstd:
         assert self._child.stderr is not None
         data = self._child.stdout.read(size)
         if len(data) < size and self._child.wait() != 0:
-            said = self._child.stderr.read().decode(errors="replace").split("\n")[0]
-            raise ValueError(said.strip() or "zstd failed")
+            message = self._child.stderr.read().decode(errors="replace").split("\n")[0]
+            raise ValueError(message.strip() or "zstd failed")
         return data
 
 
-class _Forward:
-    """What tarfile reads from: never back, never much at once, whatever a header says."""
+class _ForwardReader:
+    """The file object for tarfile: refuses to seek back or to read much at once."""
 
     def __init__(self, archive: Path, file: Any, seeks: bool) -> None:
         self._archive, self._file, self.seeks, self._at = archive, file, seeks, 0
@@ -146,31 +146,31 @@ class _Forward:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _LARGEST:
-            raise broken(self._archive, "a header of it claims to be larger than any is")
-        data = _guarded(self._archive, self._file, size)
+        if not 0 <= size <= _MAX_HEADER:
+            raise broken(self._archive, "a header is too large")
+        data = _read_or_raise(self._archive, self._file, size)
         self._at += len(data)
         return data
 
-    def exactly(self, size: int) -> bytes:
-        """Some bytes, as many at most, and never none."""
+    def read_some(self, size: int) -> bytes:
+        """Between 1 and ``size`` bytes."""
         data = self.read(size)
         if not data:
-            raise broken(self._archive, "it ends too early")
+            raise broken(self._archive, "unexpected end of the archive")
         return data
 
     def seek(self, to: int) -> None:
         if to < self._at:
-            raise broken(self._archive, "a header of it points back")
+            raise broken(self._archive, "a header points backwards")
         if self.seeks:
             self._file.seek(to)
             self._at = to
         while self._at < to:
-            self.exactly(min(to - self._at, CHUNK))
+            self.read_some(min(to - self._at, CHUNK))
 
 
-def _guarded(archive: Path, file: Reads, size: int) -> bytes:
-    # What compressors raise: OSError with and without a number, EOFError, errors of their own.
+def _read_or_raise(archive: Path, file: Readable, size: int) -> bytes:
+    # Decompressors raise OSError with and without a number, EOFError, and errors of their own.
     try:
         return file.read(size)
     except Exception as error:
@@ -178,41 +178,44 @@ def _guarded(archive: Path, file: Reads, size: int) -> bytes:
         raise broken(archive, why or type(error).__name__) from error
 
 
-def _tar_entries(archive: Path, source: _Forward) -> Iterator[Entry]:
+def _tar_entries(archive: Path, source: _ForwardReader) -> Iterator[Entry]:
     for each in _headers(archive, source):
         kind = _TAR_KINDS.get(each.type)
-        if each.type == _LABEL:
+        if each.type == _VOLUME_LABEL:
             continue
         if each.issparse():
             kind = "file"
         if kind is None:
-            raise _strange(archive, each.name)
+            raise _unsupported_entry(archive, each.name)
         pieces: Any = each.sparse if each.issparse() else None
         size = each.size if kind == "file" else 0
         if size < 0 or any(at < 0 or n < 0 or at + n > size for at, n in pieces or ()):
-            raise broken(archive, "a header of it makes no sense")
+            raise broken(archive, "a header is invalid")
         if size:
             source.seek(each.offset_data)
         yield Entry(
-            *(each.name, kind, size, each.mode, each.mtime, source.exactly),
+            *(each.name, kind, size, each.mode, each.mtime, source.read_some),
             target=each.linkname,
             pieces=pieces,
         )
 
 
 class _Header(tarfile.TarInfo):
-    """Read three times as fast where it is a plain file's: of small files this is most of it all.
-    Owners are left out."""
+    """Parses the headers of regular files three times as fast, without owners: with small files,
+    most of the time is spent here."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        told = buf[148:156].strip(b" \0")
-        if buf[156:157] != tarfile.REGTYPE or len(buf) != tarfile.BLOCKSIZE or not told.isdigit():
-            return super().frombuf(buf, encoding, errors)
-        # The checksum is made as if blanks stood in its place.
-        numbers = [buf[at:end].strip(b" \0") for at, end in ((100, 108), (124, 136), (136, 148))]
-        if int(told, 8) != sum(buf) - sum(buf[148:156]) + 256 or not all(
-            each.isdigit() for each in numbers
+        checksum, *numbers = (
+            buf[at:end].strip(b" \0")
+            for at, end in ((148, 156), (100, 108), (124, 136), (136, 148))
+        )
+        if (
+            buf[156:157] != tarfile.REGTYPE
+            or len(buf) != tarfile.BLOCKSIZE
+            or not all(each.isdigit() for each in (checksum, *numbers))
+            # The checksum counts its own field as blanks.
+            or int(checksum, 8) != sum(buf) - sum(buf[148:156]) + 256
         ):
             return super().frombuf(buf, encoding, errors)
         header = cls(buf[:100].partition(b"\0")[0].decode(encoding, errors))
@@ -222,8 +225,9 @@ class _Header(tarfile.TarInfo):
         return header
 
 
-def _headers(archive: Path, source: _Forward) -> Iterator[tarfile.TarInfo]:
-    """As ``iter(TarFile)``, which takes nonsense in the middle for the end, and keeps them all."""
+def _headers(archive: Path, source: _ForwardReader) -> Iterator[tarfile.TarInfo]:
+    """Like ``iter(TarFile)``, but an invalid header is an error rather than the end, and headers
+    are not kept in memory."""
     tar: Any = None
     while True:
         at = tar.offset if tar else 0
@@ -243,18 +247,18 @@ def _headers(archive: Path, source: _Forward) -> Iterator[tarfile.TarInfo]:
             header = None
         except AllranksError:
             raise
-        except Exception as error:  # which ones, differs from one Python to the next
+        except Exception as error:  # the types differ between Python versions
             raise broken(archive, str(error) or type(error).__name__) from error
         if header is None:
             break
         if tar.offset <= at:
-            raise broken(archive, "a header of it points back")
+            raise broken(archive, "a header points backwards")
         yield header
-    # To the end, where compressors have their checksum; tars are filled up to some round number.
-    until = source.tell() + _FILLING
+    # Read the padding to the end, because compressed files end in a checksum.
+    until = source.tell() + _MAX_PADDING
     while not source.seeks and source.read(CHUNK):
         if source.tell() > until:
-            raise broken(archive, "it goes on behind its end")
+            raise broken(archive, "data after the end of the archive")
 
 
 def _zip(archive: Path, stack: contextlib.ExitStack) -> zipfile.ZipFile:
@@ -268,7 +272,7 @@ def _zip(archive: Path, stack: contextlib.ExitStack) -> zipfile.ZipFile:
         raise AllranksError(
             f"{archive.name} is protected by a password",
             where=str(archive),
-            hint="pack it again without one",
+            hint="pack it without a password",
         )
     return file
 
@@ -276,32 +280,32 @@ def _zip(archive: Path, stack: contextlib.ExitStack) -> zipfile.ZipFile:
 def _zip_entries(archive: Path, stack: contextlib.ExitStack) -> Iterator[Entry]:
     file = _zip(archive, stack)
     for each in file.infolist():
-        # Other systems than Unix have no such modes.
+        # Only Unix (3) stores modes.
         mode = each.external_attr >> 16 if each.create_system == 3 else 0
         kind = _ZIP_KINDS.get(stat.S_IFMT(mode), None if stat.S_IFMT(mode) else "file")
         if each.is_dir():
             kind = "folder"
         if kind is None:
-            raise _strange(archive, each.filename)
+            raise _unsupported_entry(archive, each.filename)
         name = _zip_name(each.filename, each.flag_bits)
         if kind == "folder":
             yield Entry(name, kind, 0, mode or 0o777, None, _nothing)
             continue
         with _member(archive, file, each) as content:
             if kind == "link":
-                target = os.fsdecode(_guarded(archive, content, _LONGEST))
+                target = os.fsdecode(_read_or_raise(archive, content, _MAX_TARGET))
                 yield Entry(name, kind, 0, mode, None, _nothing, target=target)
                 continue
-            read = partial(_some, archive, content)
-            yield Entry(name, kind, each.file_size, mode or 0o666, _when(each.date_time), read)
-            # Its checksum is looked at where its contents end.
-            _guarded(archive, content, 1)
+            read = partial(_read_member, archive, content)
+            yield Entry(name, kind, each.file_size, mode or 0o666, _mtime(each.date_time), read)
+            # Reading past the end makes zipfile check the CRC.
+            _read_or_raise(archive, content, 1)
 
 
-def _some(archive: Path, content: Reads, size: int) -> bytes:
-    data = _guarded(archive, content, size)
+def _read_member(archive: Path, content: Readable, size: int) -> bytes:
+    data = _read_or_raise(archive, content, size)
     if not data:
-        raise broken(archive, "it ends too early")
+        raise broken(archive, "unexpected end of the archive")
     return data
 
 
@@ -310,16 +314,16 @@ def _member(archive: Path, file: zipfile.ZipFile, each: zipfile.ZipInfo) -> IO[b
         return file.open(each)
     except NotImplementedError:
         raise AllranksError(
-            f"{archive.name} is compressed in a way that Python cannot read",
+            f"{archive.name} uses a compression method that Python does not support",
             where=str(archive),
-            hint="pack it again with `zip`, or as .tar.gz",
+            hint="pack it with `zip`, or as .tar.gz",
         ) from None
     except Exception as error:  # as above
         raise broken(archive, error) from error
 
 
 def _zip_name(name: str, flags: int) -> str:
-    """Macs write UTF-8 and do not say so."""
+    """Decode UTF-8 names without the UTF-8 flag, as macOS writes them."""
     if flags & 0x800:
         return name
     try:
@@ -328,9 +332,9 @@ def _zip_name(name: str, flags: int) -> str:
         return name
 
 
-def _when(told: tuple[int, int, int, int, int, int]) -> float | None:
+def _mtime(date: tuple[int, int, int, int, int, int]) -> float | None:
     try:
-        return time.mktime((*told, 0, 0, -1))
+        return time.mktime((*date, 0, 0, -1))
     except (ValueError, OverflowError):
         return None
 
@@ -339,9 +343,9 @@ def _nothing(size: int) -> bytes:
     return b""
 
 
-def _strange(archive: Path, name: str) -> AllranksError:
+def _unsupported_entry(archive: Path, name: str) -> AllranksError:
     return AllranksError(
         f"{name!r} in {archive.name} is neither a file, a folder nor a link",
         where=str(archive),
-        hint="nothing of that archive is used: pack it again without that",
+        hint="remove it from the archive; the whole archive was refused",
     )

@@ -1,9 +1,9 @@
-"""Writing what an archive holds into a folder, and nowhere else whatever the archive says.
+"""Extract entries into a folder, and never outside it.
 
-Each path is walked from the folder's own descriptor, one name at a time, and no link is followed on
-the way: so neither what the archive made before nor what others do beside it leads outside. A link
-may lead up only at its start, from a folder that is known to be real: what it then meets are files,
-folders, and links of which the same holds, so none of them ends outside.
+Each path is opened from the folder's descriptor, one name at a time, without following links, so
+neither earlier entries nor concurrent processes can redirect it. A link's target may contain `..`
+only at its start. It starts from a real folder and meets only files, folders and links that obey
+the same rule, so no link ends outside.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Literal, NamedTuple, TypeVar
 from allranks.errors import AllranksError
 
 CHUNK = 256 << 10
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-# No system opens longer paths, and what is deeper is not easily taken away again.
-_LONGEST, _DEEPEST = 4000, 200
-# Two archives may bring the same name into one folder at the same time.
-_TRIES = 8
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# Linux opens no longer paths; deeper trees are hard to delete.
+_MAX_PATH, _MAX_DEPTH = 4000, 200
+# Attempts to create a name that another archive creates in the same folder at the same time.
+_ATTEMPTS = 8
 
 T = TypeVar("T")
 Kind = Literal["file", "folder", "link", "hard link"]
 
 
 class Entry(NamedTuple):
-    """One thing in an archive. ``target``: of links. ``pieces``: the places and sizes of what a
-    file with holes really holds. ``read(n)`` gives the next bytes of its contents, n at most."""
+    """An entry of an archive. ``target``: of links. ``pieces``: offset and size of each data region
+    of a sparse file. ``read(n)`` returns the next 1 to n bytes of content."""
 
     name: str
     kind: Kind
@@ -45,16 +45,16 @@ class Entry(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """The bytes of its contents that are written."""
+        """Bytes that are written to disk, without holes."""
         return self.size if self.pieces is None else sum(size for _, size in self.pieces)
 
 
 class Extraction:
-    """The folder of one archive. What is written carries no owner and no set-uid, set-gid or sticky
-    bit, and whoever we are can always read, change and enter it."""
+    """Extracts one archive to a folder. Sets no owner, set-uid, set-gid or sticky bit, and always
+    gives our user full access."""
 
     def __init__(self, archive: Path, folder: Path, wrote: Callable[[int], None]) -> None:
-        """``wrote`` is told of each piece that was written, and may raise."""
+        """``wrote`` is called with the size of each chunk written, and may raise."""
         self._archive, self._wrote = archive, wrote
         self._mask = os.umask(0o077)
         os.umask(self._mask & 0o077)
@@ -62,37 +62,37 @@ class Extraction:
         self._last: tuple[tuple[str, ...], int] = (), self._root
 
     def close(self) -> None:
-        self._forget()
+        self._close_last()
         os.close(self._root)
         os.umask(self._mask)
 
     def put(self, entry: Entry) -> None:
-        """Write it. Raises AllranksError when it may not be, OSError when it cannot be."""
+        """Extract an entry. Raises AllranksError if it is refused, and OSError."""
         parts = self._parts(entry.name)
         if parts is None:
             raise self.refusal(entry.name, "would be written outside its folder")
         if entry.kind == "folder":
-            self._folder(entry, parts)
+            self._make_folder(entry, parts)
             return
         if not parts:
             raise self.refusal(entry.name, "has the name of the folder itself")
         above = self._open(entry.name, parts[:-1])
         if entry.kind == "file":
-            self._file(entry, above, parts[-1])
+            self._write_file(entry, above, parts[-1])
         elif entry.kind == "link":
-            self._link(entry.name, entry.target, parts, above)
+            self._make_link(entry.name, entry.target, parts, above)
         else:
-            self._hard_link(entry, parts, above)
+            self._make_hard_link(entry, parts, above)
 
     def refusal(self, name: str, what: str) -> AllranksError:
         return AllranksError(
             f"{name!r} in {self._archive.name} {what}",
             where=str(self._archive),
-            hint="nothing of that archive is used: pack it again without that",
+            hint="remove it from the archive; the whole archive was refused",
         )
 
     def _parts(self, name: str) -> tuple[str, ...] | None:
-        """Its path below the folder, or None when it leads elsewhere."""
+        """The path below the folder, or None if it leads outside."""
         if name.startswith("/"):
             return None
         parts: list[str] = []
@@ -103,26 +103,26 @@ class Extraction:
                 parts.pop()
             elif each not in ("", "."):
                 parts.append(each)
-        if len(parts) > _DEEPEST or len(name) > _LONGEST:
-            raise self.refusal(f"{name[:80]}…", "lies too deep, or has too long a name")
+        if len(parts) > _MAX_DEPTH or len(name) > _MAX_PATH:
+            raise self.refusal(f"{name[:80]}…", "has too long a path, or too many folders in it")
         if "\0" in name:
-            raise self.refusal(name, "has a name that no file can have")
+            raise self.refusal(name, "is not a valid file name")
         return tuple(parts)
 
-    def _forget(self) -> None:
+    def _close_last(self) -> None:
         if self._last[1] != self._root:
             os.close(self._last[1])
         self._last = (), self._root
 
     def _open(self, name: str, parts: tuple[str, ...]) -> int:
-        """A descriptor of that folder, made if need be; it is ours until the next call."""
+        """A descriptor of a folder, which is created if missing; valid until the next call."""
         if parts == self._last[0]:
             return self._last[1]
-        self._forget()
+        self._close_last()
         at = self._root
         for number, part in enumerate(parts):
             try:
-                below = self._enter(name, at, part)
+                below = self._open_or_make(name, at, part)
             finally:
                 if number:
                     os.close(at)
@@ -130,37 +130,37 @@ class Extraction:
         self._last = parts, at
         return at
 
-    def _enter(self, name: str, above: int, part: str) -> int:
+    def _open_or_make(self, name: str, above: int, part: str) -> int:
         with contextlib.suppress(FileNotFoundError):
-            return self._enter_there(name, above, part)
-        with contextlib.suppress(FileExistsError):  # another was sooner
+            return self._open_existing(name, above, part)
+        with contextlib.suppress(FileExistsError):  # another archive made it meanwhile
             os.mkdir(part, 0o777, dir_fd=above)
-        return self._enter_there(name, above, part)
+        return self._open_existing(name, above, part)
 
-    def _enter_there(self, name: str, above: int, part: str) -> int:
+    def _open_existing(self, name: str, above: int, part: str) -> int:
         try:
-            return os.open(part, _FOLDER, dir_fd=above)
+            return os.open(part, _FOLDER_FLAGS, dir_fd=above)
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
         if stat.S_ISLNK(os.lstat(part, dir_fd=above).st_mode):
             raise self.refusal(name, f"would be written through the link {part!r}")
-        raise self.refusal(name, f"lies below {part!r}, which is no folder")
+        raise self.refusal(name, f"lies below {part!r}, which is not a folder")
 
-    def _folder(self, entry: Entry, parts: tuple[str, ...]) -> None:
+    def _make_folder(self, entry: Entry, parts: tuple[str, ...]) -> None:
         fd = self._open(entry.name, parts)
         if not parts:
-            return  # the folder itself is the caller's
-        now = stat.S_IMODE(os.fstat(fd).st_mode)
-        # That files of a folder get its group is the disk's own custom, and passed on.
-        wanted = (entry.mode & 0o777 | 0o700) & ~(self._mask & 0o077) | now & stat.S_ISGID
-        if wanted != now:
-            with contextlib.suppress(PermissionError):  # it was there, and is another's
-                os.fchmod(fd, wanted)
+            return  # keep the mode of the caller's folder
+        current = stat.S_IMODE(os.fstat(fd).st_mode)
+        # Keep a set-gid bit inherited from the folder above.
+        mode = (entry.mode & 0o777 | 0o700) & ~(self._mask & 0o077) | current & stat.S_ISGID
+        if mode != current:
+            with contextlib.suppress(PermissionError):  # it existed, and belongs to another user
+                os.fchmod(fd, mode)
 
-    def _file(self, entry: Entry, above: int, name: str) -> None:
-        fd = self._made(entry.name, above, name, lambda: os.open(
-            name, _FILE, entry.mode & 0o777 | 0o600, dir_fd=above
+    def _write_file(self, entry: Entry, above: int, name: str) -> None:
+        fd = self._create(entry.name, above, name, lambda: os.open(
+            name, _FILE_FLAGS, entry.mode & 0o777 | 0o600, dir_fd=above
         ))  # fmt: skip
         try:
             if entry.pieces is None:
@@ -171,75 +171,75 @@ class Extraction:
                     self._copy(entry, fd, size)
                 os.ftruncate(fd, entry.size)
             if entry.mtime is not None:
-                with contextlib.suppress(OSError, OverflowError, ValueError):  # no such time
+                with contextlib.suppress(OSError, OverflowError, ValueError):  # an invalid time
                     os.utime(fd, (entry.mtime, entry.mtime))
         finally:
             os.close(fd)
 
-    def _copy(self, entry: Entry, fd: int, left: int) -> None:
-        while left > 0:
-            data = entry.read(min(left, CHUNK))
-            left -= len(data)
+    def _copy(self, entry: Entry, fd: int, remaining: int) -> None:
+        while remaining > 0:
+            data = entry.read(min(remaining, CHUNK))
+            remaining -= len(data)
             written = os.write(fd, data)
-            while written < len(data):  # a disk that is nearly full takes a part of it
+            while written < len(data):  # a nearly full disk writes only part of it
                 written += os.write(fd, data[written:])
             self._wrote(len(data))
 
-    def _link(self, name: str, target: str, parts: tuple[str, ...], above: int) -> None:
+    def _make_link(self, name: str, target: str, parts: tuple[str, ...], above: int) -> None:
         ups, rest = 0, [each for each in target.split("/") if each not in ("", ".")]
         while rest and rest[0] == "..":
             ups, rest = ups + 1, rest[1:]
-        # `x/..` is not here where x is a link to elsewhere.
+        # `x/..` may be another folder if x is a link.
         if target.startswith("/") or not target or ups >= len(parts) or ".." in rest:
             raise self.refusal(name, f"is a link that leads outside its folder: {target!r}")
-        if "\0" in target or len(target) > _LONGEST:
-            raise self.refusal(name, "is a link to what no file can be called")
-        self._made(name, above, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=above))
+        if "\0" in target or len(target) > _MAX_PATH:
+            raise self.refusal(name, "is a link with an invalid target")
+        self._create(name, above, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=above))
 
-    def _hard_link(self, entry: Entry, parts: tuple[str, ...], above: int) -> None:
+    def _make_hard_link(self, entry: Entry, parts: tuple[str, ...], above: int) -> None:
         source = self._parts(entry.target)
         if source is None:
             what = f"is a hard link that leads outside its folder: {entry.target!r}"
             raise self.refusal(entry.name, what)
-        lacking = f"is a hard link to {entry.target!r}, which the archive does not hold before it"
+        missing = f"is a hard link to {entry.target!r}, which does not come before it"
         if not source:
-            raise self.refusal(entry.name, lacking)
-        held = os.dup(above)  # the next folder that is opened closes this one
+            raise self.refusal(entry.name, missing)
+        goal_folder = os.dup(above)  # opening the next folder closes this descriptor
         try:
-            there = self._open(entry.target, source[:-1])
+            source_folder = self._open(entry.target, source[:-1])
             try:
-                kind = os.lstat(source[-1], dir_fd=there).st_mode
+                kind = os.lstat(source[-1], dir_fd=source_folder).st_mode
             except FileNotFoundError:
-                raise self.refusal(entry.name, lacking) from None
+                raise self.refusal(entry.name, missing) from None
             if source == parts:
                 return
             if stat.S_ISLNK(kind):
-                # In another folder the same words may lead elsewhere.
-                target = os.readlink(source[-1], dir_fd=there)
-                self._link(entry.name, target, parts, held)
+                # Check the target again: it may lead outside from another folder.
+                target = os.readlink(source[-1], dir_fd=source_folder)
+                self._make_link(entry.name, target, parts, goal_folder)
             elif stat.S_ISREG(kind):
-                self._made(entry.name, held, parts[-1], lambda: os.link(
+                self._create(entry.name, goal_folder, parts[-1], lambda: os.link(
                     source[-1], parts[-1],
-                    src_dir_fd=there, dst_dir_fd=held, follow_symlinks=False,
+                    src_dir_fd=source_folder, dst_dir_fd=goal_folder, follow_symlinks=False,
                 ))  # fmt: skip
-                if stat.S_ISLNK(os.lstat(parts[-1], dir_fd=held).st_mode):
-                    os.unlink(parts[-1], dir_fd=held)  # another put a link there meanwhile
-                    raise self.refusal(entry.name, lacking)
+                if stat.S_ISLNK(os.lstat(parts[-1], dir_fd=goal_folder).st_mode):
+                    os.unlink(parts[-1], dir_fd=goal_folder)  # replaced by a link meanwhile
+                    raise self.refusal(entry.name, missing)
             else:
-                raise self.refusal(entry.name, lacking)
+                raise self.refusal(entry.name, missing)
         finally:
-            os.close(held)
+            os.close(goal_folder)
 
-    def _made(self, name: str, above: int, last: str, make: Callable[[], T]) -> T:
-        """What ``make`` returns once nothing is in its way: of two of a name the later holds, and
-        is a file of its own, not written into one that has another name elsewhere."""
-        for _ in range(_TRIES):
+    def _create(self, name: str, above: int, last: str, make: Callable[[], T]) -> T:
+        """Call ``make``, first removing an entry of the same name: the later one wins, and never
+        writes into a file that is hard-linked elsewhere. Returns its result."""
+        for _ in range(_ATTEMPTS):
             with contextlib.suppress(FileExistsError):
                 return make()
             try:
                 os.unlink(last, dir_fd=above)
             except FileNotFoundError:
-                continue  # another was sooner
+                continue  # another archive removed it meanwhile
             except (IsADirectoryError, PermissionError):
                 break
-        raise self.refusal(name, "has the place of a folder, or of what cannot be replaced")
+        raise self.refusal(name, "cannot replace the folder or file of that name")

@@ -1,4 +1,4 @@
-"""How much may be unpacked: no more than was allowed, and never the last of a disk."""
+"""Limit the unpacked size, and keep some disk space free."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from allranks.errors import AllranksError
+from allranks.plan.amounts import size_text
 
-# What an entry counts beside its contents, as in a tar: a million empty files are not nothing.
-ENTRY = 512
-# What is left free of a disk, so that the node can still write why this failed: 64 MiB, and of
-# small disks a hundredth.
-_RESERVE, _PART = 64 << 20, 100
-# Bytes between two looks at the disk, and between two reports, at most.
-_STEP, _REPORT = 64 << 20, 8 << 20
+# Bytes counted for each entry besides its contents, because a million empty files also take space.
+ENTRY_SIZE = 512
+# Disk space to keep free, so that the node can still write logs: 64 MiB, or 1/100 of a small disk.
+_RESERVE, _RESERVE_FRACTION = 64 << 20, 100
+# Bytes written between two checks of the disk, and between two reports.
+_CHECK_INTERVAL, _REPORT_INTERVAL = 64 << 20, 8 << 20
 
 
 class SizeLimit:
-    """Of one archive: told of each entry before it is written, and of each piece after."""
+    """Counts what one archive unpacks: call `begin_entry` before each entry, `count_written` after
+    each chunk."""
 
     def __init__(
         self,
@@ -30,50 +31,50 @@ class SizeLimit:
         sharing: int,
         report: Callable[[int, int], None],
     ) -> None:
-        """``left`` of the ``limit`` of all; ``sharing``: how many write to the disk at a time.
-        ``report`` is now and then told what was taken of it and written, since it was last."""
+        """``left``: remaining bytes of the ``limit`` for all archives. ``sharing``: number of
+        processes writing to the disk. ``report`` receives the bytes counted against the limit and
+        the bytes written since its last call."""
         self._archive, self._folder, self._limit, self._left = archive, folder, limit, left
         self._sharing, self._report = sharing, report
         self._taken = self._written = 0
-        # Bytes until the next look at the disk.
-        self._before_look = 0
+        self._until_check = 0
 
-    def begins(self, size: int, stored: int) -> None:
-        """An entry of that size, of which so much will be written. Raises AllranksError."""
-        self._taken += size + ENTRY
-        self._left -= size + ENTRY
+    def begin_entry(self, size: int, stored: int) -> None:
+        """Count an entry of ``size`` bytes, ``stored`` without holes. Raises AllranksError."""
+        self._taken += size + ENTRY_SIZE
+        self._left -= size + ENTRY_SIZE
         if self._left < 0:
             raise too_large(self._archive, self._limit)
-        self._before_look -= ENTRY
-        if stored > self._before_look:
-            self._look(stored)
-        self._tell(_REPORT)
+        self._until_check -= ENTRY_SIZE
+        if stored > self._until_check:
+            self._check_disk(stored)
+        self._report_counts(_REPORT_INTERVAL)
 
-    def wrote(self, size: int) -> None:
+    def count_written(self, size: int) -> None:
         self._written += size
-        self._before_look -= size
-        if self._before_look < 0:
-            self._look(0)
-        self._tell(_REPORT)
+        self._until_check -= size
+        if self._until_check < 0:
+            self._check_disk(0)
+        self._report_counts(_REPORT_INTERVAL)
 
-    def ends(self) -> None:
-        self._tell(0)
+    def finish(self) -> None:
+        self._report_counts(0)
 
-    def _tell(self, least: int) -> None:
+    def _report_counts(self, least: int) -> None:
         if max(self._taken, self._written) >= least:
             self._report(self._taken, self._written)
             self._taken = self._written = 0
 
-    def _look(self, size: int) -> None:
-        free = room(self._folder)
+    def _check_disk(self, size: int) -> None:
+        free = free_bytes(self._folder)
         if max(size, 1) > free:
-            raise full(self._archive, self._folder)
-        # Others write meanwhile: the less is free, the sooner it is looked at again.
-        self._before_look = min(_STEP, (free - size) // (2 * self._sharing))
+            raise disk_full(self._archive, self._folder)
+        # Others write too: the less is free, the sooner to check again.
+        self._until_check = min(_CHECK_INTERVAL, (free - size) // (2 * self._sharing))
 
 
-def room(folder: Path) -> int:
-    """The bytes that may still be written to its disk. ``folder`` need not be there yet."""
+def free_bytes(folder: Path) -> int:
+    """Bytes that may still be written to the disk of ``folder``, which need not exist yet."""
     while True:
         try:
             disk = os.statvfs(folder)
@@ -83,32 +84,22 @@ def room(folder: Path) -> int:
                 raise
             folder = folder.parent
     if not disk.f_blocks:
-        return 1 << 62  # some file systems in user space do not tell
-    reserve = min(_RESERVE, disk.f_blocks * disk.f_frsize // _PART)
+        return 1 << 62  # some FUSE file systems report no size
+    reserve = min(_RESERVE, disk.f_blocks * disk.f_frsize // _RESERVE_FRACTION)
     return max(0, disk.f_bavail * disk.f_frsize - reserve)
 
 
 def too_large(archive: Path, limit: int) -> AllranksError:
     return AllranksError(
-        f"unpacked, it takes more than the {said(limit)} that are allowed: stopped in "
-        f"{archive.name}",
+        f"the unpacked data exceeds the limit of {size_text(limit)}; stopped in {archive.name}",
         where=str(archive),
-        hint="allow more if that is meant; a few bytes that become very many are a trap",
+        hint="check the archives: an archive bomb unpacks to very much data",
     )
 
 
-def full(archive: Path, folder: Path) -> AllranksError:
+def disk_full(archive: Path, folder: Path) -> AllranksError:
     return AllranksError(
-        f"there is not enough room to unpack {archive.name}",
+        f"not enough disk space to unpack {archive.name}",
         where=str(folder),
-        hint="make room on that disk of the node, or take less data; its last part is kept free",
+        hint="free space on that disk of the node, or use less data; a small reserve stays free",
     )
-
-
-def said(size: float) -> str:
-    """As people say it: 1.5 GB."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.4g} TB"

@@ -1,7 +1,7 @@
-"""Unpacking data archives on a node: several at a time, each into its folder and nowhere else.
+"""Unpack archives in parallel, each to its own folder and never outside it.
 
-Processes of our own do it, one for each CPU, and not the node's tar: what that has written outside
-can only be found afterwards, and for small shards its starts take about as much as it saves.
+One worker process for each CPU does it rather than the system's tar, which cannot be kept from
+writing outside the folder and gains nothing for small shards.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from allranks.agent.archives import formats
-from allranks.agent.archives.size_limit import full, room, said, too_large
+from allranks.agent.archives.size_limit import disk_full, free_bytes, too_large
 from allranks.errors import AllranksError, NotFound, from_body
+from allranks.plan.amounts import size_text
 
-# Seconds between two calls of who wants to know how far it is, at most.
-_TICK = 0.25
+# Longest time between two progress calls, in seconds.
+_PROGRESS_SECONDS = 0.25
 
 
 class Task(NamedTuple):
-    """``size``: of the archive as it lies there."""
+    """An archive to unpack. ``size``: of the archive file, in bytes."""
 
     archive: Path
     folder: Path
@@ -37,12 +37,12 @@ class Task(NamedTuple):
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of that name would be unpacked."""
+    """Whether the name has the suffix of a supported archive."""
     return formats.suffix(name) is not None
 
 
 def stem(name: str) -> str:
-    """The name without what says that it is an archive."""
+    """The name without its archive suffix."""
     return name[: len(name) - len(formats.suffix(name) or "")]
 
 
@@ -52,40 +52,40 @@ def unpack(
     progress: Callable[[int, int], None],
     workers: int = 0,
 ) -> None:
-    """Unpack each archive into its folder, which is made if it is not there.
+    """Unpack each archive to its folder, which is created if missing.
 
-    ``limit``: the bytes that all of them together may take unpacked, each entry's 512 beside its
-    contents; it is passed by some MiB at most. ``progress`` is called with the archives that are
-    done and the bytes written so far, four times a second or more, and may raise to stop it all.
-    ``workers`` processes do it; 0: one for each CPU that is ours.
+    ``limit``: bytes that all archives together may unpack to, counting 512 for each entry; exceeded
+    by a few MiB at most. ``progress`` is called at least four times a second with the number of
+    finished archives and the bytes written; it may raise to stop. ``workers``: number of processes;
+    0 for one per available CPU.
 
-    Nothing is written outside the folders, ever. Permissions and times of files are kept, but for
-    set-uid, set-gid and sticky bits and for what the umask takes; owners, devices and the times of
-    folders are not. An archive that would write or lead elsewhere is refused.
+    Nothing is ever written outside the folders; archives with entries or links that lead outside
+    are refused. Permissions (minus umask, set-uid, set-gid and sticky bits) and times of files are
+    kept; owners, devices and times of folders are not.
 
-    Raises AllranksError, and what ``progress`` raises. No process is left then, and what is in the
-    folders is a part of it: the caller takes them away.
+    Raises AllranksError, and what ``progress`` raises. All processes have ended then, and the
+    caller removes the partly filled folders.
     """
     tasks = [_task(archive, folder) for archive, folder in archives]
-    # The largest first, so that none is left to a single process in the end.
+    # The largest first, so that no large archive is left at the kill.
     tasks.sort(key=lambda task: -task.size)
-    with _Crew(min(workers or len(os.sched_getaffinity(0)), len(tasks))) as crew:
-        _foresee(tasks, limit, crew, lambda: progress(0, 0))
+    with _WorkerPool(min(workers or len(os.sched_getaffinity(0)), len(tasks))) as pool:
+        _check_sizes(tasks, limit, pool, lambda: progress(0, 0))
         done = taken = written = 0
 
-        def heard(task: Task, told: dict[str, Any]) -> None:
+        def on_message(task: Task, message: dict[str, Any]) -> None:
             nonlocal done, taken, written
-            done += "done" in told
-            taken += told.get("taken", 0)
-            written += told.get("written", 0)
+            done += "done" in message
+            taken += message.get("taken", 0)
+            written += message.get("written", 0)
             if taken > limit:
                 raise too_large(task.archive, limit)
             progress(done, written)
 
-        def ask(task: Task) -> dict[str, Any]:
+        def request(task: Task) -> dict[str, Any]:
             return {"folder": str(task.folder), "limit": limit, "left": limit - taken}
 
-        crew.do(tasks, ask, heard, lambda: progress(done, written))
+        pool.run(tasks, request, on_message, lambda: progress(done, written))
 
 
 def _task(archive: Path, folder: Path) -> Task:
@@ -98,46 +98,49 @@ def _task(archive: Path, folder: Path) -> Task:
         status = archive.stat()
     except OSError as error:
         raise NotFound(
-            f"the archive {archive.name} is not there: {error.strerror}",
+            f"cannot find the archive {archive.name}: {error.strerror}",
             where=str(archive),
-            hint="does this node see the disk that it lies on?",
+            hint="check that this node has the disk mounted",
         ) from error
     if not stat.S_ISREG(status.st_mode):
         raise formats.unknown(archive)
     if not os.access(archive, os.R_OK):
         raise AllranksError(
-            f"the archive {archive.name} cannot be read by this node's user",
+            f"this node's user may not read the archive {archive.name}",
             where=str(archive),
-            hint="chmod a+r it, or ask who owns it",
+            hint="make it readable with chmod a+r, or send its owner to",
         )
     return Task(archive, folder, status.st_size)
 
 
-def _foresee(tasks: Sequence[Task], limit: int, crew: _Crew, tick: Callable[[], None]) -> None:
-    """Refuse at once what is known to be too much. Compressed tars do not say what they hold."""
+def _check_sizes(
+    tasks: Sequence[Task], limit: int, pool: _WorkerPool, tick: Callable[[], None]
+) -> None:
+    """Raise AllranksError if the sizes that zips and plain tars state exceed the limit or the disk.
+    Compressed tars state no size."""
     plain = [task for task in tasks if formats.kind(task.archive.name) == "tar"]
     zips = [task for task in tasks if formats.kind(task.archive.name) == "zip"]
-    # A tar is larger than what it holds, if it has no holes: most need not be asked.
-    sizes = {task: task.size for task in plain} | crew.sizes(zips, tick)
+    # A tar without sparse files is larger than its contents, so its own size is an upper bound.
+    sizes = {task: task.size for task in plain} | pool.sizes(zips, tick)
     if sum(sizes.values()) > limit:
-        sizes |= crew.sizes(plain, tick)
+        sizes |= pool.sizes(plain, tick)
     if (total := sum(sizes.values())) > limit:
         largest = max(sizes, key=sizes.__getitem__)
         raise AllranksError(
-            f"unpacked, it takes {said(total)}, more than the {said(limit)} that are allowed",
+            f"the unpacked data takes {size_text(total)}; the limit is {size_text(limit)}",
             where=str(largest.archive),
-            hint="allow more if that is meant; a few bytes that become very many are a trap",
+            hint="check the archives: an archive bomb unpacks to very much data",
         )
     disks: dict[int, int] = {}
     for task, size in sizes.items():
-        disk = _disk(task.folder)
+        disk = _device(task.folder)
         disks[disk] = disks.get(disk, 0) + size
-        if disks[disk] > room(task.folder):
-            raise full(task.archive, task.folder)
+        if disks[disk] > free_bytes(task.folder):
+            raise disk_full(task.archive, task.folder)
 
 
-def _disk(folder: Path) -> int:
-    """What tells its disk from others, also before the folder is there."""
+def _device(folder: Path) -> int:
+    """The device number of the folder's disk; the folder need not exist yet."""
     for each in (folder, *folder.parents):
         with contextlib.suppress(OSError):
             return each.stat().st_dev
@@ -145,73 +148,74 @@ def _disk(folder: Path) -> int:
 
 
 class _Worker:
-    """One process, and what it is at."""
+    """A worker process and its current task."""
 
     def __init__(self, sharing: int) -> None:
-        words = ["-P", "-X", "utf8", "-m", "allranks.agent.archives.unpack_process"]
+        module = ["-P", "-X", "utf8", "-m", "allranks.agent.archives.unpack_process"]
         self._process = subprocess.Popen(
-            [sys.executable, *words, str(os.getpid()), str(sharing)],
+            [sys.executable, *module, str(os.getpid()), str(sharing)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._asks, self._answers = self._process.stdin, self._process.stdout
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         self._rest = b""
         self.task: Task | None = None
 
     def fileno(self) -> int:
         return self._answers.fileno()
 
-    def ask(self, task: Task, words: dict[str, Any]) -> None:
+    def send(self, task: Task, request: dict[str, Any]) -> None:
         self.task = task
-        with contextlib.suppress(BrokenPipeError):  # `hear` finds out why
-            self._asks.write(json.dumps({"archive": str(task.archive), **words}).encode() + b"\n")
-            self._asks.flush()
+        line = json.dumps({"archive": str(task.archive), **request}).encode() + b"\n"
+        with contextlib.suppress(BrokenPipeError):  # `receive` raises the error
+            self._requests.write(line)
+            self._requests.flush()
 
-    def hear(self) -> list[dict[str, Any]]:
-        """What it said; call it when there is something to be read."""
+    def receive(self) -> list[dict[str, Any]]:
+        """Read available messages; call it when the descriptor is readable."""
         piece = os.read(self.fileno(), 65536)
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if not piece:
-            raise self._ended()
+            raise self._exit_error()
         return [json.loads(line) for line in lines]
 
-    def end(self) -> None:
-        """It, and what it started."""
+    def kill(self) -> None:
+        """Kill the process and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         with contextlib.suppress(BrokenPipeError):
-            self._asks.close()
+            self._requests.close()
         self._answers.close()
 
-    def _ended(self) -> AllranksError:
-        # Not reaped yet: until then its number, by which `end` knows it, is nobody else's.
-        how = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        assert how is not None
-        words, hint = f"exited with {how.si_status}", "its last words are in the agent's log"
-        if how.si_code != os.CLD_EXITED:
-            words = f"was ended by {signal.Signals(how.si_status).name}"
-            hint = "the node may have been out of memory: `dmesg` there tells"
+    def _exit_error(self) -> AllranksError:
+        # Do not reap it yet, so that its process id stays valid for killing its group.
+        status = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        assert status is not None
+        outcome, hint = f"exited with {status.si_status}", "see its output in the agent's log"
+        if status.si_code != os.CLD_EXITED:
+            outcome = f"was killed by {signal.Signals(status.si_status).name}"
+            hint = "the node may have run out of memory: see `dmesg` there"
         name = self.task.archive.name if self.task else "archives"
         return AllranksError(
-            f"the process that unpacked {name} {words}",
+            f"the process unpacking {name} {outcome}",
             where=str(self.task.archive) if self.task else None,
             hint=hint,
         )
 
 
-class _Crew:
-    """Several processes that unpack. None is left when it is over, however that comes."""
+class _WorkerPool:
+    """Worker processes; all are killed at exit."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._workers: list[_Worker] = []
         self._answers = selectors.DefaultSelector()
 
-    def __enter__(self) -> _Crew:
+    def __enter__(self) -> _WorkerPool:
         try:
             for _ in range(self._count):
                 self._workers.append(_Worker(self._count))
@@ -219,58 +223,53 @@ class _Crew:
                     self._workers[-1].fileno(), selectors.EVENT_READ, self._workers[-1]
                 )
         except OSError as error:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise AllranksError(
-                f"the processes that unpack cannot be started: {error.strerror}",
+                f"cannot start the processes that unpack archives: {error.strerror}",
                 where=sys.executable,
-                hint="has the node room for more processes?",
+                hint="check the node's limits on processes and memory",
             ) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._answers.close()
         for each in self._workers:
-            each.end()
+            each.kill()
 
     def sizes(self, tasks: Sequence[Task], tick: Callable[[], None]) -> dict[Task, int]:
-        """What each says to hold."""
-        found: dict[Task, int] = {}
+        """The unpacked size that each archive states, in bytes."""
+        sizes: dict[Task, int] = {}
 
-        def heard(task: Task, told: dict[str, Any]) -> None:
-            found[task] = told["size"]
+        def on_message(task: Task, message: dict[str, Any]) -> None:
+            sizes[task] = message["size"]
 
-        self.do(tasks, lambda task: {"folder": None}, heard, tick)
-        return found
+        self.run(tasks, lambda task: {"folder": None}, on_message, tick)
+        return sizes
 
-    def do(
+    def run(
         self,
         tasks: Sequence[Task],
-        ask: Callable[[Task], dict[str, Any]],
-        heard: Callable[[Task, dict[str, Any]], None],
+        request: Callable[[Task], dict[str, Any]],
+        on_message: Callable[[Task, dict[str, Any]], None],
         tick: Callable[[], None],
     ) -> None:
-        """Have every task done by whoever is free, with the words that ``ask`` gives for it."""
-        left, idle, busy = list(reversed(tasks)), list(self._workers), 0
-        while left or busy:
-            while left and idle:
-                task = left.pop()
-                idle.pop().ask(task, ask(task))
+        """Send the ``request`` of each task to an idle worker until all are done."""
+        pending, idle, busy = list(reversed(tasks)), list(self._workers), 0
+        while pending or busy:
+            while pending and idle:
+                task = pending.pop()
+                idle.pop().send(task, request(task))
                 busy += 1
-            ready = self._answers.select(_TICK)
+            ready = self._answers.select(_PROGRESS_SECONDS)
             if not ready:
                 tick()
             for key, _ in ready:
                 worker: _Worker = key.data
-                for told in worker.hear():
-                    if "error" in told:
-                        raise from_body(told["error"])
+                for message in worker.receive():
+                    if "error" in message:
+                        raise from_body(message["error"])
                     assert worker.task is not None
-                    heard(worker.task, told)
-                    if "done" in told:
+                    on_message(worker.task, message)
+                    if "done" in message:
                         idle.append(worker)
                         busy -= 1

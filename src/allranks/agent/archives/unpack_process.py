@@ -1,6 +1,6 @@
-"""A process that unpacks one archive after the other, asked line by line on its standard input.
+"""A worker process that unpacks archives: one JSON request per line of standard input.
 
-It ends with who started it. Its answers, on standard output, are JSON as the questions are.
+It writes JSON messages to standard output, and ends when its parent does.
 """
 
 from __future__ import annotations
@@ -17,30 +17,28 @@ from typing import Any
 
 from allranks.agent.archives import formats, read
 from allranks.agent.archives.safe_extract import Extraction
-from allranks.agent.archives.size_limit import SizeLimit, full
+from allranks.agent.archives.size_limit import SizeLimit, disk_full
 from allranks.agent.processes.keeper import follow_to_death
 from allranks.errors import AllranksError
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
 
 def main(parent: int, sharing: int) -> None:
-    """Answer until nobody asks any more."""
+    """Serve requests until standard input closes."""
     follow_to_death(signal.SIGKILL)
     if os.getppid() != parent:
-        return  # it died before the line above took effect
+        return  # the parent died before the line above took effect
     for line in sys.stdin:
-        asked = json.loads(line)
-        archive = Path(asked["archive"])
+        request = json.loads(line)
+        archive = Path(request["archive"])
         try:
-            if asked["folder"] is None:
+            if request["folder"] is None:
                 _answer(done=True, size=read.size(archive))
                 continue
             unpack(
                 archive,
-                Path(asked["folder"]),
-                limit=asked["limit"],
-                left=asked["left"],
+                Path(request["folder"]),
+                limit=request["limit"],
+                left=request["left"],
                 sharing=sharing,
                 report=lambda taken, written: _answer(taken=taken, written=written),
             )
@@ -60,31 +58,31 @@ def unpack(
     sharing: int,
     report: Callable[[int, int], None],
 ) -> None:
-    """Unpack one archive in this process, as `Allowance` allows it. Raises AllranksError."""
-    allowance = SizeLimit(archive, folder, limit=limit, left=left, sharing=sharing, report=report)
+    """Unpack one archive in this process; parameters as of `SizeLimit`. Raises AllranksError."""
+    size_limit = SizeLimit(archive, folder, limit=limit, left=left, sharing=sharing, report=report)
     name = ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        landing = Extraction(archive, folder, allowance.wrote)
-        with contextlib.closing(landing), read.opened(archive) as entries:
+        extraction = Extraction(archive, folder, size_limit.count_written)
+        with contextlib.closing(extraction), read.open_entries(archive) as entries:
             for entry in entries:
                 name = entry.name
-                allowance.begins(entry.size, entry.stored)
-                landing.put(entry)
+                size_limit.begin_entry(entry.size, entry.stored)
+                extraction.put(entry)
     except OSError as error:
-        if error.errno in _FULL:
-            raise full(archive, folder) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full(archive, folder) from error
         what = f"{name!r} in {archive.name}" if name else archive.name
         raise AllranksError(
             f"{what} cannot be unpacked: {error.strerror or error}",
             where=str(folder),
-            hint="can that folder be written, and does its disk allow such names?",
+            hint="check that the folder is writable and that its disk allows such names",
         ) from error
-    allowance.ends()
+    size_limit.finish()
 
 
-def _answer(**words: Any) -> None:
-    sys.stdout.write(json.dumps(words) + "\n")
+def _answer(**message: Any) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 

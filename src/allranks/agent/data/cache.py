@@ -1,10 +1,10 @@
-"""A node's cache of data from elsewhere: made once, shared by jobs, and never half there.
+"""A node's cache of input data, shared by jobs.
 
-Each thing that was asked for is a folder, named by where it came from and by what its listing said:
-names, sizes, tags. Who makes one makes it beside, under a lock, and puts it in its place when it is
-whole; who is killed leaves what the next goes on from. A file that has not changed since an older
-listing is linked from there. What is in use is held by a lock, and what has not been for the
-longest goes first when room is needed.
+Each entry is a folder. Its name combines a hash of the source URI with a hash of the source's
+listing (names, sizes, tags). A writer fills ``NAME.part`` under a lock and renames it when it is
+complete; after a kill, the next writer resumes from it. Files unchanged since an older listing are
+hard-linked from the older entry. Readers hold a shared lock on ``NAME.use``; the least recently
+used entries without one are evicted when space is needed.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from allranks import file_locks
-from allranks.agent.data.file_entry import Item
+from allranks.agent.data.file_entry import FileEntry
 from allranks.errors import AllranksError, Passing
 from allranks.plan.amounts import size_text
 
 MANIFEST, DATA, PACKED = "manifest.json", "data", "packed"
-# What a disk keeps free for others: so much of it, but no more than so many bytes.
-_SPARE, _MOST_SPARE = 0.05, 10 << 30
-_LOOK = 0.2
+# Disk space kept free for other programs: a share of the disk, up to a number of bytes.
+_RESERVED_SHARE, _MAX_RESERVED = 0.05, 10 << 30
+_LOCK_POLL_SECONDS = 0.2
 
 
 class Tree(NamedTuple):
-    """What was made. ``files``: name, size in bytes, mtime in ns, checksum and tag of each."""
+    """A cache entry. ``files``: name, size in bytes, mtime in ns, checksum and tag of each."""
 
     folder: Path
     files: tuple[tuple[str, int, int, int, str], ...]
@@ -46,43 +46,44 @@ class Tree(NamedTuple):
         return sum(each[1] for each in self.files)
 
     def damaged(self) -> list[str]:
-        """The files that are not as they were made."""
-        found = []
+        """Names of files that are missing or changed since the entry was made."""
+        names = []
         for name, size, mtime, _, _ in self.files:
             try:
-                seen = os.stat(f"{self.folder}/{DATA}/{name}")
+                stat = os.stat(f"{self.folder}/{DATA}/{name}")
             except OSError:
-                found.append(name)
+                names.append(name)
                 continue
-            if (seen.st_size, seen.st_mtime_ns) != (size, mtime):
-                found.append(name)
-        return found
+            if (stat.st_size, stat.st_mtime_ns) != (size, mtime):
+                names.append(name)
+        return names
 
 
-def place_of(uri: str) -> str:
-    """What all trees of one place begin with."""
+def source_id(uri: str) -> str:
+    """The prefix that the names of all entries of one source share."""
     return hashlib.sha256(uri.encode()).hexdigest()[:16]
 
 
-def content_of(items: Sequence[Item], unpacked: bool) -> str:
-    """What is the same for what is the same, as far as its store tells."""
+def content_id(items: Sequence[FileEntry], unpacked: bool) -> str:
+    """A hash of the listing: equal listings share an entry."""
     listed = sorted((item.name, item.size, item.tag) for item in items)
     return hashlib.sha256(json.dumps([listed, unpacked]).encode()).hexdigest()[:24]
 
 
 def read(folder: Path) -> Tree | None:
-    """A tree that is there."""
+    """The entry at ``folder``, or None if there is no readable manifest."""
     try:
-        told = json.loads((folder / MANIFEST).read_text())
-        return Tree(folder, tuple((*each,) for each in told["files"]))
+        manifest = json.loads((folder / MANIFEST).read_text())
+        return Tree(folder, tuple((*each,) for each in manifest["files"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def use(folder: Path) -> int | None:
-    """Hold it as long as the descriptor is open; None when it is gone, or just going."""
+def acquire(folder: Path) -> int | None:
+    """Take a shared lock on an entry and mark it as used. Returns the descriptor that holds the
+    lock, or None if the entry does not exist or is being removed."""
     try:
-        file = os.open(folder.with_suffix(".use"), os.O_RDWR | os.O_CREAT, 0o600)
+        file = os.open(folder.with_suffix(".acquire"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
         return None
     try:
@@ -99,61 +100,61 @@ def use(folder: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def alone(goal: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """While nobody else makes it; ``waiting`` is called as long as another does."""
+def exclusive(goal: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the writer's lock of an entry; ``waiting`` is called while another process holds it."""
     goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     while (lock := file_locks.take(goal.with_suffix(".lock"))) is None:
         waiting()
-        time.sleep(_LOOK)
+        time.sleep(_LOCK_POLL_SECONDS)
     try:
         yield
     finally:
         os.close(lock)
 
 
-def begin(goal: Path, items: Sequence[Item]) -> Path:
-    """The folder to make it in, with all that can be had without asking anybody: what a maker that
-    was killed had got, and what older trees of the same place hold unchanged."""
-    beside = goal.with_suffix(".part")
-    if not beside.exists():
-        _adopt(beside)
-    (beside / DATA).mkdir(parents=True, exist_ok=True, mode=0o755)
-    _open_up(beside)
-    if (beside / PACKED).exists():
-        # Killed while it was unpacked: of that it is begun anew.
-        remove(beside / DATA)
-        (beside / PACKED).rename(beside / DATA)
-    _prune(beside / DATA, {item.name for item in items})
+def prepare(goal: Path, items: Sequence[FileEntry]) -> Path:
+    """Return the folder to fill, with all files that need no transfer: those a killed writer had
+    fetched, and unchanged ones of older entries of the same source."""
+    partial = goal.with_suffix(".part")
+    if not partial.exists():
+        _adopt_partial(partial)
+    (partial / DATA).mkdir(parents=True, exist_ok=True, mode=0o755)
+    _make_writable(partial)
+    if (partial / PACKED).exists():
+        # A writer was killed while unpacking: start over from the archives.
+        remove(partial / DATA)
+        (partial / PACKED).rename(partial / DATA)
+    _remove_others(partial / DATA, {item.name for item in items})
     older: dict[tuple[str, int, str], tuple[Tree, int, int]] = {}
     for tree in _trees(goal.parent, goal.name.partition("-")[0]):
         for name, size, mtime, crc, tag in tree.files:
             older[name, size, tag] = (tree, mtime, crc)
     lines = []
     for item in items:
-        known = older.get((item.name, item.size, item.tag))
-        path = beside / DATA / item.name
-        if known is None or path.exists():
+        match = older.get((item.name, item.size, item.tag))
+        path = partial / DATA / item.name
+        if match is None or path.exists():
             continue
-        tree, mtime, crc = known
+        tree, mtime, crc = match
         source = tree.data / item.name
         with contextlib.suppress(OSError):
-            if (seen := source.stat()).st_size == item.size and seen.st_mtime_ns == mtime:
+            if (stat := source.stat()).st_size == item.size and stat.st_mtime_ns == mtime:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 os.link(source, path)
                 lines.append(json.dumps([item.name, item.tag, item.size, None, crc]) + "\n")
-    with (beside / "journal").open("a") as journal:
+    with (partial / "journal").open("a") as journal:
         journal.writelines(lines)
-    return beside
+    return partial
 
 
-def _adopt(beside: Path) -> None:
-    """Go on with what somebody began for an older listing of the same place, and was killed."""
-    for other in beside.parent.glob(f"{beside.name.partition('-')[0]}-*.part"):
+def _adopt_partial(partial: Path) -> None:
+    """Take over what a killed writer left for an older listing of the same source."""
+    for other in partial.parent.glob(f"{partial.name.partition('-')[0]}-*.part"):
         lock = file_locks.take(other.with_suffix(".lock"))
         if lock is None:
             continue
         try:
-            other.rename(beside)
+            other.rename(partial)
             return
         except OSError:
             continue
@@ -161,8 +162,7 @@ def _adopt(beside: Path) -> None:
             os.close(lock)
 
 
-def _prune(data: Path, names: Set[str]) -> None:
-    """Take away what is not asked for any more."""
+def _remove_others(data: Path, names: Set[str]) -> None:
     for folder, _, files in os.walk(data):
         for each in files:
             path = os.path.join(folder, each)
@@ -170,83 +170,87 @@ def _prune(data: Path, names: Set[str]) -> None:
                 os.unlink(path)
 
 
-def finish(goal: Path, beside: Path, files: Sequence[tuple[str, int, str]]) -> Tree:
-    """Put it in its place. ``files``: name, checksum and tag of each. Raises AllranksError."""
+def publish(goal: Path, partial: Path, files: Sequence[tuple[str, int, str]]) -> Tree:
+    """Rename a complete folder to its final name. ``files``: name, checksum and tag of each.
+    Raises AllranksError."""
     rows = []
     for name, crc, tag in files:
-        seen = os.stat(f"{beside}/{DATA}/{name}")
-        rows.append((name, seen.st_size, seen.st_mtime_ns, crc, tag))
-    about: dict[str, Any] = {"files": rows, "made_at": time.time()}
-    (beside / MANIFEST).write_text(json.dumps(about))
-    # What is there is of no use to anybody new: its manifest could not be read.
-    if goal.exists() and not let_go(goal):
+        stat = os.stat(f"{partial}/{DATA}/{name}")
+        rows.append((name, stat.st_size, stat.st_mtime_ns, crc, tag))
+    _write_manifest(partial / MANIFEST, rows)
+    # The caller found no readable manifest there, so the old entry can go.
+    if goal.exists() and not remove_if_unused(goal):
         raise AllranksError(
-            "what is in the cache cannot be read, and another job is using it",
+            "the cache entry is damaged, and another job is using it",
             where=str(goal / MANIFEST),
-            hint="wait for its end: then it is made anew",
+            hint="wait until that job has ended; the entry is then fetched again",
         )
-    beside.rename(goal)
+    partial.rename(goal)
     for folder, _, _ in os.walk(goal / DATA, topdown=False):
         os.chmod(folder, 0o555)
     (goal / "journal").unlink(missing_ok=True)
     return Tree(goal, tuple(rows))
 
 
-def mend(tree: Tree, beside: Path, names: Sequence[str], crcs: Mapping[str, int]) -> Tree:
-    """Put files in the place of damaged ones, each at once: jobs may be reading the others."""
+def repair(tree: Tree, partial: Path, names: Sequence[str], crcs: Mapping[str, int]) -> Tree:
+    """Replace damaged files one by one, atomically: jobs may be reading the others."""
     for name in names:
         path = tree.data / name
         path.parent.mkdir(parents=True, exist_ok=True)
         os.chmod(path.parent, 0o755)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        os.replace(beside / DATA / name, path)
+        os.replace(partial / DATA / name, path)
         os.chmod(path.parent, 0o555)
     rows = []
     for name, size, mtime, crc, tag in tree.files:
         if name in crcs:
             mtime, crc = os.stat(f"{tree.folder}/{DATA}/{name}").st_mtime_ns, crcs[name]
         rows.append((name, size, mtime, crc, tag))
-    mended = tree.folder / f"{MANIFEST}.new"
-    mended.write_text(json.dumps({"files": rows, "made_at": time.time()}))
-    mended.replace(tree.folder / MANIFEST)
-    remove(beside)
+    _write_manifest(tree.folder / MANIFEST, rows)
+    remove(partial)
     return Tree(tree.folder, tuple(rows))
 
 
-# ---------------------------------------------------------------- room
+def _write_manifest(path: Path, rows: Sequence[tuple[str, int, int, int, str]]) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps({"files": rows, "made_at": time.time()}))
+    temporary.replace(path)
+
+
+# ---------------------------------------------------------------- eviction
 
 
 def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
-    """Let go of what nobody uses, the longest unused first, until ``needed`` bytes have room; how
-    many there are then. ``keep`` begins the names of trees that are about to be linked from.
+    """Remove the least recently used entries until ``needed`` bytes are free. Returns the free
+    bytes. Entries whose name starts with ``keep`` stay: files are about to be linked from them.
 
-    Raises AllranksError where there is not enough all the same.
+    Raises Passing if unused entries do not free enough.
     """
-    free, held = _room(cache, limit), ""
+    free, note = _free_bytes(cache, limit), ""
     if free < needed:
-        _forget_unfinished(cache, keep)
-        free = _room(cache, limit)
-    for tree in sorted(_trees(cache), key=lambda each: _last_use(each.folder)):
+        _remove_leftovers(cache, keep)
+        free = _free_bytes(cache, limit)
+    for tree in sorted(_trees(cache), key=lambda each: _last_used(each.folder)):
         if free >= needed:
             break
-        if tree.folder.name.startswith(keep) or not let_go(tree.folder):
-            held = "; what else is there is in use"
+        if tree.folder.name.startswith(keep) or not remove_if_unused(tree.folder):
+            note = "; the other entries are in use"
             continue
-        free = _room(cache, limit)
+        free = _free_bytes(cache, limit)
     if free < needed:
-        hint = "give the compute another folder, or more room: --cache PATH, --cache-limit SIZE"
         raise Passing(
-            f"{size_text(needed)} have no room in the node's cache, which has "
-            f"{size_text(max(0, free))} left{held}",
+            f"the node's cache needs {size_text(needed)} and has {size_text(max(0, free))} free"
+            f"{note}",
             where=str(cache),
-            hint=hint,
+            hint="set another folder or a higher limit for the compute: "
+            "--cache PATH, --cache-limit SIZE",
         )
     return free
 
 
-def _forget_unfinished(cache: Path, keep: str) -> None:
-    """What those that were killed have left, but of the place that is made now."""
+def _remove_leftovers(cache: Path, keep: str) -> None:
+    """Remove what killed processes left, except for the source that is being fetched now."""
     for each in cache.glob("*.gone"):
         remove(each)
     for each in cache.glob("*.part"):
@@ -254,14 +258,14 @@ def _forget_unfinished(cache: Path, keep: str) -> None:
             remove(each)
 
 
-def let_go(folder: Path) -> bool:
-    """Remove a tree, unless somebody uses it."""
+def remove_if_unused(folder: Path) -> bool:
+    """Remove an entry unless a reader holds it. Returns whether it was removed."""
     with contextlib.suppress(OSError):
-        file = os.open(folder.with_suffix(".use"), os.O_RDWR | os.O_CREAT, 0o600)
+        file = os.open(folder.with_suffix(".acquire"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             gone = folder.with_suffix(".gone")
-            remove(gone)  # of one who was killed here
+            remove(gone)  # left by a process that was killed here
             folder.rename(gone)
             remove(gone)
             return True
@@ -271,31 +275,31 @@ def let_go(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """A folder with all that is in it, read-only as its folders may be."""
-    _open_up(folder)
+    """Delete a folder tree, including read-only subfolders."""
+    _make_writable(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open_up(folder: Path) -> None:
+def _make_writable(folder: Path) -> None:
     for each, _, _ in os.walk(folder):
         with contextlib.suppress(OSError):
             os.chmod(each, 0o755)
 
 
-def _room(cache: Path, limit: int | None) -> int:
+def _free_bytes(cache: Path, limit: int | None) -> int:
     disk = shutil.disk_usage(cache)
-    free = disk.free - min(int(disk.total * _SPARE), _MOST_SPARE)
+    free = disk.free - min(int(disk.total * _RESERVED_SHARE), _MAX_RESERVED)
     if limit is None:
         return free
     return min(free, limit - sum(tree.size for tree in _trees(cache)))
 
 
-def _trees(cache: Path, place: str = "") -> list[Tree]:
-    found = (read(each.parent) for each in cache.glob(f"{place}*/{MANIFEST}"))
-    return [each for each in found if each is not None and not each.folder.suffix]
+def _trees(cache: Path, prefix: str = "") -> list[Tree]:
+    trees = (read(each.parent) for each in cache.glob(f"{prefix}*/{MANIFEST}"))
+    return [each for each in trees if each is not None and not each.folder.suffix]
 
 
-def _last_use(folder: Path) -> float:
+def _last_used(folder: Path) -> float:
     try:
         return (folder / MANIFEST).stat().st_mtime
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether a file is whole: nobody has it open for writing, and it is what it was."""
+"""Detect complete files: nobody has them open for writing, and their metadata is unchanged."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 from typing import NamedTuple
 
 
-class Look(NamedTuple):
-    """How a file looked: what differs once it was written to."""
+class Fingerprint(NamedTuple):
+    """File metadata that changes when the file is written to."""
 
     size: int
     mtime: int
@@ -17,17 +17,17 @@ class Look(NamedTuple):
     inode: int
 
 
-def look_of(seen: os.stat_result) -> Look:
-    return Look(seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
+def fingerprint(stat: os.stat_result) -> Fingerprint:
+    return Fingerprint(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
-def is_written(file: int) -> bool:
-    """Whether anybody has it open for writing: the kernel gives no lease on it then. Who opens it
-    while we hold one has us sent SIGIO."""
+def is_open_for_writing(file: int) -> bool:
+    """Whether any process has the file open for writing: the kernel then refuses a read lease.
+    Opening the file for writing while we hold the lease sends this process SIGIO."""
     try:
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        # Some disks give none at all; then only what is unchanged for a while is whole.
+        # Some file systems have no leases; callers then rely on unchanged metadata alone.
         return error.errno == errno.EAGAIN
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return False

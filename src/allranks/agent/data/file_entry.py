@@ -1,17 +1,17 @@
-"""Files of a place, as those that list, fetch and keep them speak of them."""
+"""A file in a listing of a store or folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Hears of so many bytes more, and whether they had to be moved.
+# Called with the number of further bytes that are present, and whether they were transferred.
 Report = Callable[[int, bool], None]
 
 
-class Item(NamedTuple):
-    """A file: its name below the folder, its key in the store, its size in bytes, what changes with
-    its content, and when that was last changed."""
+class FileEntry(NamedTuple):
+    """A file: ``name`` below the input's folder, ``key`` in the store, ``size`` in bytes, ``tag``
+    that changes with the content, and ``mtime`` in Unix seconds."""
 
     name: str
     key: str
@@ -21,4 +21,4 @@ class Item(NamedTuple):
 
 
 class Changed(Exception):
-    """The store has another content now than it told at first."""
+    """The source's content changed since it was listed."""

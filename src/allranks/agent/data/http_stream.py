@@ -1,8 +1,8 @@
-"""Inputs as streams: files of stores, read by this node's ranks over HTTP while they come.
+"""Serve files of stores to this node's ranks over HTTP, without storing them on disk.
 
-Whatever reads a URL can read them (WebDataset, fsspec, pandas, `curl`): credentials stay here,
-parts are asked for ahead of the reader, and a connection that a store cuts is taken up again
-without the reader's knowing. Nothing is kept on a disk.
+Anything that reads a URL can use them (WebDataset, fsspec, pandas, `curl`). Credentials stay in
+this process, parts are read ahead, and lost connections to the store are retried unseen by the
+reader.
 """
 
 from __future__ import annotations
@@ -25,53 +25,50 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from allranks.agent.data import object_stores
-from allranks.agent.data.file_entry import Changed, Item
+from allranks.agent.data.file_entry import Changed, FileEntry
 from allranks.agent.data.input_source import Source
 from allranks.errors import AllranksError
-from allranks.masking import without_credentials
 
-# What is asked for at once, and how many of those are under way for each reader, ahead of it; less
-# than that where there are so many readers that all together would hold more parts than so many.
-PART, AHEAD, _HELD = 4 << 20, 3, 64
-# Requests under way for all readers together.
-_REQUESTS = 32
-# How often a part is asked for again, and how long the first wait is in seconds.
-_TRIES, _PAUSE = 6, 0.5
-# Bytes that are asked for to see whether parts can be had; there are servers that read a last byte
-# of 0 as none.
-_TRIED = 1024
+# Size in bytes of a request to the store, requests ahead of each reader, and the most parts that
+# all readers together hold in memory.
+PART, READ_AHEAD, _MAX_PARTS = 4 << 20, 3, 64
+# Concurrent requests for all readers together.
+_MAX_REQUESTS = 32
+# Attempts for each part, and the first delay between them.
+_ATTEMPTS, _RETRY_SECONDS = 6, 0.5
+# Bytes requested to test whether a server supports ranges; some ignore a range that ends at byte 0.
+_PROBE_SIZE = 1024
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 class Streams:
-    """Serves what it is given on the loopback address, to programs of its own user only. What was
-    read of each, and what went wrong first, is at any time written in the file ``told``."""
+    """Serves inputs on the loopback address, to processes of its own user only. The file descriptor
+    ``statistics`` always has the reads, bytes and first failure of each input, as JSON."""
 
-    def __init__(self, told: int) -> None:
-        self._told, self._lock = told, threading.Lock()
+    def __init__(self, statistics: int) -> None:
+        self._statistics, self._lock = statistics, threading.Lock()
         self._readers = 0
         self._served: dict[str, _Served] = {}
-        self._pool = ThreadPoolExecutor(_REQUESTS)
+        self._pool = ThreadPoolExecutor(_MAX_REQUESTS)
         self._server = _Server(self)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Serve no more."""
         self._server.shutdown()
         self._server.server_close()
         self._pool.shutdown(cancel_futures=True)
 
     def add(self, source: Source) -> dict[str, Any]:
-        """What it has: the URL of the folder or of the file that it is, how many files of how many
-        bytes. Raises AllranksError."""
-        items, is_file = source.items()
+        """Serve an input. Returns the URL of the folder or file as ``path``, the number of
+        ``files`` and their ``size`` in bytes. Raises AllranksError."""
+        items, is_file = source.list_files()
         served = _Served(source, {item.name: item for item in items})
-        # Whether parts can be had is found out here, not by a rank.
+        # Fail here, not in a rank, if the site does not support ranges.
         largest = max(items, key=lambda item: item.size)
         if largest.size:
-            self.part(served, largest, 0, min(largest.size, _TRIED))
-        name = source.wanted.name
+            self.part(served, largest, 0, min(largest.size, _PROBE_SIZE))
+        name = source.request.name
         self._served[name] = served
         url = f"http://127.0.0.1:{self._server.server_port}/{_quoted(name)}"
         path = f"{url}/{_quoted(items[0].name)}" if is_file else url
@@ -83,109 +80,109 @@ class Streams:
     def count(
         self, served: _Served, *, reads: int = 0, size: int = 0, failed: AllranksError | None = None
     ) -> None:
-        """Note answers begun, bytes sent, and why one has no more."""
+        """Add to the statistics of an input: responses begun, bytes sent, the first failure."""
         with self._lock:
             served.reads, served.size = served.reads + reads, served.size + size
             served.failed = served.failed or str(failed or "")
-            told = [
+            statistics = [
                 {"streamed": name, "reads": it.reads, "size": it.size, "failed": it.failed}
                 for name, it in self._served.items()
             ]
-            # It never gets shorter; on a full disk the readers come first.
+            # The text never gets shorter, so overwriting is safe. A full disk does not stop
+            # readers.
             with contextlib.suppress(OSError):
-                os.pwrite(self._told, json.dumps(told).encode(), 0)
+                os.pwrite(self._statistics, json.dumps(statistics).encode(), 0)
 
-    def parts(self, served: _Served, item: Item, start: int, end: int) -> Iterator[memoryview]:
-        """The bytes from ``start`` to ``end``, in order. Raises AllranksError."""
-        under_way: deque[Future[memoryview]] = deque()
-        left = deque(range(start, end, PART))
-        self._reading(1)
+    def parts(self, served: _Served, item: FileEntry, start: int, end: int) -> Iterator[memoryview]:
+        """Yield the bytes from ``start`` to ``end`` in order, reading ahead. Raises
+        AllranksError."""
+        requests: deque[Future[memoryview]] = deque()
+        offsets = deque(range(start, end, PART))
+        self._count_readers(1)
         try:
-            while left or under_way:
-                ahead = max(1, min(AHEAD, _HELD // self._readers))
-                while left and len(under_way) < ahead:
-                    at = left.popleft()
+            while offsets or requests:
+                ahead = max(1, min(READ_AHEAD, _MAX_PARTS // self._readers))
+                while offsets and len(requests) < ahead:
+                    at = offsets.popleft()
                     span = at, min(at + PART, end)
-                    under_way.append(self._pool.submit(self.part, served, item, *span))
-                yield under_way.popleft().result()
+                    requests.append(self._pool.submit(self.part, served, item, *span))
+                yield requests.popleft().result()
         finally:
-            self._reading(-1)
-            for each in under_way:
+            self._count_readers(-1)
+            for each in requests:
                 each.cancel()
 
-    def _reading(self, more: int) -> None:
+    def _count_readers(self, change: int) -> None:
         with self._lock:
-            self._readers += more
+            self._readers += change
 
-    def part(self, served: _Served, item: Item, start: int, end: int) -> memoryview:
-        """Some of a file, asked for as often as it may take. Raises AllranksError."""
+    def part(self, served: _Served, item: FileEntry, start: int, end: int) -> memoryview:
+        """Read a range of a file, with retries. Raises AllranksError."""
         number = 0
         while True:
             try:
-                return served.source.part(item, start, end)
+                return served.source.read_range(item, start, end)
             except Changed:
-                raise _wrong(
+                raise _error(
                     served,
                     f"{item.name!r} changed after the start of the job",
-                    "give the input a place that nobody writes to while jobs read it",
+                    "use a location that nothing writes to while jobs read it",
                 ) from None
             except object_stores.NO_RANGES:
-                raise _wrong(
+                raise _error(
                     served,
-                    "this site gives no parts of a file, and a stream needs them",
-                    "have it fetched before the start: `mode: ro_mount`",
+                    "this site does not support range requests, which `mode: stream` needs",
+                    "fetch the input before the start instead: `mode: ro_mount`",
                 ) from None
-            except object_stores.PASSING as error:
+            except object_stores.RETRYABLE as error:
                 number += 1
-                if number == _TRIES or object_stores.is_final(error):
-                    raise served.source.explained(error) from None
-                # Not all at the same moment: there may be many readers.
-                time.sleep(_PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.5))
+                if number == _ATTEMPTS or object_stores.is_final(error):
+                    raise served.source.explain(error) from None
+                # Jitter: many readers may retry at the same time.
+                time.sleep(_RETRY_SECONDS * 2 ** (number - 1) * random.uniform(0.5, 1.5))
             except FileNotFoundError:
-                raise _wrong(
+                raise _error(
                     served,
-                    f"{item.name!r} is gone since the start of the job",
-                    "give the input a place that nobody takes things from while jobs read it",
+                    f"{item.name!r} was deleted after the start of the job",
+                    "use a location that nothing is deleted from while jobs read it",
                 ) from None
-            except (OSError, object_stores.SAID) as error:
-                raise served.source.explained(error) from None
+            except (OSError, object_stores.STORE_ERRORS) as error:
+                raise served.source.explain(error) from None
 
 
 class _Served:
-    """An input, and what was read of it: so many answers, so many bytes."""
+    """An input with its statistics: responses and bytes sent, and the first failure."""
 
-    def __init__(self, source: Source, items: Mapping[str, Item]) -> None:
+    def __init__(self, source: Source, items: Mapping[str, FileEntry]) -> None:
         self.source, self.items = source, items
         self.reads, self.size, self.failed = 0, 0, ""
 
 
-def _wrong(served: _Served, what: str, hint: str) -> AllranksError:
-    wanted = served.source.wanted
-    return AllranksError(what, where=without_credentials(wanted.uri or wanted.source), hint=hint)
+def _error(served: _Served, what: str, hint: str) -> AllranksError:
+    return AllranksError(what, where=served.source.request.location, hint=hint)
 
 
 class _Server(ThreadingHTTPServer):
-    # Many readers may begin at the same moment.
-    request_queue_size = 512
+    request_queue_size = 512  # many ranks may connect at the same time
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
-        super().__init__(("127.0.0.1", 0), _Answer)
+        super().__init__(("127.0.0.1", 0), _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Of a machine that several people use, the loopback address is everybody's."""
-        return _user_of(client_address, self.server_port) in (None, 0, os.getuid())
+        """Refuse other users of this machine, who can reach the loopback address too."""
+        return _peer_uid(client_address, self.server_port) in (None, 0, os.getuid())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # a reader that went away
+        if not isinstance(sys.exception(), OSError):  # the reader disconnected
             super().handle_error(request, client_address)
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "allranks", ""
-    # For the next request of a reader; how long one takes for what it asked for is its business.
+    # Seconds between requests of a connection; reading a response may take longer.
     timeout = 600
 
     def setup(self) -> None:
@@ -199,29 +196,29 @@ class _Answer(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Ranks read thousands of files."""
+        """Log nothing: ranks read thousands of files."""
 
     def _answer(self, body: bool) -> None:
         host = self.headers.get("Host") or f"127.0.0.1:{self.server.server_port}"
         if host.partition(":")[0] not in ("127.0.0.1", "localhost"):
-            # A page of somebody else's in the user's browser, by a name that leads here.
-            self._say(HTTPStatus.FORBIDDEN, f"this is not {host}\n", body)
+            # DNS rebinding: a web page in the user's browser resolves its own name to this address.
+            self._send_text(HTTPStatus.FORBIDDEN, f"this server is not {host}\n", body)
             return
         path = os.fsdecode(unquote_to_bytes(urlsplit(self.path).path))
         name, _, rest = path.strip("/").partition("/")
         served = self.server.streams.served(name)
         item = None if served is None else served.items.get(rest)
         if served is None:
-            self._say(HTTPStatus.NOT_FOUND, f"there is no input {name!r}\n", body)
+            self._send_text(HTTPStatus.NOT_FOUND, f"no input {name!r}\n", body)
         elif not rest:
             urls = (f"http://{host}/{_quoted(name)}/{_quoted(n)}\n" for n in sorted(served.items))
-            self._say(HTTPStatus.OK, "".join(urls), body)
+            self._send_text(HTTPStatus.OK, "".join(urls), body)
         elif item is None:
-            self._say(HTTPStatus.NOT_FOUND, f"the input {name} has no file {rest!r}\n", body)
+            self._send_text(HTTPStatus.NOT_FOUND, f"the input {name} has no file {rest!r}\n", body)
         else:
-            self._file(served, item, body)
+            self._send_file(served, item, body)
 
-    def _say(self, status: HTTPStatus, text: str, body: bool, **headers: str) -> None:
+    def _send_text(self, status: HTTPStatus, text: str, body: bool, **headers: str) -> None:
         data = text.encode(errors="replace")
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
@@ -232,26 +229,26 @@ class _Answer(BaseHTTPRequestHandler):
         if body:
             self.wfile.write(data)
 
-    def _file(self, served: _Served, item: Item, body: bool) -> None:
+    def _send_file(self, served: _Served, item: FileEntry, body: bool) -> None:
         span = None
         if body and self.headers.get("If-Range") in (None, _etag(item)):
-            span = _span(self.headers.get("Range"), item.size)
+            span = _parse_range(self.headers.get("Range"), item.size)
         start, end = span or (0, item.size)
         if span and start >= end:
-            whole = {"Content_Range": f"bytes */{item.size}"}
-            said = f"{item.name!r} has {item.size} bytes\n"
-            self._say(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, said, body, **whole)
+            text = f"{item.name!r} has {item.size} bytes\n"
+            header = {"Content_Range": f"bytes */{item.size}"}
+            self._send_text(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, text, body, **header)
             return
         streams = self.server.streams
         parts = streams.parts(served, item, start, end) if body else iter(())
         try:
-            # Before anything is said: what is wrong from the start can still be told.
+            # Read a part before the headers, so that a failure can still be a status code.
             piece = next(parts, None)
         except AllranksError as error:
             streams.count(served, failed=error)
-            self._say(HTTPStatus.BAD_GATEWAY, f"{error}\n", body)
+            self._send_text(HTTPStatus.BAD_GATEWAY, f"{error}\n", body)
             return
-        self._head(item, span)
+        self._send_headers(item, span)
         if not body:
             return
         streams.count(served, reads=1)
@@ -262,12 +259,12 @@ class _Answer(BaseHTTPRequestHandler):
                 streams.count(served, size=len(piece))
                 piece = next(parts, None)
         except AllranksError as error:
-            # The reader sees too few bytes.
+            # Closing the connection early shows the reader that bytes are missing.
             self.close_connection = True
             streams.count(served, failed=error)
         self.connection.settimeout(self.timeout)
 
-    def _head(self, item: Item, span: tuple[int, int] | None) -> None:
+    def _send_headers(self, item: FileEntry, span: tuple[int, int] | None) -> None:
         start, end = span or (0, item.size)
         self.send_response(HTTPStatus.PARTIAL_CONTENT if span else HTTPStatus.OK)
         if span:
@@ -284,17 +281,17 @@ def _quoted(name: str) -> str:
     return quote(os.fsencode(name))
 
 
-def _etag(item: Item) -> str:
+def _etag(item: FileEntry) -> str:
     return item.tag if item.tag.startswith(('"', "W/")) else f'"{item.tag}"'
 
 
-def _span(asked: str | None, size: int) -> tuple[int, int] | None:
-    """The bytes that a header asks for, as start and end; empty when there are none such. None when
-    it counts for nothing, as one of several spans does: all is the answer then."""
-    found = _RANGE.fullmatch(asked or "")
-    if found is None or not any(found.groups()):
+def _parse_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """Start and end of a Range header; an empty range if it lies beyond the file. None if the
+    header is to be ignored, such as one with several ranges."""
+    match = _RANGE.fullmatch(header or "")
+    if match is None or not any(match.groups()):
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         return max(0, size - int(last)), size
     if last and int(last) < int(first):
@@ -302,18 +299,17 @@ def _span(asked: str | None, size: int) -> tuple[int, int] | None:
     return int(first), min(size, int(last) + 1) if last else size
 
 
-def _user_of(address: tuple[str, int], port: int) -> int | None:
-    """Who has the other end of a connection to our ``port``: -1 for nobody any more, None where the
-    kernel does not say."""
+def _peer_uid(address: tuple[str, int], port: int) -> int | None:
+    """The user id of a connection's other end; -1 if it is closed, None if /proc/net is missing."""
     host = "".join(f"{int(number):02X}" for number in reversed(address[0].split(".")))
     ends = f"{host}:{address[1]:04X}", f"0100007F:{port:04X}"
-    known = False
-    for path in _SOCKETS * 3:  # others come and go while it is read, and may hide one
+    readable = False
+    for path in _SOCKETS * 3:  # a table that changes while it is read may miss an entry
         with contextlib.suppress(OSError), open(path) as file:
-            known = True
+            readable = True
             for line in file:
                 fields = line.split()
-                # A socket of IPv6 that speaks to one of IPv4 has an address that ends in that.
+                # An IPv4-mapped IPv6 address ends in the IPv4 address.
                 if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
                     return int(fields[7])
-    return -1 if known else None
+    return -1 if readable else None

@@ -1,4 +1,4 @@
-"""Where an input comes from: a place in a store, or a path of this node."""
+"""The source of an input: an address in a store, or a path on this node."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from urllib.parse import unquote
 import obstore
 
 from allranks.agent.data import local_files, object_stores
-from allranks.agent.data.file_entry import Changed, Item, Report
+from allranks.agent.data.file_entry import Changed, FileEntry, Report
 from allranks.errors import AllranksError, NotFound
 from allranks.masking import without_credentials
 from allranks.plan.data import addresses
 from allranks.plan.data.addresses import Account, Address
 
-_NOTHING = "there is no file in the folder"
 
+class InputRequest(NamedTuple):
+    """An input to provide, from ``uri`` (opened with ``account``) or from the path ``source``.
 
-class Wanted(NamedTuple):
-    """An input. ``uri``, which ``account`` opens, or a ``source`` of this machine; ``share``: which
-    node's of how many; ``copy``: a folder to have links of its own in; ``unpack`` its archives."""
+    ``share``: this node's index and the number of nodes, for sharded inputs. ``copy``: a folder of
+    the job to hard-link the files into. ``unpack``: extract its archives.
+    """
 
     name: str
     uri: str = ""
@@ -34,128 +35,140 @@ class Wanted(NamedTuple):
     copy: str = ""
 
     @staticmethod
-    def load(data: Mapping[str, Any]) -> Wanted:
+    def load(data: Mapping[str, Any]) -> InputRequest:
         """From plain JSON."""
         account, share = data["account"], data["share"]
-        read = {"account": account and Account.load(account), "share": share and tuple(share)}
-        return Wanted(**{**data, **read})
+        parsed = {"account": account and Account.load(account), "share": share and tuple(share)}
+        return InputRequest(**{**data, **parsed})
+
+    @property
+    def location(self) -> str:
+        """The URI or path, without credentials."""
+        return without_credentials(self.uri or self.source)
 
 
 class Source:
-    """Where an input comes from."""
+    """Lists and reads the files of an input. Raises AllranksError if its store cannot be opened."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self._place: Address | None = None
-        if wanted.uri:
-            assert wanted.account is not None
-            read = addresses.address(wanted.uri)
-            self._place = Address(wanted.account.store, read.key)
-            self._opened = object_stores.open_store(wanted.account, read)
+    def __init__(self, request: InputRequest) -> None:
+        self.request = request
+        self._address: Address | None = None
+        if request.uri:
+            assert request.account is not None
+            address = addresses.address(request.uri)
+            self._address = Address(request.account.store, address.key)
+            self._opened = object_stores.open_store(request.account, address)
 
-    def items(self) -> tuple[list[Item], bool]:
-        """What there is, of this node's share; whether it is one file."""
+    def list_files(self) -> tuple[list[FileEntry], bool]:
+        """List this node's share of the files. The second value tells whether the input is a single
+        file. Raises AllranksError."""
         try:
-            found, is_file = self._all()
-        except (OSError, object_stores.SAID) as error:
-            raise self.explained(error) from None
-        if not found:
-            raise self.explained(FileNotFoundError())
-        for each in found:
-            self._hold_to_name(each.name)
-        if self.wanted.share is not None:
-            mine, several = self.wanted.share
-            found = sorted(found)[mine::several]
-            if not found:
+            entries, is_file = self._list_all()
+        except (OSError, object_stores.STORE_ERRORS) as error:
+            raise self.explain(error) from None
+        if not entries:
+            raise self.explain(FileNotFoundError())
+        for each in entries:
+            self._check_name(each.name)
+        if self.request.share is not None:
+            index, nodes = self.request.share
+            entries = sorted(entries)[index::nodes]
+            if not entries:
                 raise NotFound(
-                    f"the input {self.wanted.name} has fewer files than there are nodes",
-                    where=self.wanted.uri or self.wanted.source,
-                    hint="ask for fewer nodes, or leave out `sharded`",
+                    f"the input {self.request.name} has fewer files than the job has nodes",
+                    where=self.request.location,
+                    hint="use fewer nodes, or remove `sharded`",
                 )
-        return found, is_file
+        return entries, is_file
 
-    def _all(self) -> tuple[list[Item], bool]:
-        if self._place is None:
-            return local_files.items(Path(self.wanted.source))
-        key = self._place.key
-        if self._place.store.kind == "https":
-            # A site tells of what it has one by one.
-            one = object_stores.look(self._opened, "")
+    def _list_all(self) -> tuple[list[FileEntry], bool]:
+        if self._address is None:
+            return local_files.list_files(Path(self.request.source))
+        key = self._address.key
+        if self._address.store.kind == "https":
+            # HTTP sites have no listing; the URL is one file.
+            one = object_stores.head(self._opened, "")
             name = unquote(key.partition("?")[0]).rpartition("/")[2] or "data"
         else:
-            if found := [*object_stores.listing(self._opened, key)]:
-                return self._below(found, key), False
-            one = object_stores.look(self._opened, key) if key else None
+            if objects := [*object_stores.listing(self._opened, key)]:
+                return self._entries_below(objects, key), False
+            one = object_stores.head(self._opened, key) if key else None
             name = key.rpartition("/")[2]
         if one is None:
             return [], False
-        return [Item(name, one.key, one.size, one.tag, one.mtime)], True
+        return [FileEntry(name, one.key, one.size, one.tag, one.mtime)], True
 
-    def _below(self, found: Sequence[object_stores.Found], key: str) -> list[Item]:
-        """As files below a folder; an empty one that is a folder as well is what a console writes
-        for that. Raises AllranksError for another."""
+    def _entries_below(
+        self, objects: Sequence[object_stores.StoredObject], key: str
+    ) -> list[FileEntry]:
+        """Objects as files below a folder. Skips the empty objects with which consoles mark
+        folders. Raises AllranksError if a name is a file and a folder."""
         start = len(key) + 1 if key else 0
         folders = set()
-        for each in found:
+        for each in objects:
             parts = each.key[start:].split("/")[:-1]
             folders |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
-        items = []
-        for each in found:
+        entries = []
+        for each in objects:
             name = each.key[start:]
             if name not in folders:
-                items.append(Item(name, each.key, each.size, each.tag, each.mtime))
+                entries.append(FileEntry(name, each.key, each.size, each.tag, each.mtime))
             elif each.size:
                 raise AllranksError(
-                    f"{name!r} of the input {self.wanted.name} is a file and a folder at once",
-                    where=without_credentials(self.wanted.uri),
-                    hint="no disk has such: rename one of the two in the store",
+                    f"{name!r} of the input {self.request.name} is both a file and a folder",
+                    where=self.request.location,
+                    hint="a file system cannot hold both: rename one of them in the store",
                 )
-        return items
+        return entries
 
-    def _hold_to_name(self, name: str) -> None:
-        """Raise AllranksError for one that would lie elsewhere, or nowhere."""
+    def _check_name(self, name: str) -> None:
+        """Raise AllranksError for a name that is not a path below the input's folder."""
         steps = name.split("/")
         if "\0" in name or any(step in ("", ".", "..") for step in steps):
             raise AllranksError(
-                f"{name!r} of the input {self.wanted.name} cannot be a file here",
-                where=without_credentials(self.wanted.uri or self.wanted.source),
-                hint="rename it in the store, or name another path",
+                f"{name!r} of the input {self.request.name} is not a valid file name on this node",
+                where=self.request.location,
+                hint="rename it in the store, or use another path",
             )
 
     def fetch(
-        self, items: Sequence[Item], goal: Path, journal: Path, report: Report
+        self, items: Sequence[FileEntry], goal: Path, journal: Path, report: Report
     ) -> dict[str, int]:
-        """Have all of them in ``goal``; their checksums by name. Raises as `fetch.fetch` does."""
-        if self._place is None:
-            return local_files.take(Path(self.wanted.source), items, goal, report)
-        # lazy: asyncio, and most of it is there already
+        """Copy all files to ``goal``. Returns their checksums by name. Raises Changed, OSError and
+        AllranksError."""
+        if self._address is None:
+            return local_files.copy_files(items, goal, report)
+        # lazy: asyncio, unused when everything is cached
         from allranks.agent.data.download import fetch
 
         try:
             return fetch(self._opened, items, goal, journal, report)
-        except object_stores.SAID as error:
-            raise self.explained(error) from None
+        except object_stores.STORE_ERRORS as error:
+            raise self.explain(error) from None
 
-    def part(self, item: Item, start: int, end: int) -> memoryview:
-        """The bytes of a file from ``start`` to ``end``. Raises Changed, OSError, and what a store
-        raises."""
-        if self._place is None:
-            return local_files.part(item, start, end)
+    def read_range(self, item: FileEntry, start: int, end: int) -> memoryview:
+        """Read the bytes of a file from ``start`` to ``end``. Raises Changed, OSError and the
+        store's exceptions."""
+        if self._address is None:
+            return local_files.read_range(item, start, end)
         try:
-            answer = obstore.get(
-                self._opened, item.key, options=object_stores.asking(item.tag, (start, end))
-            )
-            found = memoryview(answer.bytes())
+            options = object_stores.get_options(item.tag, (start, end))
+            answer = obstore.get(self._opened, item.key, options=options)
+            data = memoryview(answer.bytes())
         except object_stores.CHANGED as error:
             raise Changed(str(error)) from None
-        if len(found) != end - start or object_stores.is_another(answer.meta, item):
+        if len(data) != end - start or object_stores.is_different(answer.meta, item):
             raise Changed(item.name)
-        return found
+        return data
 
-    def explained(self, error: Exception) -> AllranksError:
-        if self._place is None:
+    def explain(self, error: Exception) -> AllranksError:
+        """The error to show for an exception of the store or the file system."""
+        if self._address is None:
             number = getattr(error, "errno", None)
-            what = f"it cannot be read: {os.strerror(number).lower()}" if number else _NOTHING
-            hint = "look at its path, and who may read it"
-            return NotFound(what, where=self.wanted.source, hint=hint)
-        return object_stores.explained(error, self._place, self.wanted.datastore)
+            reason = os.strerror(number).lower() if number else "no file in the folder"
+            return NotFound(
+                f"cannot read the input {self.request.name}: {reason}",
+                where=self.request.source,
+                hint="check the path and its permissions",
+            )
+        return object_stores.explain(error, self._address, self.request.datastore)

@@ -1,4 +1,4 @@
-"""Inputs from elsewhere, had in a node's cache: looked up, fetched, unpacked, and held."""
+"""Provide inputs from the node's cache: list, fetch, unpack and hold them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any, NamedTuple
 
 from allranks.agent.data import cache
 from allranks.agent.data.cache import Tree
-from allranks.agent.data.file_entry import Changed, Item
-from allranks.agent.data.input_source import Source, Wanted
+from allranks.agent.data.file_entry import Changed, FileEntry
+from allranks.agent.data.input_source import InputRequest, Source
 from allranks.errors import AllranksError, Passing, is_passing
-from allranks.masking import without_credentials
 
-# Seconds from one word of how far it is to the next.
-_BEAT = 0.5
-# How often something may change while it is fetched, before that is told.
-_CHANGES = 3
-# A bomb: what grows by more than that, and by more than so many bytes.
-_GROWTH, _ALWAYS_FINE = 200, 1 << 30
-# How much larger than the archives what was in them may be expected to be.
-_USUAL = 4
+# Seconds between progress messages.
+_REPORT_SECONDS = 0.5
+# Attempts to fetch an input whose source changes meanwhile.
+_ATTEMPTS = 3
+# An archive bomb grows by more than this factor, and to more than this number of bytes.
+_MAX_GROWTH, _MIN_BOMB_SIZE = 200, 1 << 30
+# Space to free before unpacking, in multiples of the archives' size.
+_EXPECTED_GROWTH = 4
 
 
 class CachedInput(NamedTuple):
-    """Where it is, of how many files and bytes, and how many of the bytes had to be moved."""
+    """An input in the cache. ``path`` is for the job, ``tree`` the entry's folder; ``size`` is in
+    bytes, of which ``moved`` were transferred."""
 
     path: str
     tree: str
@@ -39,13 +39,13 @@ class CachedInput(NamedTuple):
 
 
 class InputCache:
-    """Has inputs in the cache ``folder``, which may hold ``limit`` bytes; ``say`` hears how far it
-    is, as a mapping."""
+    """Provides inputs from the cache ``folder`` of at most ``limit`` bytes, and holds them until
+    closed. ``say`` receives progress as a mapping."""
 
     def __init__(self, folder: Path, limit: int | None, say: Any) -> None:
         self._folder, self._limit, self._say = folder, limit, say
         self._stack = ExitStack()
-        self._told, self._began = 0.0, 0.0
+        self._reported_at, self._started_at = 0.0, 0.0
 
     def __enter__(self) -> InputCache:
         return self
@@ -53,127 +53,128 @@ class InputCache:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def provide(self, wanted: Wanted) -> CachedInput:
-        """Have it there, and hold it as long as this lives. Raises AllranksError."""
-        self._began = time.monotonic()
+    def provide(self, wanted: InputRequest) -> CachedInput:
+        """Fetch an input unless the cache has it, and hold it until closed. Raises
+        AllranksError."""
+        self._started_at = time.monotonic()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for number in range(_CHANGES):
+        for number in range(_ATTEMPTS):
             try:
                 return self._provide(Source(wanted))
             except Changed:
                 time.sleep(number)
         raise AllranksError(
-            f"the input {wanted.name} goes on changing while it is fetched",
-            where=without_credentials(wanted.uri or wanted.source),
-            hint="give it a place that nobody writes to while jobs read it",
+            f"the input {wanted.name} keeps changing while it is fetched",
+            where=wanted.location,
+            hint="use a location that nothing writes to while jobs read it",
         )
 
-    def there(self, wanted: Wanted) -> tuple[Tree, bool] | None:
-        """What is there and held, if nothing has to be moved for it; whether that is one file.
-        Raises AllranksError."""
+    def cached(self, wanted: InputRequest) -> tuple[Tree, bool] | None:
+        """Hold an input that needs no transfer. Returns its entry and whether it is a single file,
+        or None. Raises AllranksError."""
         source = Source(wanted)
-        items, is_file = source.items()
-        tree = self._held(self._goal(wanted, items))
+        items, is_file = source.list_files()
+        tree = self._acquire(self._goal(wanted, items))
         return None if tree is None or tree.damaged() else (tree, is_file)
 
-    def _goal(self, wanted: Wanted, items: Sequence[Item]) -> Path:
-        content = cache.content_of(items, wanted.unpack)
-        return self._folder / f"{cache.place_of(wanted.uri or wanted.source)}-{content}"
+    def _goal(self, wanted: InputRequest, items: Sequence[FileEntry]) -> Path:
+        content = cache.content_id(items, wanted.unpack)
+        return self._folder / f"{cache.source_id(wanted.uri or wanted.source)}-{content}"
 
     def _provide(self, source: Source) -> CachedInput:
-        wanted = source.wanted
-        items, is_file = source.items()
+        wanted = source.request
+        items, is_file = source.list_files()
         goal = self._goal(wanted, items)
-        tree, moved = self._held(goal), 0
+        tree, moved = self._acquire(goal), 0
         if tree is None or tree.damaged():
-            with cache.alone(goal, lambda: self._beat(wanted, waiting=True)):
-                tree = self._held(goal)
+            with cache.exclusive(goal, lambda: self._report(wanted, waiting=True)):
+                tree = self._acquire(goal)
                 if tree is None:
-                    tree, moved = self._make(source, items, goal)
-                    self._held(goal)
+                    tree, moved = self._fill(source, items, goal)
+                    self._acquire(goal)
                 elif names := tree.damaged():
-                    tree, moved = self._mend(source, items, tree, names)
-                    self._held(goal)
-        return _provided(wanted, tree, is_file, moved)
+                    tree, moved = self._repair(source, items, tree, names)
+                    self._acquire(goal)
+        return _as_cached_input(wanted, tree, is_file, moved)
 
-    def _held(self, goal: Path) -> Tree | None:
-        """The tree, if it is there; nobody takes it away then."""
-        file = cache.use(goal)
+    def _acquire(self, goal: Path) -> Tree | None:
+        """The entry, if it exists; it is not evicted until we close."""
+        file = cache.acquire(goal)
         if file is None:
             return None
         tree = cache.read(goal)
-        if tree is None:  # who holds what nobody can read keeps it from being made anew
+        if tree is None:  # unreadable: do not hold it, so that it can be replaced
             os.close(file)
             return None
         self._stack.callback(os.close, file)
         return tree
 
-    def _make(self, source: Source, items: Sequence[Item], goal: Path) -> tuple[Tree, int]:
-        beside = cache.begin(goal, items)
+    def _fill(self, source: Source, items: Sequence[FileEntry], goal: Path) -> tuple[Tree, int]:
+        partial = cache.prepare(goal, items)
         size = sum(item.size for item in items)
-        there = sum(file.stat().st_blocks * 512 for file in beside.rglob("*") if file.is_file())
-        place = goal.name.partition("-")[0]
-        cache.make_room(self._folder, max(0, size - there), self._limit, place)
-        crcs, moved = self._fetch(source, items, beside)
+        present = sum(file.stat().st_blocks * 512 for file in partial.rglob("*") if file.is_file())
+        source_id = goal.name.partition("-")[0]
+        cache.make_room(self._folder, max(0, size - present), self._limit, source_id)
+        crcs, moved = self._fetch(source, items, partial)
         files = [(item.name, crcs[item.name], item.tag) for item in items]
-        if source.wanted.unpack:
-            files = self._unpack(source, items, beside)
-        return cache.finish(goal, beside, files), moved
+        if source.request.unpack:
+            files = self._unpack(source, items, partial)
+        return cache.publish(goal, partial, files), moved
 
-    def _mend(
-        self, source: Source, items: Sequence[Item], tree: Tree, names: Sequence[str]
+    def _repair(
+        self, source: Source, items: Sequence[FileEntry], tree: Tree, names: Sequence[str]
     ) -> tuple[Tree, int]:
-        """Fetch anew what somebody has changed. What was unpacked is made anew as a whole."""
-        if source.wanted.unpack:
+        """Fetch changed files again. An unpacked entry is made again as a whole."""
+        if source.request.unpack:
             self._stack.close()
-            if cache.let_go(tree.folder):
-                return self._make(source, items, tree.folder)
+            if cache.remove_if_unused(tree.folder):
+                return self._fill(source, items, tree.folder)
             raise AllranksError(
-                f"{len(names)} files of the cache were changed, and another job is using them",
+                f"{len(names)} files in the cache were modified, and another job is using them",
                 where=str(tree.folder),
-                hint="wait for its end: then they are unpacked again",
+                hint="wait until that job has ended; they are then unpacked again",
             )
-        beside = tree.folder.with_suffix(".part")
-        cache.remove(beside)
-        (beside / cache.DATA).mkdir(parents=True)
-        wanted = [item for item in items if item.name in set(names)]
-        crcs, moved = self._fetch(source, wanted, beside)
-        return cache.mend(tree, beside, names, crcs), moved
+        partial = tree.folder.with_suffix(".part")
+        cache.remove(partial)
+        (partial / cache.DATA).mkdir(parents=True)
+        damaged = [item for item in items if item.name in set(names)]
+        crcs, moved = self._fetch(source, damaged, partial)
+        return cache.repair(tree, partial, names, crcs), moved
 
     def _fetch(
-        self, source: Source, items: Sequence[Item], beside: Path
+        self, source: Source, items: Sequence[FileEntry], partial: Path
     ) -> tuple[dict[str, int], int]:
         total, done, fetched = sum(item.size for item in items), 0, 0
 
         def report(count: int, moved: bool) -> None:
             nonlocal done, fetched
             done, fetched = done + count, fetched + (count if moved else 0)
-            # What a cut connection had brought is brought again.
-            self._beat(source.wanted, done=min(done, total), total=total)
+            # After a lost connection, some bytes are transferred again.
+            self._report(source.request, done=min(done, total), total=total)
 
         try:
-            crcs = source.fetch(items, beside / cache.DATA, beside / "journal", report)
+            crcs = source.fetch(items, partial / cache.DATA, partial / "journal", report)
             return crcs, fetched
         except OSError as error:
             if error.errno is None or isinstance(error, FileNotFoundError):
-                raise source.explained(error) from None
-            cache.remove(beside)  # it is no use, and takes the room of others
+                raise source.explain(error) from None
+            cache.remove(partial)  # free the space for other inputs
             kind = Passing if is_passing(error) else AllranksError
             raise kind(
-                f"the input {source.wanted.name} cannot be kept: {error.strerror}",
+                f"cannot store the input {source.request.name}: {error.strerror}",
                 where=str(self._folder),
-                hint="make room there, or give the compute another folder: --cache PATH",
+                hint="free some space, or set another cache folder for the compute: --cache PATH",
             ) from None
 
     def _unpack(
-        self, source: Source, items: Sequence[Item], beside: Path
+        self, source: Source, items: Sequence[FileEntry], partial: Path
     ) -> list[tuple[str, int, str]]:
-        """What is in the archives, in the place of them."""
+        """Replace the archives by their contents. Returns the cache's file rows."""
         from allranks.agent.archives.unpack import is_archive, stem, unpack  # lazy: few inputs are
 
-        packed = beside / cache.PACKED
-        (beside / cache.DATA).rename(packed)
-        data = beside / cache.DATA
+        wanted, packed = source.request, partial / cache.PACKED
+        (partial / cache.DATA).rename(packed)
+        data = partial / cache.DATA
         data.mkdir()
         pairs: list[tuple[Path, Path]] = []
         for item in items:
@@ -185,74 +186,72 @@ class InputCache:
             goal = data if len(items) == 1 else data / stem(item.name)
             if goal != data and (goal.exists() or goal in dict(pairs).values()):
                 raise AllranksError(
-                    f"two things of the input {source.wanted.name} would be {stem(item.name)!r}",
-                    where=without_credentials(source.wanted.uri or source.wanted.source),
-                    hint="an archive becomes a folder of its name: rename one of the two",
+                    f"two files of the input {wanted.name} unpack to {stem(item.name)!r}",
+                    where=wanted.location,
+                    hint="an archive is unpacked to a folder of its name: rename one of the two",
                 )
             pairs.append((packed / item.name, goal))
         if not pairs:
             raise AllranksError(
-                f"there is no archive in the input {source.wanted.name}",
-                where=source.wanted.uri or source.wanted.source,
-                hint="archives are .tar, .tar.gz, .tar.zst, .zip and the like; or leave out unpack",
+                f"no archive in the input {wanted.name}",
+                where=wanted.location,
+                hint="archives are .tar, .tar.gz, .tar.zst, .zip and the like; or remove `unpack`",
             )
         size = sum((packed / item.name).stat().st_size for item in items if is_archive(item.name))
-        # What comes of it nobody knows yet; it is a few times the size, most of the time.
+        # The unpacked size is not known yet.
         with suppress(AllranksError):
-            cache.make_room(self._folder, size * _USUAL, self._limit, beside.name.partition("-")[0])
+            cache.make_room(
+                self._folder, size * _EXPECTED_GROWTH, self._limit, partial.name.partition("-")[0]
+            )
         room = cache.make_room(self._folder, 0, self._limit, "")
-        limit = min(room, max(size * _GROWTH, _ALWAYS_FINE))
+        limit = min(room, max(size * _MAX_GROWTH, _MIN_BOMB_SIZE))
         try:
-            unpack(pairs, limit, lambda n, _: self._beat(source.wanted, unpacked=n, of=len(pairs)))
+            unpack(pairs, limit, lambda n, _: self._report(wanted, unpacked=n, of=len(pairs)))
         except AllranksError as error:
-            cache.remove(beside)
-            # Where it came from: here it is gone by now.
+            cache.remove(partial)
+            # Name the source: the local copy is already deleted.
             name = os.path.relpath(error.where, packed) if error.where else ""
-            base = without_credentials(source.wanted.uri or source.wanted.source)
-            place = base if len(items) == 1 else f"{base}/{name}"
-            raise AllranksError(error.message, where=place, hint=error.hint) from None
+            location = wanted.location if len(items) == 1 else f"{wanted.location}/{name}"
+            raise AllranksError(error.message, where=location, hint=error.hint) from None
         except BaseException:
-            cache.remove(beside)
+            cache.remove(partial)
             raise
         cache.remove(packed)
-        found = []
-        for folder, _, names in os.walk(data):
-            below = os.path.relpath(folder, data)
-            found += [(os.path.normpath(f"{below}/{name}"), 0, "") for name in names]
-        return [each for each in sorted(found) if not os.path.islink(data / each[0])]
+        paths = (os.path.join(folder, name) for folder, _, names in os.walk(data) for name in names)
+        files = (path for path in paths if not os.path.islink(path))
+        return sorted((os.path.relpath(path, data), 0, "") for path in files)
 
-    def _beat(self, wanted: Wanted, **how: Any) -> None:
+    def _report(self, wanted: InputRequest, **how: Any) -> None:
         now = time.monotonic()
-        if now - self._told > _BEAT:
-            self._told = now
-            self._say({"input": wanted.name, "seconds": now - self._began, **how})
+        if now - self._reported_at > _REPORT_SECONDS:
+            self._reported_at = now
+            self._say({"input": wanted.name, "seconds": now - self._started_at, **how})
 
 
-def there(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the mover would tell of all inputs, if none has to be moved; empty otherwise."""
-    several = [Wanted.load(each) for each in asked["inputs"]]
-    with InputCache(Path(asked["cache"]), asked["limit"], lambda told: None) as provider:
-        found = [provider.there(each) for each in several]
-        if None in found:
+def all_cached(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The mover's messages for all inputs if none needs a transfer; otherwise an empty list."""
+    inputs = [InputRequest.load(each) for each in request["inputs"]]
+    with InputCache(Path(request["cache"]), request["limit"], lambda message: None) as provider:
+        entries = [provider.cached(each) for each in inputs]
+        if None in entries:
             return []
-        # Only now are links made of them.
         return [
-            {"provided": wanted.name, **_provided(wanted, *one, 0)._asdict()}
-            for wanted, one in zip(several, found, strict=True)
-            if one is not None
+            {"provided": wanted.name, **_as_cached_input(wanted, *entry, 0)._asdict()}
+            for wanted, entry in zip(inputs, entries, strict=True)
+            if entry is not None
         ]
 
 
-def _provided(wanted: Wanted, tree: Tree, is_file: bool, moved: int) -> CachedInput:
+def _as_cached_input(wanted: InputRequest, tree: Tree, is_file: bool, moved: int) -> CachedInput:
     data = tree.data
     if wanted.copy:
-        data = _linked(tree, Path(wanted.copy))
+        data = _link_files(tree, Path(wanted.copy))
     path = data / tree.files[0][0] if is_file and not wanted.unpack else data
     return CachedInput(str(path), str(tree.folder), len(tree.files), tree.size, moved)
 
 
-def _linked(tree: Tree, goal: Path) -> Path:
-    """A folder of the job's own with the same files: it may add to it and take away."""
+def _link_files(tree: Tree, goal: Path) -> Path:
+    """Hard-link the files into a folder of the job, in which it may add and remove files."""
     shutil.rmtree(goal, ignore_errors=True)
     goal.mkdir(parents=True)
     for each in {os.path.dirname(row[0]) for row in tree.files} - {""}:
@@ -261,12 +260,12 @@ def _linked(tree: Tree, goal: Path) -> Path:
     try:
         for row in tree.files:
             link(data + row[0], to + row[0])
-        for path in _links(tree.data):
+        for path in _symlinks(tree.data):
             os.symlink(os.readlink(path), to + os.path.relpath(path, tree.data))
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
             raise
-        # On another disk, or more links than a file may have.
+        # Another disk, too many links to a file, or a file system without hard links.
         shutil.rmtree(goal)
         shutil.copytree(tree.data, goal, symlinks=True)
         for folder, _, _ in os.walk(goal):
@@ -274,7 +273,7 @@ def _linked(tree: Tree, goal: Path) -> Path:
     return goal
 
 
-def _links(folder: Path) -> Iterator[str]:
-    """Of what was in archives: nothing else here is one."""
+def _symlinks(folder: Path) -> Iterator[str]:
+    """Symbolic links, which only unpacked entries have."""
     for each, folders, files in os.walk(folder):
         yield from (path for n in (*folders, *files) if os.path.islink(path := f"{each}/{n}"))

@@ -1,10 +1,10 @@
-"""The program that moves data between stores and a node: `python -m allranks.agent.data.mover`.
+"""The mover: the program that transfers data between stores and a node.
 
-A process of its own, in an interpreter that can open stores; the agent speaks with it in lines of
-JSON. The first says what is wanted. Of inputs it answers with how far it is, then with where each
-is, and holds those, or serves them as streams, until its standard input is closed. Outputs it
-brings while the job runs, until then, and is ended with it at any moment; another brings all that
-is left.
+The agent starts it as `python -m allranks.agent.data.mover`, in an interpreter that has obstore,
+and exchanges lines of JSON with it. The first line is the request. For inputs, the mover reports
+progress and then each path, and holds the inputs, or serves them as streams, until its standard
+input closes. One mover uploads outputs while the job runs and may be killed at any time; another
+uploads the rest at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.agent.data.input_source import Source, Wanted
+from allranks.agent.data.input_source import InputRequest, Source
 from allranks.agent.data.inputs import InputCache
 from allranks.errors import AllranksError, Passing, is_passing
 from allranks.plan.data.addresses import Account
@@ -27,128 +27,133 @@ from allranks.plan.data.addresses import Account
 if TYPE_CHECKING:
     from allranks.agent.data.upload import Uploader
 
-# Seconds from one look for whole files to the next: so many at least, and so many times what the
-# last one took.
-_PAUSE, _SHARE = 2.0, 10.0
-_BEAT = 0.5
+# Between two scans for complete files: this many seconds, or this many times the last scan's time.
+_SCAN_SECONDS, _SCAN_FACTOR = 2.0, 10.0
+_REPORT_SECONDS = 0.5
 
 Say = Callable[[Mapping[str, Any]], None]
 
 
-def provide(asked: Mapping[str, Any], say: Say) -> None:
-    """Raises AllranksError for the first input that cannot be had."""
-    with InputCache(Path(asked["cache"]), asked["limit"], say) as provider:
-        for wanted in map(Wanted.load, asked["inputs"]):
+def provide(request: Mapping[str, Any], say: Say) -> None:
+    """Provide inputs from the cache. Raises AllranksError for the first that fails."""
+    with InputCache(Path(request["cache"]), request["limit"], say) as provider:
+        for wanted in map(InputRequest.load, request["inputs"]):
             say({"provided": wanted.name, **provider.provide(wanted)._asdict()})
         say({"done": True})
         sys.stdin.read()
 
 
-def stream(asked: Mapping[str, Any], say: Say) -> None:
-    """Serve them as long as the agent is there. Raises AllranksError for the first that cannot be
-    had."""
-    # lazy: a web server, which others do without
+def stream(request: Mapping[str, Any], say: Say) -> None:
+    """Serve inputs until the agent ends. Raises AllranksError for the first that fails."""
+    # lazy: a web server, which the other requests do not use
     from allranks.agent.data.http_stream import Streams
 
-    with Path(asked["read"]).open("wb") as told:
-        streams = Streams(told.fileno())
-        for wanted in map(Wanted.load, asked["streams"]):
+    with Path(request["read"]).open("wb") as statistics:
+        streams = Streams(statistics.fileno())
+        for wanted in map(InputRequest.load, request["streams"]):
             say({"provided": wanted.name, **streams.add(Source(wanted))})
         say({"done": True})
         sys.stdin.read()
-        os._exit(0)  # parts that are under way for readers are not waited for
+        os._exit(0)  # do not wait for requests of readers
 
 
-def keep_bringing(asked: Mapping[str, Any], say: Say) -> None:
-    """Bring what is whole, as long as the agent is there. Raises AllranksError for the first that
-    is known before to be in vain."""
-    several = [_bringer(each, asked) for each in asked["outputs"]]
-    for each in several:
-        each.ask()
+def upload_live(request: Mapping[str, Any], say: Say) -> None:
+    """Upload complete files until the agent ends. Raises AllranksError if a store refuses at the
+    start."""
+    uploaders = _uploaders(request)
+    for each in uploaders:
+        each.check_access()
     say({"done": True})
-    several = [each for each in several if each.output.live]
+    uploaders = [each for each in uploaders if each.output.live]
     took = 0.0
-    while several and not select.select([sys.stdin], [], [], max(_PAUSE, took * _SHARE))[0]:
+    while (
+        uploaders
+        and not select.select([sys.stdin], [], [], max(_SCAN_SECONDS, took * _SCAN_FACTOR))[0]
+    ):
         began = time.monotonic()
-        for each in several:
+        for each in uploaders:
             try:
-                each.look(False, lambda done, total: None)
+                each.upload(False, lambda done, total: None)
             except AllranksError as error:
-                # What is still so at the end counts.
+                # Only log it: the final upload tries again and reports errors.
                 print(f"{error} ({error.hint})", file=sys.stderr, flush=True)
         took = time.monotonic() - began
 
 
-def bring(asked: Mapping[str, Any], say: Say) -> None:
-    """Raises AllranksError for what cannot be brought."""
-    for each in [_bringer(each, asked) for each in asked["outputs"]]:
-        each.look(True, _Reporting(each.output.name, say))
-        told = {"files": each.files, "size": each.size, "uri": each.output.uri}
-        say({"brought": each.output.name, **told})
+def upload_rest(request: Mapping[str, Any], say: Say) -> None:
+    """Upload everything that is not uploaded yet. Raises AllranksError."""
+    for each in _uploaders(request):
+        each.upload(True, _ProgressReport(each.output.name, say))
+        summary = {"files": each.files, "size": each.size, "uri": each.output.uri}
+        say({"brought": each.output.name, **summary})
     say({"done": True})
 
 
-class _Reporting:
-    """Says now and then how far an output is."""
+class _ProgressReport:
+    """Reports an output's progress at intervals."""
 
     def __init__(self, name: str, say: Say) -> None:
         self._name, self._say = name, say
-        self._began = self._told = time.monotonic()
+        self._started_at = self._reported_at = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._told > _BEAT:
-            self._told = now
-            how = {"done": done, "total": total, "seconds": now - self._began}
-            self._say({"output": self._name, **how})
+        if now - self._reported_at > _REPORT_SECONDS:
+            self._reported_at = now
+            progress = {"done": done, "total": total, "seconds": now - self._started_at}
+            self._say({"output": self._name, **progress})
 
 
-def _bringer(each: Mapping[str, Any], asked: Mapping[str, Any]) -> Uploader:
+def _uploaders(request: Mapping[str, Any]) -> list[Uploader]:
     from allranks.agent.data.upload import (  # lazy: asyncio, which inputs do without
         Output,
         Uploader,
     )
 
-    output = Output(**{**each, "account": Account.load(each["account"])})
-    name = f"{output.name}.node-{asked['node']}.json"
-    return Uploader(output, Path(asked["manifests"], name))
+    uploaders = []
+    for each in request["outputs"]:
+        output = Output(**{**each, "account": Account.load(each["account"])})
+        manifest = Path(request["manifests"], f"{output.name}.node-{request['node']}.json")
+        uploaders.append(Uploader(output, manifest))
+    return uploaders
 
 
 def main() -> int:
-    """What the line on standard input asks for."""
-    # Who opens a file for writing while we look at it would end us by that.
+    """Carry out the request on standard input."""
+    # The kernel sends SIGIO, which kills by default, when a process opens a file we hold a lease
+    # on.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
-    asked = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
 
-    def say(told: Mapping[str, Any]) -> None:
-        sys.stdout.write(json.dumps(told) + "\n")
+    def say(message: Mapping[str, Any]) -> None:
+        sys.stdout.write(json.dumps(message) + "\n")
         sys.stdout.flush()
 
     try:
-        if "inputs" in asked:
-            provide(asked, say)
-        elif "streams" in asked:
-            stream(asked, say)
-        elif asked["live"]:
-            keep_bringing(asked, say)
+        if "inputs" in request:
+            provide(request, say)
+        elif "streams" in request:
+            stream(request, say)
+        elif request["live"]:
+            upload_live(request, say)
         else:
-            bring(asked, say)
+            upload_rest(request, say)
     except AllranksError as error:
         say(error.body())
         return 1
     except OSError as error:
-        say(_refused(error).body())
+        say(_os_error(error).body())
         return 1
     return 0
 
 
-def _refused(error: OSError) -> AllranksError:
-    said = os.strerror(error.errno) if error.errno else str(error)
+def _os_error(error: OSError) -> AllranksError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
     kind = Passing if is_passing(error) else AllranksError
     return kind(
-        f"the node refused: {said.lower()}",
+        f"cannot write on the node: {reason.lower()}",
         where=str(error.filename) if error.filename else None,
-        hint="is there room on that disk, and may the job's user write there?",
+        hint="check the disk's free space and the permissions of the job's user",
     )
 
 

@@ -1,4 +1,4 @@
-"""A mover as its agent has it: a process, what it tells, and that in words."""
+"""The agent's side of a mover: its process, its messages, and their texts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.environments.uv import Say, Wait
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, from_body
 from allranks.plan.amounts import counted, size_text
 
-# The first word of how far it is, and the longest time between two, in seconds.
-_FIRST, _SELDOM = 1.0, 20.0
+# Seconds until the first progress note, and the longest interval between two.
+_FIRST_SECONDS, _MAX_SECONDS = 1.0, 20.0
 
 
 class Mover:
-    """A mover that runs. Ends with its agent, whose end of the pipe it reads."""
+    """A running mover. It ends when the agent does, because its standard input closes."""
 
     def __init__(
         self,
@@ -54,32 +54,36 @@ class Mover:
 
     def say(self, line: str) -> None:
         assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `lines` will tell
+        with contextlib.suppress(BrokenPipeError):  # `messages` raises the error
             self._child.stdin.write(f"{line}\n".encode())
             self._child.stdin.flush()
 
-    def lines(self, seconds: float | None = None) -> Iterator[dict[str, Any]]:
-        """What it tells, until it ends. Raises AllranksError when that is not at its own wish, or
-        when it is not done within ``seconds``."""
+    def messages(self, seconds: float | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the mover's messages, until the caller has enough. Raises AllranksError for an
+        error message, when the mover ends, and after ``seconds``."""
         assert self._child.stdout is not None
         until = None if seconds is None else time.monotonic() + seconds
         rest, piece = b"", b"-"
         while piece:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            self._wait(self._child.stdout.fileno(), left)
+            timeout = None if until is None else max(0.0, until - time.monotonic())
+            self._wait(self._child.stdout.fileno(), timeout)
             if until is not None and time.monotonic() >= until:
-                raise AllranksError("there was no time left to bring all of the outputs")
+                raise AllranksError("no time left to upload all outputs")
             piece = os.read(self._child.stdout.fileno(), 1 << 16)
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from (json.loads(line) for line in whole)
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                message = json.loads(line)
+                if "error" in message:
+                    raise from_body(message)
+                yield message
         code = self._child.wait()
-        said = self._log.read_text(errors="replace").strip().splitlines() if code else []
-        why = said[-1] if said else f"exit code {code}"
+        log = self._log.read_text(errors="replace").strip().splitlines() if code else []
+        reason = log[-1] if log else f"exit code {code}"
         if code < 0:
-            why = f"{signal.Signals(-code).name} ended it"
+            reason = f"killed by {signal.Signals(-code).name}"
         raise AllranksError(
-            f"what moves data has failed: {why}",
-            hint="the node may have been out of memory: `dmesg` there tells",
+            f"the data mover failed: {reason}",
+            hint="the node may have run out of memory: see `dmesg` there",
         )
 
     def kill(self) -> None:
@@ -96,59 +100,61 @@ class Mover:
 
 
 class Progress:
-    """Tells how far it is, soon at first and then more seldom: each word stays in the record."""
+    """Reports progress at growing intervals, because every note stays in the record."""
 
     def __init__(self, say: Say) -> None:
-        self._say, self._next, self._pause = say, time.monotonic() + _FIRST, _FIRST
+        self._say, self._next, self._pause = say, time.monotonic() + _FIRST_SECONDS, _FIRST_SECONDS
 
-    def told(self, how: Mapping[str, Any]) -> None:
+    def report(self, message: Mapping[str, Any]) -> None:
         if (now := time.monotonic()) < self._next:
             return
-        self._pause = min(_SELDOM, self._pause * 1.3)
+        self._pause = min(_MAX_SECONDS, self._pause * 1.3)
         self._next = now + self._pause
-        self._say(_doing(how))
+        self._say(_progress_text(message))
 
 
-def _doing(how: Mapping[str, Any]) -> str:
-    if "output" in how:
-        return f"brings {how['output']} {_bar(how)}"
-    name = how["input"]
-    if how.get("waiting"):
-        return f"waits for {name}, which another job is fetching"
-    if "unpacked" in how:
-        return f"unpacks {name}: {how['unpacked']} of {how['of']} archives"
-    return f"downloads {name} {_bar(how)}"
+def _progress_text(message: Mapping[str, Any]) -> str:
+    if "output" in message:
+        return f"uploading {message['output']} {_bar(message)}"
+    name = message["input"]
+    if message.get("waiting"):
+        return f"waiting for {name}, which another job is fetching"
+    if "unpacked" in message:
+        return f"unpacking {name}: {message['unpacked']} of {message['of']} archives"
+    return f"downloading {name} {_bar(message)}"
 
 
-def _bar(how: Mapping[str, Any]) -> str:
-    done, total, seconds = how["done"], how["total"], how["seconds"]
-    part = done / total if total else 1.0
+def _bar(message: Mapping[str, Any]) -> str:
+    done, total, seconds = message["done"], message["total"], message["seconds"]
+    share = done / total if total else 1.0
     rate = done / seconds if seconds else 0.0
-    left = f", {(total - done) / rate:.0f} s left" if rate else ""
-    bar = ("#" * round(part * 10)).ljust(10, "-")
-    return f"[{bar}] {size_text(done)} of {size_text(total)}, {size_text(rate)}/s{left}"
+    remaining = f", {(total - done) / rate:.0f} s left" if rate else ""
+    bar = ("#" * round(share * 10)).ljust(10, "-")
+    return f"[{bar}] {size_text(done)} of {size_text(total)}, {size_text(rate)}/s{remaining}"
 
 
-def provided(told: Mapping[str, Any], seconds: float) -> str:
-    what = f"{told['provided']}: {counted(told['files'], 'file')}, {size_text(told['size'])}"
-    if not told["moved"]:
-        return f"{what}, were in the node's cache"
-    moved = size_text(told["moved"])
-    rate = size_text(told["moved"] / max(seconds, 1e-3))
-    return f"{what}, of which {moved} were fetched in {seconds:.1f} s ({rate}/s)"
+def _amount(message: Mapping[str, Any]) -> str:
+    return f"{counted(message['files'], 'file')}, {size_text(message['size'])}"
 
 
-def streamable(told: Mapping[str, Any]) -> str:
-    what = f"{counted(told['files'], 'file')}, {size_text(told['size'])}"
-    return f"{told['provided']}: {what}, read as a stream"
+def provided_text(message: Mapping[str, Any], seconds: float) -> str:
+    text = f"{message['provided']}: {_amount(message)}"
+    if not message["moved"]:
+        return f"{text}, already in the node's cache"
+    moved = size_text(message["moved"])
+    rate = size_text(message["moved"] / max(seconds, 1e-3))
+    return f"{text}; fetched {moved} in {seconds:.1f} s ({rate}/s)"
 
 
-def streamed(told: Mapping[str, Any]) -> str:
-    size, reads = size_text(told["size"]), counted(told["reads"], "read")
-    what = f"{told['streamed']}: {size} were streamed in {reads}"
-    return f"{what}; one failed: {told['failed']}" if told["failed"] else what
+def stream_ready_text(message: Mapping[str, Any]) -> str:
+    return f"{message['provided']}: {_amount(message)}, read as a stream"
 
 
-def brought(told: Mapping[str, Any], seconds: float) -> str:
-    what = f"{counted(told['files'], 'file')}, {size_text(told['size'])}"
-    return f"{told['brought']}: {what}, at {told['uri']}"
+def stream_read_text(message: Mapping[str, Any]) -> str:
+    size, reads = size_text(message["size"]), counted(message["reads"], "read")
+    text = f"{message['streamed']}: stream_read_text {size} in {reads}"
+    return f"{text}; one failed: {message['failed']}" if message["failed"] else text
+
+
+def uploaded_text(message: Mapping[str, Any]) -> str:
+    return f"{message['brought']}: {_amount(message)}, uploaded to {message['uri']}"

@@ -1,7 +1,6 @@
-"""Stores, opened: buckets, containers and sites behind one interface, and what they answer when
-something is wrong, as sentences.
+"""Open S3, Azure, GCS and HTTPS stores through obstore, and explain their errors.
 
-Its one import beyond Python is ``obstore``; who uses it runs in an interpreter that has it.
+Only the mover imports it: its interpreter has ``obstore``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import obstore
 from obstore import exceptions, store
 
-from allranks.agent.data.file_entry import Item
+from allranks.agent.data.file_entry import FileEntry
 from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
 from allranks.plan.data.addresses import CERTIFICATES, IDENTITY, Account, Address
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     Opened = store.S3Store | store.AzureStore | store.GCSStore | store.HTTPStore
 
-# Of requests: a part of a file is not long under way, and a stall is noticed sooner than that.
 _CLIENT: ClientConfig = {
     "allow_http": True,
     "timeout": timedelta(minutes=10),
@@ -46,17 +44,13 @@ _RETRY: RetryConfig = {
         "base": 2,
     },
 }
-# A tag that looks like the content's MD5.
+# A tag that may be the MD5 of the content.
 HASH = re.compile(r'"?[0-9a-f]{32}"?')
-# What a transfer may raise that another try can mend.
-PASSING = (exceptions.GenericError, exceptions.JoinError, TimeoutError, ConnectionError)
-# Whatever a store says.
-SAID = exceptions.BaseError
+RETRYABLE = (exceptions.GenericError, exceptions.JoinError, TimeoutError, ConnectionError)
+STORE_ERRORS = exceptions.BaseError
 CHANGED = exceptions.PreconditionError
 NO_RANGES = exceptions.NotSupportedError
-
-
-# What stores say that are only busy.
+# Error codes of stores that are overloaded.
 _BUSY = (
     "SlowDown",
     "InternalError",
@@ -67,8 +61,8 @@ _BUSY = (
 )
 
 
-class Found(NamedTuple):
-    """An object: its key, its size in bytes, when it was changed, and what changes with it."""
+class StoredObject(NamedTuple):
+    """An object: its key, size in bytes, mtime in Unix seconds, and a tag that changes with it."""
 
     key: str
     size: int
@@ -77,25 +71,25 @@ class Found(NamedTuple):
 
 
 def open_store(account: Account, place: Address) -> Opened:
-    """The store that ``place`` is in; of a site, that place alone. Raises AllranksError for what an
-    account cannot mean."""
+    """Open the store of an address; of an HTTPS site, only that URL. Raises AllranksError for an
+    invalid account."""
     kind = account.store.kind
     if kind == "https":
         account = account._replace(store=account.store._replace(endpoint=str(place)))
     try:
-        with _nobody() if account.credentials else contextlib.nullcontext():
+        with _without_environment_identity() if account.credentials else contextlib.nullcontext():
             return _OPEN[kind](account)
     except (ValueError, exceptions.BaseError) as error:
         raise AllranksError(
-            f"the store cannot be opened: {_first_line(error)}",
+            f"cannot open the store: {_first_line(error)}",
             where=str(Address(account.store)),
-            hint="look at what its datastore says: allranks datastore list",
+            hint="check the options of its datastore: allranks datastore list",
         ) from None
 
 
 @contextlib.contextmanager
-def _nobody() -> Iterator[None]:
-    """Who has credentials is not mixed with whom the variables around name."""
+def _without_environment_identity() -> Iterator[None]:
+    """Hide variables with credentials, so that obstore does not mix them with given ones."""
     held = {name: os.environ.pop(name) for name in [*os.environ] if IDENTITY.match(name)}
     try:
         yield
@@ -103,26 +97,26 @@ def _nobody() -> Iterator[None]:
         os.environ.update(held)
 
 
-def listing(opened: Opened, key: str) -> Iterator[Found]:
-    """All objects below ``key``."""
-    for several in obstore.list(opened, prefix=key or None, chunk_size=1000):
-        for each in several:
-            found = _found(each)
-            # What a console writes to show an empty folder.
-            if found.key != key or found.size:
-                yield found
+def listing(opened: Opened, key: str) -> Iterator[StoredObject]:
+    """List all objects below ``key``."""
+    for batch in obstore.list(opened, prefix=key or None, chunk_size=1000):
+        for each in batch:
+            entry = _stored_object(each)
+            # Consoles mark an empty folder with an empty object of its name.
+            if entry.key != key or entry.size:
+                yield entry
 
 
-def look(opened: Opened, key: str) -> Found | None:
-    """The object of that name, if there is one."""
+def head(opened: Opened, key: str) -> StoredObject | None:
+    """The object of that key, or None."""
     try:
-        return _found(obstore.head(opened, key))
+        return _stored_object(obstore.head(opened, key))
     except FileNotFoundError:
         return None
 
 
-def asking(tag: str, span: tuple[int, int] | None = None) -> obstore.GetOptions:
-    """For the content that ``tag`` is of, and for these bytes of it."""
+def get_options(tag: str, span: tuple[int, int] | None = None) -> obstore.GetOptions:
+    """Options that request a byte range, and fail with CHANGED if the content has another tag."""
     options: obstore.GetOptions = {}
     if _is_strong(tag):
         options["if_match"] = tag
@@ -131,68 +125,73 @@ def asking(tag: str, span: tuple[int, int] | None = None) -> obstore.GetOptions:
     return options
 
 
-def is_another(meta: Mapping[str, Any], item: Item) -> bool:
-    """Whether an answer is of another content than ``item`` was listed with, where the store could
-    not be asked for that one alone."""
+def is_different(meta: Mapping[str, Any], item: FileEntry) -> bool:
+    """Whether an answer belongs to other content than ``item`` was listed with. Strong tags were
+    already checked by the store."""
     if _is_strong(item.tag):
         return False
-    found = _found(meta)
-    # Listings know fractions of a second, answers do not.
-    return int(found.mtime) != int(item.mtime) or (
-        item.tag.startswith("W/") and found.tag != item.tag
+    entry = _stored_object(meta)
+    # Listings have fractions of a second, answers do not.
+    return int(entry.mtime) != int(item.mtime) or (
+        item.tag.startswith("W/") and entry.tag != item.tag
     )
 
 
 def _is_strong(tag: str) -> bool:
-    """Weak ones (`W/"…"`) never match."""
+    """Whether If-Match works with the tag: weak tags (`W/"…"`) never match."""
     return tag.startswith('"') or HASH.fullmatch(tag) is not None
 
 
 def is_final(error: Exception) -> bool:
-    """Whether the store has said no, and will say so again."""
+    """Whether a retry would get the same refusal."""
     text = str(error)
-    if word := _code(text):
-        return word not in _BUSY
+    if code := _error_code(text):
+        return code not in _BUSY
     return re.search(r"status (4(?!08|29)\d\d)", text) is not None
 
 
-def explained(error: Exception, place: Address, datastore: str) -> AllranksError:
-    """What went wrong at a place, as a sentence."""
+def explain(error: Exception, place: Address, datastore: str) -> AllranksError:
+    """The error to show for an exception of a store."""
     text = str(error)
-    said = re.search(r"<Message>([^<]+)</Message>", text)
-    word = _code(text)
-    who = f"the datastore {datastore!r}" if datastore else "this node"
     where = without_credentials(str(place))
-    if word in ("NoSuchBucket", "ContainerNotFound"):
-        what = f"there is no bucket {place.store.bucket!r}"
-        return NotFound(what, where=where, hint="look at its name; is its endpoint the right one?")
+    code = _error_code(text)
+    if code in ("NoSuchBucket", "ContainerNotFound"):
+        what = f"bucket {place.store.bucket!r} not found"
+        return NotFound(what, where=where, hint="check the bucket's name and the endpoint")
     if isinstance(error, FileNotFoundError):
-        hint = "look at the path; names in stores are case-sensitive"
-        return NotFound("there is nothing at this address", where=where, hint=hint)
+        hint = "check the path; names in stores are case-sensitive"
+        return NotFound("nothing found at this address", where=where, hint=hint)
+    who = f"the datastore {datastore!r}" if datastore else "this node"
     refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
-    if refused or word in _REFUSALS:
-        why = f": {said[1].strip()}" if said else ""
+    if refused or code in _REFUSALS:
+        message = re.search(r"<Message>([^<]+)</Message>", text)
+        reason = f": {message[1].strip()}" if message else ""
         return AllranksError(
-            f"{who} may not open it{why}",
+            f"the store refused access to {who}{reason}",
             where=where,
             hint=_credentials_hint(place, datastore),
         )
-    if _is_nobody(text):
+    if _lacks_credentials(text):
         return AllranksError(
-            f"{who} has no credentials for it",
+            f"{who} has no credentials for this address",
             where=where,
             hint=_credentials_hint(place, datastore),
         )
     if isinstance(error, exceptions.InvalidPathError):
-        hint = "empty steps (`a//b`), `.` and `..` are no names of files: rename it in the store"
         return AllranksError(
-            f"a name there cannot be one here: {_first_line(error)}", where=where, hint=hint
+            f"an object's name is not a valid file name: {_first_line(error)}",
+            where=where,
+            hint="empty steps (`a//b`), `.` and `..` are not allowed: rename it in the store",
         )
-    hint = "does the node reach it? a proxy is taken from https_proxy and the like"
-    return Passing(f"the store does not answer: {_first_line(error)}", where=where, hint=hint)
+    return Passing(
+        f"the store does not answer: {_first_line(error)}",
+        where=where,
+        hint="check that the node reaches it; a proxy is taken from https_proxy and similar "
+        "variables",
+    )
 
 
-# The first are said of who asks, the others of what is asked for.
+# Error codes for unknown or expired credentials; then also for missing permissions.
 _UNKNOWN = (
     "ExpiredToken",
     "TokenRefreshRequired",
@@ -205,107 +204,104 @@ _REFUSALS = (*_UNKNOWN, "AccessDenied", "AuthorizationFailure")
 
 
 def may_not_list(error: Exception) -> bool:
-    """Whether somebody known may not see what there is, and yet perhaps write."""
+    """Whether the credentials are valid but do not allow listing; they may still allow writing."""
     text = str(error)
-    # Of a listing, obstore has no exception of its own for it.
+    # obstore raises no exception of its own for a refused listing.
     refused = isinstance(error, exceptions.PermissionDeniedError) or "403 Forbidden" in text
-    return refused and not _is_nobody(text) and _code(text) not in _UNKNOWN
+    return refused and not _lacks_credentials(text) and _error_code(text) not in _UNKNOWN
 
 
-def _code(text: str) -> str:
-    """A store's own word for what is wrong, if it has one."""
-    found = re.search(r"<Code>(\w+)</Code>", text)
-    return found[1] if found else ""
+def _error_code(text: str) -> str:
+    """The store's own error code, or ''."""
+    match = re.search(r"<Code>(\w+)</Code>", text)
+    return match[1] if match else ""
 
 
-def _is_nobody(text: str) -> bool:
-    """Whether no credentials were found: the last thing asked for some is the machine itself."""
+def _lacks_credentials(text: str) -> bool:
+    """Whether no credentials were found: the last resort is the cloud's metadata service."""
     return "169.254" in text or ("token" in text.lower() and "metadata" in text.lower())
 
 
 def _credentials_hint(place: Address, datastore: str) -> str:
     if datastore:
-        return f"give it others: allranks datastore create {datastore} … --replace"
+        return f"replace its credentials: allranks datastore create {datastore} … --replace"
     kind = "azure_blob" if place.store.kind == "azure" else place.store.kind
-    return f"say who may: allranks datastore create NAME --type {kind} … --credentials-from-env"
+    return (
+        "create a datastore with credentials: "
+        f"allranks datastore create NAME --type {kind} … --credentials-from-env"
+    )
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, without the Rust structure that it is printed with at length."""
+    """An error's first line, without the Rust debug output that follows."""
     text = str(error).split("\n\nDebug source", 1)[0].strip().splitlines()
     return text[0][:300] if text else type(error).__name__
 
 
-def _found(each: Mapping[str, Any]) -> Found:
+def _stored_object(each: Mapping[str, Any]) -> StoredObject:
     changed = each["last_modified"].timestamp()
     tag = each.get("e_tag") or each.get("version") or f"{changed}"
-    return Found(each["path"], each["size"], changed, tag)
+    return StoredObject(each["path"], each["size"], changed, tag)
 
 
 # ---------------------------------------------------------------- opening
 
 
 def _s3(account: Account) -> store.S3Store:
-    given, known = account.store, dict(account.credentials)
-    if not known:
-        known = _of_profile(os.environ)
-    endpoint = given.endpoint or known.pop("endpoint", "")
-    region = given.region or known.pop("region", "")
-    config: dict[str, Any] = {k: v for k, v in known.items() if k not in ("endpoint", "region")}
+    config: dict[str, Any] = dict(account.credentials) or _aws_profile(os.environ)
+    profile_endpoint, profile_region = config.pop("endpoint", ""), config.pop("region", "")
+    endpoint = account.store.endpoint or profile_endpoint
+    region = account.store.region or profile_region
     if endpoint:
         config |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
     if region or not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         config["region"] = region or "us-east-1"
-    return store.S3Store(given.bucket, config=config, **_how())  # type: ignore[arg-type]
+    return store.S3Store(account.store.bucket, config=config, **_client_options())  # type: ignore[arg-type]
 
 
 def _azure(account: Account) -> store.AzureStore:
-    given, known = account.store, account.credentials
-    config: dict[str, Any] = {"account_name": given.account}
-    if given.endpoint:
-        config["endpoint"] = given.endpoint
-    for name, theirs in (
-        ("account_key", "account_key"),
-        ("sas_token", "sas_key"),
-        ("tenant_id", "tenant_id"),
-        ("client_id", "client_id"),
-        ("client_secret", "client_secret"),
-    ):
-        if name in known:
-            config[theirs] = known[name]
-    return store.AzureStore(given.bucket, config=config, **_how())  # type: ignore[arg-type]
+    place, credentials = account.store, account.credentials
+    config: dict[str, Any] = {"account_name": place.account}
+    if place.endpoint:
+        config["endpoint"] = place.endpoint
+    for name in ("account_key", "sas_token", "tenant_id", "client_id", "client_secret"):
+        if name in credentials:
+            config["sas_key" if name == "sas_token" else name] = credentials[name]
+    return store.AzureStore(place.bucket, config=config, **_client_options())  # type: ignore[arg-type]
 
 
 def _gcs(account: Account) -> store.GCSStore:
     config: dict[str, Any] = dict(account.credentials)
     if account.store.endpoint:
         config["url"] = account.store.endpoint
-    return store.GCSStore(account.store.bucket, config=config, **_how())  # type: ignore[arg-type]
+    return store.GCSStore(account.store.bucket, config=config, **_client_options())  # type: ignore[arg-type]
 
 
-def _site(account: Account) -> store.HTTPStore:
-    known = account.credentials
-    how = _how()
-    if "token" in known:
-        how["client_options"]["default_headers"] = {"authorization": f"Bearer {known['token']}"}
-    elif "username" in known:
-        pair = f"{known['username']}:{known.get('password', '')}".encode()
-        basic = base64.b64encode(pair).decode()
-        how["client_options"]["default_headers"] = {"authorization": f"Basic {basic}"}
-    return store.HTTPStore(account.store.endpoint, **how)
+def _http(account: Account) -> store.HTTPStore:
+    credentials = account.credentials
+    options = _client_options()
+    authorization = ""
+    if "token" in credentials:
+        authorization = f"Bearer {credentials['token']}"
+    elif "username" in credentials:
+        pair = f"{credentials['username']}:{credentials.get('password', '')}".encode()
+        authorization = f"Basic {base64.b64encode(pair).decode()}"
+    if authorization:
+        options["client_options"]["default_headers"] = {"authorization": authorization}
+    return store.HTTPStore(account.store.endpoint, **options)
 
 
 _OPEN: Mapping[str, Callable[[Account], Opened]] = {
     "s3": _s3,
     "azure": _azure,
     "gcs": _gcs,
-    "https": _site,
+    "https": _http,
 }
 
 
-def _how() -> dict[str, Any]:
+def _client_options() -> dict[str, Any]:
     client: dict[str, Any] = {**_CLIENT}
-    # A site's own certificates, where its programs are told of them.
+    # Custom CA certificates, from the variables that other programs use.
     for name in CERTIFICATES:
         if (file := os.environ.get(name)) and os.path.isfile(file):
             client["root_certificate"] = Path(file).read_bytes()
@@ -313,8 +309,8 @@ def _how() -> dict[str, Any]:
     return {"client_options": client, "retry_config": _RETRY}
 
 
-def _of_profile(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the files of AWS's own programs say of a profile, where the variables say nothing."""
+def _aws_profile(environ: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a profile in AWS's configuration files, unless variables have credentials."""
     if environ.get("AWS_ACCESS_KEY_ID"):
         return {}
     home = Path(environ.get("HOME", "/nonexistent"), ".aws")
@@ -332,14 +328,14 @@ def _of_profile(environ: Mapping[str, str]) -> dict[str, str]:
         "region": "region",
         "endpoint_url": "endpoint",
     }
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for file, section in files.items():
-        read = configparser.RawConfigParser()
+        parser = configparser.RawConfigParser()
         try:
-            read.read(file)
+            parser.read(file)
         except configparser.Error:
             continue
-        if read.has_section(section):
-            pairs = {names[k]: v for k, v in read.items(section) if k in names}
-            found = {**pairs, **found}
-    return found
+        if parser.has_section(section):
+            pairs = {names[k]: v for k, v in parser.items(section) if k in names}
+            settings = {**pairs, **settings}
+    return settings

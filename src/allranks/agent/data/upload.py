@@ -1,8 +1,8 @@
-"""What a job writes, brought elsewhere: whole files only, while it runs and at its end.
+"""Upload a job's output files to a store, while it runs and at its end; complete files only.
 
-A file is whole when nobody has it open for writing and it has not changed since the last look; it
-is looked at again after it was read, and only then becomes an object of the store, all at once.
-What was brought is kept in a manifest, with sizes and checksums.
+A file is complete when no process has it open for writing and it has not changed since the last
+scan. This is checked again after reading, before the object appears in the store. A manifest lists
+what was uploaded, with sizes and checksums.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any, NamedTuple
 import obstore
 
 from allranks.agent.data import object_stores
-from allranks.agent.data.complete_files import Look, is_written, look_of
+from allranks.agent.data.complete_files import Fingerprint, fingerprint, is_open_for_writing
 from allranks.errors import AllranksError
 from allranks.plan.data import addresses
 from allranks.plan.data.addresses import Account, Address
 
-_PART, _SEVERAL = 8 << 20, 8
-# S3 takes no more than 10,000 of an object.
+_PART, _CONCURRENT = 8 << 20, 8
+# S3 allows 10,000 parts for an object.
 _MOST_PARTS = 9000
-# How often a file may change under our eyes at the very end, and how often a store is asked again.
-_TRIES, _LONGEST = 9, 20.0
+# Attempts for a file at the end, and the longest delay between them in seconds.
+_ATTEMPTS, _MAX_DELAY = 9, 20.0
 
 
 class Output(NamedTuple):
-    """An output of this node: all below ``folder`` goes below ``uri``; where ``only`` names a file
-    of it, that one becomes it. ``live``: while the job runs, too."""
+    """An output of this node: ``folder`` is uploaded below ``uri``, or its file ``only`` to ``uri``
+    itself. ``live``: also while the job runs."""
 
     name: str
     uri: str
@@ -46,87 +46,87 @@ class Output(NamedTuple):
 
 
 class Uploaded(NamedTuple):
-    """A file that is there: how it looked, its checksum, what the store calls its content."""
+    """An uploaded file: its metadata and CRC-32, the store's tag, and the time of the upload."""
 
-    look: Look
+    look: Fingerprint
     crc: int
     tag: str
     at: float
 
 
-class Torn(Exception):
-    """The file was written to while it was read."""
+class WrittenMeanwhile(Exception):
+    """The file was written to while we read it."""
 
 
 class Uploader:
-    """Brings one output; ``manifest`` is where it keeps what it brought."""
+    """Uploads one output, and records its files in ``manifest``."""
 
     def __init__(self, output: Output, manifest: Path) -> None:
         self.output, self._manifest = output, manifest
         place = addresses.address(output.uri)
-        self._place = Address(output.account.store, place.key)
+        self._address = Address(output.account.store, place.key)
         self._opened = object_stores.open_store(output.account, place)
-        self._there: dict[str, Uploaded] = _kept(manifest)
-        self._before: dict[str, Look] = {}
+        self._uploaded: dict[str, Uploaded] = _read_manifest(manifest)
+        self._last_scan: dict[str, Fingerprint] = {}
 
     @property
     def files(self) -> int:
-        return len(self._there)
+        return len(self._uploaded)
 
     @property
     def size(self) -> int:
-        return sum(each.look.size for each in self._there.values())
+        return sum(each.look.size for each in self._uploaded.values())
 
-    def ask(self) -> None:
-        """Raise AllranksError if the store does not answer, or says already that nothing can be
-        brought to it. Whether one may write there it cannot be asked."""
+    def check_access(self) -> None:
+        """Raise AllranksError if the store does not answer or refuses the credentials. Write
+        permission cannot be checked without writing."""
         try:
-            next(object_stores.listing(self._opened, self._place.key), None)
-        except (OSError, object_stores.SAID) as error:
+            next(object_stores.listing(self._opened, self._address.key), None)
+        except (OSError, object_stores.STORE_ERRORS) as error:
             if not object_stores.may_not_list(error):
-                raise object_stores.explained(error, self._place, self.output.datastore) from None
+                raise object_stores.explain(error, self._address, self.output.datastore) from None
 
-    def look(self, end: bool, report: Callable[[int, int], None]) -> None:
-        """Bring what is whole; at the ``end`` everything there is. ``report`` hears bytes done, and
-        of how many. Raises AllranksError."""
+    def upload(self, end: bool, report: Callable[[int, int], None]) -> None:
+        """Upload complete files, at the ``end`` all files, and delete objects of deleted files.
+        ``report`` receives the bytes done and their total. Raises AllranksError."""
         try:
-            now = self._seen()
+            files = self._scan()
         except OSError as error:
-            # What cannot be seen has not been taken away.
+            # An unreadable folder does not mean that its files were deleted.
             if end:
                 raise self._unreadable(error) from None
             return
-        changed = {name: look for name, look in now.items() if self._differs(name, look)}
-        ready = changed if end else {n: k for n, k in changed.items() if self._before.get(n) == k}
-        self._before = now
-        gone = [name for name in self._there if name not in now]
-        if not ready and not gone:
+        ready = {
+            name: look
+            for name, look in files.items()
+            if (name not in self._uploaded or self._uploaded[name].look != look)
+            and (end or self._last_scan.get(name) == look)
+        }
+        self._last_scan = files
+        deleted = [name for name in self._uploaded if name not in files]
+        if not ready and not deleted:
             return
         try:
-            asyncio.run(self._bring(ready, gone, end, report))
-        except object_stores.SAID as error:
-            raise object_stores.explained(error, self._place, self.output.datastore) from None
+            asyncio.run(self._upload_all(ready, deleted, end, report))
+        except object_stores.STORE_ERRORS as error:
+            raise object_stores.explain(error, self._address, self.output.datastore) from None
         except OSError as error:
             if error.errno is None:
-                raise object_stores.explained(error, self._place, self.output.datastore) from None
+                raise object_stores.explain(error, self._address, self.output.datastore) from None
             raise self._unreadable(error) from None
         finally:
-            self._keep()
+            self._write_manifest()
 
     def _unreadable(self, error: OSError) -> AllranksError:
         return AllranksError(
-            f"the output {self.output.name} cannot be read: {error.strerror}",
+            f"cannot read the output {self.output.name}: {error.strerror}",
             where=str(error.filename or self.output.folder),
-            hint="the agent's user has to be able to: look at who wrote it, and its mode",
+            hint="the agent's user needs read permission: check the file's owner and mode",
         )
 
-    def _differs(self, name: str, look: Look) -> bool:
-        there = self._there.get(name)
-        return there is None or there.look != look
-
-    def _seen(self) -> dict[str, Look]:
-        """Every file, and how it looks. Raises OSError where not all can be seen."""
-        found = {}
+    def _scan(self) -> dict[str, Fingerprint]:
+        """All files with their metadata. Raises OSError if a folder cannot be read."""
+        files = {}
         for folder, _, names in os.walk(self.output.folder, onerror=_raise):
             for each in names:
                 path = os.path.join(folder, each)
@@ -135,79 +135,79 @@ class Uploader:
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.isfile(path):
-                        found[name] = look_of(os.stat(path))
-        return found
+                        files[name] = fingerprint(os.stat(path))
+        return files
 
-    async def _bring(
+    async def _upload_all(
         self,
-        ready: Mapping[str, Look],
-        gone: Sequence[str],
+        ready: Mapping[str, Fingerprint],
+        deleted: Sequence[str],
         end: bool,
         report: Callable[[int, int], None],
     ) -> None:
         total, done = sum(look.size for look in ready.values()), 0
-        left = iter(sorted(ready))
-        failed: list[Exception] = []
+        pending = iter(sorted(ready))
+        errors: list[Exception] = []
 
-        async def several() -> None:
+        async def worker() -> None:
             nonlocal done
-            for name in left:
+            for name in pending:
                 try:
-                    brought = await self._whole(name, end)
+                    uploaded = await self._upload_file(name, end)
                 except Exception as error:
-                    failed.append(error)  # the others are brought all the same
+                    errors.append(error)  # still upload the others
                     continue
-                if brought is not None:
-                    self._there[name] = brought
+                if uploaded is not None:
+                    self._uploaded[name] = uploaded
                 done += ready[name].size
                 report(done, total)
 
-        await asyncio.gather(*(several() for _ in range(min(_SEVERAL, len(ready)))))
-        for name in gone:
-            with contextlib.suppress(FileNotFoundError):  # another node has taken it away, too
+        await asyncio.gather(*(worker() for _ in range(min(_CONCURRENT, len(ready)))))
+        for name in deleted:
+            with contextlib.suppress(FileNotFoundError):  # another node may have deleted it
                 await obstore.delete_async(self._opened, self._key(name))
-            del self._there[name]
-        if failed:
-            raise failed[0]
+            del self._uploaded[name]
+        if errors:
+            raise errors[0]
 
-    async def _whole(self, name: str, end: bool) -> Uploaded | None:
-        """Bring a file; None when it is not whole, and may be the next time."""
+    async def _upload_file(self, name: str, end: bool) -> Uploaded | None:
+        """Upload a file. Returns None if it is not complete yet, or was deleted."""
         if not name.isprintable():
             raise AllranksError(
-                f"the file {name!r} of the output {self.output.name} has a name no store can have",
+                f"stores do not allow the file name {name!r} of the output {self.output.name}",
                 where=self.output.folder,
-                hint="give it one of letters, digits and the like",
+                hint="use letters, digits and punctuation",
             )
-        for number in range(_TRIES):
+        for number in range(_ATTEMPTS):
             try:
-                return await self._one(name)
+                return await self._upload_once(name)
             except FileNotFoundError:
                 if (Path(self.output.folder) / name).exists():
                     raise
-                return None  # of a store that has lost its bucket that would not be true
-            except Torn:
+                return None  # the file was deleted; above, the store's bucket was
+            except WrittenMeanwhile:
                 if not end:
                     return None
                 await asyncio.sleep(0.1 * 1.5**number)
-            except object_stores.PASSING as error:
-                if number == _TRIES - 1 or not end or object_stores.is_final(error):
-                    raise  # the next look is soon enough
-                await asyncio.sleep(min(_LONGEST, 0.5 * 2**number))
+            except object_stores.RETRYABLE as error:
+                if number == _ATTEMPTS - 1 or not end or object_stores.is_final(error):
+                    raise  # before the end, the next scan tries again
+                await asyncio.sleep(min(_MAX_DELAY, 0.5 * 2**number))
         raise AllranksError(
             f"the file {name!r} of the output {self.output.name} is still being written to",
             where=self.output.folder,
-            hint="end what writes there before the command ends",
+            hint="stop all processes that write there before the command ends",
         )
 
-    async def _one(self, name: str) -> Uploaded:
+    async def _upload_once(self, name: str) -> Uploaded:
         path, key = os.path.join(self.output.folder, name), self._key(name)
         with open(path, "rb") as file:
-            before = look_of(os.fstat(file.fileno()))
-            if is_written(file.fileno()):
-                raise Torn
+            before = fingerprint(os.fstat(file.fileno()))
+            if is_open_for_writing(file.fileno()):
+                raise WrittenMeanwhile
             if before.size <= _PART:
                 data = file.read()
-                _hold_to(before, file.fileno())
+                _check_unchanged(before, file.fileno())
                 put = await obstore.put_async(self._opened, key, data)
                 tag = put["e_tag"] or ""
                 return Uploaded(before, zlib.crc32(data), tag, time.time())
@@ -216,15 +216,15 @@ class Uploader:
                 while piece := await asyncio.to_thread(file.read, _PART):
                     crc = zlib.crc32(piece, crc)
                     await writer.write(piece)
-                _hold_to(before, file.fileno())
+                _check_unchanged(before, file.fileno())
         return Uploaded(before, crc, "", time.time())
 
     def _key(self, name: str) -> str:
         if self.output.only:
-            return self._place.key
-        return f"{self._place.key}/{name}" if self._place.key else name
+            return self._address.key
+        return f"{self._address.key}/{name}" if self._address.key else name
 
-    def _keep(self) -> None:
+    def _write_manifest(self) -> None:
         files = [
             {
                 "path": name,
@@ -234,17 +234,17 @@ class Uploader:
                 "at": each.at,
                 "look": each.look,
             }
-            for name, each in sorted(self._there.items())
+            for name, each in sorted(self._uploaded.items())
         ]
-        told = {"output": self.output.name, "uri": self.output.uri, "files": files}
+        manifest = {"output": self.output.name, "uri": self.output.uri, "files": files}
         self._manifest.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._manifest.with_suffix(".new")
-        beside.write_text(json.dumps(told, indent=1))
-        beside.replace(self._manifest)
+        temporary = self._manifest.with_suffix(".new")
+        temporary.write_text(json.dumps(manifest, indent=1))
+        temporary.replace(self._manifest)
 
 
 class _Writer:
-    """An object in parts, that is there once the block ends well, and never otherwise."""
+    """A multipart upload that is completed only if the block raises nothing."""
 
     def __init__(self, opened: object_stores.Opened, key: str, size: int) -> None:
         part = max(_PART, -(-size // _MOST_PARTS))
@@ -258,15 +258,15 @@ class _Writer:
             await self._writer.close()
 
 
-def _kept(manifest: Path) -> dict[str, Uploaded]:
-    """What one before us has brought. Files of another attempt look different."""
+def _read_manifest(manifest: Path) -> dict[str, Uploaded]:
+    """What an earlier mover of this attempt uploaded."""
     try:
         files = json.loads(manifest.read_text())["files"]
     except (OSError, ValueError, KeyError):
         return {}
     return {
         each["path"]: Uploaded(
-            Look(*each["look"]), int(each["crc32"], 16), each["etag"], each["at"]
+            Fingerprint(*each["look"]), int(each["crc32"], 16), each["etag"], each["at"]
         )
         for each in files
     }
@@ -276,7 +276,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _hold_to(before: Look, file: int) -> None:
-    """Raise Torn when it is not what it was."""
-    if look_of(os.fstat(file)) != before or is_written(file):
-        raise Torn
+def _check_unchanged(before: Fingerprint, file: int) -> None:
+    """Raise WrittenMeanwhile if the file changed or is open for writing."""
+    if fingerprint(os.fstat(file)) != before or is_open_for_writing(file):
+        raise WrittenMeanwhile

@@ -332,7 +332,7 @@ class Agent:
     def _bring(self, data: Transfers, attempt: Attempt) -> None:
         """What a job that has failed has written counts, too, but does not take as long as it
         likes. What cannot be brought stays in the record."""
-        data.tell_of_streams(self._note)
+        data.report_streams(self._note)
         done, known = attempt.reason is Reason.DONE, self._order()
 
         def heeds(order: Order) -> bool:

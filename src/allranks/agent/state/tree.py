@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from allranks.agent.data.complete_files import Look, is_written, look_of
+from allranks.agent.data.complete_files import Fingerprint, fingerprint, is_open_for_writing
 from allranks.plan.data.state_manifest import Entry, What, is_path, stays_inside
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
 
     what: What
     mode: int = 0
-    look: Look | None = None
+    look: Fingerprint | None = None
     target: str = ""
 
     @property
@@ -126,7 +126,7 @@ class Tree:
             finally:
                 os.close(above)
             try:
-                return is_written(opened)
+                return is_open_for_writing(opened)
             finally:
                 os.close(opened)
         return False
@@ -206,7 +206,7 @@ def _seen(entry: os.DirEntry[str]) -> Seen | None:
     """None for what is no file, folder or link."""
     status = entry.stat(follow_symlinks=False)
     if entry.is_symlink():
-        return Seen("link", look=look_of(status), target=os.readlink(entry.path))
+        return Seen("link", look=fingerprint(status), target=os.readlink(entry.path))
     return _of(status)
 
 
@@ -214,7 +214,7 @@ def _of(status: os.stat_result) -> Seen | None:
     if stat.S_ISDIR(status.st_mode):
         return Seen("folder")
     if stat.S_ISREG(status.st_mode):
-        return Seen("file", stat.S_IMODE(status.st_mode) & 0o777, look_of(status))
+        return Seen("file", stat.S_IMODE(status.st_mode) & 0o777, fingerprint(status))
     return None
 
 
@@ -222,7 +222,7 @@ def _lies(above: int, name: str) -> Seen | None:
     try:
         status = os.lstat(name, dir_fd=above)
         if stat.S_ISLNK(status.st_mode):
-            return Seen("link", 0, look_of(status), os.readlink(name, dir_fd=above))
+            return Seen("link", 0, fingerprint(status), os.readlink(name, dir_fd=above))
     except FileNotFoundError:
         return None
     return _of(status)
@@ -248,4 +248,4 @@ def _remove(above: int, name: str, before: Seen) -> None:
 
 def _is_as(seen: Seen, file: int) -> bool:
     status = os.fstat(file)
-    return stat.S_ISREG(status.st_mode) and look_of(status) == seen.look
+    return stat.S_ISREG(status.st_mode) and fingerprint(status) == seen.look

@@ -168,7 +168,7 @@ class Clearing:
         if found.kind is Kind.DATA and not path.suffix:
             # Who reads it holds a lock, and who misses it fetches it again.
             why = self._why(found)
-            return why if why and cache.let_go(path) else ""
+            return why if why and cache.remove_if_unused(path) else ""
         with self._coming:
             if not (why := self._why(found)):
                 return ""
