@@ -1,4 +1,4 @@
-"""Archives that tests make, hostile ones among them, and unpacking them."""
+"""Create archives, including hostile ones, and unpack them."""
 
 import io
 import tarfile
@@ -7,7 +7,7 @@ from pathlib import Path
 from allranks.agent.archives import unpack_process
 from allranks.agent.archives.unpack import unpack
 
-MUCH = 1 << 40
+UNLIMITED = 1 << 40
 NAMES = [
     "a\nb",
     "ü'\"",
@@ -40,7 +40,7 @@ def hard(name: str, target: str) -> tarfile.TarInfo:
 
 
 def tar(path: Path, *entries: tarfile.TarInfo | str, mode: str = "w", data: bytes = b"x") -> Path:
-    """Strings are the names of files with ``data``."""
+    """Create a tar; strings are names of files with ``data``."""
     with tarfile.open(path, mode, errors="surrogateescape") as file:  # type: ignore[call-overload]
         for each in entries:
             made = entry(each) if isinstance(each, str) else each
@@ -50,17 +50,17 @@ def tar(path: Path, *entries: tarfile.TarInfo | str, mode: str = "w", data: byte
     return path
 
 
-def here(archive: Path, folder: Path, limit: int = MUCH) -> None:
-    """As a worker does it, in this process."""
+def extract(archive: Path, folder: Path, limit: int = UNLIMITED) -> None:
+    """Unpack as a worker does, in this process."""
     unpack_process.unpack(
         archive, folder, limit=limit, left=limit, sharing=1, report=lambda taken, written: None
     )
 
 
-def all_of(
-    *archives: tuple[Path, Path], limit: int = MUCH, workers: int = 2
+def extract_all(
+    *archives: tuple[Path, Path], limit: int = UNLIMITED, workers: int = 2
 ) -> list[tuple[int, int]]:
-    """As an agent does it: what ``progress`` was told."""
-    heard: list[tuple[int, int]] = []
-    unpack(archives, limit, lambda *told: heard.append(told), workers)
-    return heard
+    """Unpack as an agent does; return the progress calls."""
+    calls: list[tuple[int, int]] = []
+    unpack(archives, limit, lambda *counts: calls.append(counts), workers)
+    return calls

@@ -1,4 +1,4 @@
-"""Whatever an archive holds: nothing is written outside its folder, and no link leads there."""
+"""No archive writes outside its folder, or makes a link that leads outside."""
 
 import contextlib
 import io
@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks.errors import AllranksError
-from tests.archives import entry, hard, here, link, tar
+from tests.archives import entry, extract, hard, link, tar
 
 
-def test_of_two_of_a_name_the_later_holds(tmp_path):
+def test_a_later_entry_replaces_an_earlier_one(tmp_path):
     made = tar(tmp_path / "a.tar", "one", hard("two", "one"), link("three", "one"))
     tar(made, "one", "three", mode="a", data=b"later")
-    here(made, tmp_path / "a")
+    extract(made, tmp_path / "a")
     assert (tmp_path / "a/one").read_bytes() == (tmp_path / "a/three").read_bytes() == b"later"
     assert (tmp_path / "a/two").read_bytes() == b"x"
     assert not (tmp_path / "a/three").is_symlink()
@@ -33,7 +33,7 @@ def test_modes(tmp_path):
     )
     mask = os.umask(0o027)
     try:
-        here(made, tmp_path / "a")
+        extract(made, tmp_path / "a")
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(mask)
@@ -77,20 +77,23 @@ HOSTILE: dict[str, tuple[list[tarfile.TarInfo | str], str]] = {
         "through the link",
     ),
     "a hard link to a link": ([link("a/l", ".."), hard("h", "a/l")], LEADS),
-    "a hard link to a folder": ([entry("d", tarfile.DIRTYPE), hard("h", "d")], "does not hold"),
-    "a hard link to nothing": ([hard("h", "f")], "hard link to 'f', which the archive does not"),
+    "a hard link to a folder": (
+        [entry("d", tarfile.DIRTYPE), hard("h", "d")],
+        "does not come before it",
+    ),
+    "a hard link to nothing": ([hard("h", "f")], "hard link to 'f', which does not come before it"),
     "a pipe": ([entry("p", tarfile.FIFOTYPE)], "'p' in b.tar is neither"),
     "a device": ([entry("p", tarfile.CHRTYPE, devmajor=1, devminor=3)], "neither"),
     "a disk": ([entry("p", tarfile.BLKTYPE, devmajor=8)], "neither"),
-    "a file for a folder": ([entry("d", tarfile.DIRTYPE), "d/x", "d"], "has the place of a folder"),
-    "below a file": (["f", "f/x"], "lies below 'f', which is no folder"),
-    "too deep": (["d/" * 1000 + "x"], "too deep"),
+    "a file for a folder": ([entry("d", tarfile.DIRTYPE), "d/x", "d"], "cannot replace the folder"),
+    "below a file": (["f", "f/x"], "lies below 'f', which is not a folder"),
+    "too deep": (["d/" * 1000 + "x"], "too long a path"),
     "a long name": (["n" * 300], "File name too long"),
 }
 
 
 @pytest.mark.parametrize("trick", HOSTILE)
-def test_nothing_is_written_or_led_outside(tmp_path, trick):
+def test_hostile_tars_are_refused(tmp_path, trick):
     entries, sentence = HOSTILE[trick]
     out = tmp_path / "place" / "out"
     out.mkdir(parents=True)
@@ -102,7 +105,7 @@ def test_nothing_is_written_or_led_outside(tmp_path, trick):
     made = tar(tmp_path / "b.tar", *named, data=b"evil")
     before = _tree(tmp_path / "place")
     with pytest.raises(AllranksError, match=sentence) as caught:
-        here(made, tmp_path / "place" / "goal")
+        extract(made, tmp_path / "place" / "goal")
     assert caught.value.hint
     assert _tree(tmp_path / "place") == before
 
@@ -118,20 +121,20 @@ def test_nothing_is_written_or_led_outside(tmp_path, trick):
         ("p", stat.S_IFCHR, "", "neither a file"),
     ],
 )
-def test_zips_are_as_suspect(tmp_path, name, mode, content, sentence):
-    told = zipfile.ZipInfo(name)
-    told.create_system, told.external_attr = 3, (mode | 0o777) << 16
+def test_hostile_zips_are_refused(tmp_path, name, mode, content, sentence):
+    info = zipfile.ZipInfo(name)
+    info.create_system, info.external_attr = 3, (mode | 0o777) << 16
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
-        file.writestr(told, content)
+        file.writestr(info, content)
     (tmp_path / "in").mkdir()
     with pytest.raises(AllranksError, match=sentence):
-        here(tmp_path / "b.zip", tmp_path / "in" / "goal")
+        extract(tmp_path / "b.zip", tmp_path / "in" / "goal")
     assert os.listdir(tmp_path / "in" / "goal") == []
     assert os.listdir(tmp_path / "in") == ["goal"]
 
 
 def _tree(folder: Path) -> dict[str, bytes | None]:
-    """Everything below it but for `goal`."""
+    """Contents of a folder, without `goal`."""
     return {
         str(path): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")
@@ -155,7 +158,7 @@ ENTRY = st.one_of(
 @pytest.mark.slow
 @given(st.lists(ENTRY, max_size=12), st.sampled_from(["w", "w:gz"]))
 @settings(max_examples=300, deadline=None)
-def test_whatever_the_names(entries, mode):
+def test_random_names_never_write_outside(entries, mode):
     with tempfile.TemporaryDirectory() as made:
         place = Path(made, "place")
         (place / "out").mkdir(parents=True)
@@ -163,7 +166,7 @@ def test_whatever_the_names(entries, mode):
         archive = tar(Path(made, "b.tar"), *entries, mode=mode, data=b"evil")
         before = _tree(place)
         with contextlib.suppress(AllranksError):
-            here(archive, place / "goal")
+            extract(archive, place / "goal")
         assert _tree(place) == before
         goal = os.path.realpath(place / "goal")
         for at, folders, files in os.walk(goal):
@@ -180,17 +183,17 @@ HARMLESS = st.lists(PART, min_size=1, max_size=4).map("/".join)
 @pytest.mark.slow
 @given(st.dictionaries(HARMLESS, st.binary(max_size=2000), max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_what_is_harmless_comes_out_as_it_was(contents):
+def test_harmless_archives_round_trip(contents):
     names = [
         name for name in contents if not any(other.startswith(f"{name}/") for other in contents)
     ]
     with tempfile.TemporaryDirectory() as made:
         with tarfile.open(Path(made, "b.tar"), "w") as file:
             for name in names:
-                told = entry(name)
-                told.size = len(contents[name])
-                file.addfile(told, io.BytesIO(contents[name]))
-        here(Path(made, "b.tar"), Path(made, "goal"))
+                info = entry(name)
+                info.size = len(contents[name])
+                file.addfile(info, io.BytesIO(contents[name]))
+        extract(Path(made, "b.tar"), Path(made, "goal"))
         found = {
             os.path.relpath(os.path.join(at, name), Path(made, "goal"))
             for at, _, files in os.walk(Path(made, "goal"))

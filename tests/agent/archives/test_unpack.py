@@ -1,4 +1,4 @@
-"""Unpacking real archives: whole ones, damaged ones, and ones made to write elsewhere."""
+"""Unpacking with worker processes: names, limits, full disks, killed processes."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import pytest
 from allranks.agent.archives import size_limit
 from allranks.agent.archives.unpack import is_archive, stem, unpack
 from allranks.errors import AllranksError, NotFound, Unsupported
-from tests.archives import MUCH, NAMES, TARS, all_of, entry, hard, here, link, tar
+from tests.archives import NAMES, TARS, UNLIMITED, entry, extract, extract_all, hard, link, tar
 from tests.support import children, until
 
 
@@ -34,7 +34,7 @@ from tests.support import children, until
         ("-.tar", "-"),
     ],
 )
-def test_names_of_archives(name, rest):
+def test_archive_suffixes(name, rest):
     assert is_archive(name)
     assert stem(name) == rest
 
@@ -42,27 +42,27 @@ def test_names_of_archives(name, rest):
 @pytest.mark.parametrize(
     "name", ["a", "a.gz", "tar", ".tar", "..zip", "...tgz", "a.rar", "a.tar.x"]
 )
-def test_names_that_are_no_archives(name):
+def test_other_suffixes(name):
     assert not is_archive(name)
     assert stem(name) == name
 
 
 @pytest.mark.parametrize("kind", TARS)
-def test_all_names_come_through(tmp_path, kind):
+def test_tar_round_trip(tmp_path, kind):
     shell = entry("bin/run.sh", mode=0o6755)
     made = tar(tmp_path / f"-b irds.{kind}", *NAMES, shell, link("link", "bin/run.sh"),
                link("bin/up", "../bin"), hard("hard", "-rf"), mode=TARS[kind])  # fmt: skip
     goal = tmp_path / "go al" / "$x\n"
-    heard = all_of((made, goal))
+    calls = extract_all((made, goal))
     for name in NAMES:
         assert Path(os.path.normpath(goal / name)).read_bytes() == b"x"
     assert os.readlink(goal / "link") == "bin/run.sh"
     assert (goal / "bin/up/run.sh").stat().st_mtime == 1_600_000_000
     assert (goal / "hard").stat().st_ino == (goal / "-rf").stat().st_ino
-    assert heard[-1] == (1, len(NAMES) + 1)
+    assert calls[-1] == (1, len(NAMES) + 1)
 
 
-def test_a_zip_comes_through(tmp_path):
+def test_zip_round_trip(tmp_path):
     with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as file:
         for name in NAMES[:-2]:
             file.writestr(name, name * 1000)
@@ -73,7 +73,7 @@ def test_a_zip_comes_through(tmp_path):
         script = zipfile.ZipInfo("run.sh")
         script.create_system, script.external_attr = 3, (stat.S_IFREG | 0o4755) << 16
         file.writestr(script, "")
-    all_of((tmp_path / "b.zip", tmp_path / "b"))
+    extract_all((tmp_path / "b.zip", tmp_path / "b"))
     for name in NAMES[:-2]:
         assert (tmp_path / "b" / name).read_text() == name * 1000
     assert (tmp_path / "b" / "empty").is_dir()
@@ -87,51 +87,51 @@ def test_zstd(tmp_path, monkeypatch, name):
     made = tmp_path / name
     monkeypatch.setenv("PATH", str(tmp_path))
     made.touch()
-    with pytest.raises(AllranksError, match="no program of that name") as caught:
-        all_of((made, tmp_path / "goal"))
+    with pytest.raises(AllranksError, match="needs the program zstd") as caught:
+        extract_all((made, tmp_path / "goal"))
     assert "install zstd" in (caught.value.hint or "")
     assert not (tmp_path / "goal").exists()
     monkeypatch.undo()
     try:
         subprocess.run(["zstd", "-qf", plain, "-o", made], check=True)
     except FileNotFoundError:
-        pytest.skip("there is no zstd here")
-    all_of((made, tmp_path / "goal"))
+        pytest.skip("zstd is not installed")
+    extract_all((made, tmp_path / "goal"))
     assert (tmp_path / "goal/-rf").read_bytes() == b"x"
     cut = made.read_bytes()
     for size in (len(cut) // 2, len(cut) - 2):
         made.write_bytes(cut[:size])
         with pytest.raises(AllranksError, match=r"b\.t.* cannot be unpacked"):
-            here(made, tmp_path / f"cut{size}")
+            extract(made, tmp_path / f"cut{size}")
 
 
-def test_a_refusal_is_told_by_the_processes_as_well(tmp_path):
+def test_a_refusal_in_a_worker_is_raised(tmp_path):
     made = [(tar(tmp_path / f"{i}.tar", "x"), tmp_path / f"{i}") for i in range(5)]
     made.append((tar(tmp_path / "birds.tar", "../../etc/x"), tmp_path / "birds"))
     with pytest.raises(AllranksError) as caught:
-        all_of(*made)
+        extract_all(*made)
     assert caught.value.message == "'../../etc/x' in birds.tar would be written outside its folder"
     assert caught.value.where == str(tmp_path / "birds.tar")
     assert children("allranks.agent.archives.unpack_process") == []
 
 
 @pytest.mark.parametrize("name", ["b.rar", "b.7z", "b.gz", "b"])
-def test_what_is_not_known(tmp_path, name):
+def test_unsupported_archives(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(Unsupported, match="is no archive that can be unpacked"):
-        all_of((tmp_path / name, tmp_path / "goal"))
+    with pytest.raises(Unsupported, match="is not a supported archive"):
+        extract_all((tmp_path / name, tmp_path / "goal"))
 
 
-def test_what_is_not_there(tmp_path):
-    with pytest.raises(NotFound, match=r"b\.tar is not there: No such file"):
-        all_of((tmp_path / "b.tar", tmp_path / "goal"))
+def test_missing_archives(tmp_path):
+    with pytest.raises(NotFound, match=r"cannot find the archive b\.tar: No such file"):
+        extract_all((tmp_path / "b.tar", tmp_path / "goal"))
     os.mkfifo(tmp_path / "b.tar")
     with pytest.raises(Unsupported):
-        all_of((tmp_path / "b.tar", tmp_path / "goal"))
-    assert all_of() == []
+        extract_all((tmp_path / "b.tar", tmp_path / "goal"))
+    assert extract_all() == []
 
 
-def test_a_password(tmp_path):
+def test_a_password_protected_zip(tmp_path):
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
         file.writestr("x", "x")
     raw = bytearray((tmp_path / "b.zip").read_bytes())
@@ -139,42 +139,42 @@ def test_a_password(tmp_path):
     raw[raw.index(b"PK\1\2") + 8] |= 1
     (tmp_path / "b.zip").write_bytes(raw)
     with pytest.raises(AllranksError, match="protected by a password"):
-        all_of((tmp_path / "b.zip", tmp_path / "goal"))
+        extract_all((tmp_path / "b.zip", tmp_path / "goal"))
     assert not (tmp_path / "goal").exists()
 
 
 @pytest.mark.medium
-def test_very_many_bytes_of_few(tmp_path):
+def test_the_limit_on_unpacked_bytes(tmp_path):
     made = tar(tmp_path / "b.tar.gz", "zeros", mode="w:gz", data=bytes(30 << 20))
     assert made.stat().st_size < 100_000
-    with pytest.raises(AllranksError, match=r"more than the 10 MB .* stopped in b\.tar\.gz"):
-        all_of((made, tmp_path / "goal"), limit=10_000_000)
+    with pytest.raises(AllranksError, match=r"limit of 10\.0 MB; stopped in b\.tar\.gz"):
+        extract_all((made, tmp_path / "goal"), limit=10_000_000)
     assert sum(each.stat().st_size for each in (tmp_path / "goal").iterdir()) == 0
     with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("zeros", bytes(30 << 20))
-    with pytest.raises(AllranksError, match=r"it takes 31\.5 MB, more than the 10 MB"):
-        all_of((tmp_path / "b.zip", tmp_path / "none"), limit=10_000_000)
+    with pytest.raises(AllranksError, match=r"takes 31\.5 MB; the limit is 10\.0 MB"):
+        extract_all((tmp_path / "b.zip", tmp_path / "none"), limit=10_000_000)
     plain = tar(tmp_path / "b.tar", "x", data=bytes(30 << 20))
-    with pytest.raises(AllranksError, match=r"it takes 31\.5 MB, more than the 10 MB"):
-        all_of((plain, tmp_path / "none"), limit=10_000_000)
+    with pytest.raises(AllranksError, match=r"takes 31\.5 MB; the limit is 10\.0 MB"):
+        extract_all((plain, tmp_path / "none"), limit=10_000_000)
     assert not (tmp_path / "none").exists()
-    all_of((plain, tmp_path / "fits"), limit=(30 << 20) + 512)
+    extract_all((plain, tmp_path / "fits"), limit=(30 << 20) + 512)
 
 
-def test_several_share_the_limit(tmp_path):
+def test_archives_share_the_limit(tmp_path):
     made = [
         (tar(tmp_path / f"{i}.tar.gz", "x", mode="w:gz", data=bytes(3 << 20)), tmp_path / f"{i}")
         for i in range(4)
     ]
-    with pytest.raises(AllranksError, match=r"more than the 10 MB"):
-        all_of(*made, limit=10_000_000)
-    all_of(*made, limit=13_000_000)
+    with pytest.raises(AllranksError, match=r"limit of 10\.0 MB"):
+        extract_all(*made, limit=10_000_000)
+    extract_all(*made, limit=13_000_000)
 
 
-def test_very_many_empty_files(tmp_path):
+def test_empty_files_count_towards_the_limit(tmp_path):
     made = tar(tmp_path / "b.tar.gz", *(str(i) for i in range(500)), mode="w:gz", data=b"")
-    with pytest.raises(AllranksError, match=r"more than the 100 kB"):
-        here(made, tmp_path / "goal", limit=100_000)
+    with pytest.raises(AllranksError, match=r"limit of 100\.0 kB"):
+        extract(made, tmp_path / "goal", limit=100_000)
 
 
 @pytest.fixture
@@ -189,36 +189,36 @@ def small(tmp_path):
 @pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
 @pytest.mark.medium
 def test_a_full_disk(tmp_path, small, monkeypatch):
-    sentence = "not enough room to unpack"
+    sentence = "not enough disk space to unpack"
     plain = tar(tmp_path / "b.tar", "one", "two", data=os.urandom(3 << 20))
     with pytest.raises(AllranksError, match=sentence) as caught:
-        all_of((plain, small / "none"))
+        extract_all((plain, small / "none"))
     assert caught.value.where == str(small / "none")
-    assert not (small / "none").exists(), "known before"
+    assert not (small / "none").exists()
     packed = tar(tmp_path / "b.tgz", "one", "two", data=os.urandom(3 << 20), mode="w:gz")
     with pytest.raises(AllranksError, match=sentence):
-        all_of((packed, small / "goal"))
+        extract_all((packed, small / "goal"))
     many = tar(tmp_path / "c.tgz", *map(str, range(2000)), data=b"y" * 2000, mode="w:gz")
     (small / "goal/one").unlink()
     with pytest.raises(AllranksError, match=sentence):
-        all_of((many, small / "many"))
+        extract_all((many, small / "many"))
     disk = os.statvfs(small)
-    assert disk.f_bavail * disk.f_frsize >= 32768, "its last part is kept free"
-    # Where the system itself says so.
-    monkeypatch.setattr(size_limit, "room", lambda folder: MUCH)
+    assert disk.f_bavail * disk.f_frsize >= 32768, "a reserve stays free"
+    # Without our check, the system call fails.
+    monkeypatch.setattr(size_limit, "free_bytes", lambda folder: UNLIMITED)
     with pytest.raises(AllranksError, match=sentence) as caught:
-        here(packed, small / "real")
+        extract(packed, small / "real")
     assert caught.value.where == str(small / "real")
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(AllranksError, match="cannot be unpacked: Not a directory"):
-        all_of((tar(tmp_path / "b.tar", "x"), tmp_path / "file" / "goal"))
+        extract_all((tar(tmp_path / "b.tar", "x"), tmp_path / "file" / "goal"))
 
 
 @pytest.mark.medium
-def test_a_process_that_is_killed_takes_the_others_along(tmp_path):
+def test_a_killed_worker_ends_all(tmp_path):
     made = [
         (tar(tmp_path / f"{i}.tar.gz", "x", mode="w:gz", data=bytes(30 << 20)), tmp_path / f"{i}")
         for i in range(3)
@@ -230,8 +230,8 @@ def test_a_process_that_is_killed_takes_the_others_along(tmp_path):
             killed.append(children("allranks.agent.archives.unpack_process")[0])
             killed[0].kill()
 
-    with pytest.raises(AllranksError, match="was ended by SIGKILL") as caught:
-        unpack(made, MUCH, kill, 2)
+    with pytest.raises(AllranksError, match="was killed by SIGKILL") as caught:
+        unpack(made, UNLIMITED, kill, 2)
     assert "dmesg" in (caught.value.hint or "")
     assert children("allranks.agent.archives.unpack_process") == []
 
@@ -239,11 +239,11 @@ def test_a_process_that_is_killed_takes_the_others_along(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        unpack(made, MUCH, stop, 2)
+        unpack(made, UNLIMITED, stop, 2)
     assert children("allranks.agent.archives.unpack_process") == []
 
 
-WHO_DIES = """
+DIES = """
 import os, signal, sys
 from pathlib import Path
 from allranks.agent.archives.unpack import unpack
@@ -254,18 +254,18 @@ unpack([(folder / "b.tgz", folder / str(i)) for i in range(4)], 1 << 40, die, 2)
 """
 
 
-def test_they_die_with_who_started_them(tmp_path):
+def test_workers_die_with_their_parent(tmp_path):
     tar(tmp_path / "b.tgz", "x", mode="w:gz", data=bytes(60 << 20))
-    asks = subprocess.Popen([sys.executable, "-c", WHO_DIES, tmp_path])
-    assert asks.wait() == -signal.SIGKILL
+    parent = subprocess.Popen([sys.executable, "-c", DIES, tmp_path])
+    assert parent.wait() == -signal.SIGKILL
 
-    def left() -> list[psutil.Process]:
-        mark = ["allranks.agent.archives.unpack_process", str(asks.pid)]
+    def workers() -> list[psutil.Process]:
+        mark = ["allranks.agent.archives.unpack_process", str(parent.pid)]
         return [
             p for p in psutil.process_iter(["cmdline"]) if mark == (p.info["cmdline"] or [])[5:7]
         ]
 
-    until(lambda: not left())
+    until(lambda: not workers())
 
 
 def test_many_shards(tmp_path):
@@ -277,8 +277,8 @@ def test_many_shards(tmp_path):
         )
         for i in range(100)
     ]
-    heard = all_of(*made)
-    assert heard[-1] == (100, 500 * len(data))
+    calls = extract_all(*made)
+    assert calls[-1] == (100, 500 * len(data))
     found = [path for path in (tmp_path / "all").rglob("*") if path.is_file()]
     assert len(found) == 500
     assert all(path.read_bytes() == data for path in found)
