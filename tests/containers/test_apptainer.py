@@ -123,5 +123,5 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, image_file: Path
     args = "resources.docker_args=--nonsense"
     assert "unknown flag: --nonsense" in told("--image", image_file, "--set", args)
     before = {*Path(tempfile.gettempdir()).glob("allranks-*-build-*")}
-    assert "cannot be had: " in told("--image", "127.0.0.1:1/nowhere:1")
+    assert "cannot pull the image" in told("--image", "127.0.0.1:1/nowhere:1")
     assert {*Path(tempfile.gettempdir()).glob("allranks-*-build-*")} <= before

@@ -98,7 +98,7 @@ def test_what_cannot_be_built(
 ) -> None:
     (context / "docker/File").write_text(text)
     told = submit(here, code, ENVIRONMENT)
-    assert f"error: {context}/docker/File: the image cannot be built: " in told
+    assert f"error: {context}/docker/File: cannot build the image: " in told
     assert said in told
     assert "build-logs" in told
 

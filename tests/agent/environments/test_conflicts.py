@@ -1,4 +1,4 @@
-"""All that stands against an environment is told at once: real uv, real wheels, no network."""
+"""All conflicts of an environment are reported at once: real uv, real wheels, no network."""
 
 import shlex
 import subprocess
@@ -21,25 +21,25 @@ OLD = "cp36-cp36m-manylinux1_x86_64"
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> EnvironmentCache:
+def cache(tmp_path: Path) -> EnvironmentCache:
     environ = {
         "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
         "HOME": str(tmp_path / "ho me"),
-        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_CACHE_DIR": str(tmp_path / "uv cache"),
         "UV_PYTHON_DOWNLOADS": "never",
     }
-    return EnvironmentCache(tmp_path / "sh'elf x", find_uv_bin(), environ)
+    return EnvironmentCache(tmp_path / "ca'che x", find_uv_bin(), environ)
 
 
-def refused(shelf: EnvironmentCache, asked: Recipe) -> AllranksError:
+def refused(cache: EnvironmentCache, recipe: Recipe) -> AllranksError:
     with pytest.raises(AllranksError) as caught:
-        shelf.provide(asked, wait, print)
-    assert not shelf.place(asked).exists()
+        cache.provide(recipe, wait, print)
+    assert not cache.path(recipe).exists()
     return caught.value
 
 
 def pairs(error: AllranksError) -> dict[str, str]:
-    """The map that the command of the hint makes."""
+    """The replacements in the hint's command."""
     words = shlex.split(str(error.hint).partition("environment map ")[2].partition(" (")[0])
     return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -57,7 +57,7 @@ def unbuildable(folder: Path, name: str, version: str) -> None:
 
 
 @pytest.mark.medium
-def test_an_environment_of_2020_is_settled_by_one_command(shelf, tmp_path):
+def test_one_command_resolves_an_environment_of_2020(cache, tmp_path):
     folder = tmp_path / "whe'els"
     wheel(folder, "torch", "1.6.0", tag=OLD)
     wheel(folder, "torch", "1.13.0")
@@ -68,66 +68,66 @@ def test_an_environment_of_2020_is_settled_by_one_command(shelf, tmp_path):
     unbuildable(folder, "horovod", "0.19.5")
     lines = from_wheels(folder, "torch==1.6.0", "torchvision==0.7.0", "horovod==0.19.5", "fig==9")
     wheel(folder, "fig", "1.0")
-    error = refused(shelf, Recipe("3.6.2", lines))
-    for said in ("no Python 3.6.2", "torch==1.6.0", "horovod==0.19.5", "fig==9"):
-        assert said in error.message
-    assert "settles all of them" in str(error.hint)
-    found = pairs(error)
-    assert found == {
+    error = refused(cache, Recipe("3.6.2", lines))
+    for text in ("Python 3.6.2 is not on the node", "torch==1.6.0", "horovod==0.19.5", "fig==9"):
+        assert text in error.message
+    assert "resolves all of them" in str(error.hint)
+    replacements = pairs(error)
+    assert replacements == {
         "python=3.6.2": HERE,
         "torch==1.6.0": "torch==2.0.*",
         "horovod==0.19.5": "none",
         "fig==9": "fig==1.0",
     }
-    settled = Recipe(found["python=3.6.2"], replaced(lines, found.get).lines)
-    packages = shelf.provide(settled, wait, print).packages
+    settled = Recipe(replacements["python=3.6.2"], replaced(lines, replacements.get).lines)
+    packages = cache.provide(settled, wait, print).packages
     assert (packages["torch"], packages["torchvision"]) == ("2.0.1", "0.15.2")
 
 
-def test_a_version_that_a_dependency_asks_for(shelf, tmp_path):
+def test_a_version_that_a_dependency_requires(cache, tmp_path):
     folder = tmp_path / "wheels"
     wheel(folder, "apple", "1.0")
     wheel(folder, "pear", "1.0", requires=["apple==1.6"])
     wheel(folder, "pear", "1.1", requires=["apple==1.0"])
-    error = refused(shelf, Recipe(requirements=from_wheels(folder, "pear==1.0", "apple")))
-    assert "apple==1.6, which pear asks for" in error.message
+    error = refused(cache, Recipe(requirements=from_wheels(folder, "pear==1.0", "apple")))
+    assert "apple==1.6, which pear requires" in error.message
     assert "write that" not in str(error.hint)
     assert pairs(error) == {"pear==1.0": "pear"}
     wheel(folder, "plum", "1.0", requires=["apple==1.6"])
-    error = refused(shelf, Recipe(requirements=from_wheels(folder, "plum")))
+    error = refused(cache, Recipe(requirements=from_wheels(folder, "plum")))
     assert "environment map plum" not in str(error.hint)
     assert "another version of plum" in str(error.hint)
 
 
-def test_one_conflict_and_an_error_that_no_map_settles():
+def test_a_conflict_and_an_error_without_replacement():
     first = Conflicting(Conflict("a==1 is gone", "take a==2", "a==1", "a==2"))
 
     def check(lines: object) -> None:
         assert lines == ("a==2",)
-        raise AllranksError("the environment cannot be made: b and c disagree")
+        raise AllranksError("cannot build the environment: b and c disagree")
 
     found = collect(first, ["a==1"], check)
     assert found.message.endswith("a==1 is gone; and after these, b and c disagree")
-    assert "settles most of them: allranks environment map a==1 a==2" in str(found.hint)
+    assert "resolves most of them: allranks environment map a==1 a==2" in str(found.hint)
     alone = collect(first, ["a==1"], lambda lines: None)
     assert (alone.message, alone.hint) == (first.message, first.hint)
 
 
-def test_looking_for_conflicts_ends():
+def test_collect_ends():
     def check(lines: object) -> None:
         raise Conflicting(Conflict("a==2 is gone", "take", "a==1", "a==2"))
 
     first = Conflicting(Conflict("a==1 is gone", "take", "a==1", "a==2"))
-    assert "settles most of them" in str(collect(first, ["a==1"], check).hint)
+    assert "resolves most of them" in str(collect(first, ["a==1"], check).hint)
 
 
 @pytest.mark.parametrize(
-    ("said", "parent"),
+    ("output", "parent"),
     [
         ("and pear<=1.0 depends on apple==1.6, we can", "pear"),
         ("and all versions of plum depend\n         on apple==1.6, we can", "plum"),
         ("because you require apple==1.6", ""),
     ],
 )
-def test_who_asks_for_a_version(said: str, parent: str):
-    assert parent_of("apple", said) == parent
+def test_parent_of(output: str, parent: str):
+    assert parent_of("apple", output) == parent

@@ -1,4 +1,4 @@
-"""Environments on a shelf: real uv, real wheels, no network."""
+"""Environments on a cache: real uv, real wheels, no network."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ def wheels(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> EnvironmentCache:
+def cache(tmp_path: Path) -> EnvironmentCache:
     environ = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": str(tmp_path / "ho me")}
     return EnvironmentCache(
         tmp_path / "sh'elf x", UV, {**environ, "UV_CACHE_DIR": str(tmp_path / "cache")}
@@ -57,23 +57,23 @@ def python(prefix: Path, code: str) -> str:
     return done.stdout.strip()
 
 
-def test_it_is_made_once_and_then_found(shelf, wheels):
-    asked, said = Recipe(requirements=from_wheels(wheels, "pear")), []
-    assert shelf.find(asked) is None
-    made = shelf.provide(asked, wait, said.append)
+def test_it_is_made_once_and_then_found(cache, wheels):
+    recipe, said = Recipe(requirements=from_wheels(wheels, "pear")), []
+    assert cache.find(recipe) is None
+    made = cache.provide(recipe, wait, said.append)
     assert made.packages["apple"] == "1.0"
     assert "pip" in made.packages, "jobs may want it"
     assert python(made.folder, "import apple, pear; print(apple.version)") == "1.0"
     assert any("Installed 3 packages" in line for line in said)
-    assert "Installed 3 packages" in shelf.log(asked).read_text()
+    assert "Installed 3 packages" in cache.log(recipe).read_text()
     said.clear()
-    assert shelf.provide(asked, wait, said.append) == shelf.find(asked) == made
+    assert cache.provide(recipe, wait, said.append) == cache.find(recipe) == made
     assert said == []
 
 
-def test_what_it_is_called_makes_no_difference(shelf):
+def test_what_it_is_called_makes_no_difference(cache):
     one, other = Recipe("3.11", ("x",)), Recipe("3.11", ("x",), notes=("n",))
-    assert shelf.place(one) == shelf.place(other)
+    assert cache.path(one) == cache.path(other)
     several = [
         one,
         one._replace(python="3.10"),
@@ -81,41 +81,42 @@ def test_what_it_is_called_makes_no_difference(shelf):
         one._replace(constraints=("y",)),
         one._replace(torch_backend="cpu"),
     ]
-    assert len({shelf.place(each) for each in several}) == len(several)
+    assert len({cache.path(each) for each in several}) == len(several)
 
 
-def test_constraints_hold(shelf, wheels):
-    asked = Recipe(requirements=from_wheels(wheels, "apple"), constraints=("apple<2",))
-    assert shelf.provide(asked, wait, lambda line: None).packages["apple"] == "1.0"
-    assert shelf.provide(asked._replace(constraints=()), wait, print).packages["apple"] == "2.0"
+def test_constraints_hold(cache, wheels):
+    recipe = Recipe(requirements=from_wheels(wheels, "apple"), constraints=("apple<2",))
+    assert cache.provide(recipe, wait, lambda line: None).packages["apple"] == "1.0"
+    assert cache.provide(recipe._replace(constraints=()), wait, print).packages["apple"] == "2.0"
 
 
-def test_nothing_of_ours_leaks_in(shelf, wheels):
-    made = shelf.provide(Recipe(requirements=from_wheels(wheels, "pear")), wait, print)
+def test_nothing_of_ours_leaks_in(cache, wheels):
+    made = cache.provide(Recipe(requirements=from_wheels(wheels, "pear")), wait, print)
     code = "import importlib.util as u; print(u.find_spec('allranks'), u.find_spec('pytest'))"
     assert python(made.folder, code) == "None None"
 
 
-def test_two_who_want_it_at_once_make_it_once(shelf, wheels):
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
-    heard: list[list[str]] = [[], [], []]
+def test_two_who_want_it_at_once_make_it_once(cache, wheels):
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
+    messages: list[list[str]] = [[], [], []]
     threads = [
-        threading.Thread(target=shelf.provide, args=(asked, wait, each.append)) for each in heard
+        threading.Thread(target=cache.provide, args=(recipe, wait, each.append))
+        for each in messages
     ]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
-    others = [lines for lines in heard if lines and lines[0].startswith("waits for")]
-    makers = [lines for lines in heard if lines and lines not in others]
+    others = [lines for lines in messages if lines and lines[0].startswith("waits for")]
+    makers = [lines for lines in messages if lines and lines not in others]
     assert len(makers) == 1
-    assert shelf.find(asked) is not None
+    assert cache.find(recipe) is not None
 
 
 @pytest.mark.medium
-def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
-    """The maker is a process of its own, slowed down by a uv that waits for us."""
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+def test_waiting_follows_the_log_of_the_build(cache, wheels, tmp_path):
+    """The builder uses a uv that waits for us."""
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
     slow = tmp_path / "slow-uv"
     go = tmp_path / "go"
     slow.write_text(
@@ -123,20 +124,20 @@ def test_who_waits_sees_the_log_of_who_makes_it(shelf, wheels, tmp_path):
         f'until [ -e {shlex.quote(str(go))} ]; do sleep 0.02; done\nexec {shlex.quote(UV)} "$@"\n'
     )
     slow.chmod(0o755)
-    other = EnvironmentCache(shelf._folder, str(slow), shelf._environ)
-    maker = threading.Thread(target=other.provide, args=(asked, wait, lambda line: None))
+    other = EnvironmentCache(cache._folder, str(slow), cache._environ)
+    maker = threading.Thread(target=other.provide, args=(recipe, wait, lambda line: None))
     maker.start()
-    heard: list[str] = []
-    waiter = threading.Thread(target=shelf.provide, args=(asked, wait, heard.append))
-    until(lambda: shelf.log(asked).exists())
+    messages: list[str] = []
+    waiter = threading.Thread(target=cache.provide, args=(recipe, wait, messages.append))
+    until(lambda: cache.log(recipe).exists())
     waiter.start()
-    until(lambda: len(heard) > 1)
+    until(lambda: len(messages) > 1)
     go.touch()
     maker.join()
     waiter.join()
-    assert heard[:2] == [
-        "waits for the environment, which another is making",
-        "makes the environment: Resolved by the other",
+    assert messages[:2] == [
+        "waits for the environment, which another process is building",
+        "builds the environment: Resolved by the other",
     ]
 
 
@@ -154,34 +155,34 @@ EnvironmentCache(Path(folder), uv, environ).provide(Recipe(requirements=tuple(li
 
 
 @pytest.mark.medium
-def test_a_maker_that_is_killed_leaves_nothing_that_is_taken_for_done(shelf, wheels, tmp_path):
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+def test_a_killed_build_is_not_taken_for_complete(cache, wheels, tmp_path):
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
     stuck = tmp_path / "stuck-uv"
     stuck.write_text(
         f'#!/bin/bash\n[ "$1" = venv ] && exec {shlex.quote(UV)} "$@"\n'
         f"touch {shlex.quote(str(tmp_path / 'here'))}\nexec sleep 60\n"
     )
     stuck.chmod(0o755)
-    words = [str(shelf._folder), str(stuck), str(tmp_path), *asked.requirements]
+    words = [str(cache._folder), str(stuck), str(tmp_path), *recipe.requirements]
     child = subprocess.Popen([sys.executable, "-c", KILLED, *words])
-    goal = shelf.place(asked)
+    goal = cache.path(recipe)
     until((tmp_path / "here").exists)
     assert [*goal.parent.glob("*/requirements-0.txt")]
     child.kill()
     child.wait()
     assert not goal.exists()
-    assert shelf.find(asked) is None
-    # What it had started still runs, and may still write: nobody begins before that has ended.
+    assert cache.find(recipe) is None
+    # Its uv still runs and may write: the next build waits for its end.
     left = [each for each in _holding(goal.with_suffix(".lock")) if each != os.getpid()]
     assert len(left) == 1
-    heard: list[str] = []
-    after = threading.Thread(target=shelf.provide, args=(asked, wait, heard.append))
+    messages: list[str] = []
+    after = threading.Thread(target=cache.provide, args=(recipe, wait, messages.append))
     after.start()
-    until(lambda: heard)
-    assert "waits for" in heard[0]
+    until(lambda: messages)
+    assert "waits for" in messages[0]
     os.kill(left[0], signal.SIGKILL)
     after.join()
-    made = shelf.find(asked)
+    made = cache.find(recipe)
     assert made is not None
     assert python(made.folder, "import pear") == ""
     assert [*goal.parent.glob(f"{goal.name}.*/")] == [], "what it left is gone"
@@ -202,61 +203,61 @@ class Enough(Exception):
     pass
 
 
-def test_who_does_not_want_it_any_more_stops_it(shelf, wheels, tmp_path):
+def test_a_build_can_be_stopped(cache, wheels, tmp_path):
     slow = tmp_path / "slow-uv"
     slow.write_text("#!/bin/bash\necho Resolved 1\nexec sleep 60\n")
     slow.chmod(0o755)
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
     began = time.monotonic()
 
     def not_for_long(fd: int | None = None, seconds: float | None = None) -> None:
-        if heard:
+        if messages:
             raise Enough
         wait(fd, 1.0)
 
-    heard: list[str] = []
+    messages: list[str] = []
     with pytest.raises(Enough):
-        EnvironmentCache(shelf._folder, str(slow), shelf._environ).provide(
-            asked, not_for_long, heard.append
+        EnvironmentCache(cache._folder, str(slow), cache._environ).provide(
+            recipe, not_for_long, messages.append
         )
     assert time.monotonic() - began < 30
-    assert not shelf.place(asked).exists()
-    assert _holding(shelf.place(asked).with_suffix(".lock")) == []
-    assert shelf.provide(asked, wait, heard.append)
+    assert not cache.path(recipe).exists()
+    assert _holding(cache.path(recipe).with_suffix(".lock")) == []
+    assert cache.provide(recipe, wait, messages.append)
 
 
-def test_one_whose_python_is_gone_is_made_anew(shelf, wheels):
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
-    made = shelf.provide(asked, wait, print)
+def test_an_environment_whose_python_is_gone_is_rebuilt(cache, wheels):
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
+    made = cache.provide(recipe, wait, print)
     (made.folder / "bin" / "python").unlink()
     (made.folder / "bin" / "python").symlink_to("/nonexistent/python")
-    assert shelf.find(asked) is None
-    assert python(shelf.provide(asked, wait, print).folder, "import pear") == ""
+    assert cache.find(recipe) is None
+    assert python(cache.provide(recipe, wait, print).folder, "import pear") == ""
 
 
-def test_half_a_ready_file_is_none(shelf, wheels):
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
-    made = shelf.provide(asked, wait, print)
+def test_a_truncated_ready_file_is_ignored(cache, wheels):
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
+    made = cache.provide(recipe, wait, print)
     (made.folder / READY).write_text('{"python": "3.1')
-    assert shelf.find(asked) is None
-    assert json.loads((shelf.provide(asked, wait, print).folder / READY).read_text())
+    assert cache.find(recipe) is None
+    assert json.loads((cache.provide(recipe, wait, print).folder / READY).read_text())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
 @pytest.mark.medium
-def test_a_disk_that_fills(shelf, wheels, tmp_path):
+def test_a_full_disk(cache, wheels, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", small], check=True)
     try:
-        full = EnvironmentCache(small / "shelf", UV, shelf._environ)
-        asked = Recipe(requirements=from_wheels(wheels, "pear"))
+        full = EnvironmentCache(small / "cache", UV, cache._environ)
+        recipe = Recipe(requirements=from_wheels(wheels, "pear"))
         with pytest.raises((AllranksError, OSError), match=r"(?i)no space left") as caught:
-            full.provide(asked, wait, print)
+            full.provide(recipe, wait, print)
         if isinstance(caught.value, AllranksError):
-            assert "make room" in (caught.value.hint or "")
-        assert full.find(asked) is None
-        assert not full.place(asked).exists()
+            assert "free space" in (caught.value.hint or "")
+        assert full.find(recipe) is None
+        assert not full.path(recipe).exists()
     finally:
         subprocess.run(["umount", small], check=True)
 
@@ -266,128 +267,128 @@ def test_a_disk_that_fills(shelf, wheels, tmp_path):
     [
         (("apple==1.5",), "apple==1.5 cannot be installed .*does not exist", "apple==2.0"),
         (("apple==9",), "apple==9 cannot be installed", "environment map apple==9 apple==2.0"),
-        (("plum",), "no index that was asked has a package 'plum'", "--extra-index-url"),
-        (("pear", "apple>=2"), "pear.* depends? on apple<2", "loosen"),
+        (("plum",), "package 'plum' not found in any index", "--extra-index-url"),
+        (("pear", "apple>=2"), "pear.* depends? on apple<2", "relax"),
     ],
 )
-def test_what_cannot_be_had(shelf, wheels, lines, said, hint):
-    asked = Recipe(requirements=from_wheels(wheels, *lines))
+def test_missing_packages(cache, wheels, lines, said, hint):
+    recipe = Recipe(requirements=from_wheels(wheels, *lines))
     with pytest.raises(AllranksError, match=said) as caught:
-        shelf.provide(asked, wait, print)
+        cache.provide(recipe, wait, print)
     assert hint in (caught.value.hint or "")
-    assert not shelf.place(asked).exists()
+    assert not cache.path(recipe).exists()
 
 
-def test_a_version_built_for_another_python(shelf, tmp_path):
+def test_a_version_built_for_another_python(cache, tmp_path):
     folder = tmp_path / "wheels"
     wheel(folder, "apple", "1.6.0", tag="cp36-cp36m-manylinux1_x86_64")
     wheel(folder, "apple", "2.1.0")
-    with pytest.raises(AllranksError, match=r"built for Python 3\.6 only") as caught:
-        shelf.provide(Recipe(requirements=from_wheels(folder, "apple==1.6.0")), wait, print)
-    assert "the nearest that installs is apple==2.1.0" in (caught.value.hint or "")
+    with pytest.raises(AllranksError, match=r"wheels for Python 3\.6 only") as caught:
+        cache.provide(Recipe(requirements=from_wheels(folder, "apple==1.6.0")), wait, print)
+    assert "the nearest installable version is apple==2.1.0" in (caught.value.hint or "")
 
 
-def test_a_python_that_is_not_there(shelf):
-    environ = {**shelf._environ, "UV_PYTHON_DOWNLOADS": "never"}
-    asked = Recipe(python="3.6", requirements=("--no-index",))
-    with pytest.raises(AllranksError, match=r"there is no Python 3\.6 on the node") as caught:
-        EnvironmentCache(shelf._folder, UV, environ).provide(asked, wait, print)
+def test_a_missing_python(cache):
+    environ = {**cache._environ, "UV_PYTHON_DOWNLOADS": "never"}
+    recipe = Recipe(python="3.6", requirements=("--no-index",))
+    with pytest.raises(AllranksError, match=r"Python 3\.6 is not on the node") as caught:
+        EnvironmentCache(cache._folder, UV, environ).provide(recipe, wait, print)
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert f"environment map python=3.6 {here}" in (caught.value.hint or "")
 
 
-def test_no_uv(shelf):
-    with pytest.raises(AllranksError, match="uv, which makes environments, cannot be started"):
-        EnvironmentCache(shelf._folder, "/nonexistent/uv", shelf._environ).provide(
+def test_no_uv(cache):
+    with pytest.raises(AllranksError, match="cannot start uv"):
+        EnvironmentCache(cache._folder, "/nonexistent/uv", cache._environ).provide(
             Recipe(python="3.11"), wait, print
         )
 
 
 @pytest.mark.medium
-def test_a_node_that_lacks_the_python_takes_nothing_from_the_others(shelf, wheels):
-    """Two nodes of a disk, each with a Python 3.11 at a path of its own."""
+def test_a_node_without_the_python_builds_its_own(cache, wheels):
+    """Two nodes with a common disk, and Python at different paths."""
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    asked = Recipe(here, from_wheels(wheels, "pear"))
-    theirs = shelf.provide(asked, wait, print)
+    recipe = Recipe(here, from_wheels(wheels, "pear"))
+    theirs = cache.provide(recipe, wait, print)
     link = theirs.folder / "bin" / "python"
     goal = os.readlink(link)
     link.unlink()
     link.symlink_to("/of/another/node/python")
-    ours = shelf.provide(asked, wait, print)
+    ours = cache.provide(recipe, wait, print)
     assert ours.folder != theirs.folder
     assert python(ours.folder, "import pear") == ""
-    assert shelf.provide(asked, wait, print) == shelf.find(asked) == ours
+    assert cache.provide(recipe, wait, print) == cache.find(recipe) == ours
     link.unlink()
     link.symlink_to(goal)
     assert python(theirs.folder, "import pear") == ""
 
 
-def test_the_project_it_is_asked_in_makes_no_difference(shelf, wheels, monkeypatch):
-    folder = shelf._folder
+def test_project_settings_are_ignored(cache, wheels, monkeypatch):
+    folder = cache._folder
     folder.mkdir()
     (folder.parent / "pyproject.toml").write_text(
         '[project]\nname="x"\nversion="1"\n[tool.uv]\noverride-dependencies = ["apple==1.0"]\n'
     )
     monkeypatch.chdir(folder.parent)
-    made = shelf.provide(Recipe(requirements=from_wheels(wheels, "apple>=2")), wait, print)
+    made = cache.provide(Recipe(requirements=from_wheels(wheels, "apple>=2")), wait, print)
     assert made.packages["apple"] == "2.0"
 
 
 @pytest.mark.medium
-def test_settings_that_decide_what_is_installed_make_another(shelf, wheels, tmp_path):
-    asked = Recipe(requirements=from_wheels(wheels, "apple"))
-    lowest = EnvironmentCache(shelf._folder, UV, {**shelf._environ, "UV_RESOLUTION": "lowest"})
-    assert lowest.provide(asked, wait, print).packages["apple"] == "1.0"
-    assert shelf.provide(asked, wait, print).packages["apple"] == "2.0"
+def test_settings_that_affect_packages_change_the_path(cache, wheels, tmp_path):
+    recipe = Recipe(requirements=from_wheels(wheels, "apple"))
+    lowest = EnvironmentCache(cache._folder, UV, {**cache._environ, "UV_RESOLUTION": "lowest"})
+    assert lowest.provide(recipe, wait, print).packages["apple"] == "1.0"
+    assert cache.provide(recipe, wait, print).packages["apple"] == "2.0"
     limits = tmp_path / "limits.txt"
     limits.write_text("apple<2\n")
-    held = EnvironmentCache(shelf._folder, UV, {**shelf._environ, "PIP_CONSTRAINT": str(limits)})
-    assert held.provide(asked, wait, print).packages["apple"] == "1.0"
-    patient = EnvironmentCache(shelf._folder, UV, {**shelf._environ, "UV_HTTP_TIMEOUT": "99"})
-    assert patient.place(asked) == shelf.place(asked)
+    held = EnvironmentCache(cache._folder, UV, {**cache._environ, "PIP_CONSTRAINT": str(limits)})
+    assert held.provide(recipe, wait, print).packages["apple"] == "1.0"
+    patient = EnvironmentCache(cache._folder, UV, {**cache._environ, "UV_HTTP_TIMEOUT": "99"})
+    assert patient.path(recipe) == cache.path(recipe)
 
 
-def test_with_hashes(shelf, wheels):
+def test_with_hashes(cache, wheels):
     (own,) = wheels.glob("apple-1.0-*.whl")
     line = f"apple==1.0 --hash=sha256:{hashlib.sha256(own.read_bytes()).hexdigest()}"
-    made = shelf.provide(Recipe(requirements=from_wheels(wheels, line)), wait, print)
+    made = cache.provide(Recipe(requirements=from_wheels(wheels, line)), wait, print)
     assert {"apple", "pip"} <= made.packages.keys()
 
 
-def test_a_range_that_cannot_be_had_is_named_as_it_was_written(shelf, tmp_path):
+def test_a_range_is_named_as_written(cache, tmp_path):
     folder = tmp_path / "wheels"
     for version in ("1.6.0", "1.6.1"):
         wheel(folder, "apple", version, tag="cp36-cp36m-manylinux1_x86_64")
     wheel(folder, "apple", "2.1.0")
-    asked = Recipe(requirements=from_wheels(folder, "apple>=1.6,<1.7"))
+    recipe = Recipe(requirements=from_wheels(folder, "apple>=1.6,<1.7"))
     with pytest.raises(AllranksError, match="cannot be installed for Python") as caught:
-        shelf.provide(asked, wait, print)
+        cache.provide(recipe, wait, print)
     assert "map 'apple>=1.6,<1.7' apple==2.1.0" in (caught.value.hint or "")
 
 
-def test_passwords_are_in_no_log(shelf):
+def test_passwords_are_in_no_log(cache):
     index = "http://me:hunter2@127.0.0.1:9/simple"
-    environ = {**shelf._environ, "UV_HTTP_RETRIES": "0", "PIP_CONFIG_FILE": "/dev/null"}
-    own = EnvironmentCache(shelf._folder, UV, environ)
-    asked = Recipe(requirements=(f"--index-url {index}", "apple"))
+    environ = {**cache._environ, "UV_HTTP_RETRIES": "0", "PIP_CONFIG_FILE": "/dev/null"}
+    own = EnvironmentCache(cache._folder, UV, environ)
+    recipe = Recipe(requirements=(f"--index-url {index}", "apple"))
     with pytest.raises(AllranksError) as caught:
-        own.provide(asked, wait, print)
-    assert "hunter2" not in own.log(asked).read_text() + str(caught.value)
+        own.provide(recipe, wait, print)
+    assert "hunter2" not in own.log(recipe).read_text() + str(caught.value)
 
 
 # ---------------------------------------------------------------- layers
 
 
 @pytest.fixture
-def front(shelf, wheels, tmp_path) -> Path:
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+def front(cache, wheels, tmp_path) -> Path:
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
     goal = tmp_path / "attempt $1" / "env"
     goal.parent.mkdir()
-    layer(shelf.provide(asked, wait, print).folder, goal)
+    layer(cache.provide(recipe, wait, print).folder, goal)
     return goal
 
 
-def test_a_layer_has_all_that_is_behind_it(front):
+def test_a_layer_finds_the_shared_packages(front):
     assert python(front, "import apple, sys; print(apple.version, sys.prefix)") == f"1.0 {front}"
     env = activated({"PATH": "/usr/bin:/bin"}, str(front), {})
     done = subprocess.run(["bite"], env=env, capture_output=True, text=True, check=True)
@@ -398,13 +399,13 @@ def test_a_layer_has_all_that_is_behind_it(front):
 
 
 @pytest.mark.medium
-def test_data_of_a_package_stays_in_the_layer_too(shelf, tmp_path):
+def test_data_files_stay_in_the_layer(cache, tmp_path):
     folder = tmp_path / "wheels"
     for version in ("1.0", "2.0"):
         data = f"datum-{version}.data/data/share/datum"
         wheel(folder, "datum", version, modules={f"{data}/{each}": version for each in "ab"})
-    asked = Recipe(requirements=from_wheels(folder, "datum==1.0"))
-    made = shelf.provide(asked, wait, print)
+    recipe = Recipe(requirements=from_wheels(folder, "datum==1.0"))
+    made = cache.provide(recipe, wait, print)
     front = tmp_path / "front"
     layer(made.folder, front)
     assert (front / "share/datum/a").read_text() == "1.0"
@@ -415,9 +416,9 @@ def test_data_of_a_package_stays_in_the_layer_too(shelf, tmp_path):
     assert (made.folder / "share/datum/a").read_text() == "1.0"
 
 
-def test_a_layer_without_pip_does_not_lead_to_the_systems(shelf, tmp_path):
+def test_a_layer_without_pip_refuses_pip(cache, tmp_path):
     bare = tmp_path / "bare"
-    subprocess.run([UV, "venv", "--relocatable", "-q", bare], check=True, env=shelf._environ)
+    subprocess.run([UV, "venv", "--relocatable", "-q", bare], check=True, env=cache._environ)
     layer(bare, tmp_path / "front")
     env = activated({"PATH": "/usr/bin:/bin"}, str(tmp_path / "front"), {})
     done = subprocess.run(["pip", "install", "x"], env=env, capture_output=True, text=True)
@@ -425,23 +426,23 @@ def test_a_layer_without_pip_does_not_lead_to_the_systems(shelf, tmp_path):
     assert "hint:" in done.stderr
 
 
-def test_a_rank_of_another_locale_finds_its_packages(shelf, wheels, tmp_path):
-    own = EnvironmentCache(tmp_path / "hé ü", UV, shelf._environ)
-    asked = Recipe(requirements=from_wheels(wheels, "pear"))
+def test_a_rank_of_another_locale_finds_its_packages(cache, wheels, tmp_path):
+    own = EnvironmentCache(tmp_path / "hé ü", UV, cache._environ)
+    recipe = Recipe(requirements=from_wheels(wheels, "pear"))
     front = tmp_path / "front"
-    layer(own.provide(asked, wait, print).folder, front)
+    layer(own.provide(recipe, wait, print).folder, front)
     env = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     words = [front / "bin" / "python", "-c", "import pear"]
     assert subprocess.run(words, env=env, capture_output=True).returncode == 0
 
 
 @pytest.mark.medium
-def test_what_is_installed_into_a_layer_stays_in_it(shelf, wheels, front):
+def test_installed_packages_stay_in_the_layer(cache, wheels, front):
     env = {**activated({"PATH": "/usr/bin:/bin"}, str(front), {}), "HOME": str(front)}
     words = ["pip", "install", "--no-index", "--find-links", wheels, "apple==2.0"]
     subprocess.run(words, env=env, check=True, capture_output=True)
     assert python(front, "import apple; print(apple.version)") == "2.0"
-    behind = shelf.find(Recipe(requirements=from_wheels(wheels, "pear")))
+    behind = cache.find(Recipe(requirements=from_wheels(wheels, "pear")))
     assert behind is not None
     assert python(behind.folder, "import apple; print(apple.version)") == "1.0"
     shutil.rmtree(front)

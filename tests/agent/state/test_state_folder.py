@@ -1,4 +1,4 @@
-"""Nodes of a job and a server's home, with their folders, their routes, and no processes."""
+"""State folders of nodes and of a server, with real routes and no processes."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from allranks.agent.state import state_folder as state
 from allranks.agent.state.state_folder import State
 from allranks.agent.state.sync import Sync
-from allranks.agent.state.transfer import PIECE, Wire
+from allranks.agent.state.transfer import PIECE, StateClient
 from allranks.agent.state.tree import Tree
 from allranks.errors import NotFound, Unauthorized, Unreachable
 from allranks.events import Event, Kind
@@ -37,8 +37,8 @@ from allranks.store.database import open_database
 from allranks.store.records import Records
 
 
-class House:
-    """A home with a record, and the agents' routes to it; ``away``: it does not answer."""
+class Server:
+    """A server with its state routes; ``away``: it does not answer."""
 
     def __init__(self, root, nodes, state="s"):
         self.home = Home(root / "ho'me")
@@ -48,7 +48,7 @@ class House:
         self.auth = Auth(self.home)
         self.nodes = nodes
         self.row = self.job("j", state)
-        self.begin()
+        self.restart()
 
     def job(self, name, state):
         task = Task(name, "x", "true", nodes=self.nodes, state=state)
@@ -56,8 +56,8 @@ class House:
             {}, Plan(Gang(f"{name}.1", self.nodes, ("x",)), task, Rules(), "fake")
         )
 
-    def begin(self):
-        """As a server that was started just now."""
+    def restart(self):
+        """Start the server again."""
         self.states = States(self.home, self.records)
         self.app = routes.create_app(state_routes.routes())
         pulse = types.SimpleNamespace(heard=lambda *_: None)
@@ -92,66 +92,67 @@ class House:
 
 
 class Node:
-    def __init__(self, house, number, root):
-        self.said = []
+    def __init__(self, server, number, root):
+        self.notes = []
         self.root = root / f"node {number}"
         parts = (plan_states.SHARED, plan_states.own(number))
-        self.wire = Wire(house, number, lambda: None)
+        self.wire = StateClient(server, number, lambda: None)
         tree = Tree(self.root, parts)
         tree.make()
-        self.sync = Sync(tree, self.wire, number, self.said.append)
+        self.sync = Sync(tree, self.wire, number, self.notes.append)
         self.shared = self.root / "shared"
 
-    def look(self, **how):
-        return self.sync.look(ask=True, **how)
+    def sync_now(self, **how):
+        return self.sync.sync_once(ask=True, **how)
 
     def save(self):
-        while self.sync.look(end=True):
+        while self.sync.sync_once(end=True):
             pass
 
-    def there(self):
-        """What is in the shared part: content by path, None for folders, a text for links."""
-        found = {}
+    def files(self):
+        """The shared part by path: content, None for folders, targets of links."""
+        files = {}
         for path in self.shared.rglob("*"):
             name = os.fsdecode(path.relative_to(self.shared))
             if path.is_symlink():
-                found[name] = os.readlink(path)
+                files[name] = os.readlink(path)
             else:
-                found[name] = None if path.is_dir() else path.read_bytes()
-        return found
+                files[name] = None if path.is_dir() else path.read_bytes()
+        return files
 
 
 @pytest.fixture
-def house(tmp_path):
-    return House(tmp_path, 2)
+def server(tmp_path):
+    return Server(tmp_path, 2)
 
 
 @pytest.fixture
-def nodes(house, tmp_path):
-    return [Node(house, number, tmp_path) for number in range(2)]
+def nodes(server, tmp_path):
+    return [Node(server, number, tmp_path) for number in range(2)]
 
 
 def settle(*nodes):
     for _ in range(4):
         for node in nodes:
-            node.look()
+            node.sync_now()
 
 
-def test_a_file_arrives_once_it_is_whole(nodes):
+def test_a_file_is_sent_once_closed(nodes):
     a, b = nodes
     with (a.shared / "f").open("wb") as file:
         file.write(b"half")
         file.flush()
         settle(a, b)
-        assert b.there() == {}
+        assert b.files() == {}
         file.write(b"whole")
     settle(a, b)
-    assert b.there() == {"f": b"halfwhole"}
+    assert b.files() == {"f": b"halfwhole"}
     assert (b.shared / "f").stat().st_mtime_ns == (a.shared / "f").stat().st_mtime_ns
 
 
-def test_who_never_stops_to_write_is_kept_in_step_all_the_same(nodes):
-    """At every look there is a new checkpoint, `latest` names it, and the one before is gone."""
+def test_a_script_that_never_stops_writing_is_synchronized(nodes):
+    """In every round there is a new checkpoint, `latest` names it, and the previous one is
+    deleted."""
     a, b = nodes
     seen = set()
     for number in range(30):
@@ -160,15 +161,15 @@ def test_who_never_stops_to_write_is_kept_in_step_all_the_same(nodes):
         (a.shared / "latest.new").rename(a.shared / "latest")
         if number:
             (a.shared / f"{number - 1}").unlink()
-        a.look()
-        b.look()
+        a.sync_now()
+        b.sync_now()
         if (b.shared / "latest").exists():
             seen.add((b.shared / "latest").read_text())
             assert (b.shared / (b.shared / "latest").read_text()).exists()
     assert len(seen) > 3
 
 
-def test_what_came_after_one_that_is_being_written_waits_for_it(nodes):
+def test_later_files_wait_for_one_being_written(nodes):
     a, b = nodes
     with (a.shared / "large").open("wb") as file:
         file.write(b"x")
@@ -176,30 +177,30 @@ def test_what_came_after_one_that_is_being_written_waits_for_it(nodes):
         (a.shared / "latest").write_text("large")
         os.symlink("large", a.shared / "link")
         settle(a, b)
-        assert b.there() == {}
+        assert b.files() == {}
     settle(a, b)
-    assert b.there() == {"large": b"x", "latest": b"large", "link": "large"}
+    assert b.files() == {"large": b"x", "latest": b"large", "link": "large"}
 
 
-def test_what_is_newer_here_is_not_written_over(nodes):
+def test_newer_local_files_are_kept(nodes):
     a, b = nodes
     (a.shared / "f").write_text("a")
     settle(a)
     (b.shared / "f").write_text("b, later")
     settle(b, a)
-    assert a.there() == b.there() == {"f": b"b, later"}
-    # And one that somebody here writes is left alone, whoever is newer.
+    assert a.files() == b.files() == {"f": b"b, later"}
+    # A file open for writing is left alone, whichever is newer.
     with (b.shared / "f").open("r+b") as file:
         (a.shared / "f").write_text("a again")
         settle(a, b)
-        assert b.there() == {"f": b"b, later"}
+        assert b.files() == {"f": b"b, later"}
         file.write(b"B")
         file.flush()
     settle(b, a, b)
-    assert a.there() == b.there()
+    assert a.files() == b.files()
 
 
-def test_what_was_written_anew_holds_over_what_was_removed(nodes):
+def test_a_new_file_keeps_its_folder_from_deletion(nodes):
     a, b = nodes
     (a.shared / "d").mkdir()
     (a.shared / "d" / "f").write_text("1")
@@ -207,10 +208,10 @@ def test_what_was_written_anew_holds_over_what_was_removed(nodes):
     shutil.rmtree(a.shared / "d")
     (b.shared / "d" / "g").write_text("2")
     settle(a, b, a)
-    assert a.there() == b.there() == {"d": None, "d/g": b"2"}
+    assert a.files() == b.files() == {"d": None, "d/g": b"2"}
 
 
-def test_a_folder_takes_the_place_of_a_file_and_a_file_that_of_a_folder(nodes):
+def test_a_file_becomes_a_folder_and_back(nodes):
     a, b = nodes
     (a.shared / "x").write_text("file")
     settle(a, b)
@@ -218,14 +219,14 @@ def test_a_folder_takes_the_place_of_a_file_and_a_file_that_of_a_folder(nodes):
     (a.shared / "x").mkdir()
     (a.shared / "x" / "y").write_text("in it")
     settle(a, b)
-    assert b.there() == {"x": None, "x/y": b"in it"}
+    assert b.files() == {"x": None, "x/y": b"in it"}
     shutil.rmtree(a.shared / "x")
     (a.shared / "x").write_text("file again")
     settle(a, b)
-    assert b.there() == {"x": b"file again"}
+    assert b.files() == {"x": b"file again"}
 
 
-def test_no_link_is_followed_out_of_it(nodes, tmp_path):
+def test_links_that_lead_outside_are_not_followed(nodes, tmp_path):
     a, b = nodes
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -235,7 +236,7 @@ def test_no_link_is_followed_out_of_it(nodes, tmp_path):
     settle(a, b)
     assert list(outside.iterdir()) == []
     assert os.readlink(b.shared / "d") == str(outside)
-    assert any("leads out of the state" in each for each in b.said)
+    assert any("leads outside the state folder" in each for each in b.notes)
     for path, target in [
         ("shared/x", "../y"),
         ("shared/a/x", "../../y"),
@@ -245,110 +246,110 @@ def test_no_link_is_followed_out_of_it(nodes, tmp_path):
     assert plan_states.stays_inside("shared/a/x", "../y")
 
 
-def test_a_node_writes_its_own_part_and_no_other(house, nodes):
+def test_a_node_writes_only_its_own_part(server, nodes):
     entry = ["file", "0" * 64, 1, 0, 0, "", 0]
     for path in ("node-0/x", "shared/../x", "shared/", "shared", "/etc/x", "shared//x", "other/x"):
-        told = {"attempt": 1, "after": 0, "same": False, "over": False}
+        request = {"attempt": 1, "after": 0, "same": False, "over": False}
         with pytest.raises(Exception, match="no path that a node may write"):
-            nodes[1].wire.sync({**told, "puts": [{"path": path, "base": 0, "entry": entry}]})
+            nodes[1].wire.sync({**request, "puts": [{"path": path, "base": 0, "entry": entry}]})
     (nodes[0].root / "node-0" / "mine").write_text("0")
     settle(*nodes)
-    assert "node-0/mine" in house.state.entries()
+    assert "node-0/mine" in server.state.entries()
     assert not (nodes[1].root / "node-0").exists()
-    again = Node(house, 0, nodes[0].root / "elsewhere")
+    again = Node(server, 0, nodes[0].root / "elsewhere")
     again.sync.fetch_all()
     assert (again.root / "node-0" / "mine").read_text() == "0"
 
 
-def test_what_is_late_changes_nothing_and_nobody_reads_another_states_contents(house, nodes):
+def test_late_changes_and_other_states_are_refused(server, nodes):
     (nodes[0].shared / "f").write_text("x")
     nodes[0].save()
-    (sha256,) = house.contents()
-    mine, house.row = house.row, house.job("other", "t")
+    (sha256,) = server.contents()
+    mine, server.row = server.row, server.job("other", "t")
     with pytest.raises(NotFound, match="no content of this state"):
-        house.call("GET", f"/agent/v1/0/state/contents/{sha256}?offset=0&size=1")
-    house.row = mine
+        server.call("GET", f"/agent/v1/0/state/contents/{sha256}?offset=0&size=1")
+    server.row = mine
     data = {"status": "Completed", "exit_code": 0, "error": None}
-    house.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
+    server.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
     (nodes[0].shared / "g").write_text("late")
     with pytest.raises(Unauthorized):
         nodes[0].save()
 
 
 @pytest.mark.medium
-def test_a_large_file_goes_on_where_a_server_that_was_killed_was(house, nodes):
+def test_an_upload_resumes_after_a_server_restart(server, nodes):
     a, b = nodes
     content = random.Random(1).randbytes(3 * PIECE + 7)
     (a.shared / "f").write_bytes(content)
     a.wire.go_on = lambda left=[6]: (
-        left.append(left.pop() - 1) or house.__setattr__("away", left[0] < 0)
+        left.append(left.pop() - 1) or server.__setattr__("away", left[0] < 0)
     )
     with pytest.raises(Unreachable):
         a.save()
-    (part,) = (house.state.folder / "coming").iterdir()
+    (part,) = (server.state.folder / "coming").iterdir()
     assert part.stat().st_size >= PIECE
-    house.begin()
-    house.away, a.wire.go_on = False, lambda: None
+    server.restart()
+    server.away, a.wire.go_on = False, lambda: None
     a.save()
-    b.look()
-    assert b.there() == {"f": content}
-    assert not list((house.state.folder / "coming").iterdir())
+    b.sync_now()
+    assert b.files() == {"f": content}
+    assert not list((server.state.folder / "coming").iterdir())
 
 
-def test_a_damaged_file_is_told_and_the_version_before_holds(house, nodes, tmp_path):
+def test_a_damaged_file_falls_back_to_the_previous_version(server, nodes, tmp_path):
     a, _ = nodes
     (a.shared / "ckpt").write_text("one")
     a.save()
-    house.state.keep("j", 1, "test")
+    server.state.keep("j", 1, "test")
     (a.shared / "ckpt").write_text("two!")
     a.save()
-    (damaged,) = {e.sha256 for e in house.state.entries().values()}
-    path = house.state.content(damaged)
+    (damaged,) = {e.sha256 for e in server.state.entries().values()}
+    path = server.state.content(damaged)
     path.chmod(0o644)
     path.write_text("tw0!")
-    again = Node(house, 1, tmp_path / "again")
+    again = Node(server, 1, tmp_path / "again")
     again.sync.fetch_all()
-    assert again.there() == {"ckpt": b"one"}
-    assert "version 1, which is whole, holds instead" in again.said[0]
-    # Nothing from before is whole: that is said, and nothing is begun without it.
-    for each in house.contents():
-        house.state.content(each).unlink()
+    assert again.files() == {"ckpt": b"one"}
+    assert "using the intact version 1 instead" in again.notes[0]
+    # Without an intact version, fetching fails.
+    for each in server.contents():
+        server.state.content(each).unlink()
     with pytest.raises(NotFound, match="no version from before is whole") as caught:
-        Node(house, 0, tmp_path / "last").sync.fetch_all()
+        Node(server, 0, tmp_path / "last").sync.fetch_all()
     assert "allranks state" in caught.value.hint
 
 
-def test_a_manifest_that_is_damaged_gives_way_to_the_newest_version(house, nodes):
+def test_a_damaged_manifest_falls_back_to_the_newest_version(server, nodes):
     (nodes[0].shared / "f").write_text("1")
     nodes[0].save()
-    house.state.keep("j", 1, "test")
-    head = house.state.folder / "head"
+    server.state.keep("j", 1, "test")
+    head = server.state.folder / "head"
     head.write_bytes(head.read_bytes()[:-3])
-    house.begin()
-    assert [*house.state.entries()] == ["shared/f"]
+    server.restart()
+    assert [*server.state.entries()] == ["shared/f"]
 
 
-def test_versions_are_made_when_nobody_writes_and_the_newest_five_stay(house, nodes):
+def test_versions_are_made_when_nobody_writes_and_the_newest_five_stay(server, nodes):
     a, b = nodes
     (a.shared / "f").write_text("0")
     settle(a, b)
-    assert house.state.newest().why == "nobody was writing"
+    assert server.state.newest().why == "nobody was writing"
     for number in range(1, 8):
         (a.shared / "f").write_text(str(number))
         a.save()
-        house.state.keep("j", number, "test")
-    assert [each.number for each in house.state.versions()] == [4, 5, 6, 7, 8]
-    assert len(house.contents()) == 5
-    house.state.restore(5)
-    house.state.keep("", 0, "restored")
-    a.look()
-    assert a.there() == {"f": b"4"}
-    assert house.state.newest().number == 9
+        server.state.keep("j", number, "test")
+    assert [each.number for each in server.state.versions()] == [4, 5, 6, 7, 8]
+    assert len(server.contents()) == 5
+    server.state.restore(5)
+    server.state.keep("", 0, "restored")
+    a.sync_now()
+    assert a.files() == {"f": b"4"}
+    assert server.state.newest().number == 9
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.medium
-def test_a_version_never_holds_a_checkpoint_in_half(house, nodes, seed, monkeypatch):
+def test_a_version_never_holds_a_checkpoint_in_half(server, nodes, seed, monkeypatch):
     """Both nodes write a shard, and then the first what says that both are there."""
     monkeypatch.setattr(plan_states, "PAUSE", 0.0)
     dice = random.Random(seed)
@@ -356,17 +357,17 @@ def test_a_version_never_holds_a_checkpoint_in_half(house, nodes, seed, monkeypa
     for _ in range(150):
         what = dice.randrange(4)
         if what < 2:
-            nodes[what].look()
+            nodes[what].sync_now()
         elif dice.random() < 0.4:
             number, step = (number + 1, 1) if step in (0, 3) else (number, step + 1)
             if step == 3:
                 (nodes[0].shared / "latest").write_text(str(number))
             else:
                 (nodes[2 - step].shared / f"{number}-{step}").write_text("x")
-        newest = house.state.newest()
+        newest = server.state.newest()
         if newest and "shared/latest" in newest.entries:
             whole += 1
-            path = house.state.content(newest.entries["shared/latest"].sha256)
+            path = server.state.content(newest.entries["shared/latest"].sha256)
             latest = path.read_text()
             assert {f"shared/{latest}-1", f"shared/{latest}-2"} <= newest.entries.keys()
     assert whole
@@ -391,14 +392,14 @@ OPS = st.lists(
 @given(OPS)
 def test_whatever_is_done_in_the_end_all_have_the_same(tmp_path_factory, ops):
     root = tmp_path_factory.mktemp("s")
-    house = House(root, 3)
-    nodes = [Node(house, number, root) for number in range(3)]
+    server = Server(root, 3)
+    nodes = [Node(server, number, root) for number in range(3)]
     for number, (which, what, path, other) in enumerate(ops):
         node = nodes[which]
         if what == "look":
-            node.look()
+            node.sync_now()
         elif what == "server":
-            house.begin()
+            server.restart()
         else:
             _do(node.shared, what, path, other, number)
     for _ in range(2):
@@ -406,13 +407,13 @@ def test_whatever_is_done_in_the_end_all_have_the_same(tmp_path_factory, ops):
             node.save()
     for _ in range(8):
         settle(*nodes)
-    assert nodes[0].there() == nodes[1].there() == nodes[2].there()
-    assert [node.said for node in nodes] == [[], [], []]
-    told = house.state.entries()
-    assert {each.removeprefix("shared/") for each in told} == nodes[0].there().keys()
-    house.state.keep("j", 1, "test")
-    used = {e.sha256 for v in house.state.versions() for e in v.entries.values() if e.sha256}
-    assert set(house.contents()) >= used
+    assert nodes[0].files() == nodes[1].files() == nodes[2].files()
+    assert [node.notes for node in nodes] == [[], [], []]
+    told = server.state.entries()
+    assert {each.removeprefix("shared/") for each in told} == nodes[0].files().keys()
+    server.state.keep("j", 1, "test")
+    used = {e.sha256 for v in server.state.versions() for e in v.entries.values() if e.sha256}
+    assert set(server.contents()) >= used
     shutil.rmtree(root)
 
 
@@ -437,32 +438,32 @@ def _do(root: Path, what: str, path: str, other: str, number: int) -> None:
 
 def test_what_is_cleared_and_what_stays(tmp_path):
     """Own states of jobs whose record is gone, and what came of a file nobody sends any more."""
-    house = House(tmp_path, 1, state="")
-    node = Node(house, 0, tmp_path)
+    server = Server(tmp_path, 1, state="")
+    node = Node(server, 0, tmp_path)
     (node.shared / "f").write_text("x")
     node.save()
-    gone, coming = house.state.folder.with_name("gone"), house.state.folder / "coming"
-    shutil.copytree(house.state.folder, gone)
-    named = house.home.states / "named" / "s"
-    shutil.copytree(house.state.folder, named)
+    gone, coming = server.state.folder.with_name("gone"), server.state.folder / "coming"
+    shutil.copytree(server.state.folder, gone)
+    named = server.home.states / "named" / "s"
+    shutil.copytree(server.state.folder, named)
     (coming / "half").write_text("x")
 
     def clear():
         asked = Asked(0.0)
-        found = Clearing(house.home, house.records, threading.Lock(), asked).run()
+        found = Clearing(server.home, server.records, threading.Lock(), asked).run()
         return {each.path for each in found.items}
 
     assert clear() == set()
-    for each in (coming / "half", gone, house.state.folder, named):
+    for each in (coming / "half", gone, server.state.folder, named):
         os.utime(each, (1, 1))
     assert clear() == {str(coming / "half"), str(gone)}
-    again = Node(house, 0, tmp_path / "again")
+    again = Node(server, 0, tmp_path / "again")
     again.sync.fetch_all()
-    assert again.there() == {"f": b"x"}
+    assert again.files() == {"f": b"x"}
     assert (named / "head").exists()
 
 
-def test_what_is_a_file_here_and_a_folder_there_is_told(house, nodes):
+def test_what_is_a_file_here_and_a_folder_there_is_told(server, nodes):
     a, b = nodes
     (a.shared / "x").write_text("file")
     a.save()
@@ -470,15 +471,15 @@ def test_what_is_a_file_here_and_a_folder_there_is_told(house, nodes):
     (b.shared / "x" / "y").write_text("in it")
     b.save()
     settle(a, b)
-    assert a.there() == {"x": b"file"}
-    assert b.there() == {"x": None, "x/y": b"in it"}
-    assert "is a folder here and none elsewhere, or below: it is not kept" in b.said[0]
+    assert a.files() == {"x": b"file"}
+    assert b.files() == {"x": None, "x/y": b"in it"}
+    assert "is a folder on one node and a file on another: not saved" in b.notes[0]
     (b.shared / "z").write_text("z")
     settle(b, a)
-    assert a.there()["z"] == b"z"
+    assert a.files()["z"] == b"z"
 
 
-def test_two_send_the_same_large_file_at_once(house, nodes):
+def test_two_send_the_same_large_file_at_once(server, nodes):
     content = random.Random(2).randbytes(2 * PIECE)
     for node in nodes:
         (node.shared / "f").write_bytes(content)
@@ -487,21 +488,21 @@ def test_two_send_the_same_large_file_at_once(house, nodes):
         each.start()
     for each in threads:
         each.join()
-    assert len(house.contents()) == 1
+    assert len(server.contents()) == 1
     settle(*nodes)
-    assert nodes[0].there() == nodes[1].there() == {"f": content}
+    assert nodes[0].files() == nodes[1].files() == {"f": content}
 
 
-def test_a_checkpoint_that_another_removed_at_the_end_holds_nobody_up(house, nodes):
+def test_a_checkpoint_that_another_removed_at_the_end_holds_nobody_up(server, nodes):
     a, b = nodes
     (a.shared / "1").write_text("1")
     settle(a, b)
     (a.shared / "1").rename(a.shared / "2")
     a.save()
     (b.root / "node-1" / "rng").write_text("x")
-    assert b.sync.look(end=True)
-    assert not b.sync.look(end=True)
-    assert sorted(house.state.entries()) == ["node-1/rng", "shared/2"]
+    assert b.sync.sync_once(end=True)
+    assert not b.sync.sync_once(end=True)
+    assert sorted(server.state.entries()) == ["node-1/rng", "shared/2"]
 
 
 def finish(node):
@@ -513,14 +514,14 @@ def finish(node):
 
 
 def agents_state(node, said):
-    house, number = node.wire._client, node.wire._base.split("/")[3]
+    server, number = node.wire._client, node.wire._base.split("/")[3]
     where = types.SimpleNamespace(folder=node.root / "agent", node=int(number))
-    state = State(where, house, 2, 1.0, True, said.append)
+    state = State(where, server, 2, 1.0, True, said.append)
     state._sync, state._wire = node.sync, node.wire
     return state
 
 
-def test_a_content_that_went_before_it_was_named_is_brought_again(house, nodes):
+def test_a_content_that_went_before_it_was_named_is_brought_again(server, nodes):
     """It is here, a node hears; another has changed the only file of it when it is to be named."""
     a, b = nodes
     for step in ("100", "150"):  # the first is a version
@@ -529,24 +530,24 @@ def test_a_content_that_went_before_it_was_named_is_brought_again(house, nodes):
     (a.root / "node-0" / "step").write_text("200")
     (b.root / "node-1" / "step").write_text("150")
     (b.shared / "z").write_text("weights")
-    bring = b.wire.bring
+    bring = b.wire.upload
 
     def bring_and_be_late(*told):
         found = bring(*told)
         a.save()
         return found
 
-    b.wire.bring = bring_and_be_late
+    b.wire.upload = bring_and_be_late
     assert finish(b) == []
-    assert sorted(house.state.entries()) == ["node-0/step", "node-1/step", "shared/z"]
+    assert sorted(server.state.entries()) == ["node-0/step", "node-1/step", "shared/z"]
 
 
-def test_why_the_end_is_not_saved_is_told(house, nodes):
+def test_why_the_end_is_not_saved_is_told(server, nodes):
     (nodes[0].shared / "f").write_text("x")
     data = {"status": "Completed", "exit_code": 0, "error": None}
-    house.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
+    server.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
     (said,) = finish(nodes[0])
-    assert "the end of the state is not saved: this launch is over" in said
+    assert "the last changes of the state folder are not saved: this launch is over" in said
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
@@ -562,8 +563,8 @@ def test_the_end_of_the_state_waits_a_while_for_room_on_the_servers_disk(
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=True)
     try:
-        house = House(disk, 1)
-        node = Node(house, 0, tmp_path)
+        server = Server(disk, 1)
+        node = Node(server, 0, tmp_path)
         for number in range(20):
             (node.shared / f"f{number}").write_text(f"{number}" * 20000)
         with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
@@ -576,11 +577,11 @@ def test_the_end_of_the_state_waits_a_while_for_room_on_the_servers_disk(
 
         said = []
         agents_state(node, said).finish(True, 9.0, dict, make_room)
-        saved = [name for name in house.state.entries() if name.startswith("shared/f")]
+        saved = [name for name in server.state.entries() if name.startswith("shared/f")]
         assert len(saved) == (20 if room else 0)
-        assert [each.split(":")[0] for each in said] == ["the end of the state is not saved"] * (
-            not room
-        )
+        assert [each.split(":")[0] for each in said] == [
+            "the last changes of the state folder are not saved"
+        ] * (not room)
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
 
@@ -594,10 +595,10 @@ def test_an_attempt_begins_with_a_file_where_a_folder_was(nodes):
     (a.shared / "m").write_text("file now")
     a.save()
     b.sync.fetch_all()
-    assert b.there() == {"m": b"file now"}
+    assert b.files() == {"m": b"file now"}
 
 
-def test_what_cannot_be_kept_keeps_no_version_from_being_made(house, nodes, monkeypatch):
+def test_what_cannot_be_kept_keeps_no_version_from_being_made(server, nodes, monkeypatch):
     """One may not be read, one is a folder here and a file elsewhere, and ranks go on writing."""
     monkeypatch.setattr(plan_states, "PAUSE", 0.0)
     a, b = nodes
@@ -618,9 +619,9 @@ def test_what_cannot_be_kept_keeps_no_version_from_being_made(house, nodes, monk
         (a.shared / "ckpt").write_text(str(number))
         settle(a, b)
         settle(a, b)
-        newest = house.state.newest()
+        newest = server.state.newest()
         assert newest is not None
-        assert newest.entries["shared/ckpt"].is_as(house.state.entries()["shared/ckpt"])
+        assert newest.entries["shared/ckpt"].is_as(server.state.entries()["shared/ckpt"])
     assert newest.entries.keys() == {"shared/x", "shared/ckpt"}
     # As soon as it can be, it is.
     secret.clear()
@@ -628,7 +629,7 @@ def test_what_cannot_be_kept_keeps_no_version_from_being_made(house, nodes, monk
     (a.shared / "x").unlink()
     settle(a, b)
     settle(a, b)
-    assert house.state.newest().entries.keys() >= {"shared/x/y", "shared/secret"}
+    assert server.state.newest().entries.keys() >= {"shared/x/y", "shared/secret"}
 
 
 def test_what_came_and_cannot_lie_here_does_not_fill_the_disk(nodes):

@@ -140,5 +140,5 @@ def test_what_cannot_be_kept_is_told_and_keeps_nothing_else_from_being_kept(allr
     found = run(allranks, *words, "r", script=f"set -- r\n{script}").stdout
     assert found == "plain\nx\n750\nempty-folder\n300\n"
     said = " ".join(notes(allranks, "w"))
-    assert "is a link that leads out of the state: it is not kept (and 2 more such)" in said
-    assert "'shared/pipe' is no file, folder or link" in said
+    assert "is a link that leads outside the state folder: not saved (and 2 more)" in said
+    assert "'shared/pipe' is not a file, folder or link" in said

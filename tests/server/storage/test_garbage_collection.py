@@ -15,7 +15,7 @@ import pytest
 
 from allranks import file_locks
 from allranks.agent.data import cache
-from allranks.agent.environments.virtual_environments import READY, known_by
+from allranks.agent.environments.virtual_environments import READY, recipe_hash
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event
 from allranks.events import Kind as EventKind
@@ -70,7 +70,7 @@ class House:
     def environment(self, name: str, recipe: Recipe | None = RECIPE, at: float = OLD) -> Path:
         folder = self.home.environments / name
         put(folder / "lib" / "package.py")
-        told = {"recipe": known_by(recipe)} if recipe is not None else {}
+        told = {"recipe": recipe_hash(recipe)} if recipe is not None else {}
         put(folder / READY, json.dumps({"python": "3.11", "packages": {}, **told}).encode(), at)
         return folder
 

@@ -115,13 +115,13 @@ class Progress:
 
 def _progress_text(message: Mapping[str, Any]) -> str:
     if "output" in message:
-        return f"uploading {message['output']} {_bar(message)}"
+        return f"uploads {message['output']} {_bar(message)}"
     name = message["input"]
     if message.get("waiting"):
-        return f"waiting for {name}, which another job is fetching"
+        return f"waits for {name}, which another job is fetching"
     if "unpacked" in message:
-        return f"unpacking {name}: {message['unpacked']} of {message['of']} archives"
-    return f"downloading {name} {_bar(message)}"
+        return f"unpacks {name}: {message['unpacked']} of {message['of']} archives"
+    return f"downloads {name} {_bar(message)}"
 
 
 def _bar(message: Mapping[str, Any]) -> str:

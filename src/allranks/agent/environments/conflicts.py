@@ -1,7 +1,7 @@
-"""Conflicts between what an environment asks for and what a node can install, and their remedies.
+"""Conflicts between an environment's requirements and what a node can install.
 
-uv stops at the first conflict. `collect` takes the remedy of each in its place and looks for the
-next one, so that one command can settle all of them.
+uv stops at the first conflict. `collect` applies the replacement for each and continues, so that
+one command can resolve all of them.
 """
 
 from __future__ import annotations
@@ -14,92 +14,103 @@ from typing import NamedTuple
 from allranks.errors import AllranksError
 from allranks.plan.environments.packages import NONE, normal, replaced, requirement
 
-CANNOT = "the environment cannot be made"
-# So many conflicts are looked for: each takes uv a second or so.
-_ROUNDS = 10
+CANNOT = "cannot build the environment"
+# Conflicts to look for: each takes uv about a second.
+_MAX_CONFLICTS = 10
 
 
 class Conflict(NamedTuple):
-    """``asked`` is what the environment asks for, as it was written; ``taken`` is what can be
-    installed instead, `none` for nothing. Both are empty where the map cannot help. ``why`` is a
-    sentence, ``advice`` the hint where this is the only conflict."""
+    """``requested``: the requirement as the user wrote it. ``replacement``: what can be installed
+    instead, or `none` to leave it out. Both are empty if `allranks environment map` cannot help.
+    ``advice``: the hint if this is the only conflict."""
 
-    why: str
+    reason: str
     advice: str
-    asked: str = ""
-    taken: str = ""
+    requested: str = ""
+    replacement: str = ""
 
 
 class Conflicting(AllranksError):
-    """An environment cannot be made because of a conflict."""
+    """An environment cannot be built because of a conflict."""
 
     def __init__(self, conflict: Conflict) -> None:
         advice, pairs = conflict.advice, [conflict]
-        if conflict.taken:
+        if conflict.replacement:
             advice += f": {command(pairs)}"
-        super().__init__(f"{CANNOT}: {conflict.why}", hint=advice)
+        super().__init__(f"{CANNOT}: {conflict.reason}", hint=advice)
         self.conflict = conflict
 
 
 def command(conflicts: Sequence[Conflict]) -> str:
-    """The command that takes the remedy of each."""
-    pairs = [word for each in conflicts if each.taken for word in (each.asked, each.taken)]
+    """The command that applies all replacements."""
+    pairs = [
+        word
+        for each in conflicts
+        if each.replacement
+        for word in (each.requested, each.replacement)
+    ]
     return shlex.join(["allranks", "environment", "map", *pairs])
 
 
 def collect(
     first: Conflicting, lines: Sequence[str], check: Callable[[Sequence[str]], None]
 ) -> AllranksError:
-    """Look for all conflicts of requirement ``lines``; ``check`` raises the error of the first one
-    in the lines that it is given."""
-    found: list[Conflict] = []
+    """Find all conflicts of the requirement ``lines``; returns one error for them. ``check`` raises
+    the error of the first conflict in the lines it is given."""
+    conflicts: list[Conflict] = []
     error: AllranksError | None = first
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_CONFLICTS):
         if not isinstance(error, Conflicting):
             break
-        _add(found, error.conflict)
-        if not error.conflict.taken:
+        _add(conflicts, error.conflict)
+        if not error.conflict.replacement:
             break
-        wanted = ((requirement(each.asked), each.taken) for each in found)
-        table = {normal(asked): taken for asked, taken in wanted if asked is not None}
+        pairs = ((requirement(each.requested), each.replacement) for each in conflicts)
+        table = {
+            normal(requested): replacement
+            for requested, replacement in pairs
+            if requested is not None
+        }
         try:
             check(replaced(lines, table.get).lines)
             error = None
             break
-        except AllranksError as after:
-            error = after
-    if len(found) == 1 and (error is None or error is first):
-        return Conflicting(found[0])
-    return _all(found, error)
+        except AllranksError as next_error:
+            error = next_error
+    if len(conflicts) == 1 and (error is None or error is first):
+        return Conflicting(conflicts[0])
+    return _combined_error(conflicts, error)
 
 
-def _add(found: list[Conflict], conflict: Conflict) -> None:
-    """Add a conflict. A later remedy for the same requirement replaces the one that led to it."""
-    for number, each in enumerate(found):
-        if each.asked and each.asked == conflict.asked:
-            found[number] = each._replace(taken=conflict.taken)
+def _add(conflicts: list[Conflict], conflict: Conflict) -> None:
+    """Add a conflict, or the new replacement for a requirement whose replacement conflicted."""
+    for number, each in enumerate(conflicts):
+        if each.requested and each.requested == conflict.requested:
+            conflicts[number] = each._replace(replacement=conflict.replacement)
             return
-    found.append(conflict)
+    conflicts.append(conflict)
 
 
-def _all(found: Sequence[Conflict], rest: AllranksError | None) -> AllranksError:
-    """``rest`` is the error that is left when the remedies are taken."""
-    reasons = [each.why for each in found]
-    if rest is not None and not isinstance(rest, Conflicting):
-        reasons.append(f"and after these, {rest.message.removeprefix(f'{CANNOT}: ')}")
-    solvable = [each for each in found if each.taken]
-    what = "all of them" if rest is None else "most of them"
-    dropped = [each.asked for each in solvable if each.taken == NONE]
-    hint = f"one command settles {what}: {command(solvable)}"
+def _combined_error(
+    conflicts: Sequence[Conflict], remaining: AllranksError | None
+) -> AllranksError:
+    """``remaining``: the error that the replacements do not resolve."""
+    reasons = [each.reason for each in conflicts]
+    if remaining is not None and not isinstance(remaining, Conflicting):
+        reasons.append(f"and after these, {remaining.message.removeprefix(f'{CANNOT}: ')}")
+    solvable = [each for each in conflicts if each.replacement]
+    which = "all of them" if remaining is None else "most of them"
+    dropped = [each.requested for each in solvable if each.replacement == NONE]
+    hint = f"one command resolves {which}: {command(solvable)}"
     if dropped:
         hint += f" (it leaves {', '.join(dropped)} out)"
-    if others := [each.advice for each in found if not each.taken]:
+    if others := [each.advice for each in conflicts if not each.replacement]:
         hint += f"; {'; '.join(others)}"
     return AllranksError(f"{CANNOT}: {'; '.join(reasons)}", hint=hint)
 
 
-def parent_of(name: str, said: str) -> str:
-    """The package that asks for a version of ``name``, in uv's words; empty: none does."""
-    text = re.sub(r"\s+", " ", said)
-    found = re.search(rf"([\w.-]+?)(?:[=<>!]\S*)? depends? on {re.escape(name)}[=<>~!]", text)
-    return found[1] if found else ""
+def parent_of(name: str, output: str) -> str:
+    """The package that requires ``name``, according to uv's output; '' if none."""
+    text = re.sub(r"\s+", " ", output)
+    match = re.search(rf"([\w.-]+?)(?:[=<>!]\S*)? depends? on {re.escape(name)}[=<>~!]", text)
+    return match[1] if match else ""

@@ -1,4 +1,4 @@
-"""What the job's environment has, where the platform has to know it: by its files, nothing runs."""
+"""Detect the TensorFlow version of a job's environment from its files, without running Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-# Where only a shell can look: prints the version of TensorFlow, or nothing.
+# For containers: a shell command that prints the version of TensorFlow, or nothing.
 ASK_TENSORFLOW = """python - <<'END' 2>/dev/null
 from importlib.metadata import version
 for name in ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm"):
@@ -21,33 +21,32 @@ _TENSORFLOW = re.compile(r"tensorflow(?:_cpu|_gpu|_rocm)?-(\d+)\.(\d+)")
 
 
 def tensorflow(env: Mapping[str, str]) -> tuple[int, int] | None:
-    """The version of TensorFlow beside the `python` on the PATH of ``env``."""
+    """The version of TensorFlow installed for the `python` on the PATH of ``env``, or None."""
     python = shutil.which("python", path=env.get("PATH"))
     if python is None:
         return None
     for each in (Path(python).parent.parent / "lib").glob(
         "python3*/site-packages/tensorflow*.dist-info"
     ):
-        found = _TENSORFLOW.match(each.name)
-        if found:
-            return int(found[1]), int(found[2])
+        if match := _TENSORFLOW.match(each.name):
+            return int(match[1]), int(match[2])
     return None
 
 
-def among(packages: Mapping[str, str]) -> tuple[int, int] | None:
-    """The version of TensorFlow among the versions of packages."""
+def tensorflow_in(packages: Mapping[str, str]) -> tuple[int, int] | None:
+    """The version of TensorFlow tensorflow_in package versions, or None."""
     for name, version in packages.items():
-        if found := _TENSORFLOW.match(f"{name}-{version}"):
-            return int(found[1]), int(found[2])
+        if match := _TENSORFLOW.match(f"{name}-{version}"):
+            return int(match[1]), int(match[2])
     return None
 
 
-def told(answer: str) -> tuple[int, int] | None:
-    """The version in the answer to ``ASK_TENSORFLOW``."""
-    found = _VERSION.match(answer)
-    return (int(found[1]), int(found[2])) if found else None
+def parse_version(output: str) -> tuple[int, int] | None:
+    """The version in the output of ``ASK_TENSORFLOW``, or None."""
+    match = _VERSION.match(output)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def breaks_on_empty_ps(tensorflow: tuple[int, int] | None) -> bool:
-    """Whether this version of TensorFlow fails on an empty list of parameter servers."""
+    """Whether this version of TensorFlow rejects an empty list of parameter servers."""
     return (tensorflow or (0, 0)) >= (2, 9)

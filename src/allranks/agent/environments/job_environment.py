@@ -1,4 +1,4 @@
-"""The virtual environment of an attempt: the shared one found or made, and a layer in front."""
+"""The virtual environment of an attempt: a shared one from the cache, and a layer in front."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from allranks.plan.plan import Task
 
 
 class Prepared(NamedTuple):
-    """The variables that ranks begin with, the user's own, and which TensorFlow they will find."""
+    """The ranks' base variables, the user's variables, and the version of TensorFlow, if any."""
 
     base: dict[str, str]
     variables: dict[str, str]
@@ -26,27 +26,27 @@ class Prepared(NamedTuple):
 
 
 def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepared:
-    """Make the attempt's ``folder`` hold the layer, in front of what the submitter had there.
-
-    The log of a making goes to the job's record. Raises as ``EnvironmentCache.provide``.
-    """
+    """Provide the environment, with a layer in the attempt's ``folder``, and activate it. The build
+    log goes to the job's record. Raises as ``EnvironmentCache.provide``."""
     assert task.recipe is not None
     base, variables = task.base, task.variables
-    shelf = EnvironmentCache(
+    environments = EnvironmentCache(
         Path(task.environments), program(task.uv, base.get("PATH")), {**base, **task.tools}
     )
-    with logged(task, node, shelf.log(task.recipe)):
-        made = shelf.provide(task.recipe, wait, say)
+    with copy_log(task, node, environments.log(task.recipe)):
+        environment = environments.provide(task.recipe, wait, say)
     goal = folder / "environment"
-    layer(made.folder, goal)
-    found = activated(_outside(base), str(goal), task.recipe.variables)
-    own = kept(variables, str(goal))
-    return Prepared(found, own, installed_frameworks.among(made.packages))
+    layer(environment.folder, goal)
+    return Prepared(
+        activated(_without_virtual_environments(base), str(goal), task.recipe.variables),
+        kept(variables, str(goal)),
+        installed_frameworks.tensorflow_in(environment.packages),
+    )
 
 
 @contextlib.contextmanager
-def logged(task: Task, node: int, log: Path) -> Iterator[None]:
-    """Copy what was written to ``log`` meanwhile to the job's record."""
+def copy_log(task: Task, node: int, log: Path) -> Iterator[None]:
+    """Copy ``log`` to the job's record if the block has written to it."""
     began = time.time()
     try:
         yield
@@ -58,8 +58,8 @@ def logged(task: Task, node: int, log: Path) -> Iterator[None]:
                 shutil.copyfile(log, logs / f"environment_node_{node}.txt")
 
 
-def _outside(base: Mapping[str, str]) -> dict[str, str]:
-    """Without programs of virtual environments on PATH, whether they were activated or not."""
-    path = [each for each in base.get("PATH", "").split(":") if each]
-    plain = [each for each in path if not Path(each, "..", "pyvenv.cfg").exists()]
-    return {**base, "PATH": ":".join(plain)}
+def _without_virtual_environments(base: Mapping[str, str]) -> dict[str, str]:
+    """Remove the folders of virtual environments from PATH."""
+    folders = base.get("PATH", "").split(":")
+    outside = [each for each in folders if each and not Path(each, "..", "pyvenv.cfg").exists()]
+    return {**base, "PATH": ":".join(outside)}

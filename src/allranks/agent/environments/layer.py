@@ -1,7 +1,7 @@
-"""A thin environment in front of another: what is installed into it stays in it.
+"""A thin environment in front of a shared one: what a job installs stays in the layer.
 
-Its programs are the other's, run by its own Python, which finds the packages of both. Its folders
-are its own, with links to the other's files: who writes a file there takes the link away first.
+Its Python finds the packages of both. Its folders are real, with links to the shared files; writing
+a file replaces the link.
 """
 
 from __future__ import annotations
@@ -11,53 +11,53 @@ import shutil
 from pathlib import Path
 
 _NO_PIP = """#!/bin/sh
-echo "error: pip is not in this job's environment" >&2
-echo "hint: name it among the requirements, or where it can be had: --find-links" >&2
+echo "error: pip is not installed in this job's environment" >&2
+echo "hint: add it to the requirements, or a folder that has it: --find-links DIR" >&2
 exit 1
 """
 
 
 def layer(environment: Path, goal: Path) -> None:
-    """Make ``goal`` one in front of ``environment``, which uv has made relocatable."""
+    """Create a layer at ``goal`` in front of ``environment``, which is relocatable."""
     libraries = packages_of(environment).parent
     packages = goal / "lib" / libraries.name / "site-packages"
     packages.mkdir(parents=True)
     (goal / "bin").mkdir()
-    _mirrored(environment, goal, {"bin", "lib", "lib64", "pyvenv.cfg"})
-    _mirrored(environment / "lib", goal / "lib", {libraries.name})
+    _link_tree(environment, goal, {"bin", "lib", "lib64", "pyvenv.cfg"})
+    _link_tree(environment / "lib", goal / "lib", {libraries.name})
     (goal / "lib64").symlink_to("lib")
     shutil.copyfile(environment / "pyvenv.cfg", goal / "pyvenv.cfg")
-    # Not its path alone: what its own .pth files add is to be found, too. The path in bytes: such a
-    # file is read in whatever encoding the rank's locale has.
-    behind = os.fsencode(libraries / "site-packages")
-    line = f"import os, site; site.addsitedir(os.fsdecode({behind!r}))\n"
+    # addsitedir also applies the .pth files there. The path is in bytes, because Python reads the
+    # file in the encoding of the rank's locale.
+    shared = os.fsencode(libraries / "site-packages")
+    line = f"import os, site; site.addsitedir(os.fsdecode({shared!r}))\n"
     (packages / "_allranks.pth").write_text(line, encoding="ascii")
     for each in (environment / "bin").iterdir():
-        here = goal / "bin" / each.name
+        program = goal / "bin" / each.name
         if _is_script(each):
-            # It looks for the Python beside itself: a link would lead it to the other's.
-            shutil.copy(each, here)
+            # Scripts run the Python beside them: a link would lead to the shared one.
+            shutil.copy(each, program)
         else:
-            # A program finds its libraries from where it really lies.
-            here.symlink_to(os.readlink(each) if each.is_symlink() else each)
+            # Binaries find their libraries relative to their real path.
+            program.symlink_to(os.readlink(each) if each.is_symlink() else each)
     if not (goal / "bin" / "pip").exists():
-        # Else the next on PATH is found, which would install into the system.
+        # Otherwise the next pip on PATH would install into the system.
         (goal / "bin" / "pip").write_text(_NO_PIP)
         (goal / "bin" / "pip").chmod(0o755)
 
 
 def packages_of(environment: Path) -> Path:
-    """The folder of an environment's packages, which uv has made."""
+    """The site-packages folder of an environment."""
     return next((environment / "lib").glob("*/site-packages"))
 
 
-def _mirrored(source: Path, goal: Path, but: set[str]) -> None:
+def _link_tree(source: Path, goal: Path, but: set[str]) -> None:
     for each in source.iterdir():
         if each.name in but:
             continue
         if each.is_dir() and not each.is_symlink():
             (goal / each.name).mkdir()
-            _mirrored(each, goal / each.name, set())
+            _link_tree(each, goal / each.name, set())
         else:
             (goal / each.name).symlink_to(each)
 

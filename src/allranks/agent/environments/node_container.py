@@ -1,8 +1,8 @@
-"""A node's container: one for an attempt, in which all that is the user's runs.
+"""A node's container: one for each attempt, in which all user code runs.
 
-The agent stays outside and speaks with ``inside/room.sh``, the container's first process, through
-its standard input and output. When the agent is gone, that input is closed, by the kernel or by
-whoever holds it, and nothing of the container is left: no daemon has to be told.
+The agent stays outside and talks to ``inside/room.sh``, the container's first process, through its
+standard input and output. When the agent dies, that input closes and the container ends, without
+help of a daemon.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from allranks.plan.plan import Container, Task
 
 _OURS = Path(__file__).absolute().parents[1]
 _PROGRAM = _OURS / "inside" / "room.sh"
-# How long a container that is to end may take to, and its program to clean up after it.
-_PATIENCE = 10.0
-# Seconds from one question whether it is there to the next, and how many of them may be unanswered.
-# Not a time: agent and container may be suspended together.
-_BEAT, _UNANSWERED = 5.0, 6
-# The first process's first words.
-_UP = b"allranks is up\n"
+# Seconds for a container to end, and for its engine to clean up.
+_END_SECONDS = 10.0
+# Seconds between pings, and how many may go unanswered. A count rather than a time, because agent
+# and container may be suspended together.
+_PING_SECONDS, _MAX_UNANSWERED = 5.0, 6
+# The first line of room.sh.
+_READY_LINE = b"allranks is up\n"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Variables that bash keeps for itself, and lets nobody set.
-_BASHS = set(
+# Variables that bash does not let anyone set.
+_BASH_VARIABLES = set(
     """_ BASHOPTS BASHPID BASH_ARGV0 BASH_COMMAND BASH_SUBSHELL BASH_VERSINFO DIRSTACK EPOCHREALTIME
     EPOCHSECONDS EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SRANDOM
     UID""".split()  # noqa: SIM905  # twenty-one lines say no more
@@ -45,7 +45,7 @@ _BASHS = set(
 
 
 class NodeContainer:
-    """A container that is up. One thread uses it."""
+    """A running container. Not thread-safe."""
 
     def __init__(
         self,
@@ -53,18 +53,19 @@ class NodeContainer:
         name: str,
         folder: Path,
         wait: Wait,
-        beside: subprocess.Popen[bytes] | None,
+        cleanup: subprocess.Popen[bytes] | None,
     ) -> None:
-        """Start it, and return when it answers. Raises AllranksError with the program's own words
-        if it does not, and what ``wait`` raises. ``beside`` is to have ended by its end, too."""
-        self.name, self._folder, self.engine, self._beside = name, folder, argv[0], beside
-        self._number, self._rest, self._until = 0, b"", float("inf")
-        # Its program is gone, and with that all that was inside; ``lost``: not by our doing.
+        """Start the container and wait until it answers. ``cleanup``: a clean-up process to wait
+        for when closing. Raises AllranksError with the engine's message, and what ``wait``
+        raises."""
+        self.name, self._folder, self.engine, self._cleanup = name, folder, argv[0], cleanup
+        self._count, self._rest, self._until = 0, b"", float("inf")
+        # Whether the container has ended; ``lost``: without our ending it.
         self.over = self.lost = False
         self._asked, self._unanswered = time.monotonic(), 0
         self._closed = False
-        said = folder / "container.log"
-        with said.open("ab") as log:
+        log_path = folder / "container.log"
+        with log_path.open("ab") as log:
             self._proc = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0
             )
@@ -73,20 +74,20 @@ class NodeContainer:
         self._to, self.fd = self._proc.stdin, self._proc.stdout.fileno()
         os.set_blocking(self.fd, False)
         try:
-            while _UP not in self._rest and not self.over:
+            while _READY_LINE not in self._rest and not self.over:
                 wait(self.fd)
                 self._read()
         except BaseException:
             self.close()
             raise
-        # What stands before is of the image's BASH_ENV.
-        _, up, self._rest = self._rest.partition(_UP)
+        # The image's BASH_ENV may print lines before it.
+        _, up, self._rest = self._rest.partition(_READY_LINE)
         if not up:
             self.close(remove=True)
-            raise _not_started(self.engine, last_lines(said))
+            raise _not_started(self.engine, last_lines(log_path))
 
     def ask(self, line: str, env: Mapping[str, str], wait: Wait) -> str:
-        """What a line of bash prints inside. Before anything else is started."""
+        """Run a line of bash and return its output. Call it before starting anything else."""
         log = self._folder / "asked.log"
         log.unlink(missing_ok=True)
         self.start(log, ["/bin/bash", "-c", line], self._folder, env)
@@ -95,84 +96,84 @@ class NodeContainer:
         return log.read_text(errors="replace") if log.exists() else ""
 
     def start(self, log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> int:
-        """Start ``argv`` inside, ``env`` laid over the image's own; its number."""
-        self._number += 1
-        path = self._folder / f"{self._number}.sh"
+        """Start a process with ``env`` added to the image's variables. Returns its number."""
+        self._count += 1
+        path = self._folder / f"{self._count}.sh"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(_script(log, argv, cwd, env))
-        self._tell(f"start {self._number}")
-        return self._number
+        self._write(f"start {self._count}")
+        return self._count
 
     def send(self, number: signal.Signals) -> None:
-        """Signal every process inside; SIGKILL ends the container."""
+        """Send a signal to every process; SIGKILL ends the container."""
         if number is signal.SIGKILL:
             self._end()
         else:
-            self._tell(number.name.removeprefix("SIG"))
+            self._write(number.name.removeprefix("SIG"))
 
     def kill(self, number: int) -> None:
-        """End every process of that number's group."""
-        self._tell(f"kill {number}")
+        """Kill the process group of that number."""
+        self._write(f"kill {number}")
 
     def ended(self) -> list[tuple[int, int]]:
-        """Number and exit code of those that ended since the last call; of one that is told twice
-        the first counts."""
-        if time.monotonic() > self._until or self._unanswered > _UNANSWERED:
+        """Number and exit code of the processes that ended since the last call. A process may be
+        reported twice; the first exit code counts."""
+        if time.monotonic() > self._until or self._unanswered > _MAX_UNANSWERED:
             self._kill()
         self._read()
-        whole, newline, self._rest = self._rest.rpartition(b"\n")
-        lines = [line.split() for line in (whole + newline).splitlines()]
+        complete, _, self._rest = self._rest.rpartition(b"\n")
+        lines = [line.split() for line in complete.splitlines()]
         if lines:
             self._unanswered = 0
-        elif time.monotonic() - self._asked > _BEAT:
+        elif time.monotonic() - self._asked > _PING_SECONDS:
             self._asked, self._unanswered = time.monotonic(), self._unanswered + 1
-            self._tell("beat")
+            self._write("beat")
         return [(int(line[1]), int(line[2])) for line in lines if line[:1] == [b"ended"]]
 
     def running(self) -> Running:
-        """What starts and watches processes inside."""
+        """Process management for ranks inside the container."""
         return Contained(self)
 
     def close(self, remove: bool = False) -> None:
-        """End it with all that runs inside, and leave nothing of it; to ``remove`` is what may have
-        been started all the same."""
+        """End the container and its processes. ``remove``: also remove it from the engine, in case
+        it was started although it never answered."""
         if self._closed:
             return
         self._closed = True
         self._end()
         try:
-            self._proc.wait(_PATIENCE)
+            self._proc.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._kill()
             self._proc.wait()
         if (self._proc.returncode < 0 or remove) and self.engine not in TRACELESS:
-            # Killed by whomever, its program has tidied nothing up.
+            # The engine's client was killed and has not removed the container.
             argv = [self.engine, "rm", "--force", self.name]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
         if self._proc.stdout is not None:
             self._proc.stdout.close()
-        # What watches over a container may be ours by now, and still be tidying up.
-        until = time.monotonic() + _PATIENCE
-        beside = self._beside
-        while ((beside and beside.poll() is None) or has_watchers()) and time.monotonic() < until:
+        # The container's monitor process may be our child by now, and still be cleaning up.
+        until = time.monotonic() + _END_SECONDS
+        cleanup = self._cleanup
+        while ((cleanup and cleanup.poll() is None) or has_watchers()) and time.monotonic() < until:
             time.sleep(0.02)
 
     def _end(self) -> None:
-        self._until = min(self._until, time.monotonic() + _PATIENCE)
+        self._until = min(self._until, time.monotonic() + _END_SECONDS)
         with contextlib.suppress(OSError):
             self._to.close()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._proc.pid, signal.SIGKILL)
-        self._gone()
+        self._set_over()
 
-    def _gone(self) -> None:
+    def _set_over(self) -> None:
         self.over, self.lost = True, self._until == float("inf")
 
-    def _tell(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it is gone: `ended` will tell
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the container has ended: see `ended`
             self._to.write(line.encode() + b"\n")
             self._to.flush()
 
@@ -182,14 +183,14 @@ class NodeContainer:
                 piece = os.read(self.fd, 1 << 16)
                 self._rest += piece
                 if not piece:
-                    self._gone()
+                    self._set_over()
 
 
 class Contained(Running):
-    """The processes of a node whose ranks run in a room. What needs descriptors of ours is ours,
-    and stays outside."""
+    """The processes of a node whose ranks run in a container. Processes that inherit descriptors of
+    the agent run outside."""
 
-    pace = _BEAT
+    pace = _PING_SECONDS
 
     def __init__(self, room: NodeContainer) -> None:
         super().__init__()
@@ -219,15 +220,15 @@ class Contained(Running):
         return super().processes + list(self._inside.values())
 
     def reap(self) -> list[Ended]:
-        found = [
+        ended = [
             Ended.of(self._inside.pop(number), code)
             for number, code in self._room.ended()
             if number in self._inside
         ]
         if self._room.over:
-            found += [Ended.of(each, -signal.SIGKILL) for each in self._inside.values()]
+            ended += [Ended.of(each, -signal.SIGKILL) for each in self._inside.values()]
             self._inside.clear()
-        return super().reap() + sorted(found, key=lambda ended: ended.signal is None)
+        return super().reap() + sorted(ended, key=lambda each: each.signal is None)
 
     def send(self, number: signal.Signals) -> None:
         super().send(number)
@@ -253,12 +254,11 @@ def open_container(
     *,
     host: str = "",
 ) -> NodeContainer:
-    """The container of the attempt in ``folder``. Its image is made, or fetched if the node has not
-    got it; ``say`` is told then. ``more`` returns further mounts, once the image is there;
-    ``host`` is the container's name as a host, if not the node's.
+    """Start the container of the attempt in ``folder``; first build or pull its image if the node
+    does not have it. ``say`` receives the current activity. ``more`` returns further mounts once
+    the image is present. ``host``: a host name, if not the node's.
 
-    Raises AllranksError with the program's words if there is none to be had, and what ``wait``
-    raises. ``task`` has a container.
+    Raises AllranksError with the engine's message, and what ``wait`` raises.
     """
     container = task.container
     assert container is not None
@@ -268,23 +268,25 @@ def open_container(
     container = images.ensure(container, own, log, wait, say)
     given = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
     given += more(container)
-    tidying = _tidy_up(container)
-    return start_room(container, name, own, given, wait, tidying, gpus=task.gpus > 0, host=host)
+    cleanup = _start_cleanup(container)
+    return start_container(
+        container, name, own, given, wait, cleanup, gpus=task.gpus > 0, host=host
+    )
 
 
-def start_room(
+def start_container(
     container: Container,
     name: str,
     own: Path,
     given: Sequence[Mount],
     wait: Wait,
-    beside: subprocess.Popen[bytes] | None = None,
+    cleanup: subprocess.Popen[bytes] | None = None,
     *,
     gpus: bool = False,
     host: str = "",
 ) -> NodeContainer:
-    """Start a container of an image that is there. ``own`` is an empty folder for its program, and
-    among the mounts, as are the programs of allranks. Raises as ``open_room``."""
+    """Start a container of an image that the node has. ``own``: an empty folder for room.sh, which
+    is among the mounts ``given``, as is the code of allranks. Raises as ``NodeContainer``."""
     root = os.geteuid() == 0 or container.engine != "docker"
     argv = words(
         container,
@@ -292,22 +294,22 @@ def start_room(
         given,
         [str(_PROGRAM), str(own)],
         user="0:0" if root else f"{os.geteuid()}:{os.getegid()}",
-        env={} if root else _who(own),
+        env={} if root else _user_variables(own),
         gpus=gpus,
         home=str(own),
         host=host,
     )
-    return NodeContainer(argv, name, own, wait, beside)
+    return NodeContainer(argv, name, own, wait, cleanup)
 
 
-# What has ended and kept its name; and, where no daemon watches, what podman believes to run though
-# all that would have told it otherwise was killed at once.
-_TIDY = """\
+# Removes ended containers; and, as podman has no daemon, those it believes to be running because
+# their monitors were killed.
+_CLEANUP = """\
 "$0" container prune --force --filter label=LABEL --filter until=10m
 [ "$0" = podman ] || exit 0
 podman ps --filter label=LABEL --filter status=running --format '{{.ID}} {{.Pid}}' |
     while read -r id pid; do
-        # The first time, podman waits in vain for who would tell it the end, and notes one.
+        # The first attempt times out waiting for the monitor and records the end.
         if [ "$pid" -gt 0 ] && ! grep -q '^State:.[^ZX]' "/proc/$pid/status"; then
             podman rm --force "$id" || podman rm --force "$id"
         fi
@@ -315,20 +317,20 @@ podman ps --filter label=LABEL --filter status=running --format '{{.ID}} {{.Pid}
 """.replace("LABEL", LABEL)
 
 
-def _tidy_up(container: Container) -> subprocess.Popen[bytes] | None:
-    """Have what killed agents have left behind removed, meanwhile; None where nothing can be."""
+def _start_cleanup(container: Container) -> subprocess.Popen[bytes] | None:
+    """Start to remove containers that killed agents left; None if the engine keeps none."""
     if container.engine in TRACELESS:
         return None
     return subprocess.Popen(
-        ["/bin/sh", "-c", _TIDY, container.engine],
+        ["/bin/sh", "-c", _CLEANUP, container.engine],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def _who(folder: Path) -> dict[str, str]:
-    """Of one whom the image has no name and no home for, which libraries ask about."""
+def _user_variables(folder: Path) -> dict[str, str]:
+    """Variables that libraries expect, for a user that the image does not have."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -337,25 +339,25 @@ def _who(folder: Path) -> dict[str, str]:
 
 
 def _script(log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> str:
-    """What becomes the process. Variables stand in this file, which nobody else reads, and not on
-    a command line; but for those that a shell does not take."""
-    plain = {key for key in env if _NAME.fullmatch(key) and key not in _BASHS}
-    odd = [f"{key}={value}" for key, value in env.items() if key not in plain]
+    """A script that becomes the process. Variables are set in this private file, not on a command
+    line, except for those that bash cannot set."""
+    plain = {key for key in env if _NAME.fullmatch(key) and key not in _BASH_VARIABLES}
+    others = [f"{key}={value}" for key, value in env.items() if key not in plain]
     lines = [f"exec >>{shlex.quote(str(log))} 2>&1"]
     lines += [f"export {key}={shlex.quote(env[key])}" for key in env if key in plain]
-    # Every Python inside tells where it is when asked (inside/sitecustomize.py).
+    # Makes every Python inside print its stack on request (inside/sitecustomize.py).
     lines.append(
         f"export PYTHONPATH={shlex.quote(str(_OURS / 'inside'))}${{PYTHONPATH:+:$PYTHONPATH}}"
     )
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 126")
-    lines.append(f"exec {shlex.join([*(['env', *odd] if odd else []), *argv])}")
+    lines.append(f"exec {shlex.join([*(['env', *others] if others else []), *argv])}")
     return "\n".join(lines) + "\n"
 
 
 def _not_started(engine: str, lines: Sequence[str]) -> AllranksError:
-    why = images.reason(lines)
+    reason = images.reason(lines)
     verb = "exec" if engine in TRACELESS else "run"
-    hint = f"try it there by hand: {engine} {verb} IMAGE true; resources.docker_args go to it, too"
-    if "/bin/bash" in why:
-        hint = "commands of jobs are bash's: the image needs a /bin/bash"
-    return AllranksError(f"{engine} cannot start the container: {why}", hint=hint)
+    hint = f"run it by hand on the node, with resources.docker_args: {engine} {verb} IMAGE true"
+    if "/bin/bash" in reason:
+        hint = "the image needs /bin/bash, which runs the job's command"
+    return AllranksError(f"{engine} cannot start the container: {reason}", hint=hint)

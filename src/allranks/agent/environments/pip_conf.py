@@ -1,22 +1,23 @@
-"""pip's own configuration, as uv takes it: a site that has set up pip has set up environments.
+"""Translate pip's configuration to uv, so that a site that has configured pip needs nothing else.
 
-Read as pip reads it (its user guide, "Configuration"): the machine's file, the user's, the
-environment's, then the one that is named and the variables; of the sections `install` before
-`global`; what is empty is not said. Handed on by environment: an address may hold a secret.
+Precedence as in pip (user guide, "Configuration"): the system's file, the user's, the
+environment's, PIP_CONFIG_FILE, variables; section `install` over `global`; empty values are
+ignored. Values are passed as variables, because URLs may contain passwords.
 """
 
 from __future__ import annotations
 
 import configparser
+import contextlib
 import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-# pip's option, uv's variable, what stands between the values of a list there, and uv's other names
-# for the same: who has told uv itself is heard instead.
-_SAME: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+# pip's option: uv's variable, the separator of its values, and the variables of uv that override
+# it.
+_OPTIONS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "index-url": ("UV_DEFAULT_INDEX", "", ("UV_DEFAULT_INDEX", "UV_INDEX_URL")),
     "extra-index-url": ("UV_EXTRA_INDEX_URL", " ", ("UV_EXTRA_INDEX_URL", "UV_INDEX")),
     "find-links": ("UV_FIND_LINKS", ",", ("UV_FIND_LINKS",)),
@@ -30,15 +31,15 @@ _SWITCHES: Mapping[str, tuple[str, str]] = {
     "require-hashes": ("UV_REQUIRE_HASHES", "1"),
     "no-build-isolation": ("UV_NO_BUILD_ISOLATION", "1"),
 }
-# What uv takes as lines of a requirements file, and in no variable or in one that lines hide.
-_LINES = {"constraint": "-c", "only-binary": "--only-binary", "no-binary": "--no-binary"}
+# Options that have no variable in uv, or one that lines of a requirements file override.
+_LINE_OPTIONS = {"constraint": "-c", "only-binary": "--only-binary", "no-binary": "--no-binary"}
 _INDEXES = ("index-url", "extra-index-url", "find-links")
-_YES = ("1", "true", "yes", "on", "y", "t")
+_TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
 class PipConfiguration(NamedTuple):
-    """Variables for uv, and lines for a requirements file; ``own_index``: the site names indexes or
-    folders of wheels of its own."""
+    """Variables for uv, and lines for a requirements file. ``own_index``: the site has configured
+    its own indexes or wheel folders."""
 
     variables: Mapping[str, str]
     lines: tuple[str, ...] = ()
@@ -46,39 +47,38 @@ class PipConfiguration(NamedTuple):
 
 
 def for_uv(environ: Mapping[str, str]) -> PipConfiguration:
-    """What pip would do in that environment, in uv's words."""
-    asked = _asked(environ)
-    # pip takes the best version of all its indexes; uv by itself those of the first that has any.
-    found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
-    for option, (name, between, others) in _SAME.items():
-        if option in asked and not any(each in environ for each in others):
-            found[name] = between.join(asked[option].split()) if between else asked[option]
+    """Translate the pip configuration that is in effect with these variables."""
+    options = _pip_options(environ)
+    # pip takes the best version of all indexes; uv's default takes the first index with any.
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    for option, (name, separator, overrides) in _OPTIONS.items():
+        if option in options and not any(each in environ for each in overrides):
+            value = options[option]
+            variables[name] = separator.join(value.split()) if separator else value
     for option, (name, value) in _SWITCHES.items():
-        if _is_yes(asked.get(option)):
-            found[name] = value
-    # uv counts whole seconds.
+        if _is_true(options.get(option)):
+            variables[name] = value
     for option in ("default-timeout", "timeout"):
-        if option in asked and "UV_HTTP_TIMEOUT" not in environ:
-            try:
-                found["UV_HTTP_TIMEOUT"] = str(math.ceil(float(asked[option])))
-            except ValueError:
-                continue  # pip itself complains of it
-    lines = ["--no-index"] if _is_yes(asked.get("no-index")) else []
-    for option, word in _LINES.items():
-        values = asked.get(option, "")
-        several = values.split() if option == "constraint" else [",".join(values.split())]
-        lines += [f"{word} {value}" for value in several if value]
-    uvs = [name for option in _INDEXES for name in _SAME[option][2]]
-    own = bool(lines[:1] == ["--no-index"]) or any(each in asked for each in _INDEXES)
-    return PipConfiguration(found, tuple(lines), own or any(each in environ for each in uvs))
+        if option in options and "UV_HTTP_TIMEOUT" not in environ:
+            with contextlib.suppress(ValueError):  # pip itself reports it
+                variables["UV_HTTP_TIMEOUT"] = str(math.ceil(float(options[option])))
+    lines = ["--no-index"] if _is_true(options.get("no-index")) else []
+    own_index = bool(lines) or any(each in options for each in _INDEXES)
+    for option, flag in _LINE_OPTIONS.items():
+        words = options.get(option, "").split()
+        values = words if option == "constraint" else [",".join(words)]
+        lines += [f"{flag} {value}" for value in values if value]
+    overrides = tuple(name for option in _INDEXES for name in _OPTIONS[option][2])
+    own_index = own_index or any(each in environ for each in overrides)
+    return PipConfiguration(variables, tuple(lines), own_index)
 
 
-def _is_yes(value: str | None) -> bool:
-    return (value or "").lower() in _YES
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() in _TRUE
 
 
-def _asked(environ: Mapping[str, str]) -> dict[str, str]:
-    """Every option that concerns installing, with what counts of all that was said of it."""
+def _pip_options(environ: Mapping[str, str]) -> dict[str, str]:
+    """pip's effective options for `pip install`."""
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
     for file in _files(environ):
         for section, options in sections.items():
@@ -88,9 +88,9 @@ def _asked(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name.startswith("PIP_") and name != "PIP_CONFIG_FILE"
     }
-    several = (*sections.values(), variables)
+    levels = (*sections.values(), variables)
     return {
-        name: value for each in several for name, value in each.items() if value and value.strip()
+        name: value for each in levels for name, value in each.items() if value and value.strip()
     }
 
 
@@ -102,7 +102,7 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
         if each:
             yield Path(each, "pip/pip.conf")
     yield Path("/etc/pip.conf")
-    # One that is named stands in the place of the user's.
+    # PIP_CONFIG_FILE replaces the user's file.
     if not (named and Path(named).exists()):
         home = Path(environ.get("HOME") or "/nonexistent")
         yield home / ".pip" / "pip.conf"
@@ -114,12 +114,12 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _read(file: Path, section: str) -> dict[str, str]:
-    """The options of a section; nothing of a file that cannot be read."""
+    """The options of a section; none if the file cannot be read."""
     parser = configparser.RawConfigParser()
     try:
         parser.read(file)
     except (configparser.Error, UnicodeDecodeError, OSError):
-        return {}  # pip itself complains of it
+        return {}  # pip itself reports it
     if not parser.has_section(section):
         return {}
     return {name.replace("_", "-"): value for name, value in parser.items(section)}

@@ -1,4 +1,4 @@
-"""Running uv: its output to a log and line by line to who listens, its errors as sentences."""
+"""Run uv: log its output, report progress, and explain its errors."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Say = Callable[[str], None]
 
 
 class Wait(Protocol):
-    """Returns when the descriptor is readable or the time is over; raises what ends the waiting."""
+    """Returns when the descriptor is readable or the time is over; may raise to stop waiting."""
 
     def __call__(self, fd: int | None = None, seconds: float | None = None) -> None: ...
 
 
 class Done(NamedTuple):
-    """How a run of uv ended, and the lines that it printed, without passwords."""
+    """The exit code of uv and the lines it printed, without passwords."""
 
     code: int
-    said: Sequence[str]
+    output: Sequence[str]
 
 
 class Uv:
-    """The program ``path``, run in ``folder`` with ``env`` alone; all that it says goes to ``log``,
-    too. ``lock`` is held by it as well: should we be killed, nobody else begins while it still
-    writes. All raise AllranksError, and what ``wait`` raises."""
+    """Runs uv at ``path`` in ``folder`` with the variables ``env``. Output goes to ``log``. uv
+    inherits the descriptor ``lock``, so that the lock holds until uv ends even if we are killed.
+    Every method raises AllranksError, and what ``wait`` raises."""
 
-    # How an empty environment is made.
+    # Arguments that create an empty environment.
     empty: Sequence[str] = ("venv", "--relocatable")
 
     def __init__(
@@ -55,61 +55,65 @@ class Uv:
         self._lock, self._wait, self._say = lock, wait, say
 
     def venv(self, goal: Path, python: str) -> None:
-        """Make an empty environment."""
+        """Create an empty environment."""
         done = self._run(*self.empty, "--python", python, str(goal))
         if done.code == 0:
             return
-        if uv_messages.lacks_python(done.said):
+        if uv_messages.lacks_python(done.output):
             raise Conflicting(uv_messages.no_python(python, self._installed()))
-        raise uv_messages.failure(done.said, str(self._log))
+        raise uv_messages.failure(done.output, str(self._log))
 
     def find(self, python: str) -> str:
-        """Where that Python is."""
+        """The path of a Python."""
         done = self._run("python", "find", python)
         if done.code != 0:
             raise Conflicting(uv_messages.no_python(python, self._installed()))
-        return next((line for line in reversed(done.said) if line.startswith("/")), python)
+        return next((line for line in reversed(done.output) if line.startswith("/")), python)
 
     def install(self, goal: Path, requirements: Path, backend: str) -> None:
-        """Install what the file lists; ``backend``: which builds of PyTorch."""
+        """Install a requirements file; ``backend``: uv's torch backend, or ''."""
         words = ["pip", "install", "--python", str(goal), "--requirements", str(requirements)]
         done = self._run(*words, *([f"--torch-backend={backend}"] if backend else []))
         rows = requirements.read_text().splitlines()
-        self._hold(done, goal, rows, rows)
+        self._raise_for(done, goal, rows, rows)
 
     def check(self, goal: Path, rows: Sequence[str], written: Sequence[str], backend: str) -> None:
-        """Raise the error of what cannot be installed of ``rows``, which stand for ``written``:
-        resolve all of them, and build those that have no wheel."""
+        """Raise the error of the first of ``rows`` that cannot be installed: resolve all, and build
+        those without a wheel. ``written``: the lines they replace."""
         words = ["pip", "compile", "--quiet", "--python", str(goal)]
         words += ["--no-header", "--no-annotate"]
         more = [f"--torch-backend={backend}"] if backend else []
-        self._hold(self._run(*words, *more, "-", asks="\n".join(rows)), goal, rows, written)
+        self._raise_for(self._run(*words, *more, "-", asks="\n".join(rows)), goal, rows, written)
         options = [row for row in rows if row.startswith("-")]
         pins = [row for row in rows if "==" in row and row not in options]
         sources: list[str] = []
         while pins:
             asks = "\n".join([*options, *pins])
             done = self._run(*words, "--no-deps", "--only-binary", ":all:", "-", asks=asks)
-            lacking = uv_messages.missing(done.said) if done.code else None
-            found = [row for row in pins if lacking and uv_messages.pinned(lacking.name, [row])]
-            if not found:
+            lacking = uv_messages.missing(done.output) if done.code else None
+            without_wheel = [
+                row for row in pins if lacking and uv_messages.pinned(lacking.name, [row])
+            ]
+            if not without_wheel:
                 break
-            sources += found
-            pins = [row for row in pins if row not in found]
+            sources += without_wheel
+            pins = [row for row in pins if row not in without_wheel]
         if sources:
             asks = "\n".join([*options, *sources])
             install = ["pip", "install", "--python", str(goal), "--no-deps", "--requirements", "-"]
-            self._hold(self._run(*install, asks=asks), goal, rows, written)
+            self._raise_for(self._run(*install, asks=asks), goal, rows, written)
 
-    def _hold(self, done: Done, goal: Path, rows: Sequence[str], written: Sequence[str]) -> None:
-        """Raise the error of a run that failed for ``rows``, in terms of what was ``written``."""
+    def _raise_for(
+        self, done: Done, goal: Path, rows: Sequence[str], written: Sequence[str]
+    ) -> None:
+        """Raise the error of a failed run for ``rows``, in terms of the lines ``written``."""
         if done.code == 0:
             return
-        lacking = uv_messages.missing(done.said)
+        lacking = uv_messages.missing(done.output)
         if lacking is None:
-            raise uv_messages.failure(done.said, str(self._log))
+            raise uv_messages.failure(done.output, str(self._log))
         nearest = self._nearest(goal, lacking, rows)
-        parent = parent_of(lacking.name, "\n".join(done.said))
+        parent = parent_of(lacking.name, "\n".join(done.output))
         python = configuration(goal)["version_info"]
         raise Conflicting(uv_messages.not_installable(lacking, written, python, nearest, parent))
 
@@ -126,19 +130,15 @@ class Uv:
                 process_group=0,
             )
         except OSError as error:
-            raise AllranksError(
-                f"uv, which makes environments, cannot be started: {error.strerror}",
-                where=self._path or "uv",
-                hint="install it where the node finds it: pip install uv",
-            ) from None
-        said = []
+            raise not_started(self._path or "uv", error.strerror) from None
+        output = []
         try:
             if child.stdin is not None:
                 with child.stdin:
                     child.stdin.write(asks.encode())
             for line in self._lines(child):
-                said.append(line)
-                if text := uv_messages.told(line):
+                output.append(line)
+                if text := uv_messages.progress(line):
                     self._say(text)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
@@ -147,10 +147,10 @@ class Uv:
             raise
         if (code := child.wait()) < 0:
             raise AllranksError(
-                f"uv, which makes environments, was ended by {signal.Signals(-code).name}",
-                hint="the node may have been out of memory: `dmesg` there tells",
+                f"uv was killed by {signal.Signals(-code).name}",
+                hint="the node may have run out of memory: see `dmesg` there",
             )
-        return Done(code, said)
+        return Done(code, output)
 
     def _lines(self, child: subprocess.Popen[bytes]) -> Iterator[str]:
         assert child.stdout is not None
@@ -159,44 +159,52 @@ class Uv:
             while piece:
                 self._wait(child.stdout.fileno())
                 piece = os.read(child.stdout.fileno(), 65536)
-                *whole, rest = (rest + piece).split(b"\n")
+                *lines, rest = (rest + piece).split(b"\n")
                 if not piece and rest:
-                    whole = [rest]
-                for raw in whole:
+                    lines = [rest]
+                for raw in lines:
                     line = without_credentials(raw.decode(errors="replace"))
                     log.write(f"{line}\n")
                     log.flush()
                     yield line
 
     def _installed(self) -> list[str]:
-        """The versions of Python that it finds on this machine."""
+        """The versions of Python on this machine."""
         words = ("python", "list", "--only-installed", "--output-format", "json")
-        told = next((line for line in self._run(*words).said if line.startswith("[")), "[]")
+        answer = next((line for line in self._run(*words).output if line.startswith("[")), "[]")
         try:
-            return [each["version"] for each in json.loads(told)]
+            return [each["version"] for each in json.loads(answer)]
         except (ValueError, KeyError, TypeError):
             return []
 
     def _nearest(self, goal: Path, lacking: uv_messages.Missing, rows: Sequence[str]) -> str:
-        """The lowest version above it that has a wheel, or else the highest below; empty: none."""
-        where = [row for row in rows if row.startswith("-")]
+        """The lowest newer version with a wheel, or else the highest older one; '' if none."""
+        options = [row for row in rows if row.startswith("-")]
         words = ["pip", "compile", "--quiet", "--python", str(goal), "--no-deps"]
         words += ["--only-binary", ":all:", "--no-header", "--no-annotate"]
         name = f"{lacking.name}=="
         for sign, lowest in ((">", ["--resolution", "lowest-direct"]), ("<", [])):
-            asks = "\n".join([*where, f"{lacking.name}{sign}{lacking.version}"])
+            asks = "\n".join([*options, f"{lacking.name}{sign}{lacking.version}"])
             done = self._run(*words, *lowest, "-", asks=asks)
-            found = [line for line in done.said if line.lower().startswith(name.lower())]
-            if done.code == 0 and found:
-                return found[0].partition("==")[2].split()[0]
+            lines = [line for line in done.output if line.lower().startswith(name.lower())]
+            if done.code == 0 and lines:
+                return lines[0].partition("==")[2].split()[0]
         return ""
 
 
-def program(servers: str, path: str | None) -> str:
-    """The server's own uv where this machine has it, or the first on PATH."""
-    if os.access(servers, os.X_OK):
-        return servers
-    return shutil.which("uv", path=path) or servers or "uv"
+def not_started(path: str, reason: object) -> AllranksError:
+    return AllranksError(
+        f"cannot start uv, which builds environments: {reason}",
+        where=path,
+        hint="install it on the node's PATH: pip install uv",
+    )
+
+
+def program(preferred: str, path: str | None) -> str:
+    """The path of uv: the server's if this machine has it, or the first on PATH."""
+    if os.access(preferred, os.X_OK):
+        return preferred
+    return shutil.which("uv", path=path) or preferred or "uv"
 
 
 def configuration(environment: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Running uv inside a container, so that packages match the image's Python and libraries."""
+"""Run uv inside a container, so that packages match the image's Python and libraries."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from allranks.masking import without_credentials
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer
 
-# A file that tells metadata of the image's packages from that of the environment's own.
+# A file that marks the metadata of the image's packages in the environment.
 _MARKER = "ALLRANKS_IMAGE"
 _PROGRAM = Path(__file__).absolute().parents[1] / "inside" / "image_packages.py"
-# Seconds between two looks at what it has printed.
-_LOOK = 0.2
-# Exit codes of a shell for a program that it cannot start, and of a loader without libraries.
+# Seconds between reads of uv's output.
+_POLL_SECONDS = 0.2
+# Exit codes of a shell that cannot start a program, and of a loader without libraries.
 _NOT_STARTED = (126, 127)
 _WHICH = "command -v python || command -v python3"
 
 
-class UvInside(Uv):
-    """The program ``path`` in the container ``room``, run in ``folder``, which the container sees,
-    with ``env`` added to the image's environment."""
+class UvInContainer(Uv):
+    """Runs uv at ``path`` in the container ``room``, in ``folder``, which is mounted, with ``env``
+    added to the image's variables."""
 
     empty = ("venv", "--relocatable", "--system-site-packages")
 
@@ -46,16 +46,16 @@ class UvInside(Uv):
     ) -> None:
         super().__init__(path, env, folder, log, -1, wait, say)
         self._room, self._count = room, 0
-        # The folder with the pip that the environment's Python brings, as the container sees it.
+        # The folder with the pip bundled with the environment's Python, inside the container.
         self.bundled_pip = ""
 
     def image_python(self) -> str:
-        """The first Python on the image's PATH, or an empty text."""
-        said = self._inside(["/bin/bash", "-c", _WHICH]).said
-        return said[-1] if said and said[-1].startswith("/") else ""
+        """The first Python on the image's PATH, or ''."""
+        output = self._run_in_container(["/bin/bash", "-c", _WHICH]).output
+        return output[-1] if output and output[-1].startswith("/") else ""
 
     def venv(self, goal: Path, python: str) -> None:
-        """Make an environment that also finds the packages of its Python."""
+        """Create an environment that also finds the packages of its Python."""
         try:
             super().venv(goal, python)
         except Conflicting as error:
@@ -63,71 +63,69 @@ class UvInside(Uv):
         packages = packages_of(goal)
         self._add_venv_of_image(goal, packages)
         python = str(goal / "bin" / "python")
-        self.bundled_pip = self._ask(python, str(packages), _MARKER)["pip"]
+        self.bundled_pip = self._run_program(python, str(packages), _MARKER)["pip"]
 
     def forget_image(self, goal: Path) -> None:
-        """Remove the metadata of the image's packages: Python finds them where they lie."""
+        """Remove the copied metadata of the image's packages; Python finds the originals."""
         for marker in packages_of(goal).glob(f"*.dist-info/{_MARKER}"):
             shutil.rmtree(marker.parent)
 
     def _add_venv_of_image(self, goal: Path, packages: Path) -> None:
-        """Let the environment find the packages of a virtual environment that the image has in
-        front: a Python that is made of it finds only those of the Python behind it."""
+        """Add the packages of a virtual environment that is active in the image; an environment
+        created from its Python finds only those of the base Python."""
         python = self.image_python()
-        about = self._ask(python) if python else {}
+        about = self._run_program(python) if python else {}
         if not about or _minor(about["version"]) != _minor(configuration(goal)["version_info"]):
             return
         lines = [f"import site; site.addsitedir({each!a})\n" for each in about["packages"]]
         if lines:
             (packages / "_image.pth").write_text("".join(lines), encoding="ascii")
 
-    def _ask(self, python: str, *words: str) -> dict[str, Any]:
-        """What the program for Pythons inside prints."""
-        done = self._inside([python, "-I", str(_PROGRAM), *words])
+    def _run_program(self, python: str, *words: str) -> dict[str, Any]:
+        """Run image_packages.py with a Python of the image, and return its answer."""
+        done = self._run_in_container([python, "-I", str(_PROGRAM), *words])
         if done.code == 0:
-            return dict(json.loads(done.said[-1]))
-        said = done.said[-1] if done.said else "it did not say why"
-        hint = "environments of packages need Python 3.8 or newer: try it there by hand"
-        raise AllranksError(f"the Python of the image cannot be used: {said}", hint=hint)
+            return dict(json.loads(done.output[-1]))
+        message = done.output[-1] if done.output else "no error message"
+        hint = "environments need Python 3.8 or newer in the image; try to run it by hand"
+        raise AllranksError(f"cannot use the Python of the image: {message}", hint=hint)
 
     def _no_python(self, error: Conflicting, python: str) -> Conflict:
-        """The same conflict, in terms of the image."""
+        """The conflict, in terms of the image."""
         path = self.image_python()
         if not path:
-            why = (
-                f"there is no Python {python}".rstrip() + " in the image, nor can the node give one"
-            )
-            return error.conflict._replace(why=why, advice="take an image with that Python")
-        has = self._ask(path)["version"]
-        why = f"Python {python} is not in the image, and the node has none that runs there"
+            reason = f"the image has no Python {python}".rstrip() + ", and neither has the node"
+            return error.conflict._replace(reason=reason, advice="use an image with that Python")
+        version = self._run_program(path)["version"]
+        reason = f"the image has no Python {python}, and the node has none that runs there"
         advice = (
-            f"the image has Python {has}: write `python: '{_minor(has)}'`, or have it taken "
-            "wherever the other is asked for"
+            f"the image has Python {version}: write `python: '{_minor(version)}'`, or replace the "
+            "version everywhere"
         )
-        return Conflict(why, advice, f"python={python}", _minor(has))
+        return Conflict(reason, advice, f"python={python}", _minor(version))
 
     def _run(self, *words: str, asks: str = "") -> Done:
         argv = [self._path, *words]
         if asks:
-            given = self._folder / "asks.txt"
-            given.write_text(asks)
-            argv = ["/bin/bash", "-c", 'file=$1; shift; exec "$@" <"$file"', "", str(given), *argv]
-        run = self._inside(argv)
+            file = self._folder / "asks.txt"
+            file.write_text(asks)
+            argv = ["/bin/bash", "-c", 'file=$1; shift; exec "$@" <"$file"', "", str(file), *argv]
+        run = self._run_in_container(argv)
         if run.code in _NOT_STARTED:
-            said = run.said[-1] if run.said else "it did not say why"
+            message = run.output[-1] if run.output else "no error message"
             raise AllranksError(
-                f"uv, which makes environments, does not run in the image: {said}",
-                hint="images with the GNU C library run it; or put the packages into the image",
+                f"uv, which builds environments, does not run in the image: {message}",
+                hint="use an image with the GNU C library, or one that has the packages",
             )
         if run.code > 128:
             raise AllranksError(
-                "uv, which makes environments, was ended in the container",
-                hint="the node may have been out of memory: `dmesg` there tells",
+                "uv was killed in the container",
+                hint="the node may have run out of memory: see `dmesg` there",
             )
         return run
 
-    def _inside(self, argv: Sequence[str]) -> Done:
-        """Run it in the container, and hand its lines on while it runs."""
+    def _run_in_container(self, argv: Sequence[str]) -> Done:
+        """Run a program in the container, logging and reporting its lines."""
         self._count += 1
         printed = self._folder / f"printed-{self._count}.txt"
         number = self._room.start(printed, argv, self._folder, self._env)
@@ -135,18 +133,18 @@ class UvInside(Uv):
         lines: list[str] = []
         with self._log.open("a", errors="replace") as log:
             while code is None:
-                self._wait(self._room.fd, _LOOK)
+                self._wait(self._room.fd, _POLL_SECONDS)
                 code = next((code for n, code in self._room.ended() if n == number), None)
                 if code is None and self._room.over:
                     raise AllranksError(
-                        "the container in which packages are installed is gone",
-                        hint=f"{self._room.engine}'s own log, or `dmesg` on the node, may say why",
+                        "the container that installs packages ended unexpectedly",
+                        hint=f"see the log of {self._room.engine}, or `dmesg` on the node",
                     )
-                for line in _new(printed, len(lines), code is not None):
+                for line in _new_lines(printed, len(lines), code is not None):
                     lines.append(line)
                     log.write(f"{line}\n")
                     log.flush()
-                    if text := uv_messages.told(line):
+                    if text := uv_messages.progress(line):
                         self._say(text)
         return Done(code, lines)
 
@@ -156,13 +154,13 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _new(printed: Path, seen: int, ended: bool) -> Iterator[str]:
-    """The whole lines after the first ``seen``."""
+def _new_lines(printed: Path, seen: int, ended: bool) -> Iterator[str]:
+    """The complete lines after the first ``seen``."""
     try:
         text = printed.read_text(errors="replace")
     except FileNotFoundError:
         return
-    *whole, rest = text.split("\n")
+    *lines, rest = text.split("\n")
     if ended and rest:
-        whole.append(rest)
-    yield from map(without_credentials, whole[seen:])
+        lines.append(rest)
+    yield from map(without_credentials, lines[seen:])

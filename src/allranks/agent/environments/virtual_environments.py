@@ -1,10 +1,9 @@
-"""Virtual environments of jobs: made once where they lie, then found by what they hold.
+"""The cache of jobs' virtual environments: built once, then shared.
 
-Each has a folder named by the content of its recipe and by all else that decides what it will hold,
-below one that all nodes of a disk share. Whoever comes first makes it, beside its place and under a
-lock; the others wait, and see the same log. It is put in its place when it is whole, and what is in
-a place is never taken away by who makes one. Jobs do not write to it: each attempt gets a layer of
-its own in front.
+Each environment's folder is named by a hash of its recipe and of everything else that determines
+its content; nodes with a common disk share it. The first to need it builds it in a temporary folder
+under a lock, and renames it when complete; others wait and follow the same log. Builders never
+delete an existing environment. Jobs do not write to it: each attempt has a layer in front.
 """
 
 from __future__ import annotations
@@ -32,20 +31,28 @@ from allranks.masking import without_credentials
 from allranks.plan.plan import Recipe
 
 READY = "allranks.json"
-# Seconds between two looks whether another has made it.
-_LOOK = 0.1
-# Of an environment that asks: what would lead uv to another Python, or is for its packages.
-_NOT_FOR_UV = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "PIP_")
-# uv's variables that say how it works and not what comes of it.
-_HOW = ("CACHE_DIR", "HTTP_", "CONCURRENT_", "LINK_MODE", "INSECURE_HOST", "KEYRING", "NO_PROGRESS")
-# Where Debian keeps the pip that its Python does not bring.
-_DEBIANS = Path("/usr/share/python-wheels")
-# The driver of a node's GPUs, by which uv chooses builds of PyTorch.
+# Seconds between two attempts to take the lock.
+_LOCK_POLL_SECONDS = 0.1
+# Variables that would lead uv to another Python, or change what it installs.
+_HIDDEN_FROM_UV = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "PIP_")
+# uv's variables that do not affect what it installs.
+_IRRELEVANT = (
+    "CACHE_DIR",
+    "HTTP_",
+    "CONCURRENT_",
+    "LINK_MODE",
+    "INSECURE_HOST",
+    "KEYRING",
+    "NO_PROGRESS",
+)
+# Debian's replacement for the pip bundled with Python.
+_DEBIAN_WHEELS = Path("/usr/share/python-wheels")
+# Versions of GPU drivers, from which uv chooses builds of PyTorch.
 _DRIVERS = (Path("/sys/module/nvidia/version"), Path("/sys/module/amdgpu/version"))
 
 
-class Made(NamedTuple):
-    """An environment that is there: its folder, its Python, the version of each package in it."""
+class Environment(NamedTuple):
+    """A complete environment: its folder, Python version, and package versions."""
 
     folder: Path
     python: str
@@ -53,230 +60,231 @@ class Made(NamedTuple):
 
 
 class EnvironmentCache:
-    """The folder that environments lie in. ``environ`` is of who asks for one: where Python, uv's
-    cache and the settings of pip and uv are found."""
+    """The environments in ``folder``. ``environ``: the requester's variables, which determine
+    Python, uv's cache and the settings of pip and uv."""
 
     def __init__(self, folder: Path, uv: str, environ: Mapping[str, str]) -> None:
         self._folder, self._uv, self._environ = folder, uv, environ
         self._pip = pip_conf.for_uv(environ)
 
-    def place(self, recipe: Recipe) -> Path:
-        """Where it lies, or would. Raises AllranksError when there is no Python at all."""
-        decide = [
+    def path(self, recipe: Recipe) -> Path:
+        """The path of a recipe's environment. Raises AllranksError if the node has no Python."""
+        parts = [
             *(recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend),
-            *(os.uname().machine, *self._foundation(recipe), self._pip.lines),
+            *(os.uname().machine, *self._platform(recipe), self._pip.lines),
             *sorted(
                 (name, without_credentials(value))
                 for name, value in self._variables(recipe).items()
-                if name.startswith("UV_") and not name[3:].startswith(_HOW)
+                if name.startswith("UV_") and not name[3:].startswith(_IRRELEVANT)
             ),
         ]
         if recipe.torch_backend == "auto":
-            decide += [each.read_text() for each in _DRIVERS if each.exists()]
-        return self._folder / hashlib.sha256(json.dumps(decide).encode()).hexdigest()[:24]
+            parts += [each.read_text() for each in _DRIVERS if each.exists()]
+        return self._folder / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
-    def _foundation(self, recipe: Recipe) -> tuple[str, str]:
-        """What of the machine decides which wheels are installed."""
+    def _platform(self, recipe: Recipe) -> tuple[str, str]:
+        """The C library and Python, which determine the wheels that are installed."""
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
         return libc, "" if recipe.python else self._python()
 
     def log(self, recipe: Recipe) -> Path:
-        """What its making has printed so far."""
-        return self.place(recipe).with_suffix(".log")
+        """The log of the build."""
+        return self.path(recipe).with_suffix(".log")
 
-    def find(self, recipe: Recipe) -> Made | None:
-        """The environment, if it is there and its Python is."""
-        return _any_found(self.place(recipe))
+    def find(self, recipe: Recipe) -> Environment | None:
+        """The environment, or None if it or its Python does not exist."""
+        return _find(self.path(recipe))
 
-    def provide(self, recipe: Recipe, wait: Wait, say: Say) -> Made:
-        """The environment, made if need be; ``say`` hears what is worth telling of that.
+    def provide(self, recipe: Recipe, wait: Wait, say: Say) -> Environment:
+        """Return the environment, building it if necessary; ``say`` receives progress.
 
-        Raises AllranksError with why it cannot be made, and what ``wait`` raises.
+        Raises AllranksError with the reason if it cannot be built, and what ``wait`` raises.
         """
-        goal, others = self.place(recipe), None
-        while (found := _any_found(goal)) is None:
+        goal, others = self.path(recipe), None
+        while (environment := _find(goal)) is None:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = file_locks.take(goal.with_suffix(".lock"))
             if lock is None:
-                others = others or _Others(goal.with_suffix(".log"), say)
-                others.hand_on()
-                wait(seconds=_LOOK)
+                others = others or _OtherBuild(goal.with_suffix(".log"), say)
+                others.forward()
+                wait(seconds=_LOCK_POLL_SECONDS)
                 continue
             try:
-                # Another may have made it meanwhile.
-                found = _any_found(goal) or self._make(recipe, goal, lock, wait, say)
+                # Another process may have built it meanwhile.
+                environment = _find(goal) or self._build_locked(recipe, goal, lock, wait, say)
             finally:
                 os.close(lock)
             break
         with contextlib.suppress(OSError):
-            os.utime(found.folder / READY)  # in use
-        return found
+            os.utime(environment.folder / READY)  # for garbage collection
+        return environment
 
-    def _make(self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say) -> Made:
-        """Make it beside its place, and put it there."""
+    def _build_locked(
+        self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say
+    ) -> Environment:
         began, log = time.time(), goal.with_suffix(".log")
         log.unlink(missing_ok=True)
         uv = Uv(self._uv, self._variables(recipe), self._folder, log, lock, wait, say)
         python = recipe.python or self._python()
         if goal.exists():
-            # Another node made it with a Python that this one has not got, and may be using it.
+            # It was built with a Python that this node does not have; another node may use it.
             python = uv.find(python)
             goal = goal.with_name(f"{goal.name}-{hashlib.sha256(python.encode()).hexdigest()[:8]}")
-        beside = self._beside(goal)
-        made = beside / "environment"
+        temporary = self._temporary_folder(goal)
+        folder = temporary / "environment"
         try:
-            self._fill(recipe, uv, made, python)
-            return self._finish(recipe, made, goal, began)
+            self._build(recipe, uv, folder, python)
+            return self._finish(recipe, folder, goal, began)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
-    def _finish(self, recipe: Recipe, made: Path, goal: Path, began: float, **more: str) -> Made:
-        """Mark the environment ``made`` as complete, and put it in its place."""
+    def _finish(
+        self, recipe: Recipe, folder: Path, goal: Path, began: float, **more: str
+    ) -> Environment:
+        """Mark the environment as complete, and rename it to ``goal``."""
         about = {
-            "recipe": known_by(recipe),
-            "python": configuration(made)["version_info"],
-            "packages": _packages(made),
+            "recipe": recipe_hash(recipe),
+            "python": configuration(folder)["version_info"],
+            "packages": _packages(folder),
             "seconds": round(time.time() - began, 3),
             **more,
         }
-        (made / READY).write_text(json.dumps(about))
-        # Where a lock is not one for all nodes of a disk, another may have been sooner.
+        (folder / READY).write_text(json.dumps(about))
+        # On file systems without shared locks, another node may have built it first.
         with contextlib.suppress(OSError):
-            made.rename(goal)
-        if (found := _found(goal)) is None:
+            folder.rename(goal)
+        if (environment := _read_environment(goal)) is None:
             raise AllranksError(
-                "the environment was made, and cannot be found in its place",
+                "the environment was built, but is not in its folder",
                 where=str(goal),
-                hint="does the disk with ALLRANKS_HOME still answer?",
+                hint="check that the disk of ALLRANKS_HOME is available",
             )
-        return found
+        return environment
 
-    def _fill(self, recipe: Recipe, uv: Uv, made: Path, python: str) -> None:
-        """Make the environment in its folder. Raises AllranksError with all that stands against
-        it, as far as uv can tell."""
-        # A site that names its own indexes has chosen what builds they hold.
+    def _build(self, recipe: Recipe, uv: Uv, folder: Path, python: str) -> None:
+        """Build the environment in ``folder``. Raises AllranksError with all conflicts that uv can
+        find."""
+        # Do not choose builds of PyTorch for a site with its own indexes.
         backend = "" if self._pip.own_index else recipe.torch_backend
         try:
-            uv.venv(made, python)
-            for number, lines in enumerate(self._lines(recipe, made, made.parent)):
-                wanted = made.parent / f"requirements-{number}.txt"
-                wanted.write_text("".join(f"{line}\n" for line in lines))
-                uv.install(made, wanted, backend)
+            uv.venv(folder, python)
+            for number, lines in enumerate(self._lines(recipe, folder)):
+                requirements = folder.parent / f"requirements-{number}.txt"
+                requirements.write_text("".join(f"{line}\n" for line in lines))
+                uv.install(folder, requirements, backend)
         except Conflicting as first:
-            if first.conflict.asked.startswith("python="):
-                shutil.rmtree(made, ignore_errors=True)
+            if first.conflict.requested.startswith("python="):
+                shutil.rmtree(folder, ignore_errors=True)
                 try:
-                    uv.venv(made, first.conflict.taken)
+                    uv.venv(folder, first.conflict.replacement)
                 except AllranksError:
                     raise first from None
-            elif not made.exists():
+            elif not folder.exists():
                 raise
-            lines = self._lines(recipe, made, made.parent)[0]
-            check = functools.partial(uv.check, made, written=lines, backend=backend)
+            lines = self._lines(recipe, folder)[0]
+            check = functools.partial(uv.check, folder, written=lines, backend=backend)
             raise collect(first, lines, check) from None
 
-    def _beside(self, goal: Path) -> Path:
-        """An empty folder to make it in; what makers of this host left that were killed is gone."""
+    def _temporary_folder(self, goal: Path) -> Path:
+        """A new folder to build in. Deletes what killed builds of this host left."""
         prefix = f"{goal.name}.{os.uname().nodename}."
         for each in self._folder.glob(f"{glob.escape(prefix)}*"):
             shutil.rmtree(each, ignore_errors=True)
         return Path(tempfile.mkdtemp(dir=self._folder, prefix=prefix))
 
-    def _lines(self, recipe: Recipe, made: Path, folder: Path) -> list[tuple[str, ...]]:
-        """The requirements files, one after the other."""
+    def _lines(self, recipe: Recipe, environment: Path) -> list[tuple[str, ...]]:
+        """The requirements files, in order of installation."""
         site = [*self._pip.lines]
         if recipe.constraints:
-            limits = folder / "constraints.txt"
-            limits.write_text("".join(f"{line}\n" for line in recipe.constraints))
-            site.append(f"-c {limits}")
+            constraints = environment.parent / "constraints.txt"
+            constraints.write_text("".join(f"{line}\n" for line in recipe.constraints))
+            site.append(f"-c {constraints}")
         hashed = "UV_REQUIRE_HASHES" in self._variables(recipe)
-        found = uv_messages.lines(recipe, site, self._bundled_pip(made), hashed)
-        return [found.first, *([found.then] if found.then else [])]
+        lines = uv_messages.lines(recipe, site, self._bundled_pip(environment), hashed)
+        return [lines.first, *([lines.then] if lines.then else [])]
 
     def _bundled_pip(self, environment: Path) -> str | None:
-        """The folder with the pip that Python itself brings, for where no index can be asked."""
+        """The folder with the pip wheel bundled with Python, for nodes without an index."""
         home = Path(configuration(environment).get("home", "/nonexistent"))
-        found = [*home.parent.glob("lib/python3*/ensurepip/_bundled/pip-*.whl")]
-        found += _DEBIANS.glob("pip-*.whl")
-        return str(found[0].parent) if found else None
+        wheels = [*home.parent.glob("lib/python3*/ensurepip/_bundled/pip-*.whl")]
+        wheels += _DEBIAN_WHEELS.glob("pip-*.whl")
+        return str(wheels[0].parent) if wheels else None
 
     def _variables(self, recipe: Recipe) -> dict[str, str]:
-        """What uv finds around it: all that who asks has, but what would lead it elsewhere."""
-        own = {n: v for n, v in self._environ.items() if not n.startswith(_NOT_FOR_UV)}
-        found = {**self._pip.variables, **own, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+        """The variables for uv: the requester's, without those that mislead it."""
+        own = {n: v for n, v in self._environ.items() if not n.startswith(_HIDDEN_FROM_UV)}
+        variables = {**self._pip.variables, **own, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
         if uv_messages.names_index(recipe):
-            found.pop("UV_DEFAULT_INDEX", None)  # it would be heard instead of the line
-        if "UV_CONFIG_FILE" not in found:
-            # A project's settings are for who works in it, not for whoever needs the same packages.
+            variables.pop("UV_DEFAULT_INDEX", None)  # it would override the line
+        if "UV_CONFIG_FILE" not in variables:
+            # Ignore settings of a project, since the environment is shared between projects.
             home = Path(own.get("HOME", "/nonexistent"))
             own_file = Path(own.get("XDG_CONFIG_HOME") or home / ".config", "uv/uv.toml")
-            there = [each for each in (own_file, Path("/etc/uv/uv.toml")) if each.exists()]
-            found |= {"UV_CONFIG_FILE": str(there[0])} if there else {"UV_NO_CONFIG": "1"}
-        return found
+            files = [each for each in (own_file, Path("/etc/uv/uv.toml")) if each.exists()]
+            variables |= {"UV_CONFIG_FILE": str(files[0])} if files else {"UV_NO_CONFIG": "1"}
+        return variables
 
     def _python(self) -> str:
-        """The first Python on PATH; of a virtual environment, the one behind it."""
-        told = self._environ.get("ALLRANKS_PYTHON")
-        if told and os.access(told, os.X_OK):
-            return told
-        path = self._environ.get("PATH")
-        found = shutil.which("python", path=path) or shutil.which("python3", path=path)
-        if found is None:
+        """The first Python on PATH, resolved to the base Python of a virtual environment."""
+        configured = self._environ.get("ALLRANKS_PYTHON")
+        if configured and os.access(configured, os.X_OK):
+            return configured
+        search = self._environ.get("PATH")
+        python = shutil.which("python", path=search) or shutil.which("python3", path=search)
+        if python is None:
             raise AllranksError(
-                "there is no Python on PATH to make an environment of",
-                hint="name a version, as in `python: '3.11'`: uv fetches what is not there",
+                "no Python on PATH to build an environment with",
+                hint="set a version, such as `python: '3.11'`: uv downloads it if missing",
             )
-        return os.path.realpath(found)
+        return os.path.realpath(python)
 
 
-class _Others:
-    """What another writes to its log, handed on from the start."""
+class _OtherBuild:
+    """Follows the log of another process that builds the environment."""
 
     def __init__(self, path: Path, say: Say) -> None:
         self._path, self._say, self._at = path, say, 0
-        say("waits for the environment, which another is making")
+        say("waits for the environment, which another process is building")
 
-    def hand_on(self) -> None:
+    def forward(self) -> None:
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self._at:
-                self._at = 0  # it was begun anew
+                self._at = 0  # the build was restarted
             file.seek(self._at)
-            whole, newline, _ = file.read().rpartition(b"\n")
-            self._at += len(whole + newline)
-            for line in whole.splitlines():
-                if text := uv_messages.told(line.decode(errors="replace")):
+            complete, newline, _ = file.read().rpartition(b"\n")
+            self._at += len(complete + newline)
+            for line in complete.splitlines():
+                if text := uv_messages.progress(line.decode(errors="replace")):
                     self._say(text)
 
 
-def known_by(recipe: Recipe) -> str:
-    """What all of a recipe's environments have in common, wherever they are made: two recipes that
-    differ in this never share one."""
-    asked = [recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+def recipe_hash(recipe: Recipe) -> str:
+    """A hash of the recipe that is the same on all machines. Recipes with different hashes never
+    share an environment."""
+    parts = [recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _found(folder: Path) -> Made | None:
+def _read_environment(folder: Path) -> Environment | None:
     try:
-        told = json.loads((folder / READY).read_text())
-        # Another node's Python may not be here, and one may have been taken away. The Python of
-        # an image is seen inside its containers only.
-        inside = told.get("python_folder") or folder if "image" in told else None
+        about = json.loads((folder / READY).read_text())
+        # The Python may be missing: removed, or only on another node. An image's Python exists only
+        # inside its containers.
+        inside = about.get("python_folder") or folder if "image" in about else None
         os.stat(inside or folder / "bin" / "python")
-        return Made(folder, told["python"], told["packages"])
+        return Environment(folder, about["python"], about["packages"])
     except (OSError, ValueError, KeyError):
         return None
 
 
-def _any_found(place: Path) -> Made | None:
-    """What is in the place, or beside it for nodes with another Python."""
-    several = [place, *sorted(place.parent.glob(f"{place.name}-*"))]
-    return next((found for each in several if (found := _found(each)) is not None), None)
+def _find(path: Path) -> Environment | None:
+    """The environment at a path, or a variant temporary it for nodes with another Python."""
+    candidates = [path, *sorted(path.parent.glob(f"{path.name}-*"))]
+    return next((each for each in map(_read_environment, candidates) if each is not None), None)
 
 
 def _packages(environment: Path) -> dict[str, str]:
-    """Every distribution and its version, read off its files: nothing runs."""
-    found = {}
-    for each in packages_of(environment).glob("*.dist-info"):
-        name, _, version = each.name.removesuffix(".dist-info").rpartition("-")
-        found[name] = version
-    return dict(sorted(found.items()))
+    """The version of each installed distribution, read from file names."""
+    names = (each.stem for each in packages_of(environment).glob("*.dist-info"))
+    parts = (name.rpartition("-") for name in names)
+    return dict(sorted((name, version) for name, _, version in parts))

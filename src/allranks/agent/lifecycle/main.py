@@ -182,7 +182,7 @@ class Agent:
 
         node, gang = self._where.node, os.environ.get("ALLRANKS_GANG", self._task.job)
         name = f"allranks-{gang}-{node}-{self._attempt}"
-        room, found = image_environments.open_room(
+        room, found = image_environments.open_container(
             self._told, node, name, folder, self._or_stop, self._in.doing
         )
         self._take(found)

@@ -1,7 +1,7 @@
-"""One node's side of a state folder: what changes here goes to the server, and back.
+"""Synchronize one node's state folder with the server, in both directions.
 
-Everything is decided anew at each look from three things: what the server has, what lies here, and
-what both had when they last agreed. So nothing has to be remembered of a look that was broken off.
+Each round decides from three things only: the server's entries, the local files, and what both had
+after the last exchange. An interrupted round therefore needs no recovery.
 """
 
 from __future__ import annotations
@@ -12,38 +12,40 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from allranks.agent.state.transfer import SMALL, Changed, Damaged, Wire
-from allranks.agent.state.tree import Seen, Sight, Torn, Tree
+from allranks.agent.state.transfer import SMALL, Damaged, LocalChange, StateClient
+from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
 from allranks.errors import AllranksError, MissingCode
 from allranks.plan.amounts import size_text
 from allranks.plan.data import state_manifest
 from allranks.plan.data.state_manifest import Entry, Here, Todo, todo
 
-# A file that is open for writing counts as it is once it is unchanged for so many seconds: some
-# keep what they have written open for good.
-_AT_REST = 30.0
-# So much, or so many things, are sent before the server is told that they are there.
-_BATCH, _MANY = 64 << 20, 1000
-# So many bytes of small files are kept as they were when they were looked at; and after so many
-# looks at which something had to wait, what is closed is whole: a script may never stop to write.
-_AT_HAND, _PATIENT = 32 << 20, 4
+# Seconds after which an unchanged file counts as complete although it is open for writing: some
+# programs never close their files.
+_REST_SECONDS = 30.0
+# Bytes and number of changes that are uploaded before they are committed.
+_BATCH_SIZE, _BATCH_COUNT = 64 << 20, 1000
+# Bytes of small files kept in memory between hashing and sending.
+_MEMORY_SIZE = 32 << 20
+# Rounds with incomplete files after which closed files count as complete, because some scripts
+# never stop writing.
+_MAX_WAITS = 4
 
 Note = Callable[[str], None]
 
 
-class Agreed(NamedTuple):
-    """What both have of a path: the server's entry, and how that lies here."""
+class Synced(NamedTuple):
+    """A path's last synchronized state: the server's entry and the local file."""
 
     entry: Entry
-    seen: Seen
+    seen: FileState
 
 
 class Work(NamedTuple):
-    """What a look has found to do. ``later``: something is not whole yet, and not because somebody
-    has it open; ``writing``: somebody has a file open and writes to it."""
+    """The paths to act on in a round. ``later``: a closed file is not complete yet; ``writing``: an
+    open file is growing."""
 
     send: list[str]
-    gone: list[str]
+    deleted: list[str]
     fetch: list[str]
     remove: list[str]
     later: bool
@@ -51,240 +53,255 @@ class Work(NamedTuple):
 
 
 class Sync:
-    """Of an attempt ``attempt``; ``note`` hears once of each thing that a person should know."""
+    """Synchronizes ``tree`` through ``wire``. ``note`` receives each message for the record
+    once."""
 
-    def __init__(self, tree: Tree, wire: Wire, node: int, note: Note) -> None:
+    def __init__(self, tree: Tree, wire: StateClient, node: int, note: Note) -> None:
         self.attempt = 1
-        self._tree, self._wire, self._node, self._note = tree, wire, node, note
+        self._tree, self._client, self._node, self._note = tree, wire, node, note
         self._revision = 0
         self._head: dict[str, Entry] = {}
-        self._agreed: dict[str, Agreed] = {}
-        self._before: dict[str, Seen] = {}
-        # What is on its way to the server, which may be away for a while.
-        self._hashed: dict[str, Agreed] = {}
+        self._synced: dict[str, Synced] = {}
+        self._last_scan: dict[str, FileState] = {}
+        # Hashes of files that the server has not accepted yet.
+        self._unsent: dict[str, Synced] = {}
         self._damaged: set[str] = set()
-        # What may not be read, or not lie there, as long as nothing changes.
-        self._refused: dict[str, Seen] = {}
+        # Files that cannot be read, or that the server rejected, until they change.
+        self._unsendable: dict[str, FileState] = {}
         self._waited = 0
-        # Since when a file that changed is open for writing.
-        self._opened: dict[str, float] = {}
-        self._told: set[str] = set()
-        # The server has something that is no version yet, and would make one of it.
+        # When each file that is open for writing was first seen so.
+        self._open_since: dict[str, float] = {}
+        self._noted: set[str] = set()
+        # Whether the server has changes that are not part of a version yet.
         self.due = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing, here and there, and never was."""
-        return self._revision == 0 and not self._before
+        """Whether the state has never had any files."""
+        return self._revision == 0 and not self._last_scan
 
     def fetch_all(self) -> str:
-        """Have all here that the server has; in words, how much that was. Raises AllranksError,
-        OSError."""
+        """Fetch all files from the server. Returns a summary, or '' if there was nothing to fetch.
+        Raises AllranksError, OSError."""
         began, fetched = time.monotonic(), 0
         for _ in range(1 + state_manifest.KEPT):
             self._exchange([], same=False)
-            sight = self._tree.look()
-            work = self._work(sight, True)
-            # No rank runs that could miss it, and it may be in the way of what comes.
-            self._remove(work.remove, sight.seen)
+            scan = self._tree.scan()
+            work = self._work(scan, True)
+            # No rank is running, and removed files may be in the way of new ones.
+            self._remove(work.remove, scan.files)
             try:
-                fetched += self._fetch(work.fetch, sight.seen, strict=True)
+                fetched += self._fetch(work.fetch, scan.files, strict=True)
             except Damaged as error:
-                version = self._wire.damaged(error.sha256)
+                version = self._client.report_damaged(error.sha256)
                 self._note(
-                    f"a file of the state is damaged in the server's home: version {version}, which"
-                    " is whole, holds instead"
+                    "a file of the state is damaged in the server's home; using the intact version "
+                    f"{version} instead"
                 )
                 continue
-            self._before = dict(self._tree.look().seen)
+            self._last_scan = dict(self._tree.scan().files)
             took = time.monotonic() - began
-            size = sum(each.entry.size for each in self._agreed.values())
-            what = f"{len(self._agreed)} things, {size_text(size)}"
-            return f"the state is here: {what}, in {took:.1f} s" if fetched else ""
-        raise AllranksError("the state cannot be fetched: one version after another is damaged")
+            size = sum(each.entry.size for each in self._synced.values())
+            amount = f"{len(self._synced)} entries, {size_text(size)}"
+            return f"fetched the state folder: {amount}, in {took:.1f} s" if fetched else ""
+        raise AllranksError(
+            "cannot fetch the state folder: all its versions are damaged",
+            hint="check the disk of the server's home; allranks state list JOB shows the versions",
+        )
 
-    def look(self, *, ask: bool = False, end: bool = False) -> bool:
-        """Do what there is to do now; whether anything was. ``ask``: also when nothing has changed
-        here; ``end``: what is there is whole. Raises AllranksError, OSError, Torn."""
-        sight = self._tree.look()
-        self._tell(sight)
-        work = self._work(sight, end)
-        changes, torn = self._changes(work.send, sight.seen)
-        sent = self._send(changes, [] if torn else work.gone)
-        same = not (work.send or work.gone or work.later or work.writing)
+    def sync_once(self, *, ask: bool = False, end: bool = False) -> bool:
+        """Run one round. Returns whether there was anything to do. ``ask``: contact the server even
+        without local changes; ``end``: all local files are complete. Raises AllranksError, OSError,
+        ChangedMeanwhile."""
+        scan = self._tree.scan()
+        self._note_unsupported(scan)
+        work = self._work(scan, end)
+        changes, torn = self._read_changes(work.send, scan.files)
+        sent = self._send(changes, [] if torn else work.deleted)
+        same = not (work.send or work.deleted or work.later or work.writing)
         if ask or sent or (self.due and same):
             self._exchange([], same=same)
-            work = self._work(sight, end)
+            work = self._work(scan, end)
         fetched = 0
         if not end:
             try:
-                fetched = self._fetch(work.fetch, sight.seen, strict=False)
+                fetched = self._fetch(work.fetch, scan.files, strict=False)
             except Damaged as error:
                 self._damaged.add(error.sha256)
-                self._once("a file of the state is damaged in the server's home: it is left out")
-            self._remove(work.remove, sight.seen)
-        self._before = sight.seen
+                self._note_once("a file of the state is damaged in the server's home; skipping it")
+            self._remove(work.remove, scan.files)
+        self._last_scan = scan.files
         self._waited = self._waited + 1 if work.later or torn else 0
         if torn and end:
-            raise Torn
+            raise ChangedMeanwhile
         return bool(sent or fetched or (work.remove and not end) or work.later)
 
-    def over(self) -> None:
-        """Nothing changes here any more: tell the server so. Raises AllranksError."""
+    def complete(self) -> None:
+        """Report to the server that no more changes follow. Raises AllranksError."""
         self._exchange([], same=True, over=True)
 
-    # ------------------------------------------------------------ what there is to do
+    # ------------------------------------------------------------ decisions
 
-    def _work(self, sight: Sight, end: bool) -> Work:
-        seen, work = sight.seen, Work([], [], [], [], False)
-        paths = {*self._head, *self._agreed}
-        for path in sorted({*state_manifest.wants(paths, self._node), *seen}):
-            if path in sight.odd or sight.is_hidden(path):
+    def _work(self, scan: Scan, end: bool) -> Work:
+        files, work = scan.files, Work([], [], [], [], False)
+        paths = {*self._head, *self._synced}
+        for path in sorted({*state_manifest.wants(paths, self._node), *files}):
+            if path in scan.unsupported or scan.is_hidden(path):
                 continue
-            head, agreed = self._head.get(path), self._agreed.get(path)
+            head, synced = self._head.get(path), self._synced.get(path)
             here = Here.OTHER
-            if path not in seen:
+            if path not in files:
                 here = Here.ABSENT
-            elif agreed is not None and agreed.seen == seen[path]:
+            elif synced is not None and synced.seen == files[path]:
                 here = Here.SAME
-            mtime_ns = seen[path].mtime_ns if path in seen else 0
-            what = todo(head, agreed.entry if agreed else None, here, mtime_ns)
-            if what is Todo.FORGET:
-                del self._agreed[path]
-            elif what is Todo.SEND and not end and self._refused.get(path) == seen[path]:
+            mtime_ns = files[path].mtime_ns if path in files else 0
+            action = todo(head, synced.entry if synced else None, here, mtime_ns)
+            if action is Todo.FORGET:
+                del self._synced[path]
+            elif action is Todo.SEND and not end and self._unsendable.get(path) == files[path]:
                 continue
-            elif what in _LISTS:
-                getattr(work, _LISTS[what]).append(path)
-        return self._settled(work, seen, end)
+            elif action in _LISTS:
+                getattr(work, _LISTS[action]).append(path)
+        return self._only_complete(work, files, end)
 
-    def _settled(self, work: Work, seen: Mapping[str, Seen], end: bool) -> Work:
-        """Of what is to be sent only what is whole, and nothing that came after what is not: a file
-        that points to another never arrives before it."""
+    def _only_complete(self, work: Work, seen: Mapping[str, FileState], end: bool) -> Work:
+        """Send complete files only, and nothing changed after an incomplete one, so that a file
+        that refers to another never arrives before it."""
         order = sorted(work.send, key=lambda path: (seen[path].ctime_ns, path))
         if end:
             return work._replace(send=order)
-        hurry = self._waited >= _PATIENT
-        open_ = {path for path in order if self._tree.is_written(path)}
+        hurry = self._waited >= _MAX_WAITS
+        open_ = {path for path in order if self._tree.is_open(path)}
         work = work._replace(writing=self._is_writing(open_, seen))
         for number, path in enumerate(order):
-            if not self._is_whole(path, seen[path], path in open_, hurry):
+            if not self._is_complete(path, seen[path], path in open_, hurry):
                 ready, rest = order[:number], order[number:]
                 later = not open_.issuperset(rest)
-                # What was removed may have been so because of what is not there yet.
-                return work._replace(send=ready, gone=[] if later else work.gone, later=later)
+                # A file may have been deleted because of one that is not complete yet.
+                return work._replace(send=ready, deleted=[] if later else work.deleted, later=later)
         return work._replace(send=order)
 
-    def _is_writing(self, open_: Set[str], seen: Mapping[str, Seen]) -> bool:
-        """Whether one of these files grows, as the rest of a checkpoint does. One that goes on for
-        longer is a log: it keeps no version from being made."""
+    def _is_writing(self, open_: Set[str], seen: Mapping[str, FileState]) -> bool:
+        """Whether an open file is growing, such as part of a checkpoint. A file that grows for long
+        is a log, and does not delay a version."""
         now = time.monotonic()
-        self._opened = {path: self._opened.get(path, now) for path in open_}
-        changed = (path for path in open_ if self._before.get(path) != seen[path])
-        return any(now - self._opened[path] < _AT_REST for path in changed)
+        self._open_since = {path: self._open_since.get(path, now) for path in open_}
+        changed = (path for path in open_ if self._last_scan.get(path) != seen[path])
+        return any(now - self._open_since[path] < _REST_SECONDS for path in changed)
 
-    def _is_whole(self, path: str, seen: Seen, is_open: bool, hurry: bool) -> bool:
-        if seen.look is None:
+    def _is_complete(self, path: str, seen: FileState, is_open: bool, hurry: bool) -> bool:
+        if seen.fingerprint is None:
             return True
-        same = self._before.get(path) == seen
+        same = self._last_scan.get(path) == seen
         if is_open:
-            return same and time.time() - seen.mtime_ns / 1e9 > _AT_REST
+            return same and time.time() - seen.mtime_ns / 1e9 > _REST_SECONDS
         return same or hurry
 
     # ------------------------------------------------------------ up
 
-    def _changes(
-        self, paths: Sequence[str], seen: Mapping[str, Seen]
-    ) -> tuple[list[Changed], bool]:
-        """What there is to tell of these, in their order, up to the first that is written to just
-        now, if one is. The small ones are read first: what names others often changes."""
-        order = sorted(paths, key=lambda path: _size(seen[path]))
-        found, torn, left = dict[str, Changed](), set[str](), _AT_HAND
-        for path in order:
+    def _read_changes(
+        self, paths: Sequence[str], seen: Mapping[str, FileState]
+    ) -> tuple[list[LocalChange], bool]:
+        """The changes of these paths in order, up to the first that is being written to; and
+        whether there is one. Small files are read first: they often refer to others and change
+        often."""
+        changes, torn, memory = dict[str, LocalChange](), set[str](), _MEMORY_SIZE
+        for path in sorted(paths, key=lambda path: seen[path].size):
             try:
-                change = self._changed(path, seen[path], left)
-            except Torn:
+                change = self._read_change(path, seen[path], memory)
+            except ChangedMeanwhile:
                 torn.add(path)
                 continue
             except OSError as error:
-                self._once(f"{path!r} of the state cannot be read: {error.strerror}")
+                self._note_once(f"cannot read {path!r} of the state folder: {error.strerror}")
                 if isinstance(error, PermissionError):
-                    self._refused[path] = seen[path]
+                    self._unsendable[path] = seen[path]
                 continue
-            found[path] = change
-            left -= len(change.data or b"")
+            changes[path] = change
+            memory -= len(change.data or b"")
         first = next((n for n, path in enumerate(paths) if path in torn), len(paths))
-        told = []
+        to_send = []
         for path in paths[:first]:
-            head, one = self._head.get(path), found.get(path)
-            if one is not None and head is not None and one.entry.is_as(head):
-                self._agreed[path] = Agreed(head, one.seen)
-            elif one is not None:
-                told.append(one)
-        return told, bool(torn)
+            if path not in changes:
+                continue
+            change, head = changes[path], self._head.get(path)
+            if head is not None and change.entry.is_as(head):
+                self._synced[path] = Synced(head, change.seen)
+            else:
+                to_send.append(change)
+        return to_send, bool(torn)
 
-    def _changed(self, path: str, seen: Seen, left: int) -> Changed:
-        """Raises Torn and OSError."""
-        if seen.look is None or seen.what != "file":
-            return Changed(path, seen, Entry(seen.what, mtime_ns=seen.mtime_ns, target=seen.target))
-        if path in self._hashed and self._hashed[path].seen == seen:
-            return Changed(path, seen, self._hashed[path].entry)
-        sha256, data = self._wire.hash(self._tree, path, seen, seen.look.size <= min(SMALL, left))
-        entry = Entry("file", sha256, seen.look.size, seen.mtime_ns, seen.mode)
-        self._hashed[path] = Agreed(entry, seen)
-        return Changed(path, seen, entry, data)
+    def _read_change(self, path: str, seen: FileState, memory: int) -> LocalChange:
+        """Raises ChangedMeanwhile and OSError."""
+        if seen.what != "file":
+            return LocalChange(
+                path, seen, Entry(seen.what, mtime_ns=seen.mtime_ns, target=seen.target)
+            )
+        if path in self._unsent and self._unsent[path].seen == seen:
+            return LocalChange(path, seen, self._unsent[path].entry)
+        sha256, data = self._client.hash(self._tree, path, seen, seen.size <= min(SMALL, memory))
+        entry = Entry("file", sha256, seen.size, seen.mtime_ns, seen.mode)
+        self._unsent[path] = Synced(entry, seen)
+        return LocalChange(path, seen, entry, data)
 
-    def _send(self, changes: Sequence[Changed], gone: Sequence[str]) -> int:
-        """Send in that order, a part at a time, what is gone last; how many the server took."""
+    def _send(self, changes: Sequence[LocalChange], deleted: Sequence[str]) -> int:
+        """Send changes in order, in batches, and deletions last. Returns how many were accepted."""
         sent = 0
-        for several in _batches(changes):
-            there = self._wire.bring(self._tree, several)
-            # What came after one that was written to meanwhile waits with it.
-            first = next((n for n, each in enumerate(several) if each not in there), len(several))
-            sent += self._exchange(there[:first], same=False)
-            if first < len(several):
+        for batch in _batches(changes):
+            uploaded = self._client.upload(self._tree, batch)
+            # Later files wait for one that was written to meanwhile.
+            first = next((n for n, each in enumerate(batch) if each not in uploaded), len(batch))
+            sent += self._exchange(uploaded[:first], same=False)
+            if first < len(batch):
                 return sent
-        if gone:
-            sent += self._exchange([], sorted(gone, reverse=True), same=False)
+        if deleted:
+            sent += self._exchange([], sorted(deleted, reverse=True), same=False)
         return sent
 
     def _exchange(
         self,
-        changes: Sequence[Changed],
-        gone: Sequence[str] = (),
+        changes: Sequence[LocalChange],
+        deleted: Sequence[str] = (),
         *,
         same: bool,
         over: bool = False,
     ) -> int:
-        """Tell the server, and learn what it has; of how many it took the word."""
+        """Send changes to the server and receive its entries. Returns how many were accepted."""
         puts = [
             {"path": each.path, "base": self._base(each.path), "entry": list(each.entry)}
             for each in changes
         ]
-        puts += [{"path": path, "base": self._base(path), "entry": None} for path in gone]
-        told = {"attempt": self.attempt, "after": self._revision, "puts": puts}
+        puts += [{"path": path, "base": self._base(path), "entry": None} for path in deleted]
+        request = {
+            "attempt": self.attempt,
+            "after": self._revision,
+            "puts": puts,
+            "same": same,
+            "over": over,
+        }
         try:
-            answer = self._wire.sync({**told, "same": same, "over": over})
-        except MissingCode as error:  # it was there, but nothing else names it any more
-            raise Torn(str(error)) from None
+            answer = self._client.sync(request)
+        except MissingCode as error:  # the content was garbage-collected since the upload
+            raise ChangedMeanwhile(str(error)) from None
         done, by_path = answer["done"], {each.path: each for each in changes}
         if answer["entries"] is not None:
             self._head = state_manifest.load(answer["entries"])
         if done or answer["entries"] is not None:
-            self._refused.clear()
+            self._unsendable.clear()
         for path, seq in done.items():
-            self._hashed.pop(path, None)
+            self._unsent.pop(path, None)
             if path in by_path:
                 entry = by_path[path].entry._replace(seq=seq)
                 self._head[path] = entry
-                self._agreed[path] = Agreed(entry, by_path[path].seen)
+                self._synced[path] = Synced(entry, by_path[path].seen)
             else:
                 self._head.pop(path, None)
-                self._agreed.pop(path, None)
+                self._synced.pop(path, None)
         for path in by_path.keys() - done.keys():
             if answer["entries"] is None:
-                self._refused[path] = by_path[path].seen
-                self._once(
-                    f"{path!r} is a folder here and none elsewhere, or below: it is not kept"
+                self._unsendable[path] = by_path[path].seen
+                self._note_once(
+                    f"{path!r} is a folder on one node and a file on another: not saved"
                 )
         self._revision, self.due = answer["revision"], answer["due"]
         return len(done)
@@ -294,82 +311,81 @@ class Sync:
 
     # ------------------------------------------------------------ down
 
-    def _fetch(self, paths: Sequence[str], seen: Mapping[str, Seen], strict: bool) -> int:
-        """Have them here, in the order in which they came to the server; how many. ``strict``:
+    def _fetch(self, paths: Sequence[str], seen: Mapping[str, FileState], strict: bool) -> int:
+        """Fetch files in the order in which the server received them. Returns how many. ``strict``:
         raise the OSError of the first that cannot be written."""
-        found = ((path, self._head[path]) for path in paths if not self._tree.is_written(path))
-        entries = {path: entry for path, entry in found if entry.sha256 not in self._damaged}
+        entries = {
+            path: self._head[path]
+            for path in paths
+            if not self._tree.is_open(path) and self._head[path].sha256 not in self._damaged
+        }
         order = sorted(entries, key=lambda path: entries[path].seq)
-        if order:  # what could not be put where it belongs, and is not what it is now
-            self._tree.tidy(entry.sha256 for entry in self._head.values())
-        self._wire.fetch(self._tree.coming, [entries[path] for path in order])
-        left = Counter(entries[path].sha256 for path in order)
+        if order:  # delete downloads that are outdated
+            self._tree.clean_downloads(entry.sha256 for entry in self._head.values())
+        self._client.fetch(self._tree.downloads, [entries[path] for path in order])
+        uses = Counter(entries[path].sha256 for path in order)
         done = 0
         for path in order:
             entry = entries[path]
-            left[entry.sha256] -= 1
+            uses[entry.sha256] -= 1
             try:
-                lies = self._tree.put(path, entry, seen.get(path), left[entry.sha256] > 0)
-            except Torn:
-                continue  # somebody writes it: the next look decides who is newer
+                file = self._tree.put(path, entry, seen.get(path), uses[entry.sha256] > 0)
+            except ChangedMeanwhile:
+                continue  # written to meanwhile: the next round decides which is newer
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):
-                    continue  # what is in its way goes, and then it comes
+                    continue  # the next round tries again, once the obstacle is removed
                 if strict or error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                self._once(f"{path!r} of the state cannot be written here: {error.strerror}")
+                self._note_once(f"cannot write {path!r} of the state folder: {error.strerror}")
                 continue
-            self._agreed[path] = Agreed(entry, lies)
+            self._synced[path] = Synced(entry, file)
             done += 1
         return done
 
-    def _remove(self, paths: Sequence[str], seen: Mapping[str, Seen]) -> None:
+    def _remove(self, paths: Sequence[str], seen: Mapping[str, FileState]) -> None:
         for path in sorted(paths, reverse=True):
             try:
                 self._tree.remove(path, seen[path])
-            except Torn:
+            except ChangedMeanwhile:
                 continue
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
-                    self._once(f"{path!r} of the state cannot be removed: {error.strerror}")
-            # A folder that something new lies in is kept, and is new itself.
-            self._agreed.pop(path, None)
+                    self._note_once(f"cannot remove {path!r} of the state folder: {error.strerror}")
+            # A folder with new files stays, and counts as new itself.
+            self._synced.pop(path, None)
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ notes
 
-    def _tell(self, sight: Sight) -> None:
-        for why in sorted(set(sight.odd.values())):
-            paths = [path for path in sight.odd if sight.odd[path] == why]
-            more = f" (and {len(paths) - 1} more such)" if len(paths) > 1 else ""
-            self._once(f"{paths[0]!r} {why}: it is not kept{more}")
-        for path, why in sight.blind.items():
-            self._once(f"{path!r} of the state cannot be looked into: {why}")
+    def _note_unsupported(self, scan: Scan) -> None:
+        for reason in sorted(set(scan.unsupported.values())):
+            paths = [path for path in scan.unsupported if scan.unsupported[path] == reason]
+            more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+            self._note_once(f"{paths[0]!r} {reason}: not saved{more}")
+        for path, reason in scan.unreadable.items():
+            self._note_once(f"cannot read {path!r} of the state folder: {reason}")
 
-    def _once(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+    def _note_once(self, message: str) -> None:
+        if message not in self._noted:
+            self._noted.add(message)
             self._note(message)
 
 
 _LISTS = {
     Todo.SEND: "send",
-    Todo.SEND_GONE: "gone",
+    Todo.SEND_GONE: "deleted",
     Todo.FETCH: "fetch",
     Todo.REMOVE: "remove",
 }
 
 
-def _size(seen: Seen) -> int:
-    return seen.look.size if seen.look else 0
-
-
-def _batches(changes: Iterable[Changed]) -> Iterable[list[Changed]]:
-    several, size = list[Changed](), 0
+def _batches(changes: Iterable[LocalChange]) -> Iterable[list[LocalChange]]:
+    batch, size = list[LocalChange](), 0
     for each in changes:
-        several.append(each)
+        batch.append(each)
         size += each.entry.size
-        if size > _BATCH or len(several) >= _MANY or each.entry.size > SMALL:
-            yield several
-            several, size = [], 0
-    if several:
-        yield several
+        if size > _BATCH_SIZE or len(batch) >= _BATCH_COUNT or each.entry.size > SMALL:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,4 +1,4 @@
-"""Contents of a state's files on their way between a node and the server, piece by piece."""
+"""Transfer the contents of a state folder's files between a node and the server."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks.agent.state.tree import Seen, Torn, Tree
+from allranks.agent.state.tree import ChangedMeanwhile, FileState, Tree
 from allranks.agent.transport.link import ServerAddress
 from allranks.errors import UsageError
 from allranks.plan.data.state_manifest import Entry
 
-# What is at most this large goes with others, in so many bytes at once; the rest in such pieces.
+# Files up to SMALL bytes share requests of about PIECE bytes; larger ones are sent in such pieces.
 SMALL, PIECE = 1 << 20, 4 << 20
-# Seconds for an answer: the disk of the server's home may be busy.
+# Seconds to wait for a response: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
 
 
-class Changed(NamedTuple):
-    """What a node has to tell of a path: how it lies there, and what that is for the others. Of a
-    small file the ``data``, as it was then, may be at hand."""
+class LocalChange(NamedTuple):
+    """A local change of a path: the file as seen, and its entry for the server. ``data``: the
+    content of a small file, if it is in memory."""
 
     path: str
-    seen: Seen
+    seen: FileState
     entry: Entry
     data: bytes | None = None
 
 
 class Damaged(Exception):
-    """What the server gives is not what its name says."""
+    """A content that the server has does not match its hash."""
 
     def __init__(self, sha256: str) -> None:
         super().__init__(sha256)
         self.sha256 = sha256
 
 
-class Wire:
-    """Speaks for one node of a job. ``go_on`` is called between pieces, and may raise. One thread
-    at a time; every call may raise AllranksError."""
+class StateClient:
+    """Client of the server's state routes for one node; not thread-safe. ``go_on`` is called
+    between pieces, and may raise to stop. Every method may raise AllranksError."""
 
     def __init__(self, door: ServerAddress, node: int, go_on: Callable[[], None]) -> None:
         self._client = door.client(_TIMEOUT)
@@ -50,34 +50,34 @@ class Wire:
     def close(self) -> None:
         self._client.close()
 
-    def sync(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.json("POST", f"{self._base}/sync", told)
-        return found
+    def sync(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._client.json("POST", f"{self._base}/sync", request)
+        return answer
 
-    def damaged(self, sha256: str) -> int:
-        """Tell of a content that is not what its name says; the version that holds instead."""
-        found = self._client.json("POST", f"{self._base}/contents/{sha256}/damaged")
-        return int(found["version"])
+    def report_damaged(self, sha256: str) -> int:
+        """Report a damaged content. Returns the intact version that is current from now on."""
+        answer = self._client.json("POST", f"{self._base}/contents/{sha256}/damaged")
+        return int(answer["version"])
 
     # ------------------------------------------------------------ up
 
-    def hash(self, tree: Tree, path: str, seen: Seen, keep: bool) -> tuple[str, bytes | None]:
-        """A file's SHA-256, and its content if that is to be kept. Raises Torn and OSError."""
-        found, kept = hashlib.sha256(), list[bytes]()
+    def hash(self, tree: Tree, path: str, seen: FileState, keep: bool) -> tuple[str, bytes | None]:
+        """A file's SHA-256, and its content if ``keep``. Raises ChangedMeanwhile and OSError."""
+        digest, pieces = hashlib.sha256(), list[bytes]()
         with tree.reading(path, seen) as file:
             while piece := file.read(PIECE):
                 self.go_on()
-                found.update(piece)
+                digest.update(piece)
                 if keep:
-                    kept.append(piece)
-        return found.hexdigest(), b"".join(kept) if keep else None
+                    pieces.append(piece)
+        return digest.hexdigest(), b"".join(pieces) if keep else None
 
-    def bring(self, tree: Tree, several: Sequence[Changed]) -> list[Changed]:
-        """Send the contents that the server has not got; those of the files that it then has. A
-        file that is written to meanwhile is left out."""
-        files = [each for each in several if each.entry.what == "file"]
-        asked = sorted({each.entry.sha256 for each in files})
-        lacks = self._client.json("POST", f"{self._base}/missing", asked) if asked else {}
+    def upload(self, tree: Tree, changes: Sequence[LocalChange]) -> list[LocalChange]:
+        """Upload the contents that the server lacks. Returns the changes without those of files
+        that were written to meanwhile."""
+        files = [each for each in changes if each.entry.what == "file"]
+        hashes = sorted({each.entry.sha256 for each in files})
+        lacks = self._client.json("POST", f"{self._base}/missing", hashes) if hashes else {}
         torn: set[str] = set()
         small, size = dict[str, bytes](), 0
         for each in files:
@@ -86,34 +86,34 @@ class Wire:
                 continue
             try:
                 if each.entry.size > SMALL:
-                    self._bring_large(tree, each, lacks[sha256])
+                    self._upload_large(tree, each, lacks[sha256])
                     del lacks[sha256]
                     continue
                 small[sha256] = self._data(tree, each)
                 size += each.entry.size
-            except (Torn, UsageError, OSError):
+            except (ChangedMeanwhile, UsageError, OSError):
                 torn.add(each.path)
             if size > PIECE:
-                self._bring_small(small)
+                self._upload_small(small)
                 lacks = {key: have for key, have in lacks.items() if key not in small}
                 small, size = {}, 0
-        self._bring_small(small)
-        return [each for each in several if each.path not in torn]
+        self._upload_small(small)
+        return [each for each in changes if each.path not in torn]
 
-    def _data(self, tree: Tree, each: Changed) -> bytes:
+    def _data(self, tree: Tree, each: LocalChange) -> bytes:
         if each.data is not None:
             return each.data
         with tree.reading(each.path, each.seen) as file:
             return file.read()
 
-    def _bring_small(self, several: Mapping[str, bytes]) -> None:
+    def _upload_small(self, contents: Mapping[str, bytes]) -> None:
         self.go_on()
-        if several:
-            head = json.dumps([[sha256, len(data)] for sha256, data in several.items()])
-            body = b"".join([head.encode(), b"\n", *several.values()])
+        if contents:
+            head = json.dumps([[sha256, len(data)] for sha256, data in contents.items()])
+            body = b"".join([head.encode(), b"\n", *contents.values()])
             self._client.call("PUT", f"{self._base}/contents", body)
 
-    def _bring_large(self, tree: Tree, each: Changed, have: int) -> None:
+    def _upload_large(self, tree: Tree, each: LocalChange, have: int) -> None:
         sha256, size = each.entry.sha256, each.entry.size
         with tree.reading(each.path, each.seen) as file:
             while True:
@@ -121,7 +121,7 @@ class Wire:
                 file.seek(have)
                 query = f"offset={have}&size={size}"
                 path = f"{self._base}/contents/{sha256}?{query}"
-                # Once even when all of it came: who took the last piece may have been killed.
+                # Send an empty piece even if all arrived: a killed server may not have finished it.
                 piece = file.read(max(0, min(PIECE, size - have)))
                 reply = self._client.call("PUT", path, piece)
                 have = int(json.loads(reply.body)["have"])
@@ -131,22 +131,22 @@ class Wire:
     # ------------------------------------------------------------ down
 
     def fetch(self, folder: Path, entries: Sequence[Entry]) -> None:
-        """Have these contents in a folder, each under its hash. Raises Damaged, OSError."""
+        """Download contents to a folder, each named by its hash. Raises Damaged, OSError."""
         wanted = {each.sha256: each.size for each in entries if each.what == "file"}
         missing = {sha: size for sha, size in wanted.items() if not (folder / sha).exists()}
         for several in _bundles([sha for sha in missing if missing[sha] <= SMALL], missing):
-            self._twice(folder, several, self._fetch_small)
+            self._fetch_with_retry(folder, several, self._fetch_small)
         for sha256 in missing:
             if missing[sha256] > SMALL:
-                self._twice(folder, {sha256: missing[sha256]}, self._fetch_large)
+                self._fetch_with_retry(folder, {sha256: missing[sha256]}, self._fetch_large)
 
-    def _twice(
+    def _fetch_with_retry(
         self,
         folder: Path,
         wanted: Mapping[str, int],
         fetch: Callable[[Path, Mapping[str, int]], list[str]],
     ) -> None:
-        """What went wrong on the way is asked for once more."""
+        """Fetch contents that arrive damaged once more."""
         wrong = fetch(folder, wanted)
         if wrong:
             wrong = fetch(folder, {each: wanted[each] for each in wrong})
@@ -154,7 +154,7 @@ class Wire:
             raise Damaged(wrong[0])
 
     def _fetch_small(self, folder: Path, wanted: Mapping[str, int]) -> list[str]:
-        """Those that came otherwise than they are called."""
+        """Returns the hashes of contents that arrived damaged."""
         self.go_on()
         body = json.dumps(list(wanted)).encode()
         reply = self._client.call("POST", f"{self._base}/contents", body).body
@@ -172,10 +172,10 @@ class Wire:
     def _fetch_large(self, folder: Path, wanted: Mapping[str, int]) -> list[str]:
         wrong = []
         for sha256, size in wanted.items():
-            found = hashlib.sha256()
+            digest = hashlib.sha256()
 
             def pieces(
-                sha256: str = sha256, size: int = size, found: Any = found
+                sha256: str = sha256, size: int = size, digest: Any = digest
             ) -> Iterator[bytes]:
                 done = 0
                 while done < size:
@@ -185,21 +185,21 @@ class Wire:
                     data = self._client.call("GET", path).body
                     if not data:
                         return
-                    found.update(data)
+                    digest.update(data)
                     done += len(data)
                     yield data
 
-            beside = _write(folder, f"{sha256}.part", pieces())
-            if found.hexdigest() == sha256:
-                beside.rename(folder / sha256)
+            partial = _write(folder, f"{sha256}.part", pieces())
+            if digest.hexdigest() == sha256:
+                partial.rename(folder / sha256)
             else:
-                beside.unlink()
+                partial.unlink()
                 wrong.append(sha256)
         return wrong
 
 
 def _write(folder: Path, name: str, pieces: Sequence[bytes] | Iterator[bytes]) -> Path:
-    """A file that is there whole, or not at all."""
+    """Write a file, and delete it if that fails."""
     path = folder / name
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -211,9 +211,9 @@ def _write(folder: Path, name: str, pieces: Sequence[bytes] | Iterator[bytes]) -
     return path
 
 
-def _bundles(several: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+def _bundles(hashes: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
     bundle, size = dict[str, int](), 0
-    for each in several:
+    for each in hashes:
         bundle[each] = sizes[each]
         size += sizes[each]
         if size > PIECE:

@@ -1,7 +1,7 @@
-"""A state's folder on a node: looking at it, reading from it, changing it, and nothing outside.
+"""Scan, read and change a state folder, and nothing outside it.
 
-Each path is walked from the folder's own descriptor, one name at a time, and no link is followed:
-whatever a script makes there, nothing elsewhere is read or written.
+Each path is opened from the folder's descriptor, one name at a time, without following links, so
+that nothing a script creates there leads elsewhere.
 """
 
 from __future__ import annotations
@@ -17,112 +17,117 @@ from typing import BinaryIO, NamedTuple
 from allranks.agent.data.complete_files import Fingerprint, fingerprint, is_open_for_writing
 from allranks.plan.data.state_manifest import Entry, What, is_path, stays_inside
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Seen(NamedTuple):
-    """How a thing lay there. Folders have no ``look``, only links a ``target``."""
+class FileState(NamedTuple):
+    """A file, folder or link as last seen. Folders have no ``fingerprint``; only links have a
+    ``target``."""
 
     what: What
     mode: int = 0
-    look: Fingerprint | None = None
+    fingerprint: Fingerprint | None = None
     target: str = ""
 
     @property
+    def size(self) -> int:
+        return self.fingerprint.size if self.fingerprint else 0
+
+    @property
     def mtime_ns(self) -> int:
-        return self.look.mtime if self.look else 0
+        return self.fingerprint.mtime if self.fingerprint else 0
 
     @property
     def ctime_ns(self) -> int:
-        return self.look.ctime if self.look else 0
+        return self.fingerprint.ctime if self.fingerprint else 0
 
 
-class Sight(NamedTuple):
-    """What there is; ``blind``: the folders that could not be looked into, with what the system
-    says; ``odd``: what a state cannot keep, and why."""
+class Scan(NamedTuple):
+    """The contents of a state folder by path. ``unreadable``: folders that could not be read, with
+    the error; ``unsupported``: entries that a state cannot hold, with the reason."""
 
-    seen: dict[str, Seen]
-    blind: dict[str, str]
-    odd: dict[str, str]
+    files: dict[str, FileState]
+    unreadable: dict[str, str]
+    unsupported: dict[str, str]
 
     def is_hidden(self, path: str) -> bool:
-        """Whether it may be there, and could not be seen: that is not gone."""
-        return any(path.startswith(f"{each}/") for each in self.blind)
+        """Whether the path is below an unreadable folder, so that it may still exist."""
+        return any(path.startswith(f"{each}/") for each in self.unreadable)
 
 
-class Torn(Exception):
-    """It is not what it was, or is being written to."""
+class ChangedMeanwhile(Exception):
+    """The file changed since it was seen, or is being written to."""
 
 
 class Tree:
-    """The folder of the parts of a state at ``root``, once it is made."""
+    """A state folder at ``root`` with the top-level folders ``parts``."""
 
     def __init__(self, root: Path, parts: tuple[str, ...]) -> None:
         self.root, self.parts = root, parts
-        self.coming = root / "coming"
+        self.downloads = root / "coming"
 
     def make(self) -> None:
-        """Have its folders here. Raises OSError."""
-        for each in (*(self.root / part for part in self.parts), self.coming):
+        """Create the folders. Raises OSError."""
+        for each in (*(self.root / part for part in self.parts), self.downloads):
             each.mkdir(parents=True, exist_ok=True)
 
-    def look(self) -> Sight:
-        sight = Sight({}, {}, {})
+    def scan(self) -> Scan:
+        scan = Scan({}, {}, {})
         for part in self.parts:
-            self._below(part, sight)
-        return sight
+            self._scan_folder(part, scan)
+        return scan
 
-    def _below(self, folder: str, sight: Sight) -> None:
+    def _scan_folder(self, folder: str, scan: Scan) -> None:
         try:
-            with os.scandir(self.root / folder) as entries:
-                found = sorted(entries, key=lambda each: each.name)
+            with os.scandir(self.root / folder) as iterator:
+                entries = sorted(iterator, key=lambda each: each.name)
         except FileNotFoundError:
             return
         except OSError as error:
-            sight.blind[folder] = error.strerror or str(error)
+            scan.unreadable[folder] = error.strerror or str(error)
             return
-        for each in found:
+        for each in entries:
             path = f"{folder}/{each.name}"
             try:
-                seen = _seen(each)
+                seen = _read_entry(each)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                sight.blind[path] = error.strerror or str(error)
+                scan.unreadable[path] = error.strerror or str(error)
                 continue
-            if why := _odd(path, seen):
-                sight.odd[path] = why
+            if why := _unsupported_reason(path, seen):
+                scan.unsupported[path] = why
                 continue
             assert seen is not None
-            sight.seen[path] = seen
+            scan.files[path] = seen
             if seen.what == "folder":
-                self._below(path, sight)
+                self._scan_folder(path, scan)
 
     @contextlib.contextmanager
-    def reading(self, path: str, seen: Seen) -> Iterator[BinaryIO]:
-        """The file, open. Raises Torn when it is not as it was seen, or is not any more when the
-        block ends; OSError when it cannot be read."""
-        above, name = self._above(path)
+    def reading(self, path: str, seen: FileState) -> Iterator[BinaryIO]:
+        """Open a file for reading. Raises ChangedMeanwhile if it differs from ``seen`` at the start
+        or end of the block, and OSError."""
+        above, name = self._open_parent(path)
         try:
-            opened = os.open(name, _FILE, dir_fd=above)
+            opened = os.open(name, _FILE_FLAGS, dir_fd=above)
         except FileNotFoundError:
-            raise Torn from None
+            raise ChangedMeanwhile from None
         finally:
             os.close(above)
         with open(opened, "rb") as file:
-            if not _is_as(seen, opened):
-                raise Torn
+            if not _matches(seen, opened):
+                raise ChangedMeanwhile
             yield file
-            if not _is_as(seen, opened):
-                raise Torn
+            if not _matches(seen, opened):
+                raise ChangedMeanwhile
 
-    def is_written(self, path: str) -> bool:
-        """Whether somebody has the file open for writing; what cannot be opened is not."""
+    def is_open(self, path: str) -> bool:
+        """Whether a process has the file open for writing; False if it cannot be opened."""
         with contextlib.suppress(OSError):
-            above, name = self._above(path)
+            above, name = self._open_parent(path)
             try:
-                opened = os.open(name, _FILE, dir_fd=above)
+                opened = os.open(name, _FILE_FLAGS, dir_fd=above)
             finally:
                 os.close(above)
             try:
@@ -131,13 +136,15 @@ class Tree:
                 os.close(opened)
         return False
 
-    def put(self, path: str, entry: Entry, before: Seen | None, copy: bool = False) -> Seen:
-        """Have it lie there as the entry says, a file by renaming what came of it, or a ``copy``.
-        Raises Torn when what lies there is not as it was seen ``before``, OSError when it cannot be
-        done."""
-        above, name = self._above(path, make=True)
+    def put(
+        self, path: str, entry: Entry, before: FileState | None, copy: bool = False
+    ) -> FileState:
+        """Create or replace a path as its entry says; a file by renaming its download, or a
+        ``copy`` of it. Raises ChangedMeanwhile if the path is not as it was ``before``, and
+        OSError."""
+        above, name = self._open_parent(path, make=True)
         try:
-            self._same(above, name, path, before)
+            self._check_unchanged(above, name, path, before)
             if before is not None and before.what != entry.what:
                 _remove(above, name, before)
             if entry.what == "folder":
@@ -145,100 +152,100 @@ class Tree:
                     os.mkdir(name, dir_fd=above)
             elif entry.what == "link":
                 if not stays_inside(path, entry.target):
-                    raise Torn
+                    raise ChangedMeanwhile
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=above)
                 os.symlink(entry.target, name, dir_fd=above)
             else:
-                came = self.coming / entry.sha256
+                download = self.downloads / entry.sha256
                 if copy:
-                    came = Path(shutil.copyfile(came, self.coming / "copy"))
-                os.chmod(came, entry.mode & 0o777 | 0o600)
-                os.utime(came, ns=(entry.mtime_ns, entry.mtime_ns))
-                os.rename(came, name, dst_dir_fd=above)
-            found = _lies(above, name)
+                    download = Path(shutil.copyfile(download, self.downloads / "copy"))
+                os.chmod(download, entry.mode & 0o777 | 0o600)
+                os.utime(download, ns=(entry.mtime_ns, entry.mtime_ns))
+                os.rename(download, name, dst_dir_fd=above)
+            result = _read_path(above, name)
         finally:
             os.close(above)
-        if found is None:
-            raise Torn
-        return found
+        if result is None:
+            raise ChangedMeanwhile
+        return result
 
-    def tidy(self, wanted: Iterable[str]) -> None:
-        """Have nothing in ``coming`` but what is wanted."""
-        for name in {*os.listdir(self.coming)}.difference(wanted):
-            (self.coming / name).unlink(missing_ok=True)
+    def clean_downloads(self, wanted: Iterable[str]) -> None:
+        """Delete downloads that are not ``wanted``."""
+        for name in {*os.listdir(self.downloads)}.difference(wanted):
+            (self.downloads / name).unlink(missing_ok=True)
 
-    def remove(self, path: str, before: Seen) -> None:
-        """Take it away. Raises Torn when it is not as it was seen, OSError when it cannot be."""
+    def remove(self, path: str, before: FileState) -> None:
+        """Delete a path. Raises ChangedMeanwhile if it is not as it was ``before``, and OSError."""
         try:
-            above, name = self._above(path)
+            above, name = self._open_parent(path)
         except FileNotFoundError:
             return
         try:
-            self._same(above, name, path, before)
+            self._check_unchanged(above, name, path, before)
             _remove(above, name, before)
         finally:
             os.close(above)
 
-    def _same(self, above: int, name: str, path: str, before: Seen | None) -> None:
-        found = _lies(above, name)
-        if found != before or (found and found.look and self.is_written(path)):
-            raise Torn
+    def _check_unchanged(self, above: int, name: str, path: str, before: FileState | None) -> None:
+        current = _read_path(above, name)
+        if current != before or (current and current.fingerprint and self.is_open(path)):
+            raise ChangedMeanwhile
 
-    def _above(self, path: str, make: bool = False) -> tuple[int, str]:
-        """A descriptor of the folder it lies in, and its name there."""
-        *words, name = path.split("/")
+    def _open_parent(self, path: str, make: bool = False) -> tuple[int, str]:
+        """A descriptor of the parent folder, and the name in it."""
+        *folders, name = path.split("/")
         assert is_path(path)
-        at = os.open(self.root, _FOLDER)
-        for word in words:
+        at = os.open(self.root, _FOLDER_FLAGS)
+        for folder in folders:
             try:
                 if make:
                     with contextlib.suppress(FileExistsError):
-                        os.mkdir(word, dir_fd=at)
-                below = os.open(word, _FOLDER, dir_fd=at)
+                        os.mkdir(folder, dir_fd=at)
+                below = os.open(folder, _FOLDER_FLAGS, dir_fd=at)
             finally:
                 os.close(at)
             at = below
         return at, name
 
 
-def _seen(entry: os.DirEntry[str]) -> Seen | None:
-    """None for what is no file, folder or link."""
+def _read_entry(entry: os.DirEntry[str]) -> FileState | None:
+    """The entry's state, or None if it is not a file, folder or link."""
     status = entry.stat(follow_symlinks=False)
     if entry.is_symlink():
-        return Seen("link", look=fingerprint(status), target=os.readlink(entry.path))
-    return _of(status)
+        return FileState("link", fingerprint=fingerprint(status), target=os.readlink(entry.path))
+    return _from_status(status)
 
 
-def _of(status: os.stat_result) -> Seen | None:
+def _from_status(status: os.stat_result) -> FileState | None:
     if stat.S_ISDIR(status.st_mode):
-        return Seen("folder")
+        return FileState("folder")
     if stat.S_ISREG(status.st_mode):
-        return Seen("file", stat.S_IMODE(status.st_mode) & 0o777, fingerprint(status))
+        return FileState("file", stat.S_IMODE(status.st_mode) & 0o777, fingerprint(status))
     return None
 
 
-def _lies(above: int, name: str) -> Seen | None:
+def _read_path(above: int, name: str) -> FileState | None:
     try:
         status = os.lstat(name, dir_fd=above)
         if stat.S_ISLNK(status.st_mode):
-            return Seen("link", 0, fingerprint(status), os.readlink(name, dir_fd=above))
+            return FileState("link", 0, fingerprint(status), os.readlink(name, dir_fd=above))
     except FileNotFoundError:
         return None
-    return _of(status)
+    return _from_status(status)
 
 
-def _odd(path: str, seen: Seen | None) -> str:
+def _unsupported_reason(path: str, seen: FileState | None) -> str:
     if seen is None:
-        return "is no file, folder or link"
+        return "is not a file, folder or link"
     if not is_path(path):
         return "has too long a path"
     if seen.what == "link" and not stays_inside(path, seen.target):
-        return "is a link that leads out of the state"
+        return "is a link that leads outside the state folder"
     return ""
 
 
-def _remove(above: int, name: str, before: Seen) -> None:
+def _remove(above: int, name: str, before: FileState) -> None:
     with contextlib.suppress(FileNotFoundError):
         if before.what == "folder":
             os.rmdir(name, dir_fd=above)
@@ -246,6 +253,6 @@ def _remove(above: int, name: str, before: Seen) -> None:
             os.unlink(name, dir_fd=above)
 
 
-def _is_as(seen: Seen, file: int) -> bool:
+def _matches(seen: FileState, file: int) -> bool:
     status = os.fstat(file)
-    return stat.S_ISREG(status.st_mode) and fingerprint(status) == seen.look
+    return stat.S_ISREG(status.st_mode) and fingerprint(status) == seen.fingerprint

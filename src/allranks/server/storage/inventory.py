@@ -17,7 +17,7 @@ from pathlib import Path
 
 from allranks import file_locks
 from allranks.agent.data import cache
-from allranks.agent.environments.virtual_environments import READY, known_by
+from allranks.agent.environments.virtual_environments import READY, recipe_hash
 from allranks.plan.data.retention import HOUR, Found, Job, Kind
 from allranks.plan.plan import Recipe
 from allranks.server.assets.data_locations import referred
@@ -45,7 +45,7 @@ def job(home: Home, row: Uses) -> Job:
         created_at=row.created_at,
         ended_at=row.ended_at,
         code=row.code,
-        recipe=known_by(Recipe.load(row.recipe)) if row.recipe is not None else None,
+        recipe=recipe_hash(Recipe.load(row.recipe)) if row.recipe is not None else None,
         in_place=row.in_place,
         refers=referred(row.inputs) | {*_at(home.jobs, (*inputs, row.in_place or ""))},
         models={*_at(home.models, inputs)},
