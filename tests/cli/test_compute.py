@@ -25,7 +25,7 @@ def test_the_life_of_a_compute(allranks: Allranks):
     assert made["max_instances"] == 2
     again = allranks("compute", "create", "two", "--type", "local")
     assert again.returncode == 2
-    assert "there is a compute named 'two' already" in again.stderr
+    assert "a compute named 'two' already exists" in again.stderr
 
     assert allranks("run", "-c", "two", "-n", 2, "--", "true").returncode == 0
     large = allranks("run", "-c", "two", "-n", 3, "--", "true")

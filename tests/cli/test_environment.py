@@ -105,7 +105,7 @@ def test_the_life_of_a_named_environment(allranks, requirements, wheels, tmp_pat
     assert answer(allranks, "environment", "delete", "fruit:2")["version"] == "2"
     gone = allranks("run", "-e", "fruit:2", "--", "true")
     assert gone.returncode == 2
-    assert "there is no environment fruit:2" in gone.stderr
+    assert "environment fruit:2 not found" in gone.stderr
     assert "its versions: 1" in gone.stderr
 
 

@@ -216,7 +216,7 @@ def test_delete_asks_on_a_terminal(allranks, home, code):
     assert "was deleted" in allranks("job", "show", "first").stderr
     again = allranks("run", "--name", "first", "--", "true")
     assert again.returncode == 2
-    assert "no other gets its name" in again.stderr
+    assert "names are not reused" in again.stderr
 
 
 def test_jobs_that_read_one_another_are_deleted_together(allranks, home):

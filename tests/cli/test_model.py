@@ -142,7 +142,7 @@ def test_two_jobs_register_the_same_version_at_once(shared, code):
     (won,) = [job for job, each in zip(jobs, done, strict=True) if each.returncode == 0]
     for each in done:
         if each.returncode:
-            assert "error: the model raced:7 is there already, and is another" in each.stderr
+            assert "error: the model raced:7 already exists with other content" in each.stderr
             assert "hint: a version never changes" in each.stderr
     assert [each["job"] for each in answer(shared, "model", "list", "raced")] == [won]
     # Registering the same files again is no error.
@@ -248,7 +248,7 @@ def test_labels_and_deletion(shared, code, job):
         (["x", "--path", "s3://b/m"], "no place to take it from", "--job JOB"),
         (["x", "--path", "p", "--tag", "a"], "'a' is not KEY=VALUE", "--tag"),
         (["a/b", "--path", "p"], "name: must be 1 to 255", "names become folders"),
-        (["x", "--path", "odd"], "'pipe' is no plain file", "plain files"),
+        (["x", "--path", "odd"], "'pipe' is not a regular file", "regular files"),
         (["x", "--job", "nosuch", "--path", "outputs"], "no job named 'nosuch'", "job list"),
         (["x", "--path", "p", "--type", "uri_file"], "type: ", "custom_model"),
         (["x", "--path", "p", "--label", "3"], "'3' is no label but a version", "NAME:3"),

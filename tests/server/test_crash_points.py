@@ -187,7 +187,7 @@ class Server:
         rest = agent.said[agent.heard :]
         said = accepted(self.records.get("j").record, agent.node, agent.launch, rest)
         if said and agent.phase != "dead":
-            self.records.hear("j", said)
+            self.records.append("j", said)
             agent.heard = said[-1].seq
 
 

@@ -31,7 +31,7 @@ def test_a_version_never_changes(assets):
     again = assets.create("a", "1", {"n": 1})
     assert (first.new, again.new, assets.create("a", None, {"n": 1}).new) == (True, False, False)
     assert again == first._replace(new=False)
-    with pytest.raises(Conflict, match="a:1 is there already, and is another"):
+    with pytest.raises(Conflict, match="a:1 already exists with other content"):
         assets.create("a", "1", {"n": 2})
 
 

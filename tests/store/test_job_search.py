@@ -32,8 +32,8 @@ class House:
             lines = [[metric, rank, step, 1.0 + step, value] for step, value in enumerate(values)]
             data = json.dumps({"points": lines}).encode() + b"\n"
             source = Source(row.id, attempt, rank or 0, "metrics")
-            at = self.points.take(source, 0, b"")
-            assert self.points.take(source, at, data) == len(data)
+            at = self.points.add_from_agent(source, 0, b"")
+            assert self.points.add_from_agent(source, at, data) == len(data)
         return row
 
     def names(self, **wanted):
@@ -113,10 +113,10 @@ def test_tags_change_and_a_name_is_given_once(house):
     assert house.notes.of(row.id).archived_at == when, "twice is once"
     with house.engine.begin() as connection:
         connection.execute(jobs.update().values(live=0))
-    house.records.forget("j")
+    house.records.delete_job("j")
     assert house.notes.of(row.id).tags == {}
-    assert house.records.had("j")
-    assert not house.records.had("k")
+    assert house.records.ever_existed("j")
+    assert not house.records.ever_existed("k")
     with pytest.raises(Conflict, match="was deleted"):
         house.job("j")
 

@@ -165,7 +165,7 @@ def test_a_job_that_is_forgotten_takes_its_points_along(database, job):
         points.take(Source(each, 1, 0, "metrics"), 0, line(["l", 0, 0, 1.0, 5]))
     with database.begin() as connection:
         connection.exec_driver_sql("UPDATE jobs SET live = 0 WHERE name = 'j'")
-    records.forget("j")
+    records.delete_job("j")
     assert points.series(job, METRIC) == []
     assert values(points, other.id) == {("l", 0): [5.0]}
     with database.begin() as connection:

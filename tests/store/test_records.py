@@ -48,9 +48,9 @@ def test_a_job_comes_back_as_it_went_in(records):
 
 def test_what_is_said_twice_is_recorded_once(records):
     records.create({}, plan())
-    records.hear("job", [hello(0), hello(1)])
+    records.append("job", [hello(0), hello(1)])
     version = records.get("job").version
-    assert records.hear("job", [hello(0)]).version == version
+    assert records.append("job", [hello(0)]).version == version
     kinds = [told.event.kind for told in records.events("job")]
     assert kinds == [Kind.CREATED, Kind.HELLO, Kind.HELLO]
     after = records.events("job")[0].id
@@ -60,7 +60,7 @@ def test_what_is_said_twice_is_recorded_once(records):
 def test_a_decision_about_a_job_that_changed_is_not_applied(records):
     row = records.create({}, plan())
     claimed = records.claim(row.id, "me", 10)
-    records.hear("job", [hello(0)])
+    records.append("job", [hello(0)])
     assert records.apply(claimed, "me", [Event(Kind.SUBMITTED, 1.0)]) is None
     again = records.claim(row.id, "me", 10)
     saved = records.apply(again, "me", [Event(Kind.SUBMITTED, 1.0)])
@@ -84,7 +84,7 @@ def test_many_writers_lose_nothing(records):
 
     def speak(node: int) -> None:
         for seq in range(1, 21):
-            records.hear("job", [Event(Kind.NOTE, 1.0, node=node, seq=seq)])
+            records.append("job", [Event(Kind.NOTE, 1.0, node=node, seq=seq)])
 
     threads = [threading.Thread(target=speak, args=(node,)) for node in range(8)]
     for thread in threads:

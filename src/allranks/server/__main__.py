@@ -22,7 +22,7 @@ from allranks.settings import Home
 from allranks.version import __version__
 
 if TYPE_CHECKING:
-    from allranks.store.postgres import Hold
+    from allranks.store.postgres import ServerLock
 
 
 def main() -> int:
@@ -68,7 +68,7 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
         if isinstance(where, str):
             from allranks.store import database  # lazy: bind the port first where possible
 
-            held = database.hold(where)
+            held = database.lock_database(where)
         _serve(home, port, ready_fd, held)
     finally:  # before any word of a failure: who hears it may start another at once
         if held is not None:
@@ -76,7 +76,7 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
         os.close(lock)
 
 
-def _serve(home: Home, port: int | None, ready_fd: int | None, held: Hold | None) -> None:
+def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock | None) -> None:
     listening = _listen(home, port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     Auth(home)  # whoever finds the server from here on finds the token, too

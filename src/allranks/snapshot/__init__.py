@@ -1,1 +1,1 @@
-"""The user's code on its way to the nodes."""
+"""Snapshots: the user's code as it is sent to the nodes."""

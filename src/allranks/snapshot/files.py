@@ -1,7 +1,7 @@
-"""Which files are the user's code: as they are now, uncommitted changes included.
+"""List the files of the user's code, including uncommitted changes.
 
-`.amlignore` says what to leave out, else `.gitignore`, both with git's own patterns. The job's own
-`outputs/` and `logs/`, `.git`, caches and virtual environments are never taken along.
+`.amlignore`, or else `.gitignore`, excludes files by git's patterns. The job's own `outputs/` and
+`logs/`, `.git`, caches and virtual environments are always excluded.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 NEVER = frozenset({".git", "__pycache__", ".ipynb_checkpoints"})
-_THE_JOBS_OWN = frozenset({"outputs", "logs"})
+_JOB_FOLDERS = frozenset({"outputs", "logs"})
 
 
 class File(NamedTuple):
-    """A file or a link: where it lies, what it is called in the code, and how it looks."""
+    """A file or link: its path on disk, its name in the code, and its metadata."""
 
     path: str
     name: str
@@ -25,8 +25,8 @@ class File(NamedTuple):
 
 
 def walk(code: Path, notes: list[str]) -> list[File]:
-    """The files of a folder, or the one file, in the order of their names; ``notes`` hears what
-    was left out that a person might miss. Raises UsageError and OSError."""
+    """The files of a folder, or the single file, sorted by name. Excluded files that a user may
+    miss are added to ``notes``. Raises UsageError and OSError."""
     if code.is_file():
         return [File(str(code), code.name, os.lstat(code))]
     return sorted(_walk(code, notes), key=lambda file: file.name)
@@ -36,49 +36,53 @@ def _walk(root: Path, notes: list[str]) -> Iterator[File]:
     ignored = ignore_rules(root)
     folders = [(str(root), "")]
     while folders:
-        folder, here = folders.pop()
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        folder, parent = folders.pop()
+        with os.scandir(folder) as iterator:
+            entries = sorted(iterator, key=lambda entry: entry.name)
         for entry in entries:
-            name = here + entry.name
+            name = parent + entry.name
             if entry.is_dir():
-                if _leave_out(entry.name, here, entry.path, notes) or ignored(f"{name}/"):
+                if _is_excluded_folder(entry.name, parent, entry.path, notes) or ignored(
+                    f"{name}/"
+                ):
                     continue
                 if not entry.is_symlink():
                     folders.append((entry.path, f"{name}/"))
                     continue
-            elif not here and entry.name in _THE_JOBS_OWN:
+            elif not parent and entry.name in _JOB_FOLDERS:
                 notes.append(f"left out of the code: {name} (the job has a folder of that name)")
                 continue
             elif ignored(name):
                 continue
             status = entry.stat(follow_symlinks=False)
-            if _can_be_taken(entry.path, name, status.st_mode, notes):
+            if _is_supported(entry.path, name, status.st_mode, notes):
                 yield File(entry.path, name, status)
 
 
-def _leave_out(name: str, here: str, path: str, notes: list[str]) -> bool:
+def _is_excluded_folder(name: str, parent: str, path: str, notes: list[str]) -> bool:
     if name in NEVER:
         return True
-    if not here and name in _THE_JOBS_OWN:
+    if not parent and name in _JOB_FOLDERS:
         if os.listdir(path):
-            notes.append(f"left out of the code: {name}/ (the job gets an empty one of its own)")
+            notes.append(f"left out of the code: {name}/ (the job gets its own, empty one)")
         return True
     if all(os.path.exists(os.path.join(path, each)) for each in ("token", "server.lock")):
-        notes.append(f"left out of the code: {here}{name}/ (a home of allranks)")
+        notes.append(f"left out of the code: {parent}{name}/ (a home of allranks)")
         return True
     if os.path.exists(os.path.join(path, "pyvenv.cfg")):
-        notes.append(f"left out of the code: {here}{name}/ (a virtual environment cannot be moved)")
+        notes.append(
+            f"left out of the code: {parent}{name}/ (a virtual environment cannot be moved)"
+        )
         return True
     return False
 
 
-def _can_be_taken(path: str, name: str, kind: int, notes: list[str]) -> bool:
+def _is_supported(path: str, name: str, kind: int, notes: list[str]) -> bool:
     if stat.S_ISLNK(kind):
         goal = os.readlink(path)
-        # As it reads, not where it ends: one that leaves and comes back is refused when unpacked.
-        landing = os.path.normpath(os.path.join(os.path.dirname(name), goal))
-        if not os.path.isabs(goal) and landing.split("/")[0] != "..":
+        # Check the text of the link, as unpacking does, not where it ends.
+        target = os.path.normpath(os.path.join(os.path.dirname(name), goal))
+        if not os.path.isabs(goal) and target.split("/")[0] != "..":
             return True
         notes.append(f"left out of the code: {name} (a link that leads out of the folder)")
         return False
@@ -89,7 +93,7 @@ def _can_be_taken(path: str, name: str, kind: int, notes: list[str]) -> bool:
 
 
 def ignore_rules(root: Path) -> Callable[[str], bool]:
-    """A function that says whether ``.amlignore``, else ``.gitignore``, leaves a path out."""
+    """A function that tells whether ``.amlignore``, or else ``.gitignore``, excludes a path."""
     for name in (".amlignore", ".gitignore"):
         file = root / name
         if file.is_file():

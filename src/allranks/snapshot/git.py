@@ -1,5 +1,4 @@
-"""What git says of the code: which commit, of what, and what is not committed yet; and code that
-lies in a repository somewhere else."""
+"""Git: commit and uncommitted changes of local code, and checkouts of remote repositories."""
 
 from __future__ import annotations
 
@@ -17,19 +16,19 @@ from typing import NamedTuple
 from allranks.errors import NotFound, UsageError
 from allranks.masking import without_credentials
 
-# Seconds for all that is asked: who waits is a person who wants to see a job start.
-_PATIENCE = 5.0
-# Of what is not committed so many bytes are kept; the code itself is kept whole.
-_MOST = 1 << 20
-_QUESTIONS = {
+# Seconds for each command: a user waits for the job to start.
+_TIMEOUT = 5.0
+# Bytes of the diff to keep; the code itself is stored completely.
+_MAX_DIFF = 1 << 20
+_COMMANDS = {
     "status": ("status", "--porcelain=v2", "--branch", "--no-renames"),
     "url": ("config", "--get", "remote.origin.url"),
-    # Of the code alone: what else is in the repository does not travel either.
+    # Of the code folder only, not the rest of the repository.
     "diff": ("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--", "."),
 }
 
 
-# `git+URL@REF#FOLDER`; without `git+` where it can be nothing else.
+# `git+URL@REF#FOLDER`; `git+` may be left out of URLs that are unambiguous.
 _ADDRESS = re.compile(
     r"(?:git\+(?P<any>(?:https?|ssh|file)://[^/#]*/[^#]*?)"
     r"|(?P<plain>(?:https?|ssh)://[^/#]*/[^#]*?)"
@@ -39,43 +38,43 @@ _ADDRESS = re.compile(
 
 
 class GitState(NamedTuple):
-    """``properties`` are a job's, under Azure ML's names; ``diff`` what is not committed."""
+    """``properties`` of a job, under Azure ML's names; ``diff``: uncommitted changes."""
 
     properties: Mapping[str, str] = {}
     diff: str = ""
 
 
-class Asked:
-    """Questions to git about a folder, which it answers while something else is done."""
+class GitQuery:
+    """Runs git on a folder in the background; `result` waits for it."""
 
     def __init__(self, folder: Path) -> None:
-        self._asked: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         if not any((each / ".git").exists() for each in (folder, *folder.parents)):
             return
-        # It is only looked: no lock, no question for a password, no program of the repository's.
+        # Read-only: no locks, no password prompts, no programs configured by the repository.
         env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
         quiet = ["-c", "core.fsmonitor=false", "-c", "core.quotePath=false"]
         try:
-            for name, words in _QUESTIONS.items():
-                self._asked[name] = subprocess.Popen(
-                    ["git", "-C", str(folder), *quiet, *words],
+            for name, arguments in _COMMANDS.items():
+                self._processes[name] = subprocess.Popen(
+                    ["git", "-C", str(folder), *quiet, *arguments],
                     env=env,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                 )
         except OSError:
-            pass  # no git here, or not for us
+            pass  # git is missing or cannot be run
 
-    def told(self) -> GitState:
-        """Its answers; nothing of a folder that git knows nothing of."""
-        found = {name: self._answer(name) for name in self._asked}
-        status = found.get("status", b"").decode(errors="replace").splitlines()
+    def result(self) -> GitState:
+        """The state of the code; empty for a folder outside a repository."""
+        outputs = {name: self._output(name) for name in self._processes}
+        status = outputs.get("status", b"").decode(errors="replace").splitlines()
         heads = dict(line[2:].split(" ", 1) for line in status if line.startswith("# branch."))
         commit = heads.get("branch.oid", "(initial)")
         if commit == "(initial)":
             return GitState()
-        url = found.get("url", b"").decode(errors="replace").strip()
+        url = outputs.get("url", b"").decode(errors="replace").strip()
         dirty = any(not line.startswith("#") for line in status)
         properties = {
             "azureml.git.repository_uri": without_credentials(url),
@@ -83,75 +82,75 @@ class Asked:
             "azureml.git.commit": commit,
             "azureml.git.dirty": str(dirty),
         }
-        diff = found.get("diff", b"")
-        text = diff[:_MOST].decode(errors="replace")
-        if len(diff) > _MOST:
-            text += f"\n… and {len(diff) - _MOST} bytes more\n"
+        diff = outputs.get("diff", b"")
+        text = diff[:_MAX_DIFF].decode(errors="replace")
+        if len(diff) > _MAX_DIFF:
+            text += f"\n… and {len(diff) - _MAX_DIFF} bytes more\n"
         return GitState({name: value for name, value in properties.items() if value}, text)
 
-    def _answer(self, name: str) -> bytes:
-        asked = self._asked[name]
+    def _output(self, name: str) -> bytes:
+        process = self._processes[name]
         try:
-            answer, _ = asked.communicate(timeout=_PATIENCE)
+            output, _ = process.communicate(timeout=_TIMEOUT)
         except subprocess.TimeoutExpired:
-            asked.kill()
-            asked.communicate()
+            process.kill()
+            process.communicate()
             return b""
-        return answer if asked.returncode == 0 else b""
+        return output if process.returncode == 0 else b""
 
 
 class Checkout(NamedTuple):
-    """A commit of a repository, as files: never changed once there."""
+    """The files of a commit, which never change."""
 
     folder: Path
     repository: str
-    told: GitState
+    git: GitState
 
 
 def is_address(code: str) -> bool:
-    """Whether it is the address of a repository, and no path of this machine."""
+    """Whether ``code`` is the address of a repository rather than a local path."""
     return _ADDRESS.fullmatch(code) is not None
 
 
-def checkout(address: str, kept: Path) -> Checkout:
-    """The files of `git+URL@REF#FOLDER` (REF a branch, tag or whole commit; the default branch and
-    the whole without), fetched into ``kept`` unless that commit is there.
+def checkout(address: str, cache: Path) -> Checkout:
+    """Check out `git+URL@REF#FOLDER` into ``cache``, unless it has that commit. REF: a branch, tag
+    or full commit hash, by default the default branch; FOLDER: by default the whole repository.
 
-    Raises UsageError with git's own words, and NotFound for a folder that it has not got.
+    Raises UsageError with git's message, and NotFound if the folder does not exist.
     """
-    found = _ADDRESS.fullmatch(address)
-    assert found is not None
-    url, ref = found["any"] or found["plain"] or found["short"], found["ref"] or "HEAD"
+    match = _ADDRESS.fullmatch(address)
+    assert match is not None
+    url, ref = match["any"] or match["plain"] or match["short"], match["ref"] or "HEAD"
     shown = without_credentials(url)
-    place = kept / hashlib.sha256(url.encode()).hexdigest()[:20]
-    store = place / "repository"
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _touch(place)
+    repository_cache = cache / hashlib.sha256(url.encode()).hexdigest()[:20]
+    store = repository_cache / "repository"
+    repository_cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _touch(repository_cache)
     if not store.exists():
         _git(shown, "init", "--quiet", "--bare", str(store))
-    # A name of our own: another may be fetching something else at this moment.
-    mine = f"refs/allranks/{os.getpid()}"
-    _git(shown, f"--git-dir={store}", "fetch", "--quiet", "--depth=1", url, f"+{ref}:{mine}")
-    commit = _git(shown, f"--git-dir={store}", "rev-parse", f"{mine}^{{commit}}")
-    goal = place / commit
+    # A ref for each process: others may fetch at the same time.
+    local_ref = f"refs/allranks/{os.getpid()}"
+    _git(shown, f"--git-dir={store}", "fetch", "--quiet", "--depth=1", url, f"+{ref}:{local_ref}")
+    commit = _git(shown, f"--git-dir={store}", "rev-parse", f"{local_ref}^{{commit}}")
+    goal = repository_cache / commit
     if not goal.exists():
-        beside = Path(tempfile.mkdtemp(dir=place))
-        into = (f"--git-dir={store}", f"--work-tree={beside}")
-        env = {"GIT_INDEX_FILE": str(beside.with_suffix(".index"))}
+        temporary = Path(tempfile.mkdtemp(dir=repository_cache))
+        into = (f"--git-dir={store}", f"--work-tree={temporary}")
+        env = {"GIT_INDEX_FILE": str(temporary.with_suffix(".index"))}
         try:
             _git(shown, *into, "checkout", "--quiet", "--force", commit, "--", ".", env=env)
-            beside.with_suffix(".index").unlink(missing_ok=True)
-            beside.rename(goal)
+            temporary.with_suffix(".index").unlink(missing_ok=True)
+            temporary.rename(goal)
         except OSError:
-            if not goal.exists():  # else another was first
+            if not goal.exists():  # otherwise another process was first
                 raise
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     _touch(goal)
-    folder = goal / (found["folder"] or "").strip("/")
+    folder = goal / (match["folder"] or "").strip("/")
     if not folder.resolve().is_relative_to(goal.resolve()) or not folder.exists():
-        hint = f"what stands after # is a folder or file of the repository at {ref}"
-        raise NotFound(f"there is no {found['folder']!r} in {shown}", where="code", hint=hint)
+        hint = f"the part after # must be a folder or file of the repository at {ref}"
+        raise NotFound(f"{match['folder']!r} not found in {shown}", where="code", hint=hint)
     properties = {
         "azureml.git.repository_uri": shown,
         "azureml.git.branch": "" if ref in ("HEAD", commit) else ref,
@@ -163,7 +162,7 @@ def checkout(address: str, kept: Path) -> Checkout:
 
 
 def _touch(folder: Path) -> None:
-    """In use: what is not for long is cleared away."""
+    """Mark a checkout as used, for garbage collection."""
     with contextlib.suppress(OSError):
         os.utime(folder)
 
@@ -180,17 +179,17 @@ def _git(shown: str, *words: str, env: Mapping[str, str] | None = None) -> str:
             errors="replace",
         )
     except OSError as error:
-        hint = "install git, or give a local folder"
-        raise UsageError(
-            f"git cannot be started: {error.strerror}", where="code", hint=hint
-        ) from None
+        hint = "install git, or use a local folder"
+        message = f"cannot start git: {error.strerror}"
+        raise UsageError(message, where="code", hint=hint) from None
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.startswith(("fatal:", "error:"))]
-        why = without_credentials(said[0].partition(":")[2].strip() if said else "git failed")
+        lines = done.stderr.splitlines()
+        errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
+        reason = errors[0].partition(":")[2].strip() if errors else "git failed"
         raise UsageError(
-            f"the code cannot be fetched from {shown}: {why}",
+            f"cannot fetch the code from {shown}: {without_credentials(reason)}",
             where="code",
-            hint="git+URL@REF#FOLDER, REF a branch, a tag or a whole commit; "
-            "credentials come from git's own settings",
+            hint="use git+URL@REF#FOLDER with a branch, tag or full commit hash as REF; "
+            "credentials come from git's settings",
         )
     return done.stdout.strip()

@@ -1,7 +1,6 @@
-"""The user's code as it is now: a list of chunks, named by the hash of that list.
+"""Take a snapshot of the user's code: a list of chunks, named by the hash of that list.
 
-What chunks hold is remembered by how their files look, so that code that did not change is known
-without reading it.
+Digests of chunks are cached by the files' metadata, so that unchanged code is not read again.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from allranks.snapshot import chunks
 from allranks.snapshot.files import File, walk
 
 LARGE = 300 << 20
-# A file changed so lately may change again and look the same: clocks of file systems are coarse.
-_LATELY = 2.0
-# How many chunks are remembered, of all folders.
-_REMEMBERED = 20_000
+# A recently changed file may change again without new metadata: file systems have coarse clocks.
+_RECENT_SECONDS = 2.0
+# Cached digests, of all folders.
+_MAX_CACHED = 20_000
 
 
 class Snapshot(NamedTuple):
-    """``digest`` is that of ``manifest``; ``parts`` the chunks by their digests."""
+    """``digest`` is the SHA-256 of ``manifest``; ``parts``: chunks by digest; ``size`` in bytes."""
 
     digest: str
     manifest: bytes
@@ -39,22 +38,21 @@ class Snapshot(NamedTuple):
     size: int
 
     def open(self, digest: str) -> BinaryIO:
-        """A chunk's piece of the tar. Raises UsageError when its files are others by now."""
-        found, file = chunks.packed(self.parts[digest])
-        if found != digest:
+        """A chunk's piece of the tar. Raises UsageError if its files have changed."""
+        actual, file = chunks.pack(self.parts[digest])
+        if actual != digest:
             file.close()
-            others = [each.name for each in self.parts[digest] if _is_other(each)]
+            changed = [each.name for each in self.parts[digest] if _has_changed(each)]
             raise UsageError(
                 "the code changed while it was being sent",
-                where=", ".join(others[:3]),
-                hint="submit it again; what is written there meanwhile, such as a log, can be left "
-                "out by a line in .amlignore",
+                where=", ".join(changed[:3]),
+                hint="submit it again; exclude files that change, such as logs, by a line in "
+                ".amlignore",
             )
         return file
 
 
-def _is_other(file: File) -> bool:
-    """Whether it is not what it was when it was looked at."""
+def _has_changed(file: File) -> bool:
     try:
         now = os.lstat(file.path)
     except OSError:
@@ -66,126 +64,124 @@ def _is_other(file: File) -> bool:
 def take_snapshot(
     code: Path,
     note: Callable[[str], None] = lambda sentence: None,
-    memory: Path | None = None,
+    cache_file: Path | None = None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
 ) -> Snapshot:
-    """Snapshot a folder or a single file; ``note`` hears at once what a person should know.
-    ``memory`` is a file in which this remembers what it has read.
+    """Snapshot a folder or a single file. ``note`` receives messages for the user; ``cache_file``:
+    a file to cache digests in.
 
-    Raises NotFound or UsageError with the path; unless ``allow_large``, CodeTooLarge before any
-    file is read.
+    Raises NotFound and UsageError; CodeTooLarge unless ``allow_large``, before reading any file.
     """
     try:
-        return _take(code, note, memory, allow_large, progress)
+        return _take(code, note, cache_file, allow_large, progress)
     except OSError as error:
         raise UsageError(
-            f"the code cannot be read: {(error.strerror or str(error)).lower()}",
+            f"cannot read the code: {(error.strerror or str(error)).lower()}",
             where=str(error.filename or code),
-            hint="leave that out by a line in .amlignore, or name the folder of your script: "
-            "--code DIR",
+            hint="exclude it by a line in .amlignore, or set the folder of your script: --code DIR",
         ) from error
 
 
 def _take(
     code: Path,
     note: Callable[[str], None],
-    memory: Path | None,
+    cache_file: Path | None,
     allow_large: bool,
     progress: OnProgress,
 ) -> Snapshot:
     if not code.exists():
         raise NotFound(
-            "there is no such file or folder",
+            "no such file or folder",
             where=str(code),
-            hint="`code:` (--code) names the folder that is sent along; its path begins where the "
-            "job's file, or you, are",
+            hint="`code:` (--code) is the folder to send, relative to the job's file or, on the "
+            "command line, to the current folder",
         )
     if code.resolve() == Path("/"):
         raise UsageError(
             "the code folder is the root of the file system",
             where=str(code),
-            hint="go to the folder of your script, or name it: --code DIR",
+            hint="change to the folder of your script, or set it: --code DIR",
         )
     notes: list[str] = []
-    found = walk(code, notes)
-    size = sum(file.status.st_size for file in found)
-    if is_too_large(len(found), size) and not allow_large:
-        raise _refused(code, size, found)
+    files = walk(code, notes)
+    size = sum(file.status.st_size for file in files)
+    if is_too_large(len(files), size) and not allow_large:
+        raise _too_large_error(code, size, files)
     if size > LARGE:
-        notes.append(_large(code, size, found))
+        notes.append(_large_note(code, size, files))
     for sentence in notes:
         note(sentence)
-    parts = _parts(found, _Memory(memory), size, progress)
-    manifest = json.dumps({"chunks": [*parts], "files": len(found), "size": size}).encode()
+    parts = _parts(files, _DigestCache(cache_file), size, progress)
+    manifest = json.dumps({"chunks": [*parts], "files": len(files), "size": size}).encode()
     digest = hashlib.sha256(manifest).hexdigest()
-    return Snapshot(digest, manifest, parts, tuple(file.name for file in found), size)
+    return Snapshot(digest, manifest, parts, tuple(file.name for file in files), size)
 
 
 def _parts(
-    found: list[File], memory: _Memory, size: int, progress: OnProgress
+    files: list[File], cache: _DigestCache, size: int, progress: OnProgress
 ) -> dict[str, chunks.Chunk]:
     parts: dict[str, chunks.Chunk] = {}
     done = 0
-    for chunk in chunks.split(found):
+    for chunk in chunks.split(files):
         progress(Progress("reading the code", done, size))
         done += sum(file.status.st_size for file in chunk)
-        looks = chunks.looks(chunk)
-        digest = memory.known.get(looks)
+        fingerprint = chunks.fingerprint(chunk)
+        digest = cache.digests.get(fingerprint)
         if digest is None:
-            digest, file = chunks.packed(chunk)
+            digest, file = chunks.pack(chunk)
             file.close()
-        memory.learn(looks, digest, chunk)
+        cache.add(fingerprint, digest, chunk)
         parts[digest] = chunk
-    memory.keep()
+    cache.save()
     return parts
 
 
-class _Memory:
-    """Digests of chunks by the looks of their files. Losing it costs time, no more."""
+class _DigestCache:
+    """Digests of chunks by the fingerprint of their files. Losing it only costs time."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self.known: dict[str, str] = {}
-        self._new = False
+        self.digests: dict[str, str] = {}
+        self._changed = False
         if file is not None:
             with contextlib.suppress(OSError, ValueError):
-                self.known = json.loads(file.read_text())
+                self.digests = json.loads(file.read_text())
 
-    def learn(self, looks: str, digest: str, chunk: chunks.Chunk) -> None:
+    def add(self, fingerprint: str, digest: str, chunk: chunks.Chunk) -> None:
         newest = max(max(f.status.st_mtime, f.status.st_ctime) for f in chunk)
-        if looks not in self.known and time.time() - newest > _LATELY:
-            self.known[looks] = digest
-            self._new = True
+        if fingerprint not in self.digests and time.time() - newest > _RECENT_SECONDS:
+            self.digests[fingerprint] = digest
+            self._changed = True
 
-    def keep(self) -> None:
-        if self._file is None or not self._new:
+    def save(self) -> None:
+        if self._file is None or not self._changed:
             return
-        kept = dict([*self.known.items()][-_REMEMBERED:])
+        newest = dict([*self.digests.items()][-_MAX_CACHED:])
         with contextlib.suppress(OSError):
-            beside = self._file.with_suffix(f".{os.getpid()}.new")
-            beside.write_text(json.dumps(kept))
-            beside.replace(self._file)
+            temporary = self._file.with_suffix(f".{os.getpid()}.new")
+            temporary.write_text(json.dumps(newest))
+            temporary.replace(self._file)
 
 
-def _refused(root: Path, size: int, found: list[File]) -> CodeTooLarge:
-    limits = ["500 MB"] * (size > MOST_BYTES) + ["20,000 files"] * (len(found) > MOST_FILES)
+def _too_large_error(root: Path, size: int, files: list[File]) -> CodeTooLarge:
+    limits = ["500 MB"] * (size > MOST_BYTES) + ["20,000 files"] * (len(files) > MOST_FILES)
     return CodeTooLarge(
-        f"the code has {size_text(size)} ({len(found):,} files), and the limit is "
-        f"{' and '.join(limits)}. The largest in it:{_largest(found)}",
+        f"the code has {size_text(size)} ({len(files):,} files), and the limit is "
+        f"{' and '.join(limits)}. The largest in it:{_largest_text(files)}",
         where=str(root),
-        hint="name the folder of your script: --code DIR; leave data out by lines in .amlignore; "
+        hint="set the folder of your script: --code DIR; exclude data by lines in .amlignore; "
         "or send all of it: --allow-large-code (in Python allow_large_code=True)",
     )
 
 
-def _large(root: Path, size: int, found: list[File]) -> str:
+def _large_note(root: Path, size: int, files: list[File]) -> str:
     return (
-        f"the code in {root} has {size >> 20} MB and travels with every job; "
-        f"leave out data by lines in .amlignore. The largest in it:{_largest(found)}"
+        f"the code in {root} has {size >> 20} MB and is sent with every job; "
+        f"exclude data by lines in .amlignore. The largest in it:{_largest_text(files)}"
     )
 
 
-def _largest(found: list[File]) -> str:
-    entries = largest((file.name, file.status.st_size) for file in found)
+def _largest_text(files: list[File]) -> str:
+    entries = largest((file.name, file.status.st_size) for file in files)
     return "".join(f"\n  {entry}" for entry in entries)

@@ -1,7 +1,6 @@
-"""Things that have a name and versions: environments, and whatever else is kept that way.
+"""Assets: data, models and environments with a name and versions.
 
-A version never changes: what differs is another version. Labels move; `latest` is the newest
-version and nobody sets it.
+A version never changes. Labels can move between versions; `latest` is always the newest version.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ LATEST = "latest"
 
 
 class AssetRow(NamedTuple):
-    """A version. ``new``: it was not there before."""
+    """A version of an asset. ``new``: created by this call."""
 
     name: str
     version: str
@@ -31,14 +30,14 @@ class AssetRow(NamedTuple):
 
 
 class Assets:
-    """Those of one kind, which is a word such as `environment`."""
+    """The assets of one kind, such as `environment`."""
 
     def __init__(self, engine: Engine, kind: str) -> None:
         self._engine, self._kind = engine, kind
         self._reading = engine.execution_options(read_only=True)
 
     def versions(self, name: str | None = None, *, deleted: bool = False) -> list[AssetRow]:
-        """All versions, of one name or of all; the oldest first. ``deleted``: those, too."""
+        """All versions, of one name or of all, oldest first; also ``deleted`` ones if set."""
         query = select(_assets).where(_assets.c.kind == self._kind).order_by(_assets.c.id)
         if not deleted:
             query = query.where(_assets.c.deleted_at.is_(None))
@@ -54,82 +53,82 @@ class Assets:
         spec: Mapping[str, Any],
         ready: Callable[[], object] = lambda: None,
     ) -> AssetRow:
-        """Add a version; without one, the number after the highest, unless the newest is the very
-        same. What is there already is left as it is. ``ready`` is called before anybody can see it:
-        what it is made of has to be there by then. Raises Conflict."""
+        """Add a version, or return the existing one with the same spec. Without ``version``: the
+        newest if it has that spec, else the number after the highest. ``ready`` is called before
+        the version becomes visible. Raises Conflict if the version exists with another spec."""
         with self._engine.begin() as connection:
             mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
             query = select(_assets).where(mine).order_by(_assets.c.id)
-            found = [(_row(each), each.deleted_at) for each in connection.execute(query)]
-            rows = [row for row, _ in found]
+            existing = [(_row(each), each.deleted_at) for each in connection.execute(query)]
+            rows = [row for row, _ in existing]
             if version is None:
-                if found and found[-1][1] is None and rows[-1].spec == dict(spec):
+                if existing and existing[-1][1] is None and rows[-1].spec == dict(spec):
                     ready()
                     return rows[-1]
                 numbers = (int(row.version) for row in rows if row.version.isdecimal())
                 version = str(max(numbers, default=0) + 1)
-            for row, deleted_at in found:
+            for row, deleted_at in existing:
                 if row.version == version:
-                    same = _same(row, None if deleted_at is not None else spec, self._kind)
+                    _check_same(row, None if deleted_at is not None else spec, self._kind)
                     ready()
-                    return same
+                    return row
             ready()
-            made = AssetRow(name, version, dict(spec), (), time.time(), new=True)
-            values = {**made._asdict(), "labels": [], "kind": self._kind}
+            created = AssetRow(name, version, dict(spec), (), time.time(), new=True)
+            values = {**created._asdict(), "labels": [], "kind": self._kind}
             del values["new"]
             connection.execute(insert(_assets).values(**values))
-        return made
+        return created
 
     def delete(self, name: str, version: str) -> None:
-        """Take a version away; its number does not come back. Raises NotFound."""
+        """Delete a version; its number is not reused. Raises NotFound."""
         values = {"deleted_at": time.time(), "labels": []}
-        here = self._one(name, version) & (_assets.c.deleted_at.is_(None))
+        existing = self._one(name, version) & (_assets.c.deleted_at.is_(None))
         with self._engine.begin() as connection:
-            gone = connection.execute(update(_assets).where(here).values(**values))
-        if not gone.rowcount:
-            raise self._none(name, version)
+            deleted = connection.execute(update(_assets).where(existing).values(**values))
+        if not deleted.rowcount:
+            raise self._not_found(name, version)
 
     def label(self, name: str, version: str, labels: Iterable[str]) -> None:
-        """Give labels to a version, and take them from the others. Raises NotFound."""
-        given = set(labels)
+        """Move labels to a version. Raises NotFound."""
+        moved = set(labels)
         with self._engine.begin() as connection:
             mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
             query = select(_assets).where(mine & _assets.c.deleted_at.is_(None))
             rows = [_row(each) for each in connection.execute(query)]
             for row in rows:
-                has = set(row.labels) | given if row.version == version else set(row.labels) - given
-                if has != set(row.labels):
+                before = set(row.labels)
+                after = before | moved if row.version == version else before - moved
+                if after != before:
                     one = update(_assets).where(self._one(name, row.version))
-                    connection.execute(one.values(labels=sorted(has)))
+                    connection.execute(one.values(labels=sorted(after)))
         if not any(row.version == version for row in rows):
-            raise self._none(name, version)
+            raise self._not_found(name, version)
 
     def _one(self, name: str, version: str) -> Any:
         one = (_assets.c.name == name) & (_assets.c.version == version)
         return (_assets.c.kind == self._kind) & one
 
-    def _none(self, name: str, version: str) -> NotFound:
-        has = ", ".join(row.version for row in self.versions(name))
-        hint = f"its versions: {has}" if has else f"allranks {self._kind} list"
-        return NotFound(f"there is no {self._kind} {name}:{version}", hint=hint)
+    def _not_found(self, name: str, version: str) -> NotFound:
+        existing = ", ".join(row.version for row in self.versions(name))
+        hint = f"its versions: {existing}" if existing else f"allranks {self._kind} list"
+        return NotFound(f"{self._kind} {name}:{version} not found", hint=hint)
 
 
-def named(versions: Sequence[AssetRow], asset: Asset) -> AssetRow | None:
-    """Of the versions of one name, the oldest first, the one that is meant."""
+def find_version(versions: Sequence[AssetRow], asset: Asset) -> AssetRow | None:
+    """The version that ``asset`` refers to, among those of its name, oldest first; or None."""
     for row in versions[::-1]:
         if asset.version in ("", row.version) and asset.label in ("", LATEST, *row.labels):
             return row
     return None
 
 
-def _same(row: AssetRow, spec: Mapping[str, Any] | None, kind: str) -> AssetRow:
+def _check_same(row: AssetRow, spec: Mapping[str, Any] | None, kind: str) -> None:
     if spec is None or row.spec != dict(spec):
-        was = "was deleted" if spec is None else "is there already, and is another"
+        state = "was deleted" if spec is None else "already exists with other content"
         raise Conflict(
-            f"the {kind} {row.name}:{row.version} {was}",
-            hint="a version never changes: leave `version` out to add the next",
+            f"the {kind} {row.name}:{row.version} {state}",
+            hint="versions never change: leave out `version` to add the next one",
         )
-    return row
 
 
 def _row(row: Any) -> AssetRow:

@@ -1,4 +1,4 @@
-"""The computes of a home, and which of them names without one of their own stand for."""
+"""The computes of a home, the default compute, and names that are aliases of another compute."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ class ComputeRow(NamedTuple):
 
 
 class Computes:
-    """Reads and writes whole rows; a name is one compute's."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading = engine.execution_options(read_only=True)
@@ -37,22 +35,22 @@ class Computes:
             return [ComputeRow(row.name, row.spec, row.created_at) for row in rows]
 
     def expect_free(self, name: str) -> None:
-        """Raises Conflict when there is one of that name."""
+        """Raise Conflict if a compute has that name."""
         if any(row.name == name for row in self.list()):
             raise Conflict(
-                f"there is a compute named {name!r} already",
-                hint=f"another name, or change it: allranks compute update {name} …",
+                f"a compute named {name!r} already exists",
+                hint=f"use another name, or change it: allranks compute update {name} …",
             )
 
     def create(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Raises Conflict when there is one of that name."""
+        """Add a compute. Raises Conflict if the name is taken."""
         self.expect_free(name)
         with self._engine.begin() as connection:
             values = {"name": name, "spec": dict(spec), "created_at": time.time()}
             connection.execute(insert(_computes).values(**values))
 
     def put(self, name: str, spec: Mapping[str, Any]) -> None:
-        """In the place of what there is of that name, if anything."""
+        """Add or replace a compute."""
         with self._engine.begin() as connection:
             same = _computes.c.name == name
             done = connection.execute(update(_computes).where(same).values(spec=dict(spec)))
@@ -61,34 +59,34 @@ class Computes:
                 connection.execute(insert(_computes).values(**values))
 
     def delete(self, name: str) -> None:
-        """And what pointed to it; raises NotFound."""
+        """Delete a compute and its aliases. Raises NotFound."""
         with self._engine.begin() as connection:
-            gone = connection.execute(delete(_computes).where(_computes.c.name == name))
-        if not gone.rowcount:
+            deleted = connection.execute(delete(_computes).where(_computes.c.name == name))
+        if not deleted.rowcount:
             raise NotFound(f"there is no compute named {name!r}", hint="allranks compute list")
-        self.send(
-            {name: None for name, goal in self.sent().items() if goal == name},
+        self.set_aliases(
+            {name: None for name, goal in self.aliases().items() if goal == name},
             default="" if self.default() == name else None,
         )
 
     def default(self) -> str:
-        """The default compute's name; empty: the one that is there without being made."""
+        """The default compute's name; '' for the built-in one."""
         return str(self._settings.get(_DEFAULT) or "")
 
-    def sent(self) -> dict[str, str]:
-        """Names that stand for another compute."""
+    def aliases(self) -> dict[str, str]:
+        """Names that stand for another compute, with that compute's name."""
         return dict(self._settings.get(_MAP) or {})
 
     def instances(self) -> dict[str, int]:
-        """The GPUs of instance types, as far as they were said here."""
+        """The configured number of GPUs by instance type."""
         return dict(self._settings.get(_INSTANCES) or {})
 
     def change_instances(self, entries: Mapping[str, int | None]) -> None:
-        """Set the GPUs of instance types; None: what is built in, if anything."""
+        """Set the number of GPUs of instance types; None restores the built-in number."""
         self._settings.change(_INSTANCES, dict(entries))
 
-    def send(self, names: Mapping[str, str | None], default: str | None = None) -> None:
-        """Let names stand for another compute, with None no longer; and set the default."""
+    def set_aliases(self, names: Mapping[str, str | None], default: str | None = None) -> None:
+        """Make names stand for another compute (None removes them), and set the default."""
         if names:
             self._settings.change(_MAP, dict(names))
         if default is not None:

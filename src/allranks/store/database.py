@@ -1,7 +1,7 @@
-"""The database: tables, and everything that is only so for one kind of database.
+"""The database: its tables, and everything that differs between SQLite and PostgreSQL.
 
-No other module knows which kind it is; `postgres` has what is said to that one, `copies` makes an
-SQLite file of any.
+Other modules do not depend on the kind of database. `postgres` has the statements for PostgreSQL;
+`database_copy` makes an SQLite file of either.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from sqlalchemy.exc import DBAPIError
 from allranks.errors import ServerError
 from allranks.store import postgres
 
-# The newest migration. A fresh database is made from the tables below and stamped with it, because
-# importing Alembic takes longer than all the rest of making one; a test holds both ways equal.
+# The newest migration. A new database is created from the tables below and stamped with it, because
+# importing Alembic is slow; a test checks that both ways give the same schema.
 HEAD = "0006"
 
 metadata = MetaData()
@@ -66,7 +66,7 @@ jobs = Table(
     Index("jobs_status", "status"),
 )
 
-# What people say about a job, which they may change: see `annotations`.
+# Changeable properties of a job: see `annotations`.
 job_annotations = Table(
     "job_annotations",
     metadata,
@@ -82,7 +82,7 @@ job_annotations = Table(
     Column("archived_at", Float),
 )
 
-# A name is one job's for ever: outputs, models and runs are known by it.
+# Names are not reused, because outputs, models and runs refer to them.
 deleted_jobs = Table(
     "deleted_jobs",
     metadata,
@@ -151,7 +151,7 @@ series = Table(
     Index("series_name", "kind", "name", "job_id"),
 )
 
-# By series and number: the last ones, and every so-many-th, are found without reading the others.
+# The key finds the last points, and every n-th one, without reading the others.
 points = Table(
     "points",
     metadata,
@@ -163,7 +163,7 @@ points = Table(
     sqlite_with_rowid=False,
 )
 
-# How many bytes of an agent's file of points are in the record.
+# How many bytes of an agent's file of points have been stored.
 feeds = Table(
     "feeds",
     metadata,
@@ -174,7 +174,7 @@ feeds = Table(
     Column("taken", BigInteger, nullable=False),
 )
 
-# What MLflow's server has of each job: its run there, and how much of each series (by id).
+# A job's run on the MLflow server, and how many points of each series (by id) are there.
 mlflow_runs = Table(
     "mlflow_runs",
     metadata,
@@ -189,13 +189,13 @@ versions = Table("alembic_version", metadata, Column("version_num", Text, primar
 
 
 def open_database(where: Path | str) -> Engine:
-    """The database in that file, or at that URL; made or brought up to date when it has to be.
+    """Open the database in a file or at a URL, creating or upgrading it if necessary.
 
-    Raises ServerError when it cannot be opened, is damaged, or belongs to a newer allranks.
+    Raises ServerError if it cannot be opened, is damaged, or belongs to a newer allranks.
     """
     engine = postgres.connect(where) if isinstance(where, str) else _sqlite(where)
     try:
-        _bring_up_to_date(engine)
+        _upgrade(engine)
     except (DBAPIError, sqlite3.Error) as error:
         engine.dispose()
         raise database_error(error, where) from error
@@ -206,29 +206,28 @@ def _sqlite(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": 30.0}, hide_parameters=True
     )
-    # A plan holds its user's variables: nobody else's to read, whatever the folder is like. The
-    # files SQLite keeps beside it are given the same mode.
+    # Plans contain users' variables, so the file is private whatever the folder's mode. SQLite
+    # gives its other files the same mode.
     path.touch(mode=0o600)
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
 
 
-def hold(where: Path | str) -> postgres.Hold | None:
-    """See to it that this process alone serves the database. None: its home's lock does.
-
-    Raises ServerError when another does, or it cannot be asked."""
+def lock_database(where: Path | str) -> postgres.ServerLock | None:
+    """Lock a PostgreSQL database for this server. Returns None for SQLite, where the home's lock
+    suffices. Raises ServerError if another server holds it, or it cannot be used."""
     if isinstance(where, Path):
         return None
-    open_database(where).dispose()  # says what is wrong with it, if anything is
+    open_database(where).dispose()  # raises if the database is unusable
     try:
-        return postgres.Hold(where)
+        return postgres.ServerLock(where)
     except DBAPIError as error:
         raise database_error(error, where) from error
 
 
 def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Add rows, each in the order of the table's columns. Past SQLAlchemy's own handling of
+    """Insert rows given in the order of the table's columns. Bypasses SQLAlchemy's handling of
     parameters, which takes ten times as long as the database."""
     if not rows:
         return
@@ -242,12 +241,12 @@ def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
         connection.exec_driver_sql(str(compiled), dicts)
 
 
-def number_on(connection: Connection, filled: Sequence[Table]) -> None:
-    """Let the numbers of new rows go on after the highest that was put into these tables."""
+def reset_sequences(connection: Connection, filled: Sequence[Table]) -> None:
+    """Continue ids after the highest that was inserted explicitly into these tables."""
     if connection.dialect.name == "postgresql":
         for table in filled:
             if "id" in table.columns:
-                postgres.number_on(connection, table.name)
+                postgres.reset_sequence(connection, table.name)
 
 
 def members(connection: Connection, column: Column[Any]) -> TableValuedAlias:
@@ -258,22 +257,22 @@ def members(connection: Connection, column: Column[Any]) -> TableValuedAlias:
 
 
 def database_error(error: Exception, where: Path | str) -> ServerError:
-    """The sentence for what a database driver said."""
+    """The error to show for an exception of a database driver."""
     if isinstance(where, str):
-        said, hint = postgres.said(error)
-        what = f"the database cannot be used: {said}"
-        return ServerError(what, where=postgres.shown(where), hint=hint)
-    said = str(getattr(error, "orig", None) or error)
-    hint = "look at the file's permissions, and whether another program holds it"
-    if "full" in said:
-        hint = "make room on that disk, then try again; what agents have to say waits for it"
-    elif "malformed" in said or "not a database" in said:
-        hint = "allranks server restore FILE --force brings a backup back"
-    return ServerError(f"the database cannot be used: {said}", where=str(where), hint=hint)
+        message, hint = postgres.explain(error)
+        shown = postgres.shown(where)
+        return ServerError(f"the database cannot be used: {message}", where=shown, hint=hint)
+    message = str(getattr(error, "orig", None) or error)
+    hint = "check the file's permissions, and whether another program has locked it"
+    if "full" in message:
+        hint = "free space on that disk, then try again; agents keep their events until then"
+    elif "malformed" in message or "not a database" in message:
+        hint = "restore a backup: allranks server restore FILE --force"
+    return ServerError(f"the database cannot be used: {message}", where=str(where), hint=hint)
 
 
 def _on_connect(connection: Any, _: Any) -> None:
-    # The driver's own transaction handling begins too late to be IMMEDIATE: we begin ourselves.
+    # Disable the driver's transaction handling, which cannot begin with IMMEDIATE.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
@@ -283,24 +282,24 @@ def _on_connect(connection: Any, _: Any) -> None:
 
 
 def _on_begin(connection: Any) -> None:
-    # A transaction that reads first and then writes would fail with "database is locked" instead
-    # of waiting, if another wrote in between. IMMEDIATE takes the one writer's place at once.
+    # A transaction that reads and then writes fails with "database is locked" if another wrote in
+    # between. IMMEDIATE waits for the write lock at the start.
     read_only = connection.get_execution_options().get("read_only", False)
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def _bring_up_to_date(engine: Engine) -> None:
+def _upgrade(engine: Engine) -> None:
     with engine.execution_options(read_only=True).connect() as connection:
-        found = _version(connection)
-    if found is None:
+        version = _version(connection)
+    if version is None:
         with engine.begin() as connection:
-            found = _version(connection)  # of two who begin at once, one is first
-            if found is None:
+            version = _version(connection)  # another process may have created it meanwhile
+            if version is None:
                 metadata.create_all(connection)
                 connection.execute(versions.insert().values(version_num=HEAD))
                 return
-    if found != HEAD:
-        _migrate(engine, found)
+    if version != HEAD:
+        _migrate(engine, version)
 
 
 def _version(connection: Connection) -> str | None:
@@ -309,7 +308,7 @@ def _version(connection: Connection) -> str | None:
     return str(connection.execute(select(versions.c.version_num)).scalar_one())
 
 
-def _migrate(engine: Engine, found: str) -> None:
+def _migrate(engine: Engine, version: str) -> None:
     from alembic.util.exc import CommandError  # lazy: 0.3 s, and only after an upgrade
 
     from allranks.store import migrations  # lazy: imports Alembic
@@ -318,7 +317,7 @@ def _migrate(engine: Engine, found: str) -> None:
         migrations.upgrade(engine)
     except CommandError as error:
         raise ServerError(
-            f"the database is of version {found}, which this allranks does not know",
+            f"the database has version {version}, which this allranks does not support",
             where=engine.url.render_as_string(hide_password=True),
             hint="use the newer allranks that wrote it, or another ALLRANKS_HOME",
         ) from error

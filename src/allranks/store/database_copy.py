@@ -1,4 +1,4 @@
-"""The database as one file, whatever kind it is of: an SQLite database, for backups."""
+"""Copy a database to or from one SQLite file, for backups."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from allranks.store.database import (
     database_error,
     jobs,
     metadata,
-    number_on,
     open_database,
+    reset_sequences,
     versions,
 )
 
-# Rows that are in memory at a time.
-_AT_ONCE = 5_000
+# Rows in memory at a time.
+_BATCH = 5_000
 
-_DAMAGED = "take the backup of another day; of a live home: allranks doctor"
+_DAMAGED = "use an older backup; for a home in use, run allranks doctor"
 
 
-class Holds(NamedTuple):
-    """What a copy holds: names of jobs, and how far each has come that has not ended: its attempt,
-    and whether that has begun."""
+class Contents(NamedTuple):
+    """The jobs in a copy by name; for ``live`` ones the attempt and whether its ranks have
+    started."""
 
     jobs: frozenset[str]
     live: dict[str, tuple[int, bool]]
 
 
 def take(where: Path | str, goal: Path) -> None:
-    """Copy a database, as it is at one moment, to a file; others may write to it meanwhile. Leases
-    are left out. Raises ServerError, also when the copy is not sound."""
+    """Copy a consistent snapshot of a database to a file, without leases, while others may write to
+    it. Raises ServerError, also if the copy is damaged."""
     if isinstance(where, Path):
         copy(where, goal)
     else:
         try:
-            _pour(open_database(where).execution_options(read_only=True), open_database(goal))
+            _copy_rows(open_database(where).execution_options(read_only=True), open_database(goal))
         except DBAPIError as error:
             raise database_error(error, where) from error
     with contextlib.closing(sqlite3.connect(goal)) as connection:
@@ -52,59 +52,60 @@ def take(where: Path | str, goal: Path) -> None:
 
 
 def load(path: Path, where: str) -> None:
-    """Make a database of another kind what a copy holds, all at once. Raises ServerError."""
+    """Replace the contents of a PostgreSQL database by a copy, in one transaction. Raises
+    ServerError."""
     try:
-        _pour(open_database(path), open_database(where))
+        _copy_rows(open_database(path), open_database(where))
     except DBAPIError as error:
         raise database_error(error, where) from error
 
 
-def _pour(source: Engine, goal: Engine) -> None:
-    """In the place of all that ``goal`` has; each is read, and written, in one transaction."""
+def _copy_rows(source: Engine, goal: Engine) -> None:
+    """Replace all rows of ``goal``; one transaction reads, and one writes."""
     try:
         with source.connect() as reading, goal.begin() as writing:
             tables = [table for table in metadata.sorted_tables if table is not versions]
             for table in reversed(tables):
                 writing.execute(table.delete())
             for table in tables:
-                rows = reading.execute(select(table), execution_options={"yield_per": _AT_ONCE})
-                for several in rows.mappings().partitions():
-                    writing.execute(table.insert(), [dict(row) for row in several])
-            number_on(writing, tables)
+                rows = reading.execute(select(table), execution_options={"yield_per": _BATCH})
+                for batch in rows.mappings().partitions():
+                    writing.execute(table.insert(), [dict(row) for row in batch])
+            reset_sequences(writing, tables)
     finally:
         source.dispose()
         goal.dispose()
 
 
 def copy(path: Path, goal: Path) -> None:
-    """The same of any SQLite database, as it is."""
+    """Copy any SQLite database unchanged. Raises ServerError."""
     try:
         with (
             contextlib.closing(sqlite3.connect(path, timeout=30.0)) as source,
-            contextlib.closing(sqlite3.connect(goal)) as found,
+            contextlib.closing(sqlite3.connect(goal)) as target,
         ):
-            # In one step: page by page, it would begin anew with each write of a busy server.
-            source.backup(found, pages=-1)
-            found.execute("PRAGMA journal_mode=DELETE")
+            # In one step: in parts, it would restart with each write of a busy server.
+            source.backup(target, pages=-1)
+            target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         raise database_error(error, path) from error
 
 
 def check(path: Path) -> None:
-    """Raises ServerError unless the file is a sound database."""
+    """Raise ServerError if the file is not an intact database."""
     try:
         with contextlib.closing(sqlite3.connect(path)) as connection:
-            found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
-            loose = connection.execute("PRAGMA foreign_key_check").fetchall()
+            result = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
+            dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
     except sqlite3.Error as error:
         raise database_error(error, path) from error
-    if found != ["ok"] or loose:
-        what = found[0] if found != ["ok"] else f"{len(loose)} rows refer to others that are gone"
+    if result != ["ok"] or dangling:
+        what = result[0] if result != ["ok"] else f"{len(dangling)} rows refer to missing rows"
         raise ServerError(f"the database is damaged: {what}", where=str(path), hint=_DAMAGED)
 
 
 def count(where: Path | str) -> int:
-    """How many jobs a database has. Raises ServerError."""
+    """The number of jobs in a database. Raises ServerError."""
     engine = open_database(where)
     try:
         with engine.execution_options(read_only=True).connect() as connection:
@@ -115,14 +116,13 @@ def count(where: Path | str) -> int:
         engine.dispose()
 
 
-def holds(path: Path) -> Holds:
-    """What that copy holds, brought up to date. Raises ServerError, also when it is of a newer
-    allranks."""
+def contents(path: Path) -> Contents:
+    """Upgrade a copy and list its jobs. Raises ServerError, also if a newer allranks wrote it."""
     open_database(path).dispose()
-    begun = ("Running", "Finalizing")
+    started = ("Running", "Finalizing")
     query = "SELECT name, live, status, json_extract(record, '$.attempt') FROM jobs"
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
         rows = connection.execute(query).fetchall()
-    live = {name: (int(attempt), status in begun) for name, live, status, attempt in rows if live}
-    return Holds(frozenset(row[0] for row in rows), live)
+    live = {name: (int(attempt), status in started) for name, live, status, attempt in rows if live}
+    return Contents(frozenset(row[0] for row in rows), live)

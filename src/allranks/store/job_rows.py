@@ -1,4 +1,4 @@
-"""Rows of the table of jobs as values, also of those that cannot be read as jobs."""
+"""Rows of the jobs table as values, including damaged ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.statuses import TERMINAL
 from allranks.store.database import jobs as _jobs
 
-# What a plan's task says of what the job uses.
-OF_TASK = ("code", "in_place", "recipe", "inputs")
-# What a row raises that was not written by this version, or was changed by hand.
+# Keys of a plan's task that refer to code, environments and data.
+TASK_KEYS = ("code", "in_place", "recipe", "inputs")
+# Exceptions of reading a row that another version or a person has changed.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -37,7 +37,7 @@ class JobRow(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A row that cannot be read as a job, and why. Other rows are read all the same."""
+    """A row that cannot be read as a job, with the reason."""
 
     id: int
     name: str
@@ -48,8 +48,8 @@ class Damaged(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """What a job makes use of, as it is stored: of its spec the ``inputs``, of its plan the code,
-    the folder it runs in, the recipe, and where its inputs lie."""
+    """What a job refers to, for garbage collection: the ``inputs`` of its spec; code, folder,
+    recipe and input sources of its plan."""
 
     name: str
     live: bool
@@ -63,7 +63,7 @@ class Uses(NamedTuple):
 
 
 def read_one(connection: Connection, job_id: int) -> JobRow | Damaged:
-    """The job of that number. Whatever its row holds, it raises nothing."""
+    """Read a job by id; never raises because of the row's content."""
     try:
         return job_row(connection.execute(select(_jobs).where(_jobs.c.id == job_id)).one())
     except UNREADABLE as error:
@@ -74,14 +74,13 @@ def read_one(connection: Connection, job_id: int) -> JobRow | Damaged:
 
 
 def uses_of(row: JobRow) -> Uses:
-    """What the job makes use of."""
     task = pack(row.plan)["task"]
     facts = (row.name, row.record.status not in TERMINAL, row.created_at, row.ended_at)
-    return Uses(*facts, row.spec.get("inputs"), *(task[key] for key in OF_TASK))
+    return Uses(*facts, row.spec.get("inputs"), *(task[key] for key in TASK_KEYS))
 
 
 def job_row(row: Row[Any]) -> JobRow:
-    """The row as a job. Raises one of UNREADABLE for one that is damaged."""
+    """Convert a row. Raises one of UNREADABLE if it is damaged."""
     plan = row.plan
     return JobRow(
         id=row.id,

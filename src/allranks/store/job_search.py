@@ -1,4 +1,4 @@
-"""Finding jobs: filters and sorting in the database, which reads no more than it has to."""
+"""Find jobs: filtering and sorting in the database."""
 
 from __future__ import annotations
 
@@ -28,65 +28,65 @@ _OPERATORS: Mapping[str, Callable[[Any, float], Any]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-# Ids in one question: databases have a limit.
-_AT_ONCE = 500
+# Ids in one query: databases have a limit.
+_BATCH = 500
 
 
-def search(connection: Connection, wanted: Query) -> list[int]:
-    """The numbers of the jobs that match, in their order."""
-    query = select(_jobs.c.id).limit(wanted.limit)
+def search(connection: Connection, filters: Query) -> list[int]:
+    """The ids of the matching jobs, in the requested order."""
+    query = select(_jobs.c.id).limit(filters.limit)
     query = query.join(_annotations, _annotations.c.job_id == _jobs.c.id)
-    query = query.where(*_filters(connection, wanted)).order_by(*_order(wanted.sort))
+    query = query.where(*_filters(connection, filters)).order_by(*_order(filters.sort))
     return list(connection.execute(query).scalars())
 
 
 def last_values(
     connection: Connection, job_ids: Iterable[int]
 ) -> dict[int, dict[str, float | str]]:
-    """Of each job the last value of each metric, by name, as JSON has it. Of several attempts the
-    newest tells it, of several ranks the lowest."""
-    ids, found = list(job_ids), dict[int, dict[str, float | str]]()
-    for start in range(0, len(ids), _AT_ONCE):
-        some = _series.c.job_id.in_(ids[start : start + _AT_ONCE])
+    """The last value of each metric by job id and metric name, as JSON values; of the newest
+    attempt and the lowest rank."""
+    ids, values = list(job_ids), dict[int, dict[str, float | str]]()
+    for start in range(0, len(ids), _BATCH):
+        some = _series.c.job_id.in_(ids[start : start + _BATCH])
         one = (_series.c.job_id, _series.c.name)
-        number = func.row_number().over(partition_by=one, order_by=_newest_first())
+        number = func.row_number().over(partition_by=one, order_by=_series_order())
         every = select(*one, _points.c.value, number.label("number"))
         every = every.join_from(_series, _points, _last_point())
         last = every.where(_series.c.kind == METRIC, some).subquery()
         query = select(last.c.job_id, last.c.name, last.c.value).where(last.c.number == 1)
         for job_id, name, value in connection.execute(query.order_by(last.c.name)):
-            found.setdefault(job_id, {})[name] = as_number(value)
-    return found
+            values.setdefault(job_id, {})[name] = as_number(value)
+    return values
 
 
-def _filters(connection: Connection, wanted: Query) -> Iterator[ColumnElement[bool]]:
-    if wanted.status is not None:
-        yield func.lower(_jobs.c.status) == wanted.status.lower()
-    if wanted.experiment is not None:
-        yield _jobs.c.experiment == wanted.experiment
-    if wanted.name is not None:
-        pattern = like(wanted.name)
+def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[bool]]:
+    if filters.status is not None:
+        yield func.lower(_jobs.c.status) == filters.status.lower()
+    if filters.experiment is not None:
+        yield _jobs.c.experiment == filters.experiment
+    if filters.name is not None:
+        pattern = like(filters.name)
         names = (_jobs.c.name, _annotations.c.display_name)
         yield or_(*(each.ilike(pattern, escape="\\") for each in names))
-    for key, value in wanted.tags:
+    for key, value in filters.tags:
         tag = members(connection, _annotations.c.tags)
         same = [tag.c.key == key] + ([] if value is None else [tag.c.value == value])
         yield exists(select(1).select_from(tag).where(*same))
-    for each in wanted.metrics:
+    for each in filters.metrics:
         yield _OPERATORS[each.operator](_metric(each.metric), each.value)
-    if wanted.since is not None:
-        yield _jobs.c.created_at >= wanted.since
-    if wanted.until is not None:
-        yield _jobs.c.created_at < wanted.until
-    if wanted.archived is not None:
+    if filters.since is not None:
+        yield _jobs.c.created_at >= filters.since
+    if filters.until is not None:
+        yield _jobs.c.created_at < filters.until
+    if filters.archived is not None:
         archived = _annotations.c.archived_at
-        yield archived.is_not(None) if wanted.archived else archived.is_(None)
+        yield archived.is_not(None) if filters.archived else archived.is_(None)
 
 
-def _newest_first() -> tuple[ColumnElement[Any], ...]:
-    """Which of a metric's series tells it: the newest attempt's, and of its ranks the lowest."""
-    of_no_rank = _series.c.rank.is_(None)
-    return _series.c.attempt.desc(), of_no_rank, _series.c.rank, _series.c.node, _series.c.id
+def _series_order() -> tuple[ColumnElement[Any], ...]:
+    """Order of a metric's series: the newest attempt, and then the lowest rank, first."""
+    without_rank = _series.c.rank.is_(None)
+    return _series.c.attempt.desc(), without_rank, _series.c.rank, _series.c.node, _series.c.id
 
 
 def _last_point() -> ColumnElement[bool]:
@@ -94,21 +94,21 @@ def _last_point() -> ColumnElement[bool]:
 
 
 def _metric(name: str) -> ColumnElement[Any]:
-    """The last value of a job's metric. Looked up for each job: a join of all jobs with all values
-    takes a hundred times as long."""
+    """The last value of a job's metric. A correlated subquery, because a join of all jobs with all
+    values takes a hundred times as long."""
     query = select(_points.c.value).join_from(_series, _points, _last_point())
     mine = (_series.c.job_id == _jobs.c.id, _series.c.kind == METRIC, _series.c.name == name)
-    query = query.where(*mine).order_by(*_newest_first()).limit(1)
+    query = query.where(*mine).order_by(*_series_order()).limit(1)
     return query.correlate(_jobs).scalar_subquery()
 
 
 def _order(sort: Sort) -> tuple[ColumnElement[Any], ...]:
-    """Jobs without such a value come last, and of equal ones the newest first."""
+    """Jobs without the value come last; equal ones are sorted newest first."""
     if sort.key == "created" and not sort.metric:
         return (_jobs.c.id.desc() if sort.descending else _jobs.c.id.asc(),)
     value = _metric(sort.key) if sort.metric else _column(sort.key)
-    way = value.desc() if sort.descending else value.asc()
-    return way.nulls_last(), _jobs.c.id.desc()
+    ordered = value.desc() if sort.descending else value.asc()
+    return ordered.nulls_last(), _jobs.c.id.desc()
 
 
 def _column(key: str) -> ColumnElement[Any]:

@@ -1,4 +1,4 @@
-"""What a home remembers that is one value: by key, as JSON."""
+"""Single values of a home, stored as JSON by key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Settings:
         self._reading = engine.execution_options(read_only=True)
 
     def get(self, key: str) -> Any:
-        """The value; None when there is none."""
+        """The value, or None."""
         with self._reading.connect() as connection:
             return _get(connection, key)
 
@@ -24,16 +24,16 @@ class Settings:
             _put(connection, key, value)
 
     def change(self, key: str, entries: dict[str, Any]) -> None:
-        """Put entries into a mapping; those that are None are taken out."""
+        """Update entries of a mapping; None removes an entry."""
         with self._engine.begin() as connection:
-            found = {**(_get(connection, key) or {}), **entries}
-            _put(connection, key, {n: value for n, value in found.items() if value is not None})
+            merged = {**(_get(connection, key) or {}), **entries}
+            _put(connection, key, {n: value for n, value in merged.items() if value is not None})
 
 
 def _get(connection: Connection, key: str) -> Any:
     query = select(_settings.c.value).where(_settings.c.key == key)
-    found = connection.execute(query).first()
-    return None if found is None else found.value
+    row = connection.execute(query).first()
+    return None if row is None else row.value
 
 
 def _put(connection: Connection, key: str, value: Any) -> None:

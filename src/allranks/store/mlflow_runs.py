@@ -1,4 +1,4 @@
-"""What MLflow's server has of each job: its run there, and how far each series is in it."""
+"""Which run on the MLflow server belongs to a job, and how many points of each series it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from allranks.store.database import mlflow_runs as _runs
 
 
 class Mirrored(NamedTuple):
-    """``positions``: points that are there, by the series' id. ``done``: nothing more will come."""
+    """A job's MLflow run. ``positions``: number of points sent by series id. ``done``: complete."""
 
     run_id: str
     experiment_id: str
@@ -21,7 +21,7 @@ class Mirrored(NamedTuple):
 
 
 class MlflowRuns:
-    """Those of one database. Safe to use from several threads."""
+    """The MLflow runs in a database. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -37,36 +37,37 @@ class MlflowRuns:
         return Mirrored(row.run_id, row.experiment_id, positions, bool(row.done))
 
     def keep(self, job_id: int, run_id: str, experiment_id: str) -> None:
-        """The job's run, of which nothing is told yet."""
+        """Store a job's new run, to which nothing has been sent."""
         values = {"job_id": job_id, "run_id": run_id, "experiment_id": experiment_id}
         with self._engine.begin() as connection:
             connection.execute(delete(_runs).where(_runs.c.job_id == job_id))
             connection.execute(_runs.insert().values(**values, positions={}, done=0))
 
-    def moved(self, job_id: int, positions: Mapping[int, int], *, done: bool = False) -> None:
-        told = {str(key): value for key, value in positions.items()}
+    def set_positions(
+        self, job_id: int, positions: Mapping[int, int], *, done: bool = False
+    ) -> None:
+        stored = {str(key): value for key, value in positions.items()}
         change = update(_runs).where(_runs.c.job_id == job_id)
         with self._engine.begin() as connection:
-            connection.execute(change.values(positions=told, done=int(done)))
+            connection.execute(change.values(positions=stored, done=int(done)))
 
-    def forget_all(self) -> None:
-        """That server's database is a new one: nothing is there."""
+    def delete_all(self) -> None:
+        """Delete all runs, because the MLflow server has a new database."""
         with self._engine.begin() as connection:
             connection.execute(delete(_runs))
 
     def give_up(self, job_id: int) -> None:
-        """It does not take the job: nothing more will come."""
+        """Mark a job as done, because the MLflow server rejects it."""
         with self._engine.begin() as connection:
-            known = select(_runs.c.job_id).where(_runs.c.job_id == job_id)
-            if connection.execute(known).first() is None:
+            existing = select(_runs.c.job_id).where(_runs.c.job_id == job_id)
+            if connection.execute(existing).first() is None:
                 values = {"job_id": job_id, "run_id": "", "experiment_id": ""}
                 connection.execute(_runs.insert().values(**values, positions={}, done=1))
             else:
                 connection.execute(update(_runs).where(_runs.c.job_id == job_id).values(done=1))
 
     def waiting(self) -> list[tuple[str, float, str]]:
-        """Name, time of creation and status of the jobs of which not all is there, the newest
-        first."""
+        """Name, creation time and status of the jobs that are not done, newest first."""
         query = (
             select(_jobs.c.name, _jobs.c.created_at, _jobs.c.status)
             .outerjoin(_runs, _runs.c.job_id == _jobs.c.id)

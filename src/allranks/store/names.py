@@ -1,6 +1,6 @@
-"""Names in a home's record, read in milliseconds: for completion, which cannot wait for SQLAlchemy.
+"""Names in a home's database, for shell completion, which cannot wait for SQLAlchemy to import.
 
-Read-only: nothing is created, and a record that cannot be read has no names.
+Read-only: creates nothing, and returns no names if the database cannot be read.
 """
 
 from __future__ import annotations
@@ -12,34 +12,31 @@ from typing import Any
 
 from allranks.settings import Home
 
-# At most this many jobs, the newest first.
 _MOST = 200
 
 
 def jobs(home: Home) -> list[tuple[str, str]]:
-    """The newest jobs, each with its status."""
+    """Name and status of the newest jobs."""
     return _rows(home, f"SELECT name, status FROM jobs ORDER BY id DESC LIMIT {_MOST}")
 
 
 def computes(home: Home) -> list[str]:
-    """Those that somebody created."""
     return [name for (name,) in _rows(home, "SELECT name FROM computes ORDER BY name")]
 
 
 def assets(home: Home, kind: str) -> list[str]:
-    """Environments, data or models, by the kind's word."""
+    """Names of assets of a kind, such as ``data``."""
     query = "SELECT DISTINCT name FROM assets WHERE kind = ? AND deleted_at IS NULL ORDER BY name"
     return [name for (name,) in _rows(home, query, kind)]
 
 
 def datastores(home: Home) -> list[str]:
-    """Those that somebody created."""
-    found = _rows(home, "SELECT value FROM settings WHERE key = 'datastores'")
-    return sorted(json.loads(found[0][0])) if found else []
+    rows = _rows(home, "SELECT value FROM settings WHERE key = 'datastores'")
+    return sorted(json.loads(rows[0][0])) if rows else []
 
 
 def states(home: Home) -> list[str]:
-    """States with a name of their own."""
+    """Named state folders."""
     try:
         return sorted(path.name for path in (home.states / "named").iterdir())
     except OSError:
@@ -48,8 +45,8 @@ def states(home: Home) -> list[str]:
 
 def _rows(home: Home, query: str, *values: str) -> list[Any]:
     try:
-        place = f"{home.database.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(place, uri=True, timeout=0.5)) as connection:
+        uri = f"{home.database.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=0.5)) as connection:
             return connection.execute(query, values).fetchall()
     except sqlite3.Error:
         return []

@@ -1,8 +1,8 @@
-"""What is only so for PostgreSQL; of other modules, only `db` knows.
+"""Everything that is specific to PostgreSQL; only `database` imports it.
 
-Transactions that write come one after the other, as they do in SQLite, so that all that was ever
-said of the record there holds here: what is read and then written has not changed in between, and
-events are numbered in the order in which they can be seen. Those that only read see one moment.
+Write transactions run one after another, as in SQLite. So what a transaction has read does not
+change before it writes, and events become visible in the order of their ids. Read-only transactions
+see one snapshot.
 """
 
 from __future__ import annotations
@@ -22,24 +22,29 @@ from allranks.errors import ServerError, UsageError
 log = logging.getLogger("allranks.database")
 
 EXAMPLE = "postgresql://USER:PASSWORD@HOST/DATABASE"
-# Numbers of PostgreSQL's advisory locks, in each database: who writes, and which server serves.
+# Keys of advisory locks: the writer, and the server that uses the database.
 _WRITER, _SERVER = 0x616C6C01, 0x616C6C02
-# Seconds: for a connection, and between looks whether the server still holds its database.
-_CONNECT, _LOOK = 10, 2.0
-# By the first characters of an SQLSTATE, or words of a failed connection: how to mend it.
+# Seconds to connect, and between checks that the server lock is still held.
+_CONNECT_SECONDS, _CHECK_SECONDS = 10, 2.0
+_LOGIN = "check the user and password in ALLRANKS_DATABASE, and pg_hba.conf"
+_FULL = "free space on PostgreSQL's disk; agents keep their events until then"
+_CONNECTIONS = "raise max_connections: a server needs about thirty"
+# Hints by the start of an SQLSTATE, or by a part of the message.
 _HINTS = {
-    "28": "mend the user and password in ALLRANKS_DATABASE, or who pg_hba.conf lets in",
-    "password": "mend the user and password in ALLRANKS_DATABASE, or who pg_hba.conf lets in",
-    "3D": "make it: createdb NAME",
-    '" does not exist': "make it, by createdb or createuser, or name another",
-    "53100": "make room on PostgreSQL's disk; what agents have to say waits for it",
-    "No space left": "make room on PostgreSQL's disk; what agents have to say waits for it",
-    "53300": "raise max_connections: a server needs some thirty",
-    "too many": "raise max_connections: a server needs some thirty",
-    "25006": "it only lets itself be read: name the primary, not a standby",
-    "42501": "let its user make tables: GRANT ALL ON SCHEMA public TO that user",
+    "28": _LOGIN,
+    "password": _LOGIN,
+    "3D": "create it: createdb NAME",
+    '" does not exist': "create it with createdb or createuser, or use another",
+    "53100": _FULL,
+    "No space left": _FULL,
+    "53300": _CONNECTIONS,
+    "too many": _CONNECTIONS,
+    "25006": "the database is read-only: use the primary, not a standby",
+    "42501": "allow its user to create tables: GRANT ALL ON SCHEMA public TO USER",
 }
-_AWAY = "start it, or look at its log; agents and ranks go on, and what they say waits for it"
+_UNREACHABLE = (
+    "start it, or see its log; jobs keep running, and agents keep their events until then"
+)
 
 
 def shown(where: str) -> str:
@@ -49,11 +54,11 @@ def shown(where: str) -> str:
 
 
 def connect(where: str) -> Engine:
-    """Raises AllranksError for what is no URL of such a database, or without the driver."""
+    """Create an engine. Raises AllranksError for an invalid URL, and if the driver is missing."""
     try:
         engine = create_engine(
             _url(where),
-            connect_args={"connect_timeout": _CONNECT, "application_name": _name()},
+            connect_args={"connect_timeout": _CONNECT_SECONDS, "application_name": _name()},
             pool_pre_ping=True,
             pool_size=10,
             max_overflow=20,
@@ -63,34 +68,34 @@ def connect(where: str) -> Engine:
         raise ServerError(
             f"the driver for PostgreSQL is not installed: {error}",
             where=shown(where),
-            hint="pip install 'allranks[postgres]' where the server runs",
+            hint="install it on the server's machine: pip install 'allranks[postgres]'",
         ) from error
     event.listen(engine, "begin", _on_begin)
     return engine
 
 
-def said(error: Exception) -> tuple[str, str]:
-    """What the database said, in a line, and how to mend it."""
+def explain(error: Exception) -> tuple[str, str]:
+    """The driver's message on one line, and a hint."""
     cause = getattr(error, "orig", None) or error
     text = " ".join(str(cause).split()) or type(cause).__name__
     state = getattr(cause, "sqlstate", None) or ""
-    known = (hint for key, hint in _HINTS.items() if state.startswith(key) or key in text)
-    return text, next(known, _AWAY)
+    hints = (hint for key, hint in _HINTS.items() if state.startswith(key) or key in text)
+    return text, next(hints, _UNREACHABLE)
 
 
-def number_on(connection: Connection, table: str) -> None:
-    """Let numbers of new rows go on after the highest there is."""
+def reset_sequence(connection: Connection, table: str) -> None:
+    """Continue the ids of a table after its highest."""
     connection.exec_driver_sql(
         f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}"
     )
 
 
-class Hold:
-    """A server's hold on a database: no other may serve it. It lasts as long as its connection,
-    and is taken again after one was lost; ``lost`` is called when another was faster."""
+class ServerLock:
+    """A lock that allows one server for a database. It is bound to a connection, and taken again
+    after the connection was lost."""
 
     def __init__(self, where: str) -> None:
-        args = {"connect_timeout": _CONNECT, "application_name": _name()}
+        args = {"connect_timeout": _CONNECT_SECONDS, "application_name": _name()}
         self._engine = create_engine(
             _url(where), poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=args
         )
@@ -99,7 +104,7 @@ class Hold:
         self._connection = self._take()
 
     def keep(self, lost: Any) -> None:
-        """Look after it from now on, in a thread of its own."""
+        """Check the lock in a thread; ``lost`` is called if another server has taken it."""
         threading.Thread(target=self._keep, args=(lost,), name="hold", daemon=True).start()
 
     def release(self) -> None:
@@ -108,37 +113,37 @@ class Hold:
 
     def _take(self) -> Connection:
         connection = self._engine.connect()
-        found = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_SERVER})")
-        if found.scalar_one():
+        result = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_SERVER})")
+        if result.scalar_one():
             return connection
         holder = connection.exec_driver_sql(
             "SELECT min(application_name) FROM pg_stat_activity JOIN pg_locks USING (pid) "
             f"WHERE locktype = 'advisory' AND objid = {_SERVER} AND granted"
         ).scalar()
         connection.close()
-        # Not a Conflict, which is to a command that it need only wait: one of its own home.
+        # Not a Conflict, which makes a command wait for a server of its own home.
         raise ServerError(
-            f"another server uses this database: {holder or 'one whose name is hidden'}",
+            f"another server uses this database: {holder or 'its name is hidden'}",
             where=shown(self._where),
-            hint="a database has one server at a time: end that one, or name it by ALLRANKS_SERVER",
+            hint="stop that server, or use it by setting ALLRANKS_SERVER",
         )
 
     def _keep(self, lost: Any) -> None:
-        while not self._over.wait(_LOOK):
+        while not self._over.wait(_CHECK_SECONDS):
             try:
                 self._connection.exec_driver_sql("SELECT 1")
                 continue
             except DBAPIError:
                 self._connection.invalidate()
                 self._connection.close()
-            while not self._over.wait(_LOOK / 4):
+            while not self._over.wait(_CHECK_SECONDS / 4):
                 try:
                     self._connection = self._take()
                     break
                 except DBAPIError:
                     continue
                 except ServerError as error:
-                    log.error("%s: this server ends", error)
+                    log.error("%s; stopping this server", error)
                     lost()
                     return
 
@@ -149,11 +154,11 @@ def _url(where: str) -> Any:
     except ArgumentError:
         url = None
     if url is None or url.drivername not in ("postgresql", "postgres") or not url.database:
-        # Not shown: it may hold a password all the same.
+        # Do not show the value: it may contain a password.
         raise UsageError(
-            "that is not the URL of a PostgreSQL database",
+            "not the URL of a PostgreSQL database",
             where="ALLRANKS_DATABASE",
-            hint=f"one is {EXAMPLE}",
+            hint=f"the form is {EXAMPLE}",
         )
     return url.set(drivername="postgresql+psycopg")
 

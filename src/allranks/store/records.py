@@ -1,4 +1,4 @@
-"""Jobs and their events as rows: every change is events appended and folded, in one transaction."""
+"""Jobs and their events as rows: each change appends and folds events in one transaction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from allranks.store.database import events as _events
 from allranks.store.database import job_annotations as _annotations
 from allranks.store.database import jobs as _jobs
 from allranks.store.job_rows import (
-    OF_TASK,
+    TASK_KEYS,
     UNREADABLE,
     Damaged,
     JobRow,
@@ -36,37 +36,40 @@ from allranks.store.job_rows import (
     uses_of,
 )
 
-# Jobs kept in memory beside those that are live.
-_REMEMBERED = 512
-# Ids in one question: databases have a limit.
-_AT_ONCE = 500
+# Jobs cached in memory, besides live ones.
+_CACHED = 512
+# Ids in one query: databases have a limit.
+_BATCH = 500
 
 
-class StoredJob(NamedTuple):
-    """An event with its number in the record."""
+_DELETED = "was deleted; names are not reused"
+
+
+class StoredEvent(NamedTuple):
+    """An event with its id."""
 
     id: int
     event: Event
 
 
 class Records:
-    """The record of one database. Safe to use from several threads."""
+    """The jobs and events in a database. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading = engine.execution_options(read_only=True)
         self._latest: dict[str, JobRow] = {}
         self._lock = threading.Lock()
-        # How many jobs came in by this object: whether one did is seen without asking.
+        # Jobs created by this object, so that the loop notices a new one without a query.
         self.created = 0
 
     def create(
         self, spec: dict[str, Any], plan: Plan, about: Mapping[str, Any] | None = None
     ) -> JobRow:
-        """A new job, NotStarted; its first event also tells what is ``about`` it. Raises Conflict
-        when the name is taken, or was a deleted job's."""
+        """Create a job with status NotStarted; ``about`` is added to its first event. Raises
+        Conflict if a job has, or a deleted one had, that name."""
         if all(row.record.status in TERMINAL for row in list(self._latest.values())):
-            clock.begin_anew()  # nobody waits for anything: a clock that was set right counts
+            clock.begin_anew()  # no job is live, so a corrected system clock can be used
         now = clock.now()
         record = decide.new(plan.gang.nodes)
         values = {
@@ -83,24 +86,23 @@ class Records:
         created = Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})
         with self._engine.begin() as connection:
             if _is_deleted(connection, plan.task.job):
-                raise _taken(plan.task.job, "was deleted, and no other gets its name")
+                raise _name_taken(plan.task.job, _DELETED)
             try:
-                found = connection.execute(_jobs.insert().values(**values).returning(_jobs.c.id))
+                inserted = connection.execute(_jobs.insert().values(**values).returning(_jobs.c.id))
             except IntegrityError:
-                raise _taken(plan.task.job, "already exists") from None
-            job_id = found.scalar_one()
+                raise _name_taken(plan.task.job, "already exists") from None
+            job_id = inserted.scalar_one()
             _insert(connection, job_id, [created])
             annotate(connection, job_id, plan.task.job, spec)
         self.created += 1
         return self.get(plan.task.job)
 
     def latest(self, name: str) -> JobRow | None:
-        """A job as this process last wrote or read it, without asking the database: for those who
-        look again and again while they wait."""
+        """A job as this process last wrote or read it, without a query, for polling; or None."""
         return self._latest.get(name)
 
     def get(self, name: str) -> JobRow:
-        """The job of that name; raises NotFound, and Conflict for one that is damaged."""
+        """The job of that name. Raises NotFound, and Conflict if it is damaged."""
         latest = self._latest.get(name)
         if latest is not None:
             return latest
@@ -108,37 +110,36 @@ class Records:
         if isinstance(row, Damaged):
             message = f"the record of the job {name!r} is damaged: {row.reason}"
             raise Conflict(message, hint=f"remove it: allranks job delete {name}")
-        return self._keep(row)
+        return self._remember(row)
 
     def read(self, name: str) -> JobRow | Damaged:
-        """The job of that name as it is stored; raises NotFound."""
-        found = self._several(select(_jobs).where(_jobs.c.name == name))
-        if not found:
+        """The job of that name, read from the database. Raises NotFound."""
+        rows = self._read_rows(select(_jobs).where(_jobs.c.name == name))
+        if not rows:
             raise _no_job(name)
-        return found[0]
+        return rows[0]
 
     def find(self, wanted: Query) -> list[JobRow | Damaged]:
-        """The jobs that match, in the order that is asked for."""
+        """The matching jobs, in the requested order."""
         with self._reading.connect() as connection:
             ids = job_search.search(connection, wanted)
         rows: dict[int, JobRow | Damaged] = {}
-        for start in range(0, len(ids), _AT_ONCE):
-            some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _AT_ONCE]))
-            rows |= {row.id: row for row in self._several(some)}
+        for start in range(0, len(ids), _BATCH):
+            some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _BATCH]))
+            rows |= {row.id: row for row in self._read_rows(some)}
         return [rows[each] for each in ids if each in rows]
 
     def last_values(self, job_ids: Iterable[int]) -> dict[int, dict[str, float | str]]:
-        """As ``job_search.last_values``."""
+        """See ``job_search.last_values``."""
         with self._reading.connect() as connection:
             return job_search.last_values(connection, job_ids)
 
     def live(self) -> list[JobRow]:
-        """The jobs that have not ended, oldest first. Damaged ones cannot go on: without them."""
+        """The jobs that have not ended, oldest first, without damaged ones."""
         query = select(_jobs).where(_jobs.c.live == 1).order_by(_jobs.c.id)
-        return [row for row in self._several(query) if isinstance(row, JobRow)]
+        return [row for row in self._read_rows(query) if isinstance(row, JobRow)]
 
-    def _several(self, query: Select[Any]) -> list[JobRow | Damaged]:
-        """The jobs of a query. One that cannot be read is told of as damaged."""
+    def _read_rows(self, query: Select[Any]) -> list[JobRow | Damaged]:
         with self._reading.connect() as connection:
             try:
                 return [job_row(row) for row in connection.execute(query)]
@@ -147,34 +148,34 @@ class Records:
                 return [read_one(connection, each) for each in ids]
 
     def uses(self) -> list[Uses]:
-        """What every job makes use of, oldest first. A damaged one cannot use anything."""
+        """What each job refers to, oldest first, without damaged ones."""
         task = _jobs.c.plan["task"]
-        of_task = (task[key] for key in OF_TASK)
+        of_task = (task[key] for key in TASK_KEYS)
         facts = (_jobs.c.name, _jobs.c.live, _jobs.c.created_at, _jobs.c.ended_at)
         query = select(*facts, _jobs.c.spec["inputs"], *of_task).order_by(_jobs.c.id)
         with self._reading.connect() as connection:
             try:
-                found = connection.execute(query)
-                return [Uses(*row)._replace(live=bool(row.live)) for row in found]
+                result = connection.execute(query)
+                return [Uses(*row)._replace(live=bool(row.live)) for row in result]
             except (DBAPIError, *UNREADABLE):
-                pass  # a text in it that this database cannot take out of its JSON
-        rows = self._several(select(_jobs).order_by(_jobs.c.id))
+                pass  # a text that the database cannot extract from its JSON
+        rows = self._read_rows(select(_jobs).order_by(_jobs.c.id))
         return [uses_of(row) for row in rows if isinstance(row, JobRow)]
 
-    def forget(self, name: str, *, damaged: bool = False) -> None:
-        """Take an ended job out of the record, with its events. Its name is not given again. One
-        that lives stays, unless it is ``damaged`` and so cannot end."""
+    def delete_job(self, name: str, *, damaged: bool = False) -> None:
+        """Delete an ended job with its events and points. Its name is not reused. A live job stays,
+        unless it is ``damaged`` and so cannot end."""
         ended = _jobs.c.name == name
         if not damaged:
             ended = and_(ended, _jobs.c.live == 0)
         with self._engine.begin() as connection:
-            found = connection.execute(select(_jobs.c.id).where(ended)).scalar_one_or_none()
-            if found is None:
+            job_id = connection.execute(select(_jobs.c.id).where(ended)).scalar_one_or_none()
+            if job_id is None:
                 return
-            connection.execute(delete(_events).where(_events.c.job_id == found))
-            metric_points.forget(connection, found)
+            connection.execute(delete(_events).where(_events.c.job_id == job_id))
+            metric_points.delete_points(connection, job_id)
             connection.execute(_deleted.insert().values(name=name, deleted_at=clock.now()))
-            connection.execute(delete(_jobs).where(_jobs.c.id == found))
+            connection.execute(delete(_jobs).where(_jobs.c.id == job_id))
         with self._lock:
             self._latest.pop(name, None)
 
@@ -184,42 +185,42 @@ class Records:
         with self._reading.connect() as connection:
             return connection.execute(query).first() is not None
 
-    def beginning(self, prefix: str, most: int) -> list[str]:
-        """The names that begin so, the newest jobs' first."""
+    def names_with_prefix(self, prefix: str, most: int) -> list[str]:
+        """Job names that start with ``prefix``, newest first."""
         query = select(_jobs.c.name).where(func.substr(_jobs.c.name, 1, len(prefix)) == prefix)
+        query = query.order_by(_jobs.c.id.desc()).limit(most)
         with self._reading.connect() as connection:
-            found = connection.execute(query.order_by(_jobs.c.id.desc()).limit(most))
-            return list(found.scalars())
+            return list(connection.execute(query).scalars())
 
     def recent(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and spec of the jobs that are not archived, the newest first."""
+        """Name and spec of the jobs that are not archived, newest first."""
         query = select(_jobs.c.id, _jobs.c.name, _jobs.c.spec).order_by(_jobs.c.id.desc())
         query = query.join(_annotations, _annotations.c.job_id == _jobs.c.id)
-        query = query.where(_annotations.c.archived_at.is_(None)).limit(_AT_ONCE)
+        query = query.where(_annotations.c.archived_at.is_(None)).limit(_BATCH)
         older = query
         while True:
             with self._reading.connect() as connection:
                 page = connection.execute(older).all()
             yield from ((row.name, row.spec) for row in page)
-            if len(page) < _AT_ONCE:
+            if len(page) < _BATCH:
                 return
             older = query.where(_jobs.c.id < page[-1].id)
 
-    def had(self, name: str) -> bool:
-        """Whether a job has that name, or a deleted one had it."""
+    def ever_existed(self, name: str) -> bool:
+        """Whether a job has, or a deleted one had, that name."""
         with self._reading.connect() as connection:
-            known = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
-            return known is not None or _is_deleted(connection, name)
+            row = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
+            return row is not None or _is_deleted(connection, name)
 
-    def hold_to_new(self, name: str) -> None:
-        """Raises Conflict for a name that ``create`` would refuse now."""
+    def check_name_is_free(self, name: str) -> None:
+        """Raise Conflict for a name that ``create`` would refuse."""
         if self.has(name):
-            raise _taken(name, "already exists")
-        if self.had(name):
-            raise _taken(name, "was deleted, and no other gets its name")
+            raise _name_taken(name, "already exists")
+        if self.ever_existed(name):
+            raise _name_taken(name, _DELETED)
 
-    def events(self, name: str, after: int = 0) -> list[StoredJob]:
-        """The job's events in the order they were recorded, those numbered over ``after``."""
+    def events(self, name: str, after: int = 0) -> list[StoredEvent]:
+        """The job's events with an id above ``after``, in order."""
         query = (
             select(_events)
             .join(_jobs, _jobs.c.id == _events.c.job_id)
@@ -227,10 +228,10 @@ class Records:
             .order_by(_events.c.id)
         )
         with self._reading.connect() as connection:
-            return [StoredJob(row.id, _event(row)) for row in connection.execute(query)]
+            return [StoredEvent(row.id, _event(row)) for row in connection.execute(query)]
 
     def claim(self, job_id: int, owner: str, seconds: float) -> JobRow | None:
-        """Lease the job to ``owner``; None when another holds it."""
+        """Lease the job to ``owner`` for some seconds. Returns None if another holds the lease."""
         now = clock.now()
         free = or_(_jobs.c.lease_until.is_(None), _jobs.c.lease_until < now)
         mine = _jobs.c.lease_owner == owner
@@ -245,12 +246,12 @@ class Records:
         return None if row is None else job_row(row)
 
     def apply(
-        self, row: JobRow, owner: str, happened: Sequence[Event], **columns: Any
+        self, row: JobRow, owner: str, events: Sequence[Event], **columns: Any
     ) -> JobRow | None:
-        """Append events decided upon ``row``, and let go of the lease if ``owner`` holds it.
+        """Append events decided from ``row``, and release the lease of ``owner``.
 
-        None when the job changed since, or another holds its lease: decide again. The effect that
-        was done is done; doing it twice is doing it once.
+        Returns None if the job has changed or another holds its lease: decide again. Effects are
+        idempotent, so repeating them is harmless.
         """
         ours = and_(
             _jobs.c.id == row.id,
@@ -262,45 +263,44 @@ class Records:
             if current is None:
                 return None
             job = row.record
-            for event in happened:
+            for event in events:
                 job = fold(job, event)
-            _insert(connection, row.id, happened)
+            _insert(connection, row.id, events)
             saved = _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
-        return self._keep(saved)
+        return self._remember(saved)
 
-    def hear(self, name: str, happened: Sequence[Event]) -> JobRow:
-        """Append what agents or people say. What is old, or said twice, changes nothing."""
+    def append(self, name: str, events: Sequence[Event]) -> JobRow:
+        """Append events of agents or users; outdated and repeated ones are dropped. Raises
+        NotFound."""
         with self._engine.begin() as connection:
-            found = connection.execute(
-                select(_jobs).where(_jobs.c.name == name).with_for_update()
-            ).first()
-            if found is None:
+            query = select(_jobs).where(_jobs.c.name == name).with_for_update()
+            stored = connection.execute(query).first()
+            if stored is None:
                 raise _no_job(name)
-            row = job_row(found)
-            job, news = row.record, []
-            for event in happened:
+            row = job_row(stored)
+            job, new = row.record, []
+            for event in events:
                 after = fold(job, event)
                 if after is not job or event.kind not in FROM_AGENTS:
-                    news.append(event)
+                    new.append(event)
                 job = after
-            if not news:
+            if not new:
                 return row
-            _insert(connection, row.id, news)
+            _insert(connection, row.id, new)
             saved = _save(connection, row, job)
-        return self._keep(saved)
+        return self._remember(saved)
 
-    def _keep(self, row: JobRow) -> JobRow:
-        """Remember the newest of a job, also of one that has ended: who read an older one before
-        must not put it in the newer's place. A database has one server, its home's lock sees to
-        it; one that several share must ask it instead."""
+    def _remember(self, row: JobRow) -> JobRow:
+        """Cache the newest version of a job; a thread that has read an older one must not replace
+        it. Relies on one server for each database."""
         with self._lock:
-            known = self._latest.get(row.name)
-            if known is not None and known.version >= row.version:
-                return known
+            cached = self._latest.get(row.name)
+            if cached is not None and cached.version >= row.version:
+                return cached
             self._latest[row.name] = row
-            if len(self._latest) > _REMEMBERED:
+            if len(self._latest) > _CACHED:
                 ended = [n for n, each in self._latest.items() if each.record.status in TERMINAL]
-                for name in ended[: _REMEMBERED // 2]:
+                for name in ended[: _CACHED // 2]:
                     del self._latest[name]
         return row
 
@@ -315,14 +315,13 @@ def _is_deleted(connection: Connection, name: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _taken(name: str, why: str) -> Conflict:
-    hint = "give it another name, or none: one is made up"
-    return Conflict(f"a job named {name!r} {why}", where="name", hint=hint)
+def _name_taken(name: str, reason: str) -> Conflict:
+    hint = "use another name, or none to have one generated"
+    return Conflict(f"a job named {name!r} {reason}", where="name", hint=hint)
 
 
 def _no_job(name: str) -> NotFound:
-    hint = "`allranks job list` shows those there are"
-    return NotFound(f"there is no job named {name!r}", hint=hint)
+    return NotFound(f"there is no job named {name!r}", hint="list jobs: allranks job list")
 
 
 def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobRow:
@@ -335,8 +334,8 @@ def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobR
     return job_row(connection.execute(saved).one())
 
 
-def _insert(connection: Connection, job_id: int, happened: Sequence[Event]) -> None:
-    rows = [{**event._asdict(), "kind": str(event.kind), "job_id": job_id} for event in happened]
+def _insert(connection: Connection, job_id: int, events: Sequence[Event]) -> None:
+    rows = [{**event._asdict(), "kind": str(event.kind), "job_id": job_id} for event in events]
     if rows:
         connection.execute(_events.insert(), [{**row, "data": pack(row["data"])} for row in rows])
 

@@ -1,6 +1,6 @@
-"""Secrets: kept encrypted in the record, with a key that lies beside it and never in it.
+"""Secrets, encrypted in the database with a key in a file beside it.
 
-A copy of the database alone tells nobody anything. Who may read the home may read both.
+A copy of the database alone reveals no secret; read access to the home does.
 """
 
 from __future__ import annotations
@@ -23,41 +23,42 @@ _KEY = "secrets"
 
 
 class Secrets:
-    """Mappings of texts by name; ``file`` holds the key, made when the first secret is kept."""
+    """Secrets by name, each a mapping of strings. ``file``: the key, created with the first
+    secret."""
 
     def __init__(self, settings: Settings, file: Path) -> None:
         self._settings, self._file = settings, file
 
     def names(self) -> dict[str, list[str]]:
-        """What there is of each, without its values."""
+        """The keys of each secret, without values."""
         return {name: each["keys"] for name, each in self._all().items()}
 
     def get(self, name: str) -> dict[str, str]:
-        """Empty when there is none. Raises ServerError when the key is not the one it was kept
-        with."""
-        found = self._all().get(name)
-        if found is None:
+        """The secret, or an empty mapping. Raises ServerError if it was encrypted with another
+        key."""
+        stored = self._all().get(name)
+        if stored is None:
             return {}
         from cryptography.fernet import Fernet, InvalidToken  # lazy: 30 ms, and few jobs need it
 
         try:
-            kept = Fernet(self._file.read_bytes()).decrypt(found["value"].encode())
-            told: dict[str, str] = json.loads(kept)
+            text = Fernet(self._file.read_bytes()).decrypt(stored["value"].encode())
+            secret: dict[str, str] = json.loads(text)
         except (InvalidToken, ValueError, FileNotFoundError):
             raise ServerError(
-                f"the credentials of {name!r} cannot be read: their key is another one",
+                f"cannot decrypt the credentials of {name!r}: the key file does not match",
                 where=str(self._file),
-                hint="restore that file from the backup of the database, or give them again",
+                hint="restore this file from the database's backup, or enter the credentials again",
             ) from None
-        return told
+        return secret
 
     def put(self, name: str, values: Mapping[str, str]) -> None:
-        """Keep them in the place of those there were; none: forget."""
+        """Store or replace a secret; an empty mapping deletes it."""
         if not values:
             self._settings.change(_KEY, {name: None})
             return
-        kept = self._fernet().encrypt(json.dumps(dict(values)).encode()).decode()
-        self._settings.change(_KEY, {name: {"keys": sorted(values), "value": kept}})
+        encrypted = self._fernet().encrypt(json.dumps(dict(values)).encode()).decode()
+        self._settings.change(_KEY, {name: {"keys": sorted(values), "value": encrypted}})
 
     def _all(self) -> dict[str, Any]:
         return dict(self._settings.get(_KEY) or {})
@@ -66,11 +67,11 @@ class Secrets:
         from cryptography.fernet import Fernet  # lazy: as above
 
         if not self._file.exists():
-            # Whole or not there; of two who make one at once the first counts.
-            with tempfile.NamedTemporaryFile(dir=self._file.parent) as made:
-                made.write(Fernet.generate_key())
-                made.flush()
-                os.fsync(made.fileno())
+            # Linking is atomic, and keeps the key of a concurrent process that was first.
+            with tempfile.NamedTemporaryFile(dir=self._file.parent) as key:
+                key.write(Fernet.generate_key())
+                key.flush()
+                os.fsync(key.fileno())
                 with contextlib.suppress(FileExistsError):
-                    os.link(made.name, self._file)
+                    os.link(key.name, self._file)
         return Fernet(self._file.read_bytes())

@@ -270,7 +270,7 @@ def test_late_changes_and_other_states_are_refused(server, nodes):
         server.call("GET", f"/agent/v1/0/state/contents/{sha256}?offset=0&size=1")
     server.row = mine
     data = {"status": "Completed", "exit_code": 0, "error": None}
-    server.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
+    server.records.append("j", [Event(Kind.FINISHED, 1.0, data=data)])
     (nodes[0].shared / "g").write_text("late")
     with pytest.raises(Unauthorized):
         nodes[0].save()
@@ -545,7 +545,7 @@ def test_a_content_that_went_before_it_was_named_is_brought_again(server, nodes)
 def test_why_the_end_is_not_saved_is_told(server, nodes):
     (nodes[0].shared / "f").write_text("x")
     data = {"status": "Completed", "exit_code": 0, "error": None}
-    server.records.hear("j", [Event(Kind.FINISHED, 1.0, data=data)])
+    server.records.append("j", [Event(Kind.FINISHED, 1.0, data=data)])
     (said,) = finish(nodes[0])
     assert "the last changes of the state folder are not saved: this launch is over" in said
 

@@ -26,7 +26,7 @@ from allranks.spec.model import parse
 from allranks.store.assets import Assets
 from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
-from allranks.store.files.trees import COMING, Entry, Trees
+from allranks.store.files.trees import TEMPORARY_PREFIX, Entry, Trees
 from allranks.store.records import Records
 
 
@@ -221,7 +221,7 @@ def test_two_jobs_register_the_same_version_at_once(house):
     (won,) = [each for each in ended if not isinstance(each, Conflict)]
     lost = [each for each in ended if isinstance(each, Conflict)]
     assert len(lost) == 7
-    assert all("birds:7 is there already, and is another" in str(each) for each in lost)
+    assert all("birds:7 already exists with other content" in str(each) for each in lost)
     assert house.content("7") == won.spec["job"][1:].encode()
     assert [each.name for each in house.home.models.iterdir()] == [won.spec["digest"]]
 
@@ -239,7 +239,7 @@ def test_without_a_version_each_gets_a_number_and_the_very_same_is_one(house):
 
 def test_what_was_broken_off_goes_and_what_has_a_version_stays(house):
     row = house.register(house.job("j", MODEL))
-    coming = house.home.models / f"{COMING}abc"
+    coming = house.home.models / f"{TEMPORARY_PREFIX}abc"
     (coming / "files").mkdir(parents=True)
     (coming / "files" / "half").write_bytes(b"x")
     assert house.clear().items == []

@@ -23,7 +23,7 @@ from allranks.server.storage import backup, restore
 from allranks.settings import Home, make
 from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
-from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, is_whole
+from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, matches
 from allranks.store.records import Records
 from tests.support import processes_of, until
 
@@ -41,7 +41,7 @@ def begin(records: Records, name: str) -> None:
     told = {"address": "10.0.0.1", "host": "h", "ports": [7000]}
     records.apply(records.get(name), "me", [Event(Kind.SUBMITTED, 1.0)])
     said = [Event(Kind.HELLO, 1.0, node=0, seq=1), Event(Kind.READY, 1.0, node=0, seq=2, data=told)]
-    records.hear(name, said)
+    records.append(name, said)
     records.apply(records.get(name), "me", [Event(Kind.GO, 1.0)])
 
 
@@ -196,7 +196,7 @@ def test_states_are_whole_however_they_change_meanwhile(
         found = State(new.states / state.folder.relative_to(home.states))
         assert found.entries()
         for entries in (found.entries(), *(each.entries for each in found.versions())):
-            assert all(is_whole(found.content(e.sha256), e.sha256) for e in entries.values())
+            assert all(matches(found.content(e.sha256), e.sha256) for e in entries.values())
 
 
 def test_a_state_that_is_deleted_meanwhile_is_not_in_the_backup_in_half(

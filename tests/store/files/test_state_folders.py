@@ -30,7 +30,7 @@ class Late:
 def state(tmp_path):
     """One that half of a content has come of."""
     state = State(tmp_path / "s")
-    assert state.take(SHA256, 0, 10, CONTENT[:5]) == 5
+    assert state.receive(SHA256, 0, 10, CONTENT[:5]) == 5
     return state
 
 
@@ -41,19 +41,19 @@ def late(state, first):
 
 def test_who_waited_while_another_spoilt_a_content_begins_again(state):
     def spoil():
-        with pytest.raises(UsageError, match="what was sent is not"):
-            state.take(SHA256, 5, 10, b"wrong")
-        state.take(SHA256, 0, 10, CONTENT[:3])
+        with pytest.raises(UsageError, match="content does not match"):
+            state.receive(SHA256, 5, 10, b"wrong")
+        state.receive(SHA256, 0, 10, CONTENT[:3])
 
     late(state, spoil)
-    assert state.take(SHA256, 5, 10, CONTENT[5:]) == 3
-    assert state.take(SHA256, 3, 10, CONTENT[3:]) == 10
+    assert state.receive(SHA256, 5, 10, CONTENT[5:]) == 3
+    assert state.receive(SHA256, 3, 10, CONTENT[3:]) == 10
     assert state.content(SHA256).read_bytes() == CONTENT
 
 
 def test_who_waited_while_another_brought_a_content_leaves_nothing(state):
-    late(state, lambda: state.take(SHA256, 5, 10, CONTENT[5:]))
-    assert state.take(SHA256, 5, 10, CONTENT[5:]) == 10
+    late(state, lambda: state.receive(SHA256, 5, 10, CONTENT[5:]))
+    assert state.receive(SHA256, 5, 10, CONTENT[5:]) == 10
     assert state.content(SHA256).read_bytes() == CONTENT
     assert list((state.folder / "coming").iterdir()) == []
     assert state._coming == {}
@@ -62,10 +62,10 @@ def test_who_waited_while_another_brought_a_content_leaves_nothing(state):
 def test_all_of_it_came_and_nobody_said_so(tmp_path):
     """A server that is killed between the last piece and its name: the next sender asks once."""
     killed = State(tmp_path / "s")
-    assert killed.take(SHA256, 0, 10, CONTENT[:5]) == 5
+    assert killed.receive(SHA256, 0, 10, CONTENT[:5]) == 5
     with (tmp_path / "s" / "coming" / SHA256).open("ab") as file:
         file.write(CONTENT[5:])
     after = State(tmp_path / "s")
-    assert after.have(SHA256) == 10
-    assert after.take(SHA256, 10, 10, b"") == 10
-    assert after.have(SHA256) is None
+    assert after.received(SHA256) == 10
+    assert after.receive(SHA256, 10, 10, b"") == 10
+    assert after.received(SHA256) is None

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from allranks.errors import NotFound, UsageError
-from allranks.store.files.trees import COMING, Trees, below, is_whole
+from allranks.store.files.trees import TEMPORARY_PREFIX, Trees, matches, model_files
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def source(tmp_path):
 
 
 def kept(trees, sources) -> str:
-    with trees.copied(sources) as copy:
+    with trees.copy(sources) as copy:
         trees.keep(copy)
     return copy.digest
 
@@ -37,13 +37,13 @@ def left(trees):
 
 
 def test_what_is_kept_is_whole_read_only_and_its_own(trees, source):
-    digest = kept(trees, below(source, source))
+    digest = kept(trees, model_files(source, source))
     entries = trees.manifest(digest)
     assert [each.path for each in entries] == ["saved_model.pb", "variables/\udcff.data"]
     assert [each.size for each in entries] == [5000, 0]
     files = trees.files(digest)
-    assert all(is_whole(files / each.path, each) for each in entries)
-    assert trees.place(digest) == files
+    assert all(matches(files / each.path, each) for each in entries)
+    assert trees.path(digest) == files
     mode = (files / "saved_model.pb").stat().st_mode
     assert stat.S_IMODE(mode) == 0o444
     (source / "saved_model.pb").write_bytes(b"other")
@@ -52,12 +52,12 @@ def test_what_is_kept_is_whole_read_only_and_its_own(trees, source):
 
 
 def test_one_file_is_that_file(trees, source):
-    digest = kept(trees, below(source / "saved_model.pb", source))
-    assert trees.place(digest) == trees.files(digest) / "saved_model.pb"
+    digest = kept(trees, model_files(source / "saved_model.pb", source))
+    assert trees.path(digest) == trees.files(digest) / "saved_model.pb"
 
 
 def test_the_same_is_kept_once_and_mended(trees, source):
-    sources = below(source, source)
+    sources = model_files(source, source)
     digest = kept(trees, sources)
     path = trees.files(digest) / "saved_model.pb"
     path.chmod(0o644)
@@ -67,49 +67,49 @@ def test_the_same_is_kept_once_and_mended(trees, source):
     manifest.write_text(manifest.read_text().replace("5000", "5001"))
     with pytest.raises(NotFound, match="is damaged"):
         trees.manifest(digest)
-    with trees.copied(sources) as copy:
+    with trees.copy(sources) as copy:
         assert copy.digest == digest
-        trees.mend(copy)
+        trees.repair(copy)
         trees.keep(copy)
-    assert all(is_whole(path.parent / each.path, each) for each in trees.manifest(digest))
+    assert all(matches(path.parent / each.path, each) for each in trees.manifest(digest))
     assert left(trees) == [digest]
 
 
 def test_a_tree_that_is_taken_away_while_it_is_mended_comes_back_whole(
     trees, source, tmp_path, monkeypatch
 ):
-    sources = below(source, source)
+    sources = model_files(source, source)
     digest = kept(trees, sources)
 
     def gone_meanwhile(path, entry):
-        found = is_whole(path, entry)
+        found = matches(path, entry)
         if (tmp_path / "models" / digest).exists():
             (tmp_path / "models" / digest).rename(tmp_path / "going")
         return found
 
-    monkeypatch.setattr("allranks.store.files.trees.is_whole", gone_meanwhile)
-    with trees.copied(sources) as copy:
-        trees.mend(copy)
+    monkeypatch.setattr("allranks.store.files.trees.matches", gone_meanwhile)
+    with trees.copy(sources) as copy:
+        trees.repair(copy)
         trees.keep(copy)
     files = trees.files(digest)
-    assert all(is_whole(files / each.path, each) for each in trees.manifest(digest))
+    assert all(matches(files / each.path, each) for each in trees.manifest(digest))
     assert sorted(each.name for each in files.parent.iterdir()) == ["files", "manifest.json"]
 
 
 def test_what_is_not_kept_leaves_nothing(trees, source):
-    with trees.copied(below(source, source)) as copy:
-        assert copy.folder.name.startswith(COMING)
+    with trees.copy(model_files(source, source)) as copy:
+        assert copy.folder.name.startswith(TEMPORARY_PREFIX)
     assert left(trees) == []
     with pytest.raises(NotFound, match="is gone"):
         trees.manifest(copy.digest)
 
 
 def test_the_digest_is_of_names_and_contents_alone(trees, source, tmp_path):
-    digest = kept(trees, below(source, source))
+    digest = kept(trees, model_files(source, source))
     os.utime(source / "saved_model.pb", (1, 1))
-    assert kept(trees, below(source, source)) == digest
+    assert kept(trees, model_files(source, source)) == digest
     (source / "saved_model.pb").rename(source / "other.pb")
-    assert kept(trees, below(source, source)) != digest
+    assert kept(trees, model_files(source, source)) != digest
     manifest = json.loads((tmp_path / "models" / digest / "manifest.json").read_bytes())
     assert manifest[0].keys() == {"path", "size", "sha256"}
 
@@ -117,42 +117,42 @@ def test_the_digest_is_of_names_and_contents_alone(trees, source, tmp_path):
 def test_onnx_takes_what_lies_beside_it(source):
     for name in ("m.onnx", "m.onnx.data", "n.onnx.data"):
         (source / name).write_bytes(b"x")
-    assert below(source / "m.onnx", source).keys() == {"m.onnx", "m.onnx.data"}
+    assert model_files(source / "m.onnx", source).keys() == {"m.onnx", "m.onnx.data"}
 
 
 def test_links_are_taken_for_the_files_they_lead_to(source):
     (source / "best.pb").symlink_to("saved_model.pb")
-    assert below(source, source)["best.pb"] == source / "saved_model.pb"
-    assert [*below(source / "best.pb", source)] == ["best.pb"]
+    assert model_files(source, source)["best.pb"] == source / "saved_model.pb"
+    assert [*model_files(source / "best.pb", source)] == ["best.pb"]
 
 
 def test_a_name_that_cannot_be_sent_is_told_so_that_it_can(source):
     (source / os.fsdecode(b"\xff")).symlink_to("nowhere")
     with pytest.raises(UsageError) as caught:
-        below(source, source)
+        model_files(source, source)
     json.dumps(caught.value.body(), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path, source: path.symlink_to("/etc/hosts"), "a link that leads elsewhere"),
+        (lambda path, source: path.symlink_to("/etc/hosts"), "a link that leads outside"),
         (lambda path, source: path.symlink_to("nowhere"), "a link to no file"),
         (lambda path, source: path.symlink_to("variables"), "a link to no file"),
-        (lambda path, source: os.mkfifo(path), "is no plain file"),
+        (lambda path, source: os.mkfifo(path), "is not a regular file"),
     ],
 )
 def test_what_is_no_plain_file_is_refused_by_name(source, make, said):
     make(source / "odd", source)
     with pytest.raises(UsageError, match=f"'odd' is {said.removeprefix('is ')}") as caught:
-        below(source, source)
+        model_files(source, source)
     assert caught.value.hint
 
 
 def test_folders_that_lead_elsewhere_or_hold_nothing_are_refused(source, tmp_path):
     (source / "up").symlink_to(tmp_path)
-    with pytest.raises(UsageError, match="'up' leads elsewhere"):
-        below(source / "up", source)
+    with pytest.raises(UsageError, match="'up' is a link that leads outside"):
+        model_files(source / "up", source)
     (tmp_path / "empty" / "sub").mkdir(parents=True)
-    with pytest.raises(UsageError, match="without any file"):
-        below(tmp_path / "empty", tmp_path)
+    with pytest.raises(UsageError, match="without files"):
+        model_files(tmp_path / "empty", tmp_path)

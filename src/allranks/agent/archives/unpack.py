@@ -67,7 +67,7 @@ def unpack(
     caller removes the partly filled folders.
     """
     tasks = [_task(archive, folder) for archive, folder in archives]
-    # The largest first, so that no large archive is left at the kill.
+    # The largest first, so that no large archive is left at the end.
     tasks.sort(key=lambda task: -task.size)
     with _WorkerPool(min(workers or len(os.sched_getaffinity(0)), len(tasks))) as pool:
         _check_sizes(tasks, limit, pool, lambda: progress(0, 0))
@@ -108,7 +108,7 @@ def _task(archive: Path, folder: Path) -> Task:
         raise AllranksError(
             f"this node's user may not read the archive {archive.name}",
             where=str(archive),
-            hint="make it readable with chmod a+r, or send its owner to",
+            hint="make it readable with chmod a+r, or ask its owner to",
         )
     return Task(archive, folder, status.st_size)
 

@@ -278,7 +278,7 @@ def _read_environment(folder: Path) -> Environment | None:
 
 
 def _find(path: Path) -> Environment | None:
-    """The environment at a path, or a variant temporary it for nodes with another Python."""
+    """The environment at a path, or a variant beside it for nodes with another Python."""
     candidates = [path, *sorted(path.parent.glob(f"{path.name}-*"))]
     return next((each for each in map(_read_environment, candidates) if each is not None), None)
 

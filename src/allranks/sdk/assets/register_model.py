@@ -42,7 +42,7 @@ def register(
             hint = f"relative paths begin at {base}; of a job: --job JOB --path outputs/…"
             raise SpecError(Problem(f"there is no {str(path)!r}", "path", hint=hint))
         report(Progress("reading its files"))
-        files = trees.below(path, path.resolve() if path.is_dir() else path.resolve().parent)
+        files = trees.model_files(path, path.resolve() if path.is_dir() else path.resolve().parent)
         data["path"] = str(path)
         data["files"] = [_entry(name, file) for name, file in files.items()]
     while True:

@@ -22,7 +22,7 @@ from allranks.masking import without_credentials
 from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.submit.current_environment import current, tools
-from allranks.snapshot.git import Asked, Checkout, checkout, is_address
+from allranks.snapshot.git import Checkout, GitQuery, checkout, is_address
 from allranks.snapshot.take import Snapshot, take_snapshot
 
 # fmt: off
@@ -93,15 +93,15 @@ def prepare(
     if in_place:
         submission["in_place"] = str(folder.resolve())
         return submission, None
-    # A commit that was fetched has told already; else git is asked while we read.
-    asked = Asked(folder.resolve()).told if fetched is None else lambda: fetched.told
+    # Git runs while the files are read; a fetched commit is known already.
+    query = GitQuery(folder.resolve()).result if fetched is None else lambda: fetched.git
     snapshot = take_snapshot(code, note, settings.home().snapshots, allow_large, progress)
-    told = asked()
-    if told.properties:
-        spec["properties"] = {**told.properties, **(spec.get("properties") or {})}
+    git = query()
+    if git.properties:
+        spec["properties"] = {**git.properties, **(spec.get("properties") or {})}
     if not snapshot.files:
         return submission, None
-    submission |= {"code": snapshot.digest, "diff": told.diff}
+    submission |= {"code": snapshot.digest, "diff": git.diff}
     return submission, snapshot
 
 

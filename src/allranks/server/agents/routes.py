@@ -111,7 +111,7 @@ async def events(request: Request) -> Response:
     _of_its(row, agent.node)
     heeded = orders_of.accepted(row.record, agent.node, agent.launch, said)
     if heeded:
-        row = await run_in_threadpool(with_.records.hear, agent.job, heeded)
+        row = await run_in_threadpool(with_.records.append, agent.job, heeded)
         with_.loops.wake(agent.job)
     if len(heeded) == len(said):
         return JSONResponse({"acknowledged": max((event.seq for event in said), default=0)})
@@ -191,7 +191,7 @@ async def points(request: Request) -> Response:
     _of_its(job, agent.node)
     data, offset = await request.body(), number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
-    size = await run_in_threadpool(with_.points.take, source, offset, data)
+    size = await run_in_threadpool(with_.points.add_from_agent, source, offset, data)
     with_.bell.ring(agent.job)
     return JSONResponse({"size": size})
 

@@ -34,7 +34,7 @@ async def missing(request: Request) -> Response:
     """Of these contents those that are not here, with how much of each is."""
     _, _, state, _ = await _asked(request)
     wanted = await _wanted(request)
-    found = await run_in_threadpool(lambda: {each: state.have(each) for each in wanted})
+    found = await run_in_threadpool(lambda: {each: state.received(each) for each in wanted})
     return JSONResponse({each: have for each, have in found.items() if have is not None})
 
 
@@ -43,7 +43,7 @@ async def take(request: Request) -> Response:
     _, _, state, _ = await _asked(request)
     sha256, data = request.path_params["sha256"], await request.body()
     offset, size = (number_of(request, each) for each in ("offset", "size"))
-    have = await run_in_threadpool(state.take, sha256, offset, size, data)
+    have = await run_in_threadpool(state.receive, sha256, offset, size, data)
     return JSONResponse({"have": have})
 
 
@@ -77,7 +77,7 @@ async def damaged(request: Request) -> Response:
     """A node has fetched it twice, and twice it was not what its name says."""
     _, _, state, _ = await _asked(request)
     sha256 = request.path_params["sha256"]
-    version = await run_in_threadpool(state.step_back, sha256)
+    version = await run_in_threadpool(state.fall_back, sha256)
     if version is None:
         raise NotFound(
             f"a file of the state {state.folder.name} is damaged in the server's home, and no "
@@ -123,9 +123,9 @@ def _take_all(state: State, data: bytes) -> None:
         piece = rest[at : at + size]
         at += size
         # What came of it before, in pieces, is gone on with by whom it came from.
-        have = state.take(sha256, 0, size, piece)
+        have = state.receive(sha256, 0, size, piece)
         if have < size:
-            state.take(sha256, have, size, piece[have:])
+            state.receive(sha256, have, size, piece[have:])
 
 
 def _piece(state: State, sha256: str, offset: int, size: int) -> bytes:

@@ -16,7 +16,7 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.spec.fields.problems import nearest
-from allranks.store.assets import AssetRow, Assets, named
+from allranks.store.assets import AssetRow, Assets, find_version
 from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
 
@@ -107,7 +107,7 @@ class Datastores:
     def row(self, asset: Asset) -> AssetRow:
         """Raises SpecError when there is none."""
         versions = self.versions(asset.name)
-        if (row := named(versions, asset)) is not None:
+        if (row := find_version(versions, asset)) is not None:
             return row
         has = ", ".join(row.version for row in versions)
         hint = f"its versions: {has}"

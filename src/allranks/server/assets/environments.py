@@ -12,7 +12,7 @@ from allranks.plan.environments.recipe import Resolved, Table
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job_parts import Environment
-from allranks.store.assets import AssetRow, Assets, named
+from allranks.store.assets import AssetRow, Assets, find_version
 from allranks.store.key_values import Settings
 
 KIND = "environment"
@@ -53,7 +53,7 @@ class Environments:
     def row(self, asset: Asset) -> AssetRow:
         """Raises SpecError when there is none."""
         versions = self.versions(asset.name) or self.versions(self._spelled(asset.name))
-        if (row := named(versions, asset)) is not None:
+        if (row := find_version(versions, asset)) is not None:
             return row
         has = ", ".join(row.version for row in versions)
         hint = f"its versions: {has}" if versions else self._others(asset.name)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from allranks.errors import NotFound
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.fields.problems import nearest
-from allranks.store.assets import AssetRow, Assets, named
+from allranks.store.assets import AssetRow, Assets, find_version
 from allranks.store.files.trees import Entry, Trees
 
 KIND = "model"
@@ -24,7 +24,7 @@ class ModelVersions(NamedTuple):
     def row(self, asset: Asset) -> AssetRow:
         """Raises NotFound."""
         versions = self.assets.versions(asset.name)
-        if (row := named(versions, asset)) is not None:
+        if (row := find_version(versions, asset)) is not None:
             return row
         hint = f"its versions: {', '.join(row.version for row in versions)}"
         if not versions:
@@ -34,7 +34,7 @@ class ModelVersions(NamedTuple):
 
     def place(self, row: AssetRow) -> Path:
         """What it is to a job: its one file, or the folder of several. Raises NotFound."""
-        return self.trees.place(row.spec["digest"])
+        return self.trees.path(row.spec["digest"])
 
     def manifest(self, row: AssetRow) -> tuple[Entry, ...]:
         return self.trees.manifest(row.spec["digest"])

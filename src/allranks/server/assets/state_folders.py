@@ -16,7 +16,7 @@ from allranks.plan.data.state_manifest import Entries, Entry, Quiet
 from allranks.plan.plan import Task
 from allranks.settings import Home
 from allranks.statuses import TERMINAL, NodeState
-from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, is_whole, seed
+from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, matches, seed
 from allranks.store.job_rows import JobRow
 from allranks.store.records import Records
 
@@ -160,7 +160,7 @@ class States:
             whole = state_manifest.is_whole(quiet, row.plan.task.nodes)
             ended = len(quiet) == row.plan.task.nodes and all(q.over for q in quiet.values())
         newest = state.newest()
-        if not state.is_new():
+        if not state.has_changes():
             return False
         recent = newest is not None and time.time() - newest.at < state_manifest.PAUSE
         if not whole or (recent and not ended):
@@ -185,7 +185,7 @@ class States:
             self._watched.pop(state.folder, None)
             if not row.plan.task.state:
                 self._states.pop(state.folder, None)
-        state.rest()
+        state.unload()
 
     def drop(self, job: str) -> None:
         """Remove the own state of a job that is deleted, if it has one."""
@@ -194,7 +194,7 @@ class States:
 
     def rest(self, job: str) -> None:
         """A job's own was taken away, or will not be asked for: nothing of it is remembered."""
-        self._open(OF_JOBS, job).rest()
+        self._open(OF_JOBS, job).unload()
 
     # ------------------------------------------------------------ people
 
@@ -218,7 +218,7 @@ class States:
         and Conflict while a job has it, or where a content of the version is damaged."""
         state = self.free(name)
         for path, each in state.version(number).entries.items():
-            if each.what == "file" and not is_whole(state.content(each.sha256), each.sha256):
+            if each.what == "file" and not matches(state.content(each.sha256), each.sha256):
                 raise Conflict(
                     f"{path!r} of version {number} is damaged in the server's home",
                     where=str(state.content(each.sha256)),
@@ -257,7 +257,7 @@ class States:
             late = [*self._states.values()][-_AT_HAND - 1 : -_AT_HAND]
             late = [each for each in late if each.folder not in self._watched]
         for each in late:
-            each.rest()
+            each.unload()
         return state
 
 

@@ -94,7 +94,7 @@ class Clusters:
         if self._computes is not None:
             found = [Compute.model_validate(row.spec) for row in self._computes.list()]
             there |= {each.name: each for each in found}
-            chosen, sent = self._computes.default(), self._computes.sent()
+            chosen, sent = self._computes.default(), self._computes.aliases()
         default = chosen if chosen in there else self.first
         goals = {name: default for name in STAND_FOR_DEFAULT if name not in there}
         goals |= {name: to for name, to in sent.items() if name not in there and to in there}

@@ -141,7 +141,7 @@ def _files(
     """Of both snapshots the files in chunks that only one of them has."""
     if before is None or after is None or before == after:
         return None, None
-    ours, theirs = blobs.names(before), blobs.names(after)
+    ours, theirs = blobs.chunk_digests(before), blobs.chunk_digests(after)
     if not ours or not theirs:
         return None, None
     try:

@@ -25,10 +25,10 @@ def resolve(reference: str, records: Records, person: str) -> str:
         return _newest(records, person)
     if reference and records.has(reference):
         return reference
-    if records.had(reference):
+    if records.ever_existed(reference):
         # Also where another job's name begins so: who deletes `foo` twice does not mean `foo-r2`.
         raise NotFound(f"the job {reference!r} was deleted", hint=_LIST)
-    found = records.beginning(reference, _MOST + 1) if reference else []
+    found = records.names_with_prefix(reference, _MOST + 1) if reference else []
     if len(found) == 1:
         return found[0]
     if found:
@@ -47,7 +47,7 @@ def _newest(records: Records, person: str) -> str:
 
 
 def _nearest(reference: str, records: Records) -> str:
-    known = records.beginning("", _FAR)
+    known = records.names_with_prefix("", _FAR)
     near: Sequence[str] = get_close_matches(reference, known, 3) if reference else []
     if len(reference) > 2:
         within = [name for name in known if reference.lower() in name.lower()]

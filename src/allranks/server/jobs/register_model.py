@@ -59,10 +59,10 @@ class Models(NamedTuple):
             hint = "files of this machine, or of a job: --job JOB --path outputs/…"
             raise UsageError(f"{given.path!r} is no place to take it from", where="path", hint=hint)
         assets, kept = self.versions
-        with kept.copied(sources) as copy:
+        with kept.copy(sources) as copy:
             if sent is not None:
                 self._hold_to(sent, copy.entries)
-            kept.mend(copy)
+            kept.repair(copy)
             spec = {**_spec(given, copy.entries), "digest": copy.digest, **made}
             with self.coming:
                 return assets.create(given.name, given.version, spec, lambda: kept.keep(copy))
@@ -80,7 +80,7 @@ class Models(NamedTuple):
             raise SpecError(job_files.left_nothing(self.home, row, of)._replace(where="path"))
         # However its place was written, the same files are the same version.
         where = {"job": row.name, "path": address_of(of if left.output else of._replace(output=""))}
-        return trees.below(left.path, left.root), {**where, "lineage": lineage(row)}
+        return trees.model_files(left.path, left.root), {**where, "lineage": lineage(row)}
 
     def _sent(self, sent: Sequence[Entry]) -> dict[str, Path]:
         missing = [each.sha256 for each in sent if not self.blobs.has(each.sha256)]

@@ -20,7 +20,7 @@ from allranks.settings import Home
 from allranks.statuses import TERMINAL
 from allranks.store.annotations import Annotation
 from allranks.store.job_rows import Damaged, JobRow
-from allranks.store.records import StoredJob
+from allranks.store.records import StoredEvent
 
 _P = ParamSpec("_P")
 
@@ -208,7 +208,7 @@ def damaged(row: Damaged) -> dict[str, Any]:
     }
 
 
-def event(told: StoredJob) -> dict[str, Any]:
+def event(told: StoredEvent) -> dict[str, Any]:
     said = told.event
     return {
         "id": told.id,

@@ -40,7 +40,7 @@ def collect(home: Home, records: Records, points: Points, row: JobRow, node: int
                 log.exception("%s: not all %s of node %s were kept", row.name, name, node)
     said = outbox.read(folder)
     if said:
-        records.hear(row.name, said)
+        records.append(row.name, said)
 
 
 def _take_points(path: Path, points: Points, source: Source) -> None:
@@ -48,11 +48,11 @@ def _take_points(path: Path, points: Points, source: Source) -> None:
         file = path.open("rb")
     except FileNotFoundError:
         return
-    size = points.take(source, 0, b"")
+    size = points.add_from_agent(source, 0, b"")
     with file:
         file.seek(size)
         while lines := b"".join(file.readlines(1 << 20)):
-            size = points.take(source, size, lines)
+            size = points.add_from_agent(source, size, lines)
 
 
 def _take_in(source: Path, logs: Logs, attempt: int, name: str) -> None:

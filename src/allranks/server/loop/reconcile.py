@@ -258,7 +258,7 @@ class Loop:
             data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
             happened.append(_event(row, Kind.SEEN, data=data))
         if happened:
-            self._records.hear(row.name, happened)
+            self._records.append(row.name, happened)
             self._bell.ring(row.name)
 
     def _look_at(self, row: JobRow) -> None:

@@ -98,7 +98,7 @@ class Mirror:
                 return  # the rest at the next look: others wait for a word that they have ended
             self._runs.call("/runs/log-batch", {"run_id": found.run_id, "metrics": batch})
             positions |= after
-            self._kept.moved(row.id, positions)
+            self._kept.set_positions(row.id, positions)
         status, ended = mlflow_run.STATUS[row.record.status], row.record.status in TERMINAL
         if ended:
             self._runs.tell_parameters(row, found.run_id)
@@ -109,7 +109,7 @@ class Mirror:
             self._runs.call("/runs/update", data)
             self._status[ours(row)] = status
         if ended:
-            self._kept.moved(row.id, positions, done=True)
+            self._kept.set_positions(row.id, positions, done=True)
             self._status.pop(ours(row), None)
 
     def _batches(

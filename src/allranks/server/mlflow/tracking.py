@@ -46,6 +46,6 @@ def begin(home: Home, database: Engine, records: Records, points: Points) -> Tra
     if found is None:
         return None
     kept = MlflowRuns(database)
-    child = Child(home, found, kept.forget_all)
+    child = Child(home, found, kept.delete_all)
     runs = Runs(child, kept)
     return Tracking(child, runs, Mirror(child, runs, kept, records, points))

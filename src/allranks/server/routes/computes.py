@@ -79,7 +79,7 @@ def delete(name: str, with_: With) -> dict[str, Any]:
 
 @router.put("/default", status_code=204)
 def set_default(name: Annotated[str, Body(embed=True)], with_: With) -> None:
-    with_.computes.send({}, default=with_.clusters.find(name).name)
+    with_.computes.set_aliases({}, default=with_.clusters.find(name).name)
 
 
 @router.put("/map", status_code=204)
@@ -91,7 +91,7 @@ def stand_for(data: Annotated[dict[str, str | None], Body()], with_: With) -> No
             f"{taken[0]!r} is a compute itself", hint="map a name that is none, or delete that one"
         )
     goals = {name: to and known.find(to).name for name, to in data.items()}
-    with_.computes.send(goals)
+    with_.computes.set_aliases(goals)
 
 
 @router.get("/{name}")

@@ -144,7 +144,7 @@ def preempt(
     by = str(data.get("by") or "somebody")
     told = {"by": by, "message": f"{by} asked for it: allranks job preempt"}
     asked = Event(Kind.PREEMPT_ASKED, clock.now(), record.launch, record.attempt, node, data=told)
-    with_.records.hear(name, [asked])
+    with_.records.append(name, [asked])
     with_.loops.wake(name)
     return _shown(with_.records.get(name), with_)
 
@@ -169,7 +169,7 @@ def kill(
     told = {"by": by, "message": f"{by} asked for it"}
     at, attempt = clock.now(), record.attempt
     asked = Event(Kind.KILL_ASKED, at, record.launch, attempt, found.node, rank, data=told)
-    with_.records.hear(name, [asked])
+    with_.records.append(name, [asked])
     with_.loops.wake(name)
     return _shown(with_.records.get(name), with_)
 
@@ -216,7 +216,7 @@ def discard(digests: Annotated[list[str], Body()], with_: With) -> None:
     """Remove those of these blobs that no job needs: their submission was broken off."""
     with with_.coming:
         codes = {row.code for row in with_.records.uses() if row.code is not None}
-        needed = codes.union(*(with_.blobs.names(code) for code in codes))
+        needed = codes.union(*(with_.blobs.chunk_digests(code) for code in codes))
         for digest in {*digests} - needed:
             with_.blobs.path(digest).unlink(missing_ok=True)
 
@@ -239,5 +239,5 @@ def _cancel(with_: Services, name: str, force: bool = False) -> None:
         return
     data = {"force": True} if force else {}
     asked = Event(Kind.CANCEL_ASKED, clock.now(), record.launch, record.attempt, data=data)
-    with_.records.hear(name, [asked])
+    with_.records.append(name, [asked])
     with_.loops.wake(name)

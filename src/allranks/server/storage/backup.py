@@ -22,7 +22,7 @@ from allranks.server.storage.inventory import GOING
 from allranks.settings import Home, database, has_record
 from allranks.store import database_copy
 from allranks.store.files.state_folders import CONTENT, HEAD, NAMED, OF_JOBS, VERSIONS, State
-from allranks.store.files.trees import COMING
+from allranks.store.files.trees import TEMPORARY_PREFIX
 from allranks.version import __version__
 
 # MLflow's database, in its folder.
@@ -66,7 +66,7 @@ def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Repor
             file.flush()
             os.fsync(file.fileno())
         backup_archive.unpack(beside, None, report)
-        jobs = len(database_copy.holds(Path(folder, home.database.name)).jobs)
+        jobs = len(database_copy.contents(Path(folder, home.database.name)).jobs)
         beside.rename(goal)
     torn = list(manifest["torn"])
     size = goal.stat().st_size
@@ -127,7 +127,7 @@ def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     yield name, folder
     for each in entries:
         if each.is_dir(follow_symlinks=False):
-            if not each.name.startswith((COMING, GOING)):
+            if not each.name.startswith((TEMPORARY_PREFIX, GOING)):
                 yield from _below(Path(each.path), f"{name}/{each.name}")
         else:
             yield f"{name}/{each.name}", Path(each.path)
@@ -139,7 +139,7 @@ def _states(root: Path) -> Iterator[tuple[str, Path]]:
     for kind in (NAMED, OF_JOBS):
         yield f"{root.name}/{kind}", root / kind
         for state in sorted(each.parent for each in (root / kind).glob(f"[!.]*/{HEAD}")):
-            with tempfile.TemporaryDirectory(prefix=COMING, dir=state.parent) as beside:
+            with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=state.parent) as beside:
                 _hold(state, Path(beside))
                 for each in _below(Path(beside), f"{root.name}/{kind}/{state.name}"):
                     os.utime(beside)  # `gc` takes what was left an hour ago
@@ -147,9 +147,9 @@ def _states(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _hold(state: Path, beside: Path) -> None:
-    """Hold on to what a state is now: its manifests, and links to all contents that they name. One
-    that is gone was of a moment that is over, so it is looked at again; where no manifest is
-    another by then it is the state that is damaged."""
+    """ServerLock on to what a state is now: its manifests, and links to all contents that they
+    name. One that is gone was of a moment that is over, so it is looked at again; where no manifest
+    is another by then it is the state that is damaged."""
     (beside / CONTENT).mkdir()
     told: dict[str, bytes] = {}
     while (now := _manifests(state)) != told:

@@ -27,7 +27,7 @@ def delete(row: JobRow | Damaged, with_: Services) -> int:
         _hold_to_unused(row, with_)
         size = inventory.size(path)
         away = put_away(path) if path.exists() else None
-        with_.records.forget(row.name, damaged=isinstance(row, Damaged))
+        with_.records.delete_job(row.name, damaged=isinstance(row, Damaged))
         if isinstance(row, Damaged) or not row.plan.task.state:
             with_.states.drop(row.name)
     if away is not None:

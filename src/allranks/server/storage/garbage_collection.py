@@ -107,7 +107,7 @@ class Clearing:
         """The blobs that the code of each job names. As long as one does not tell, none goes."""
         codes = {job.code for job in self._jobs if job.code is not None}
         try:
-            return {each: self._blobs.names(each) for each in codes}
+            return {each: self._blobs.chunk_digests(each) for each in codes}
         except OSError as error:
             self._trouble = error
             return {}
@@ -176,7 +176,7 @@ class Clearing:
                 return why if _remove_lock(path) else ""
             away = put_away(path)
             if found.kind is Kind.JOB:
-                self._records.forget(found.name)
+                self._records.delete_job(found.name)
             if found.kind is Kind.STATE:
                 self._rest(found.name)
         if away is not None:

@@ -22,9 +22,9 @@ from allranks.plan.data.retention import HOUR, Found, Job, Kind
 from allranks.plan.plan import Recipe
 from allranks.server.assets.data_locations import referred
 from allranks.settings import Home
-from allranks.store.files.state_folders import COMING as PIECES
+from allranks.store.files.state_folders import INCOMING as PIECES
 from allranks.store.files.state_folders import NAMED, OF_JOBS
-from allranks.store.files.trees import COMING
+from allranks.store.files.trees import TEMPORARY_PREFIX
 from allranks.store.job_rows import Uses
 
 # What is on its way out is called so, beside the place that it had.
@@ -161,7 +161,7 @@ def data(home: Home, known: Sequence[Job]) -> Iterator[Found]:
 def models(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """Files of models, and what is left of registering some."""
     for path in _within(home.models):
-        if path.name.startswith(COMING):
+        if path.name.startswith(TEMPORARY_PREFIX):
             used = _changed_within(path, _DEEP)
             yield Found(Kind.UNREGISTERED, path.name, str(path), used, looked=str(path))
         elif not path.name.startswith(GOING):
@@ -172,7 +172,7 @@ def states(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """Own states of jobs, and what has come of contents of any. Those with a name stay."""
     for kind in (NAMED, OF_JOBS):
         for path in _within(home.states / kind):
-            if path.name.startswith(COMING):
+            if path.name.startswith(TEMPORARY_PREFIX):
                 yield Found(Kind.PIECE, path.name, str(path), _changed(path), looked=str(path))
             elif kind == OF_JOBS and not path.name.startswith("."):
                 yield Found(Kind.STATE, path.name, str(path), _changed(path), path.name, str(path))
@@ -197,7 +197,7 @@ def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 def copies(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """What is left of copying what one job left for another."""
     for path in _within(home.jobs):
-        if path.name.startswith(COMING):
+        if path.name.startswith(TEMPORARY_PREFIX):
             used = _changed_within(path, _DEEP)
             yield Found(Kind.COPY, path.name, str(path), used, looked=str(path))
 

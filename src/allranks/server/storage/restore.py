@@ -59,7 +59,7 @@ def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report
         )
     held = None
     try:
-        held = database.hold(where)
+        held = database.lock_database(where)
         settings.keep_database(home)
         finish(home)
         if (isinstance(where, str) or where.exists()) and not force:
@@ -131,7 +131,7 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
             (new / name).unlink(missing_ok=True)
         report(Progress("checking the database"))
         database_copy.check(new / home.database.name)
-        holds = database_copy.holds(new / home.database.name)
+        holds = database_copy.contents(new / home.database.name)
         for path in _too_new(new / home.jobs.name, holds):
             shutil.rmtree(path)
         aside = time.strftime("before-restore-%Y%m%d-%H%M%S")
@@ -149,7 +149,7 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
     )
 
 
-def _strangers(home: Home, new: Path, holds: database_copy.Holds) -> Iterator[Path]:
+def _strangers(home: Home, new: Path, holds: database_copy.Contents) -> Iterator[Path]:
     """What the restored record does not speak of, and what would mix with what comes."""
     for folder in home.jobs.iterdir():
         if folder.name not in holds.jobs:
@@ -163,7 +163,7 @@ def _strangers(home: Home, new: Path, holds: database_copy.Holds) -> Iterator[Pa
                 yield state
 
 
-def _too_new(jobs: Path, holds: database_copy.Holds) -> Iterator[Path]:
+def _too_new(jobs: Path, holds: database_copy.Contents) -> Iterator[Path]:
     """Output of attempts that the record has not come to. An agent that runs one of those sends it
     once more; one that is started writes its own."""
     for name, (attempt, begun) in holds.live.items():

@@ -27,7 +27,7 @@ from allranks.plan.plan import Task
 from allranks.server.dependencies import Services
 from allranks.server.storage.inventory import GOING
 from allranks.statuses import TERMINAL
-from allranks.store.files.trees import COMING, copy_contents
+from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
 from allranks.store.job_rows import JobRow
 
 
@@ -40,7 +40,10 @@ class Continuation:
     def __init__(self, services: Services, task: Task, old: JobRow | None) -> None:
         self._services, self._task, self._old = services, task, old
         jobs = services.home.jobs
-        self._goal, self._beside = jobs / task.job, jobs / f"{COMING}{secrets.token_hex(8)}"
+        self._goal, self._beside = (
+            jobs / task.job,
+            jobs / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}",
+        )
         self._kept = self._placed = False
         self.carried: Carried | None = None
 

@@ -80,13 +80,13 @@ def restart(
             return submit(submission, services, by, known, after=after)
         except Conflict as error:
             # Another restart of the job was done with its copying first.
-            if error.where != "name" or not services.records.had(name):
+            if error.where != "name" or not services.records.ever_existed(name):
                 raise
 
 
 def _next_name(name: str, services: Services) -> str:
     base, number = re.sub(r"-r\d+$", "", name), 2
-    while services.records.had(f"{base}-r{number}"):
+    while services.records.ever_existed(f"{base}-r{number}"):
         number += 1
     return f"{base}-r{number}"
 

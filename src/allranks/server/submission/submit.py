@@ -174,13 +174,13 @@ def submit(
     if after is not None:
         # Before anything is copied.
         _hold_to_code(submission, services)
-        services.records.hold_to_new(made.task.job)
+        services.records.check_name_is_free(made.task.job)
     with Continuation(services, made.task, after) as begun, services.coming:
         models.hold_to(each.source for each in made.task.inputs)
         _hold_to_code(submission, services)
         for other in referred(spec.get("inputs")):
             services.records.get(other)
-        if not services.records.had(made.task.job):
+        if not services.records.ever_existed(made.task.job):
             begun.place()
             if submission.diff:
                 kept = diff_of(made.task.record)
@@ -193,7 +193,7 @@ def submit(
 
 
 def _hold_to_code(submission: Submission, services: Services) -> None:
-    if submission.code is not None and not services.blobs.is_whole(submission.code):
+    if submission.code is not None and not services.blobs.is_complete(submission.code):
         raise MissingCode("the server does not have this code yet", hint="send it first")
 
 

@@ -1,4 +1,1 @@
-"""What the record keeps as files: blobs, trees, logs, state folders.
-
-Imports `store.db`.
-"""
+"""What the record stores as files: blobs, trees, logs, state folders."""

@@ -1,4 +1,4 @@
-"""Blobs: files named by the hash of what is in them, in a folder; never changed once there."""
+"""Blobs: immutable files, named by the SHA-256 of their content."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Blobs:
-    """A folder of blobs. Two writers of one blob are fine: the content is the same."""
+    """A folder of blobs. Concurrent writers of a blob are harmless: the content is the same."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def path(self, digest: str) -> Path:
-        """Where the blob lies, or would. Raises UsageError for what is no digest."""
+        """The path of a blob, which need not exist. Raises UsageError for an invalid digest."""
         if not _DIGEST.fullmatch(digest):
-            raise UsageError(f"{digest!r} is not a digest", hint="64 hexadecimal digits are")
+            raise UsageError(f"{digest!r} is not a SHA-256", hint="it has 64 hexadecimal digits")
         return self._folder / digest[:2] / digest
 
     def has(self, digest: str) -> bool:
         return self.path(digest).exists()
 
     def open(self, digest: str) -> Path:
-        """The file of a blob that is there; raises NotFound."""
+        """The path of an existing blob. Raises NotFound."""
         path = self.path(digest)
         if not path.exists():
-            raise NotFound(f"there is no blob {digest}", hint="submit the job again")
+            raise NotFound(f"blob {digest} not found", hint="submit the job again")
         return path
 
     def parts(self, digest: str) -> list[Path]:
-        """The blobs that the list in this one names, in its order. Raises NotFound for the first
-        that is not there."""
-        named = json.loads(self.open(digest).read_bytes())["chunks"]
-        return [self.open(each) for each in named]
+        """The paths of a snapshot's chunks in order, given its manifest's digest. Raises
+        NotFound."""
+        digests = json.loads(self.open(digest).read_bytes())["chunks"]
+        return [self.open(each) for each in digests]
 
-    def is_whole(self, digest: str) -> bool:
-        """Whether such a list is there, and all that it names."""
+    def is_complete(self, digest: str) -> bool:
+        """Whether a snapshot's manifest and all its chunks exist."""
         try:
             self.parts(digest)
         except (NotFound, UsageError, ValueError, KeyError, TypeError):
             return False
         return True
 
-    def names(self, digest: str) -> list[str]:
-        """The digests in the list in this one; none when it is not there, or is no list."""
+    def chunk_digests(self, digest: str) -> list[str]:
+        """The digests of a snapshot's chunks; none if its manifest is missing or invalid."""
         try:
             return list(json.loads(self.path(digest).read_bytes())["chunks"])
         except (FileNotFoundError, UsageError, ValueError, KeyError, TypeError):
@@ -61,22 +61,21 @@ class Blobs:
 
     @contextmanager
     def receive(self, digest: str) -> Iterator[Callable[[bytes], None]]:
-        """A function that takes the blob piece by piece. It is there once the block ends well:
-        written beside and renamed, so that a half one is never seen. Raises UsageError when what
-        came is not what its name says."""
+        """Yield a function that writes the blob piece by piece. The blob appears, complete, when
+        the block ends. Raises UsageError if the content does not match the digest."""
         path = self.path(digest)
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = hashlib.sha256()
+        actual = hashlib.sha256()
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
 
-            def take(piece: bytes) -> None:
-                found.update(piece)
+            def write(piece: bytes) -> None:
+                actual.update(piece)
                 file.write(piece)
 
             try:
-                yield take
-                if found.hexdigest() != digest:
-                    raise UsageError(f"what was sent is not {digest}", hint="send it again")
+                yield write
+                if actual.hexdigest() != digest:
+                    raise UsageError(f"content does not match {digest}", hint="send it again")
                 file.flush()
                 os.replace(file.name, path)
             except BaseException:

@@ -1,7 +1,7 @@
-"""The output of ranks in the record: one file a rank and attempt, grown at its end only.
+"""Output of ranks: one append-only file for each rank and attempt.
 
-The offset makes every line come once: what is sent twice is already there and dropped, what would
-leave a hole is refused with the size we have. Nothing else has to be remembered, on either side.
+Agents send data with its offset, so each line is stored once: repeated data is ignored, and data
+that would leave a gap is refused with the current size.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Logs:
         return self._folder / "attempts" / str(attempt) / name
 
     def append(self, attempt: int, name: str, offset: int, data: bytes) -> int:
-        """Grow the file by what of ``data`` is new; the size it then has, which the sender goes
-        on from. Short of room it may be less than was sent."""
+        """Append the new part of ``data``. Returns the file's size, from which the sender
+        continues; on a full disk, less than was sent."""
         path = self.path(attempt, name)
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
@@ -32,14 +32,14 @@ class Logs:
             size = os.fstat(file).st_size
             if offset > size:
                 return size
-            # Where it belongs, not at the end: two who write the same write it once.
+            # At its offset, so that concurrent writers of the same data store it once.
             written = os.pwrite(file, data, offset)
             return max(size, offset + written)
         finally:
             os.close(file)
 
     def read(self, attempt: int, name: str, offset: int, most: int = 1 << 18) -> bytes:
-        """Up to ``most`` bytes from ``offset``; empty at the end, or when there is no file yet."""
+        """Up to ``most`` bytes from ``offset``; empty at the end, or without a file."""
         try:
             with self.path(attempt, name).open("rb") as file:
                 file.seek(offset)

@@ -1,10 +1,9 @@
-"""State folders as the home keeps them: contents by their hash, a manifest of what is there now,
-and numbered versions of it.
+"""State folders in the home: contents by hash, a manifest of the current files, and versions of it.
 
-``FOLDER/content/SHA256`` is a file's content, read-only; ``FOLDER/coming/`` what has come of some.
-``FOLDER/head`` is the manifest, ``FOLDER/versions/N`` are earlier ones. A manifest begins with the
-hash of the rest and is replaced in one step, after all that it names: whoever is killed, and when,
-leaves the one before, whole.
+``FOLDER/content/SHA256`` is a file's content, read-only; ``FOLDER/coming/`` has partial uploads.
+``FOLDER/head`` is the current manifest, ``FOLDER/versions/N`` are older ones. A manifest begins
+with the hash of the rest, and is replaced atomically after its contents are written. So a kill at
+any time leaves an intact manifest.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from allranks.plan.data import state_manifest as manifests
 from allranks.plan.data.state_manifest import Entries, Entry
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-# Of a home's states: those with a name, and those that are a job's own, by the job's.
+# Folders of named states, and of jobs' own states.
 NAMED, OF_JOBS = "named", "of-jobs"
-HEAD, CONTENT, COMING, VERSIONS = "head", "content", "coming", "versions"
+HEAD, CONTENT, INCOMING, VERSIONS = "head", "content", "coming", "versions"
 
 
 class Version(NamedTuple):
-    """A manifest that was kept: of which attempt of which job, and ``why``; ``at`` in seconds since
-    the epoch, ``revision`` that of the state then."""
+    """A stored manifest: of which job's attempt, and ``why``; ``at`` in Unix seconds; ``revision``
+    of the state at that time."""
 
     number: int
     at: float
@@ -54,16 +53,17 @@ class Version(NamedTuple):
 
 
 class Put(NamedTuple):
-    """What a node has for a path, None: nothing any more; ``base`` is what it took its own for."""
+    """A node's change of a path; None deletes it. ``base``: the entry's number that it is based
+    on."""
 
     path: str
     base: int
     entry: Entry | None
 
 
-class Done(NamedTuple):
-    """What became of a commit: the revisions ``before`` and ``after`` it, for each path that was
-    changed its number, 0 for one that is gone; and all ``entries`` that there are."""
+class Commit(NamedTuple):
+    """The result of a commit: the revisions ``before`` and ``after``; ``done``: the new number of
+    each changed path, 0 for deleted ones; all ``entries``."""
 
     before: int
     after: int
@@ -71,14 +71,14 @@ class Done(NamedTuple):
     entries: Entries
 
 
-class _Coming(NamedTuple):
+class _Incoming(NamedTuple):
     lock: threading.Lock
     hash: Any
     sizes: list[int]
 
 
 class State:
-    """One state folder. Safe to use from several threads, by one process at a time."""
+    """A state folder. Thread-safe; used by one process at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,88 +86,88 @@ class State:
         self._revision = 0
         self._entries: dict[str, Entry] | None = None
         self._versions: list[Version] | None = None
-        self._coming: dict[str, _Coming] = {}
+        self._incoming: dict[str, _Incoming] = {}
 
     @property
     def revision(self) -> int:
-        """Counts what has come; 0: nothing ever has."""
+        """Counts changes; 0 for a state that never had any."""
         with self._lock:
             self._read()
             return self._revision
 
     def entries(self) -> Entries:
-        """What is there now, by path."""
+        """The current files by path."""
         with self._lock:
             return dict(self._read())
 
     # ------------------------------------------------------------ contents
 
     def content(self, sha256: str) -> Path:
-        """Where it lies. Raises UsageError for what is no hash."""
+        """The path of a content. Raises UsageError for an invalid hash."""
         return self._below(CONTENT, sha256)
 
-    def have(self, sha256: str) -> int | None:
-        """How much of a content is here; None: all of it."""
+    def received(self, sha256: str) -> int | None:
+        """How many bytes of a content have been received; None if it is complete."""
         if self.content(sha256).exists():
             return None
         with contextlib.suppress(FileNotFoundError):
-            return self._below(COMING, sha256).stat().st_size
+            return self._below(INCOMING, sha256).stat().st_size
         return 0
 
-    def take(self, sha256: str, offset: int, size: int, data: bytes) -> int:
-        """Take a piece of a content of ``size`` bytes; how much of it is here then, which the
-        sender goes on from. Raises UsageError when all that came is not what its name says."""
+    def receive(self, sha256: str, offset: int, size: int, data: bytes) -> int:
+        """Add a piece of a content of ``size`` bytes. Returns the bytes received, from which the
+        sender continues. Raises UsageError if the complete content does not match its hash."""
         goal = self.content(sha256)
         while not goal.exists():
             with self._lock:
-                fresh = _Coming(threading.Lock(), hashlib.sha256(), [0])
-                coming = self._coming.setdefault(sha256, fresh)
-            with coming.lock:
-                # Whoever had the lock before may have brought all of it, or thrown it away.
-                if self._coming.get(sha256) is coming:
-                    return self._add(coming, sha256, offset, size, data)
+                fresh = _Incoming(threading.Lock(), hashlib.sha256(), [0])
+                incoming = self._incoming.setdefault(sha256, fresh)
+            with incoming.lock:
+                # Another thread may have completed or discarded it while we waited for the lock.
+                if self._incoming.get(sha256) is incoming:
+                    return self._add(incoming, sha256, offset, size, data)
         return size
 
-    def _add(self, coming: _Coming, sha256: str, offset: int, size: int, data: bytes) -> int:
-        path, goal = self._below(COMING, sha256), self.content(sha256)
-        if not coming.sizes[0]:
+    def _add(self, incoming: _Incoming, sha256: str, offset: int, size: int, data: bytes) -> int:
+        path, goal = self._below(INCOMING, sha256), self.content(sha256)
+        if not incoming.sizes[0]:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch()
-            with path.open("rb") as file:  # of one who was killed in the middle of it
+            with path.open("rb") as file:  # left by a server that was killed
                 while piece := file.read(1 << 20):
-                    coming.hash.update(piece)
-                    coming.sizes[0] += len(piece)
-        if offset != coming.sizes[0]:
-            return coming.sizes[0]
+                    incoming.hash.update(piece)
+                    incoming.sizes[0] += len(piece)
+        if offset != incoming.sizes[0]:
+            return incoming.sizes[0]
         try:
             with path.open("r+b") as file:
                 file.seek(offset)
                 file.write(data)
         except OSError:
-            # What a full disk took of it would be in the way of everybody.
+            # Discard what a full disk has taken of it.
             path.unlink(missing_ok=True)
-            self._coming.pop(sha256, None)
+            self._incoming.pop(sha256, None)
             raise
-        coming.hash.update(data)
-        coming.sizes[0] += len(data)
-        if coming.sizes[0] < size:
-            return coming.sizes[0]
+        incoming.hash.update(data)
+        incoming.sizes[0] += len(data)
+        if incoming.sizes[0] < size:
+            return incoming.sizes[0]
         try:
-            if coming.sizes[0] != size or coming.hash.hexdigest() != sha256:
+            if incoming.sizes[0] != size or incoming.hash.hexdigest() != sha256:
                 path.unlink()
-                raise UsageError(f"what was sent is not {sha256}", hint="send it again")
+                raise UsageError(f"content does not match {sha256}", hint="send it again")
             path.chmod(0o444)
             goal.parent.mkdir(exist_ok=True)
             path.rename(goal)
         finally:
-            self._coming.pop(sha256, None)
+            self._incoming.pop(sha256, None)
         return size
 
     # ------------------------------------------------------------ the manifest
 
-    def commit(self, puts: Sequence[Put]) -> Done:
-        """Change all of these paths in one step, but for those that are not as the node took them
-        for, or would lie below a file. Raises MissingCode when a content is not here."""
+    def commit(self, puts: Sequence[Put]) -> Commit:
+        """Apply changes atomically. Skips paths that have changed since the node's ``base``, and
+        those that would be below a file. Raises MissingCode if a content is missing."""
         with self._lock:
             entries, done = dict(self._read()), dict[str, int]()
             before = number = self._revision
@@ -187,96 +187,94 @@ class State:
                     continue
                 above.update(manifests.above(path))
                 if entry.what == "file" and not self.content(entry.sha256).exists():
-                    raise MissingCode(f"the content of {path!r} is not here", hint="send it first")
+                    raise MissingCode(f"the content of {path!r} is missing", hint="send it first")
                 number += 1
                 done[path] = number
                 entries[path] = entry._replace(seq=number)
             if done:
                 self._write(entries, number + 1)
-            return Done(before, self._revision, done, entries)
+            return Commit(before, self._revision, done, entries)
 
-    def is_new(self) -> bool:
-        """Whether what is there now is not yet a version."""
+    def has_changes(self) -> bool:
+        """Whether the current files differ from the newest version."""
         with self._lock:
             entries, newest = self._read(), self.newest()
             if newest is None or newest.revision == self._revision:
                 return newest is None and bool(entries)
-            return not _alike(newest.entries, entries)
+            return not _equal(newest.entries, entries)
 
     def keep(self, job: str, attempt: int, why: str) -> Version | None:
-        """Make a version of what is there now, unless the newest is the same."""
+        """Make a version of the current files, unless the newest is the same."""
         with self._lock:
-            if not self.is_new():
+            if not self.has_changes():
                 return None
             entries, newest = self._read(), self.newest()
             number = newest.number + 1 if newest is not None else 1
             version = Version(number, time.time(), job, attempt, why, self._revision, entries)
-            told = {**version._asdict(), "entries": manifests.pack(entries)}
             path = self.folder / VERSIONS / str(number)
             path.parent.mkdir(exist_ok=True)
-            _replace(path, told)
+            _write_manifest(path, {**version._asdict(), "entries": manifests.pack(entries)})
             self._versions = [*self.versions(), version]
-            self._let_go(manifests.spare(each.number for each in self._versions))
+            self._delete_versions(manifests.spare(each.number for each in self._versions))
         return version
 
     def version(self, number: int) -> Version:
-        """Raises NotFound for one that is not kept, or whose manifest is damaged."""
+        """The version of that number. Raises NotFound, also if its manifest is damaged."""
         for each in self.versions():
             if each.number == number:
                 return each
-        kept = ", ".join(str(each.number) for each in self.versions()) or "none"
-        raise NotFound(
-            f"there is no version {number} of this state", hint=f"versions that there are: {kept}"
-        )
+        existing = ", ".join(str(each.number) for each in self.versions()) or "none"
+        hint = f"existing versions: {existing}"
+        raise NotFound(f"version {number} of this state not found", hint=hint)
 
     def versions(self) -> list[Version]:
-        """Those that are whole, the oldest first."""
+        """All versions with an intact manifest, oldest first."""
         with self._lock:
             if self._versions is None:
                 names: list[str] = []
                 with contextlib.suppress(FileNotFoundError):
                     names = os.listdir(self.folder / VERSIONS)
                 numbers = sorted(int(name) for name in names if name.isdecimal())
-                told = (_told(self.folder / VERSIONS / str(each)) for each in numbers)
+                stored = (_read_manifest(self.folder / VERSIONS / str(each)) for each in numbers)
                 self._versions = [
                     Version(**{**each, "entries": manifests.load(each["entries"])})
-                    for each in told
+                    for each in stored
                     if each is not None
                 ]
             return self._versions
 
     def newest(self) -> Version | None:
-        found = self.versions()
-        return found[-1] if found else None
+        versions = self.versions()
+        return versions[-1] if versions else None
 
-    def rest(self) -> None:
-        """Nothing of it is needed for a while: forget what is on the disk."""
+    def unload(self) -> None:
+        """Free memory; everything is read from disk again when needed."""
         with self._lock:
             self._entries = self._versions = None
-            self._coming.clear()
+            self._incoming.clear()
 
     def delete(self) -> None:
-        """Take it away with all of its versions, in one step."""
+        """Delete the state with all versions, atomically."""
         with self._lock:
-            away = self.folder.with_name(f".going-{secrets.token_hex(8)}")
+            trash = self.folder.with_name(f".going-{secrets.token_hex(8)}")
             with contextlib.suppress(FileNotFoundError):
-                self.folder.rename(away)
-            self.rest()
-        shutil.rmtree(away, ignore_errors=True)
+                self.folder.rename(trash)
+            self.unload()
+        shutil.rmtree(trash, ignore_errors=True)
 
     def restore(self, number: int) -> None:
-        """Have what is there be what it was in that version. Raises NotFound."""
+        """Make the files of a version current. Raises NotFound."""
         with self._lock:
             entries = self.version(number).entries
             self._read()
-            self._write(_numbered(entries, self._revision), self._revision + len(entries) + 1)
+            self._write(_renumbered(entries, self._revision), self._revision + len(entries) + 1)
 
-    def step_back(self, sha256: str) -> Version | None:
-        """Where that content is damaged here: have what was before, the newest version that has all
-        of its contents; None when there is none. Raises NotFound for a content that is whole."""
+    def fall_back(self, sha256: str) -> Version | None:
+        """Delete a damaged content and restore the newest version with all its contents. Returns
+        that version, or None if there is none. Raises NotFound if the content is intact."""
         path = self.content(sha256)
-        if is_whole(path, sha256):
-            raise NotFound("that content is whole", hint="fetch it again")
+        if matches(path, sha256):
+            raise NotFound("the content is not damaged", hint="fetch it again")
         with self._lock:
             path.unlink(missing_ok=True)
             for version in reversed(self.versions()):
@@ -290,61 +288,62 @@ class State:
 
     def _below(self, kind: str, sha256: str) -> Path:
         if not _DIGEST.fullmatch(sha256):
-            raise UsageError(f"{sha256!r} is no SHA-256", hint="64 hexadecimal digits")
+            raise UsageError(f"{sha256!r} is not a SHA-256", hint="it has 64 hexadecimal digits")
         return self.folder / kind / sha256
 
     def _read(self) -> dict[str, Entry]:
         if self._entries is None:
-            told = _told(self.folder / HEAD)
-            if told is None and (self.folder / HEAD).exists():
-                newest = self.newest()  # it is damaged; the newest that is not holds
-                told = newest and {**newest._asdict(), "entries": manifests.pack(newest.entries)}
-            self._revision = int(told["revision"]) if told else 0
-            self._entries = manifests.load(told["entries"]) if told else {}
-            if told:
-                self._sweep(self._old())
+            head = _read_manifest(self.folder / HEAD)
+            if head is None and (self.folder / HEAD).exists():
+                newest = self.newest()  # the manifest is damaged: use the newest intact version
+                head = newest and {**newest._asdict(), "entries": manifests.pack(newest.entries)}
+            self._revision = int(head["revision"]) if head else 0
+            self._entries = manifests.load(head["entries"]) if head else {}
+            if head:
+                self._delete_unused(self._old_contents())
         return self._entries
 
     def _write(self, entries: dict[str, Entry], revision: int) -> None:
         before = self._read()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _replace(self.folder / HEAD, {"revision": revision, "entries": manifests.pack(entries)})
+        _write_manifest(
+            self.folder / HEAD, {"revision": revision, "entries": manifests.pack(entries)}
+        )
         self._entries, self._revision = entries, revision
-        if went := _contents(before) - _contents(entries):
-            self._sweep(went)
+        if removed := _contents(before) - _contents(entries):
+            self._delete_unused(removed)
 
-    def _let_go(self, numbers: Iterable[int]) -> None:
-        went: set[str] = set()
+    def _delete_versions(self, numbers: Iterable[int]) -> None:
+        removed: set[str] = set()
         for each in [self.version(number) for number in numbers]:
             (self.folder / VERSIONS / str(each.number)).unlink(missing_ok=True)
             self._versions = [other for other in self.versions() if other is not each]
-            went |= _contents(each.entries)
-        if went:
-            self._sweep(went)
+            removed |= _contents(each.entries)
+        if removed:
+            self._delete_unused(removed)
 
-    def _old(self) -> set[str]:
-        """Contents that have not come just now: who had sent them may have been killed before they
-        were named, or we were before they were removed."""
-        before, found = time.time() - 3600, set[str]()
+    def _old_contents(self) -> set[str]:
+        """Contents older than an hour. They may be unused: an agent or the server was killed."""
+        before, names = time.time() - 3600, set[str]()
         with contextlib.suppress(FileNotFoundError), os.scandir(self.folder / CONTENT) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
                     if entry.stat().st_mtime < before:
-                        found.add(entry.name)
-        return found
+                        names.add(entry.name)
+        return names
 
-    def _sweep(self, went: Set[str]) -> None:
-        """Remove those of the contents that nothing names any more."""
+    def _delete_unused(self, candidates: Set[str]) -> None:
+        """Delete those contents that no manifest refers to."""
         used = _contents(self._read())
         for version in self.versions():
             used |= _contents(version.entries)
-        for sha256 in went - used:
+        for sha256 in candidates - used:
             with contextlib.suppress(FileNotFoundError):
                 self.content(sha256).unlink()
 
 
-def is_whole(path: Path, sha256: str) -> bool:
-    """Whether a content is what its name says."""
+def matches(path: Path, sha256: str) -> bool:
+    """Whether a file has that SHA-256; False if it does not exist."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == sha256
@@ -353,47 +352,47 @@ def is_whole(path: Path, sha256: str) -> bool:
 
 
 def seed(folder: Path, of: State) -> None:
-    """Make a state that begins as another is now, and shares its contents on the disk."""
+    """Create a state as a copy of another's current files, sharing contents by hard links."""
     entries = of.entries()
     if not entries:
         return
-    beside = folder.with_name(f".coming-{secrets.token_hex(8)}")
-    (beside / CONTENT).mkdir(parents=True, mode=0o700)
+    temporary = folder.with_name(f".coming-{secrets.token_hex(8)}")
+    (temporary / CONTENT).mkdir(parents=True, mode=0o700)
     for sha256 in _contents(entries):
-        os.link(of.content(sha256), beside / CONTENT / sha256)
-    told = {"revision": len(entries) + 1, "entries": manifests.pack(_numbered(entries, 0))}
-    _replace(beside / HEAD, told)
-    beside.rename(folder)
+        os.link(of.content(sha256), temporary / CONTENT / sha256)
+    head = {"revision": len(entries) + 1, "entries": manifests.pack(_renumbered(entries, 0))}
+    _write_manifest(temporary / HEAD, head)
+    temporary.rename(folder)
 
 
 def _contents(entries: Entries) -> set[str]:
     return {each.sha256 for each in entries.values() if each.what == "file"}
 
 
-def _alike(one: Entries, other: Entries) -> bool:
+def _equal(one: Entries, other: Entries) -> bool:
     return one.keys() == other.keys() and all(one[p].is_as(other[p]) for p in one)
 
 
-def _numbered(entries: Entries, after: int) -> dict[str, Entry]:
-    """The same in the same order, as if they came only now."""
+def _renumbered(entries: Entries, after: int) -> dict[str, Entry]:
+    """The entries in the same order, numbered from ``after`` + 1."""
     ordered = sorted(entries.items(), key=lambda each: each[1].seq)
     return {path: e._replace(seq=after + n) for n, (path, e) in enumerate(ordered, 1)}
 
 
-def _replace(path: Path, told: Mapping[str, Any]) -> None:
-    text = json.dumps(told).encode()
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
-    beside.replace(path)
+def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(manifest).encode()
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    temporary.replace(path)
 
 
-def _told(path: Path) -> dict[str, Any] | None:
-    """What a manifest says; None for one that is not there, or not what its writer wrote."""
+def _read_manifest(path: Path) -> dict[str, Any] | None:
+    """Read a manifest; None if it is missing or damaged."""
     try:
         digest, _, text = path.read_bytes().partition(b"\n")
     except FileNotFoundError:
         return None
     if hashlib.sha256(text).hexdigest().encode() != digest:
         return None
-    told: dict[str, Any] = json.loads(text)
-    return told
+    manifest: dict[str, Any] = json.loads(text)
+    return manifest

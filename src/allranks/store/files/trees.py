@@ -1,8 +1,7 @@
-"""Trees: folders of files, each named by the hash of its manifest; never changed once there.
+"""Trees: immutable folders of files (registered models), named by the hash of their manifest.
 
-``FOLDER/DIGEST/manifest.json`` says of each file its path, size and SHA-256, in their order;
-``FOLDER/DIGEST/files`` holds them, read-only. What is being put together lies beside, and is
-renamed once it is whole: a half one is never seen.
+``FOLDER/DIGEST/manifest.json`` lists path, size and SHA-256 of each file; ``FOLDER/DIGEST/files``
+has the files, read-only. A new tree is built in a temporary folder and renamed when complete.
 """
 
 from __future__ import annotations
@@ -21,22 +20,23 @@ from typing import BinaryIO, NamedTuple
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan.data.model_flavor import belongs_to
 
-# What is being put together is called so.
-COMING = ".coming-"
+TEMPORARY_PREFIX = ".coming-"
 _MANIFEST, _FILES = "manifest.json", "files"
-_PLAIN = "a model is plain files: name another path, or put copies in the place of links"
+_PLAIN_FILES_HINT = (
+    "a model consists of regular files: use another path, or replace links by copies"
+)
 
 
 class Entry(NamedTuple):
-    """A file of a tree; ``path`` is below the tree."""
+    """A file of a tree; ``path`` is model_files the tree."""
 
     path: str
     size: int
     sha256: str
 
 
-class Coming(NamedTuple):
-    """A tree that is whole, and not there yet."""
+class NewTree(NamedTuple):
+    """A complete tree in a temporary folder."""
 
     folder: Path
     digest: str
@@ -50,75 +50,77 @@ class Trees:
         self.folder = folder
 
     def files(self, digest: str) -> Path:
-        """Where its files lie."""
+        """The folder of a tree's files."""
         return self.folder / digest / _FILES
 
-    def place(self, digest: str) -> Path:
-        """What it is to who reads it: its one file, or the folder of several."""
+    def path(self, digest: str) -> Path:
+        """The path for readers: the file of a tree with one file, else the folder."""
         entries = self.manifest(digest)
-        return self.files(digest) / entries[0].path if _is_one(entries) else self.files(digest)
+        return (
+            self.files(digest) / entries[0].path if _is_single_file(entries) else self.files(digest)
+        )
 
     def manifest(self, digest: str) -> tuple[Entry, ...]:
-        """Raises NotFound for a tree that is not there, or whose manifest is not its own."""
+        """The files of a tree. Raises NotFound if its manifest is missing or damaged."""
         path = self.folder / digest / _MANIFEST
         try:
             text = path.read_bytes()
         except FileNotFoundError:
             text = b""
         if _digest(text) != digest:
-            what = "is damaged" if text else "is gone"
-            hint = "register the same files again: that mends it"
+            what = "is damaged" if text else "is missing"
+            hint = "register the same files again to repair it"
             raise NotFound(f"the manifest of the model {what}", where=str(path), hint=hint)
         return tuple(Entry(**each) for each in json.loads(text))
 
     @contextlib.contextmanager
-    def copied(self, sources: Mapping[str, Path]) -> Iterator[Coming]:
-        """Copies of files, by the paths they get, to be kept; what was not kept when the block ends
-        is gone. Raises Conflict for a file that changes meanwhile, and OSError."""
+    def copy(self, sources: Mapping[str, Path]) -> Iterator[NewTree]:
+        """Copy files, given by their path in the tree, to a new tree, which is deleted at the end
+        of the block unless kept. Raises Conflict for a file that changes meanwhile, and OSError."""
         self.folder.mkdir(exist_ok=True, mode=0o700)
-        folder = self.folder / f"{COMING}{secrets.token_hex(8)}"
+        folder = self.folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         folder.mkdir()
         try:
             entries = tuple(
-                _copied(sources[path], folder / _FILES / path, path) for path in sorted(sources)
+                _copy_file(sources[path], folder / _FILES / path, path) for path in sorted(sources)
             )
             text = json.dumps([each._asdict() for each in entries]).encode()
             (folder / _MANIFEST).write_bytes(text)
-            yield Coming(folder, _digest(text), entries)
+            yield NewTree(folder, _digest(text), entries)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def keep(self, coming: Coming) -> None:
-        """Have it there, if it is not."""
-        if not (goal := self.folder / coming.digest).exists():
-            coming.folder.rename(goal)
+    def keep(self, new_tree: NewTree) -> None:
+        """Add a new tree, unless it exists."""
+        if not (goal := self.folder / new_tree.digest).exists():
+            new_tree.folder.rename(goal)
 
-    def mend(self, coming: Coming) -> None:
-        """Put what was damaged right, where that very tree is there already. It may be taken away
-        meanwhile: then it is not made again, a part of it would be taken for all."""
-        tree, spare = self.folder / coming.digest, coming.folder / "spare"
+    def repair(self, new_tree: NewTree) -> None:
+        """Replace damaged files of an existing tree by those of the same new tree. If the tree is
+        deleted meanwhile, it is not created again: it would be incomplete."""
+        tree, spare = self.folder / new_tree.digest, new_tree.folder / "spare"
         if not tree.exists():
             return
-        wrong = [] if self._knows(coming.digest) else [_MANIFEST]
-        files = ((f"{_FILES}/{each.path}", each) for each in coming.entries)
-        wrong += [path for path, each in files if not is_whole(tree / path, each)]
+        damaged = [] if self._has_manifest(new_tree.digest) else [_MANIFEST]
+        files = ((f"{_FILES}/{each.path}", each) for each in new_tree.entries)
+        damaged += [path for path, each in files if not matches(tree / path, each)]
         with contextlib.suppress(FileNotFoundError):
-            for path in wrong:
+            for path in damaged:
                 for folder in reversed(Path(path).parents[:-1]):
                     (tree / folder).mkdir(exist_ok=True)
-                os.link(coming.folder / path, spare)
+                os.link(new_tree.folder / path, spare)
                 os.replace(spare, tree / path)
         spare.unlink(missing_ok=True)
 
-    def _knows(self, digest: str) -> bool:
+    def _has_manifest(self, digest: str) -> bool:
         try:
             return bool(self.manifest(digest))
         except NotFound:
             return False
 
 
-def is_whole(path: Path, entry: Entry) -> bool:
-    """Whether the file is what its entry says."""
+def matches(path: Path, entry: Entry) -> bool:
+    """Whether a file has the size and hash of its entry."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -127,40 +129,41 @@ def is_whole(path: Path, entry: Entry) -> bool:
         return False
 
 
-def below(path: Path, root: Path) -> dict[str, Path]:
-    """The files of a model that lies at ``path``, by the paths they have in it: one and those that
-    belong to it, or all of a folder. A link is taken for the file it leads to.
+def model_files(path: Path, root: Path) -> dict[str, Path]:
+    """The files of the model at ``path``, by their path in the model: a file with those that belong
+    to it, or all files of a folder. Links are resolved.
 
-    Raises UsageError for what is no plain file, a link to a folder or out of ``root``, and where
-    there is no file at all; OSError.
+    Raises UsageError for other kinds of files, links to folders or outside ``root``, and a folder
+    without files; OSError.
     """
     root = root.resolve()
     if not path.is_dir():
         beside = [path.name, *belongs_to(path.name, os.listdir(path.parent))]
         return {name: _plain(path.with_name(name), root) for name in beside}
     if not _within(path, root):
-        raise _odd(path, "leads elsewhere")
-    found = dict(_walked(path, "", root))
-    if not found:
-        raise _odd(path, "is a folder without any file")
-    return found
+        raise _unsupported(path, "is a link that leads outside")
+    files = dict(_walk(path, "", root))
+    if not files:
+        raise _unsupported(path, "is a folder without files")
+    return files
 
 
-def _walked(folder: Path, head: str, root: Path) -> Iterator[tuple[str, Path]]:
+def _walk(folder: Path, head: str, root: Path) -> Iterator[tuple[str, Path]]:
     for entry in sorted(os.scandir(folder), key=lambda each: each.name):
         if entry.is_dir(follow_symlinks=False):
-            yield from _walked(Path(entry.path), f"{head}{entry.name}/", root)
+            yield from _walk(Path(entry.path), f"{head}{entry.name}/", root)
         else:
             yield head + entry.name, _plain(Path(entry.path), root)
 
 
 def _plain(path: Path, root: Path) -> Path:
-    """The file that lies there. Raises UsageError."""
+    """The resolved path of a regular file. Raises UsageError."""
     real = path.resolve()
     if not real.is_file():
-        raise _odd(path, "is a link to no file" if path.is_symlink() else "is no plain file")
+        is_link = path.is_symlink()
+        raise _unsupported(path, "is not a link to a file" if is_link else "is not a regular file")
     if not _within(real, root):
-        raise _odd(path, "is a link that leads elsewhere")
+        raise _unsupported(path, "is a link that leads outside")
     return real
 
 
@@ -168,32 +171,35 @@ def _within(path: Path, root: Path) -> bool:
     return path.resolve().is_relative_to(root)
 
 
-def _copied(source: Path, goal: Path, name: str) -> Entry:
+def _copy_file(source: Path, goal: Path, name: str) -> Entry:
     goal.parent.mkdir(parents=True, exist_ok=True)
-    # What is no plain file any more is not waited for.
+    # O_NONBLOCK: do not wait on a pipe.
     with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         before = os.fstat(file.fileno())
         if not stat.S_ISREG(before.st_mode):
-            raise _odd(source, "is no plain file")
+            raise _unsupported(source, "is not a regular file")
         with goal.open("x+b") as copy:
             copy_contents(file, copy, before.st_size)
             copy.seek(0)
             sha256, size = _hash(copy), os.fstat(copy.fileno()).st_size
         after = os.fstat(file.fileno())
     if (size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise Conflict(f"{name!r} changes while it is read", hint="wait until it is written")
+        raise Conflict(f"{name!r} changed while it was read", hint="wait until it is complete")
     os.utime(goal, ns=(before.st_mtime_ns, before.st_mtime_ns))
     goal.chmod(0o444)
     return Entry(name, size, sha256)
 
 
-def copy_contents(file: BinaryIO, copy: BinaryIO, left: int) -> None:
-    """By the kernel, which copies nothing where both files may share their blocks; where it will
-    not, as between two file systems, piece by piece."""
+def copy_contents(file: BinaryIO, copy: BinaryIO, remaining: int) -> None:
+    """Copy a file in the kernel, which shares blocks where it can; piece by piece if the kernel
+    refuses, as between some file systems."""
     with contextlib.suppress(OSError):
-        while left > 0 and (done := os.copy_file_range(file.fileno(), copy.fileno(), left)):
-            left -= done
-    if left > 0:
+        while remaining > 0:
+            done = os.copy_file_range(file.fileno(), copy.fileno(), remaining)
+            if not done:
+                break
+            remaining -= done
+    if remaining > 0:
         file.seek(0)
         copy.seek(0)
         shutil.copyfileobj(file, copy, 1 << 20)
@@ -208,11 +214,11 @@ def _hash(file: BinaryIO) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def _is_one(entries: tuple[Entry, ...]) -> bool:
+def _is_single_file(entries: tuple[Entry, ...]) -> bool:
     return len(entries) == 1 and "/" not in entries[0].path
 
 
-def _odd(path: Path, how: str) -> UsageError:
-    # A name that is not UTF-8 cannot be sent as it is.
+def _unsupported(path: Path, how: str) -> UsageError:
+    # Responses are UTF-8, which names of files need not be.
     where = os.fsencode(path).decode(errors="replace")
-    return UsageError(f"{path.name!r} {how}", where=where, hint=_PLAIN)
+    return UsageError(f"{path.name!r} {how}", where=where, hint=_PLAIN_FILES_HINT)
