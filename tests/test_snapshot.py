@@ -167,32 +167,32 @@ def test_what_did_not_change_is_not_read(tmp_path, monkeypatch):
     put(code, *(f"mod{i}.py" for i in range(200)))
     old(code)
     read: list[int] = []
-    packed = chunks.packed
+    packed = chunks.pack
 
     def counting(chunk: chunks.Chunk):
         read.append(len(chunk))
         return packed(chunk)
 
-    monkeypatch.setattr(chunks, "packed", counting)
+    monkeypatch.setattr(chunks, "pack", counting)
     # Its inode changed just now: what is that young is read again.
     monkeypatch.setattr(snapshot, "_LATELY", -1.0)
-    first = snapshot.take_snapshot(code, memory=memory)
+    first = snapshot.take_snapshot(code, cache_file=memory)
     assert sum(read) == 200
     read.clear()
-    assert snapshot.take_snapshot(code, memory=memory).digest == first.digest
+    assert snapshot.take_snapshot(code, cache_file=memory).digest == first.digest
     assert read == []
     (code / "mod7.py").write_text("mod7.py.")
     os.utime(code / "mod7.py", (1_700_000_000, 1_700_000_000))
-    assert snapshot.take_snapshot(code, memory=memory).digest != first.digest
+    assert snapshot.take_snapshot(code, cache_file=memory).digest != first.digest
     assert 0 < sum(read) < 200
     memory.write_text("{")
-    assert snapshot.take_snapshot(code, memory=memory).digest != first.digest
+    assert snapshot.take_snapshot(code, cache_file=memory).digest != first.digest
 
 
 def test_what_changed_lately_is_read_again(tmp_path):
     code, memory = tmp_path / "code", tmp_path / "memory.json"
     put(code, "a.py")
-    snapshot.take_snapshot(code, memory=memory)
+    snapshot.take_snapshot(code, cache_file=memory)
     assert not memory.exists(), "in the same tick of the clock it may change and look the same"
 
 
@@ -235,7 +235,7 @@ def in_git(folder: Path, *words: str) -> str:
 
 
 def test_git_says_where_the_code_is_from(repository):
-    told = git.Asked(repository / "sub").told()
+    told = git.GitQuery(repository / "sub").result()
     assert told.properties == {
         "azureml.git.repository_uri": "https://********@example.com/x.git",
         "azureml.git.branch": "main",
@@ -247,27 +247,27 @@ def test_git_says_where_the_code_is_from(repository):
 
 def test_what_is_not_committed_is_told(repository):
     (repository / "a.py").write_text("new words")
-    told = git.Asked(repository).told()
+    told = git.GitQuery(repository).result()
     assert told.properties["azureml.git.dirty"] == "True"
     assert "+new words" in told.diff
-    assert git.Asked(repository / "sub").told().diff == "", "it is not of the code"
+    assert git.GitQuery(repository / "sub").result().diff == "", "it is not of the code"
     in_git(repository, "checkout", "-q", ".")
     put(repository, "untracked.py")
-    assert git.Asked(repository).told().properties["azureml.git.dirty"] == "True"
+    assert git.GitQuery(repository).result().properties["azureml.git.dirty"] == "True"
 
 
 def test_what_is_no_repository_has_nothing_to_tell(tmp_path):
-    assert git.Asked(tmp_path).told() == git.GitState()
+    assert git.GitQuery(tmp_path).result() == git.GitState()
     (tmp_path / ".git").write_text("nonsense")
-    assert git.Asked(tmp_path).told() == git.GitState()
+    assert git.GitQuery(tmp_path).result() == git.GitState()
     in_git(tmp_path.parent, "init", "-q", str(tmp_path / "empty"))
-    assert git.Asked(tmp_path / "empty").told() == git.GitState()
+    assert git.GitQuery(tmp_path / "empty").result() == git.GitState()
 
 
 def test_a_long_diff_is_cut(repository, monkeypatch):
-    monkeypatch.setattr(git, "_MOST", 100)
+    monkeypatch.setattr(git, "_MAX_DIFF", 100)
     (repository / "a.py").write_text("x\n" * 1000)
-    told = git.Asked(repository).told()
+    told = git.GitQuery(repository).result()
     assert "bytes more" in told.diff
     assert len(told.diff) < 200
 
@@ -307,8 +307,8 @@ def test_a_commit_is_fetched_once_and_is_what_it_was(repository, tmp_path):
     address = f"git+file://{repository}"
     at_tag = git.checkout(f"{address}@v1#sub", tmp_path / "kept")
     assert at_tag.folder.name == "sub"
-    assert at_tag.told.properties["azureml.git.commit"] == first
-    assert at_tag.told.properties["azureml.git.branch"] == "v1"
+    assert at_tag.git.properties["azureml.git.commit"] == first
+    assert at_tag.git.properties["azureml.git.branch"] == "v1"
     newest = git.checkout(address, tmp_path / "kept")
     assert sorted(each.name for each in newest.folder.iterdir()) == ["a.py", "later.py", "sub"]
     assert git.checkout(address, tmp_path / "kept").folder == newest.folder
@@ -317,7 +317,11 @@ def test_a_commit_is_fetched_once_and_is_what_it_was(repository, tmp_path):
 
 @pytest.mark.parametrize(
     ("after", "said"),
-    [("@nope", "remote ref nope"), ("@v1#nope", "no 'nope' in"), ("#../../..", "no '../../..' in")],
+    [
+        ("@nope", "remote ref nope"),
+        ("@v1#nope", "'nope' not found in"),
+        ("#../../..", "'../../..' not found in"),
+    ],
 )
 def test_what_is_not_in_a_repository(repository, tmp_path, after, said):
     in_git(repository, "tag", "v1")

@@ -80,9 +80,9 @@ def test_kinds_do_not_meet(assets):
 @pytest.mark.parametrize(
     ("do", "error", "said"),
     [
-        (lambda each: each.label("a", "7", ["x"]), NotFound, "no environment a:7"),
-        (lambda each: each.delete("a", "7"), NotFound, "no environment a:7"),
-        (lambda each: each.delete("z", "1"), NotFound, "no environment z:1"),
+        (lambda each: each.label("a", "7", ["x"]), NotFound, "environment a:7 not found"),
+        (lambda each: each.delete("a", "7"), NotFound, "environment a:7 not found"),
+        (lambda each: each.delete("z", "1"), NotFound, "environment z:1 not found"),
     ],
 )
 @pytest.mark.medium

@@ -41,11 +41,11 @@ def values(points, job, kind=METRIC):
 def test_what_is_sent_twice_is_there_once(database, job):
     points, source = Points(database), Source(job, 1, 0, "metrics")
     first, second = line(["l", 0, 0, 1.0, 5]), line(["l", 0, 1, 2.0, 4], ["a", 1, 7, 2.0, 1])
-    assert points.take(source, 0, first) == len(first)
-    assert points.take(source, 0, first) == len(first)
+    assert points.add_from_agent(source, 0, first) == len(first)
+    assert points.add_from_agent(source, 0, first) == len(first)
     whole = len(first + second)
-    assert points.take(source, 0, first + second) == whole
-    assert points.take(source, len(first), second) == whole
+    assert points.add_from_agent(source, 0, first + second) == whole
+    assert points.add_from_agent(source, len(first), second) == whole
     assert values(points, job) == {("l", 0): [5.0, 4.0], ("a", 1): [1.0]}
     assert [tuple(p) for p in points.read(points.series(job, METRIC)[1])] == [
         (0, 1.0, 5.0),
@@ -56,14 +56,14 @@ def test_what_is_sent_twice_is_there_once(database, job):
 def test_a_hole_is_refused_with_the_size_there_is(database, job):
     points, source = Points(database), Source(job, 1, 0, "metrics")
     first = line(["l", 0, 0, 1.0, 5])
-    points.take(source, 0, first)
-    assert points.take(source, len(first) + 9, line(["l", 0, 9, 1.0, 9])) == len(first)
+    points.add_from_agent(source, 0, first)
+    assert points.add_from_agent(source, len(first) + 9, line(["l", 0, 9, 1.0, 9])) == len(first)
     assert values(points, job) == {("l", 0): [5.0]}
 
 
 def test_what_is_no_finite_number_comes_back_as_it_was(database, job):
     points = Points(database)
-    points.take(
+    points.add_from_agent(
         Source(job, 1, 0, "metrics"),
         0,
         line(
@@ -84,10 +84,10 @@ def test_a_damaged_line_costs_only_itself(database, job):
     )
     # No calendar has that moment.
     data += b"".join(line(["l", 0, 1, at, 6]) for at in (-1.0, 1e300, float("nan")))
-    assert points.take(source, 0, data + b'{"poi') == len(data)
+    assert points.add_from_agent(source, 0, data + b'{"poi') == len(data)
     assert values(points, job) == {("l", 0): [5.0]}
     used = b'{"at": 1e20, "points": [["cpu", null, null, 1.0]]}\n'
-    assert points.take(source._replace(name="resources"), 0, used) == len(used)
+    assert points.add_from_agent(source._replace(name="resources"), 0, used) == len(used)
     assert points.newest(job, RESOURCE) == []
 
 
@@ -95,17 +95,17 @@ def test_a_point_that_the_database_has_no_room_for_costs_only_itself(database, j
     points, source = Points(database), Source(job, 1, 0, "metrics")
     steps = (-(2**63) - 1, -(2**63), 2**63 - 1, 2**63, 10**400)
     data = line(*(["l", 0, step, 1.0, 5] for step in steps)) + line(["l", 0, 7, 1.0, 10**400])
-    assert points.take(source, 0, data + line(["l", 0, 8, 1.0, 6])) > len(data)
+    assert points.add_from_agent(source, 0, data + line(["l", 0, 8, 1.0, 6])) > len(data)
     (one,) = points.series(job, METRIC)
     assert [point.step for point in points.read(one)] == [-(2**63), 2**63 - 1, 8]
-    points.note(job, 1, [("m", Point(2**63, 1.0, 5.0)), ("m", Point(9, 1.0, 5.0))])
+    points.add_from_script(job, 1, [("m", Point(2**63, 1.0, 5.0)), ("m", Point(9, 1.0, 5.0))])
     assert values(points, job)["m", None] == [5.0]
 
 
 def test_resources_are_of_nodes_ranks_and_gpus(database, job):
     points = Points(database)
     rows = [["cpu", None, None, 50], ["cpu", None, 3, 99], ["gpu_load", 1, None, 7]]
-    points.take(Source(job, 1, 2, "resources"), 0, line(*rows, at=9.5))
+    points.add_from_agent(Source(job, 1, 2, "resources"), 0, line(*rows, at=9.5))
     found = points.newest(job, RESOURCE)
     assert [(s.name, s.node, s.rank, s.gpu, p.at, p.value) for s, p in found] == [
         ("cpu", 2, None, None, 9.5, 50.0),
@@ -126,7 +126,7 @@ def test_a_thinned_series_is_spread_and_has_the_last(tmp_path_factory, count, mo
     made = Records(database).create({}, Plan(Gang("j.1", 1, ()), Task("j", "e", "c"), Rules(), "x"))
     points = Points(database)
     rows = [["l", 0, n, float(n), n] for n in range(count)]
-    points.take(Source(made.id, 1, 0, "metrics"), 0, line(*rows))
+    points.add_from_agent(Source(made.id, 1, 0, "metrics"), 0, line(*rows))
     one = points.series(made.id, METRIC)[0]
     found = [point.step for point in points.read(one, since, most)]
     wanted = range(min(since, count), count)
@@ -147,7 +147,7 @@ def test_several_senders_of_the_same_lines(database, job):
     def send() -> None:
         offset = 0
         for piece in pieces:
-            points.take(source, offset, piece)
+            points.add_from_agent(source, offset, piece)
             offset += len(piece)
 
     threads = [threading.Thread(target=send) for _ in range(4)]
@@ -162,7 +162,7 @@ def test_a_job_that_is_forgotten_takes_its_points_along(database, job):
     points, records = Points(database), Records(database)
     other = records.create({}, Plan(Gang("k.1", 1, ()), Task("k", "e", "c"), Rules(), "x"))
     for each in (job, other.id):
-        points.take(Source(each, 1, 0, "metrics"), 0, line(["l", 0, 0, 1.0, 5]))
+        points.add_from_agent(Source(each, 1, 0, "metrics"), 0, line(["l", 0, 0, 1.0, 5]))
     with database.begin() as connection:
         connection.exec_driver_sql("UPDATE jobs SET live = 0 WHERE name = 'j'")
     records.delete_job("j")
@@ -179,24 +179,24 @@ def test_a_job_that_is_forgotten_takes_its_points_along(database, job):
 def test_what_a_script_tells_again_is_there_once(database, job):
     points = Points(database)
     told = [("loss", Point(n, n / 10, value)) for n, value in enumerate((0.5, math.nan, math.inf))]
-    points.note(job, 1, [*told, told[0]])
-    points.note(job, 1, told[1:])
-    points.note(job, 1, [("loss", Point(0, 0.0, 0.25)), told[2]])
+    points.add_from_script(job, 1, [*told, told[0]])
+    points.add_from_script(job, 1, told[1:])
+    points.add_from_script(job, 1, [("loss", Point(0, 0.0, 0.25)), told[2]])
     found = values(points, job)["loss", None]
     assert [found[0], *found[2:]] == [0.5, math.inf, 0.25]
     assert math.isnan(found[1])
     later = [("loss", Point(n, n / 10, 1.0)) for n in range(3, 1300)]
-    points.note(job, 1, later + later[:1])
-    points.note(job, 1, later[:1] + later[-1:])
+    points.add_from_script(job, 1, later + later[:1])
+    points.add_from_script(job, 1, later[:1] + later[-1:])
     assert len(values(points, job)["loss", None]) == 4 + len(later)
-    points.note(job, 2, told[:1])
+    points.add_from_script(job, 2, told[:1])
     assert [each.attempt for each in points.series(job, METRIC)] == [1, 2]
 
 
 def test_long_names_stay_two(database, job):
     points, long = Points(database), "r" * 254
-    points.note(job, 1, [(f"{long}/{each}", Point(1, 1.0, 0.5)) for each in "ab"])
-    points.take(Source(job, 1, 0, "metrics"), 0, line([f"{long}/a", 0, 1, 1.0, 5]))
+    points.add_from_script(job, 1, [(f"{long}/{each}", Point(1, 1.0, 0.5)) for each in "ab"])
+    points.add_from_agent(Source(job, 1, 0, "metrics"), 0, line([f"{long}/a", 0, 1, 1.0, 5]))
     found = points.series(job, METRIC)
     assert [each.length for each in found] == [1] * 3
     assert all(len(each.name) <= 255 for each in found)

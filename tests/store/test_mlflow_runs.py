@@ -34,14 +34,14 @@ def test_however_many_wait_none_is_forgotten(database):
     assert len(waiting) == 301
     runs.keep(first, "r", "e")
     assert runs.waiting()[-1][0] == "runs"
-    runs.moved(first, {7: 8}, done=True)
+    runs.set_positions(first, {7: 8}, done=True)
     assert len(runs.waiting()) == 300
 
 
 def test_what_it_does_not_take_is_not_told_again_and_has_no_run(database):
     runs, one, other = MlflowRuns(database), add(database, "one"), add(database, "other")
     runs.keep(other, "r", "e")
-    runs.moved(other, {1: 2})
+    runs.set_positions(other, {1: 2})
     runs.give_up(one)
     runs.give_up(other)
     assert runs.waiting() == []

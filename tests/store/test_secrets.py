@@ -32,4 +32,4 @@ def test_another_key_is_a_sentence(tmp_path: Path) -> None:
     Secrets(settings, tmp_path / "key").put("birds", SECRET)
     with pytest.raises(ServerError, match="cannot decrypt the credentials of 'birds'") as error:
         Secrets(settings, tmp_path / "other").get("birds")
-    assert "give them again" in (error.value.hint or "")
+    assert "enter the credentials again" in (error.value.hint or "")

@@ -35,8 +35,8 @@ def state(tmp_path):
 
 
 def late(state, first):
-    coming = state._coming[SHA256]
-    state._coming[SHA256] = coming._replace(lock=Late(coming.lock, first))
+    coming = state._incoming[SHA256]
+    state._incoming[SHA256] = coming._replace(lock=Late(coming.lock, first))
 
 
 def test_who_waited_while_another_spoilt_a_content_begins_again(state):
@@ -56,7 +56,7 @@ def test_who_waited_while_another_brought_a_content_leaves_nothing(state):
     assert state.receive(SHA256, 5, 10, CONTENT[5:]) == 10
     assert state.content(SHA256).read_bytes() == CONTENT
     assert list((state.folder / "coming").iterdir()) == []
-    assert state._coming == {}
+    assert state._incoming == {}
 
 
 def test_all_of_it_came_and_nobody_said_so(tmp_path):

@@ -100,7 +100,7 @@ def test_what_is_not_kept_leaves_nothing(trees, source):
     with trees.copy(model_files(source, source)) as copy:
         assert copy.folder.name.startswith(TEMPORARY_PREFIX)
     assert left(trees) == []
-    with pytest.raises(NotFound, match="is gone"):
+    with pytest.raises(NotFound, match="is missing"):
         trees.manifest(copy.digest)
 
 
@@ -137,8 +137,8 @@ def test_a_name_that_cannot_be_sent_is_told_so_that_it_can(source):
     ("make", "said"),
     [
         (lambda path, source: path.symlink_to("/etc/hosts"), "a link that leads outside"),
-        (lambda path, source: path.symlink_to("nowhere"), "a link to no file"),
-        (lambda path, source: path.symlink_to("variables"), "a link to no file"),
+        (lambda path, source: path.symlink_to("nowhere"), "is not a link to a file"),
+        (lambda path, source: path.symlink_to("variables"), "is not a link to a file"),
         (lambda path, source: os.mkfifo(path), "is not a regular file"),
     ],
 )
