@@ -175,7 +175,7 @@ def test_what_did_not_change_is_not_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(chunks, "pack", counting)
     # Its inode changed just now: what is that young is read again.
-    monkeypatch.setattr(snapshot, "_LATELY", -1.0)
+    monkeypatch.setattr(snapshot, "_RECENT_SECONDS", -1.0)
     first = snapshot.take_snapshot(code, cache_file=memory)
     assert sum(read) == 200
     read.clear()

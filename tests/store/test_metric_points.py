@@ -98,7 +98,7 @@ def test_a_point_that_the_database_has_no_room_for_costs_only_itself(database, j
     assert points.add_from_agent(source, 0, data + line(["l", 0, 8, 1.0, 6])) > len(data)
     (one,) = points.series(job, METRIC)
     assert [point.step for point in points.read(one)] == [-(2**63), 2**63 - 1, 8]
-    points.add_from_script(job, 1, [("m", Point(2**63, 1.0, 5.0)), ("m", Point(9, 1.0, 5.0))])
+    points.add_metrics(job, 1, [("m", Point(2**63, 1.0, 5.0)), ("m", Point(9, 1.0, 5.0))])
     assert values(points, job)["m", None] == [5.0]
 
 
@@ -179,23 +179,23 @@ def test_a_job_that_is_forgotten_takes_its_points_along(database, job):
 def test_what_a_script_tells_again_is_there_once(database, job):
     points = Points(database)
     told = [("loss", Point(n, n / 10, value)) for n, value in enumerate((0.5, math.nan, math.inf))]
-    points.add_from_script(job, 1, [*told, told[0]])
-    points.add_from_script(job, 1, told[1:])
-    points.add_from_script(job, 1, [("loss", Point(0, 0.0, 0.25)), told[2]])
+    points.add_metrics(job, 1, [*told, told[0]])
+    points.add_metrics(job, 1, told[1:])
+    points.add_metrics(job, 1, [("loss", Point(0, 0.0, 0.25)), told[2]])
     found = values(points, job)["loss", None]
     assert [found[0], *found[2:]] == [0.5, math.inf, 0.25]
     assert math.isnan(found[1])
     later = [("loss", Point(n, n / 10, 1.0)) for n in range(3, 1300)]
-    points.add_from_script(job, 1, later + later[:1])
-    points.add_from_script(job, 1, later[:1] + later[-1:])
+    points.add_metrics(job, 1, later + later[:1])
+    points.add_metrics(job, 1, later[:1] + later[-1:])
     assert len(values(points, job)["loss", None]) == 4 + len(later)
-    points.add_from_script(job, 2, told[:1])
+    points.add_metrics(job, 2, told[:1])
     assert [each.attempt for each in points.series(job, METRIC)] == [1, 2]
 
 
 def test_long_names_stay_two(database, job):
     points, long = Points(database), "r" * 254
-    points.add_from_script(job, 1, [(f"{long}/{each}", Point(1, 1.0, 0.5)) for each in "ab"])
+    points.add_metrics(job, 1, [(f"{long}/{each}", Point(1, 1.0, 0.5)) for each in "ab"])
     points.add_from_agent(Source(job, 1, 0, "metrics"), 0, line([f"{long}/a", 0, 1, 1.0, 5]))
     found = points.series(job, METRIC)
     assert [each.length for each in found] == [1] * 3

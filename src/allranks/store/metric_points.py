@@ -104,9 +104,7 @@ class Points:
                 connection.execute(update(_feeds).where(feed).values(taken=end))
         return end
 
-    def add_from_script(
-        self, job_id: int, attempt: int, metrics: Sequence[tuple[str, Point]]
-    ) -> None:
+    def add_metrics(self, job_id: int, attempt: int, metrics: Sequence[tuple[str, Point]]) -> None:
         """Store metrics that a script has sent. Skips recently stored ones, because clients repeat
         requests that were not answered."""
         source = Source(job_id, attempt, 0, "metrics")

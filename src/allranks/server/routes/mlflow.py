@@ -221,9 +221,7 @@ class Proxy:
             (run,) = verdict.runs
             called = await self._name(run, row, job)
             points = _points(told, f"{called}/" if called else "")
-            await run_in_threadpool(
-                self._points.add_from_script, row.id, row.record.attempt, points
-            )
+            await run_in_threadpool(self._points.add_metrics, row.id, row.record.attempt, points)
             self._bell.ring(row.name)
         for message in messages:
             await send(message)
