@@ -48,7 +48,7 @@ from tests.support import CLI, environment
         (
             ["run", "-C", "git+file:///nosuch/repo.git@main", "--", "true"],
             "code: cannot fetch the code from file:///nosuch/repo.git",
-            "a branch, a tag or a whole commit",
+            "a branch, tag or full commit hash",
         ),
         (["run", "-C", "/proc", "--", "true"], "cannot read the code", "--code DIR"),
         (["job", "list", "--status", "Foo"], "'Foo' is none of", "--help"),
