@@ -62,8 +62,8 @@ class House:
 def put(state: State, path: str, text: str) -> dict[str, Any]:
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
-    if state.have(digest) is not None:
-        state.take(digest, 0, len(data), data)
+    if state.received(digest) is not None:
+        state.receive(digest, 0, len(data), data)
     was = state.entries().get(path)
     entry = ["file", digest, len(data), 1, 0o600, "", 0]
     return {"path": path, "base": was.seq if was else 0, "entry": entry}

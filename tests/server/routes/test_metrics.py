@@ -33,9 +33,9 @@ def told(tmp_path):
     for node in range(2):
         rows = [["speed", node, n, float(n), n if n else math.nan] for n in range(COUNT)]
         line = json.dumps({"points": rows}).encode() + b"\n"
-        points.take(Source(row.id, 1, node, "metrics"), 0, line)
+        points.add_from_agent(Source(row.id, 1, node, "metrics"), 0, line)
     line = json.dumps({"at": 9.5, "points": [["cpu", None, None, 7]]}).encode() + b"\n"
-    points.take(Source(row.id, 1, 0, "resources"), 0, line)
+    points.add_from_agent(Source(row.id, 1, 0, "resources"), 0, line)
     job = row.record._replace(status=JobStatus.COMPLETED)
     seen = SimpleNamespace(get=lambda name: row._replace(record=job))
     app = FastAPI(exception_handlers=HANDLERS)
@@ -98,7 +98,7 @@ def loaded(tmp_path, points):
     records, kept = Records(database), Points(database)
     row = records.create({}, Plan(Gang("k.1", 1, ()), Task("k", "e", "c"), Rules(), "x"))
     line = json.dumps({"at": 9.5, "points": points}).encode() + b"\n"
-    kept.take(Source(row.id, 1, 0, "resources"), 0, line)
+    kept.add_from_agent(Source(row.id, 1, 0, "resources"), 0, line)
     row = row._replace(record=row.record._replace(attempt=1))
     (found,) = metrics.measured(row, SimpleNamespace(points=kept))["load"]
     database.dispose()

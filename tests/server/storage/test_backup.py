@@ -169,7 +169,7 @@ def test_states_are_whole_however_they_change_meanwhile(
         for state in states:
             data = b"%d" % next(number)
             digest = hashlib.sha256(data).hexdigest()
-            state.take(digest, 0, len(data), data)
+            state.receive(digest, 0, len(data), data)
             was = state.entries().get("shared/n")
             entry = Entry("file", digest, len(data), 1, 0o600)
             state.commit([Put("shared/n", was.seq if was else 0, entry)])
@@ -206,7 +206,7 @@ def test_a_state_that_is_deleted_meanwhile_is_not_in_the_backup_in_half(
     state = State(home.states / NAMED / "s")
     for text in (b"a", b"b"):
         digest = hashlib.sha256(text).hexdigest()
-        state.take(digest, 0, 1, text)
+        state.receive(digest, 0, 1, text)
         entry = Entry("file", digest, 1, 1, 0o600)
         state.commit([Put(f"shared/{text.decode()}", 0, entry)])
 
