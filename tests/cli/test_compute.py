@@ -79,7 +79,7 @@ def test_a_file_has_azures_keys_and_the_engines_options(allranks: Allranks, code
     ("text", "line", "said"),
     [
         ("name: a\ntype: lokal\n", 2, "there is no engine 'lokal'"),
-        ("name: a\ntype: local\ncpu: 2\n", 3, "there is no option 'cpu'"),
+        ("name: a\ntype: local\ncpu: 2\n", 3, "unknown option 'cpu'"),
         ("name: a\ntype: local\ncpus: many\n", 3, "'many' is not a positive number"),
         ("name: a\ntype: local\ntier: gold\n", 3, "must be one of"),
         ("name: a/b\ntype: local\n", 1, "must be 1 to 63 of letters"),

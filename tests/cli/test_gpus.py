@@ -67,7 +67,7 @@ def test_nothing_is_said_of_gpus_on_a_machine_without_any(allranks: Allranks, co
     assert planned(allranks, "-p", "2")["notes"] == []
     refused = allranks("run", "--gpus", 1, "--", "true")
     assert refused.returncode == 2
-    assert "1 GPU (0 are there)" in refused.stderr
+    assert "1 GPU (0 available)" in refused.stderr
 
 
 def test_gpus_per_node_of_a_compute(allranks: Allranks, code: Path) -> None:

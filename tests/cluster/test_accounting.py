@@ -67,12 +67,12 @@ def test_what_is_not_ones_own_is_refused_in_words(engine, gang, options, said):
 def test_what_the_controller_has_forgotten_is_found_in_the_accounts(engine, gang):
     handle = engine.submit(gang._replace(argv=("/bin/false",)))
     until(lambda: engine.poll([handle])[gang.key].state == "gone", 40)
-    until(lambda: engine._remembered([handle])[gang.key].why == "Slurm: its script failed", 40)
+    until(lambda: engine._from_accounting([handle])[gang.key].why == "Slurm: its script failed", 40)
     stopped = engine.submit(gang._replace(key=f"{gang.key}1"))
     until(lambda: engine.poll([stopped])[stopped.key].state == "up", 40)
     engine.stop(stopped)
     # `CANCELLED by 0` there, where squeue has the word alone.
-    until(lambda: engine._remembered([stopped])[stopped.key].reason == "CANCELED", 40)
+    until(lambda: engine._from_accounting([stopped])[stopped.key].reason == "CANCELED", 40)
     # A job's number alone is no identity, nor is its name.
     other = Handle("another.1", handle.ref)
-    assert engine._remembered([other])[other.key].why == "Slurm: it is not in the queue any more"
+    assert engine._from_accounting([other])[other.key].why == "Slurm: it is no longer in the queue"

@@ -181,10 +181,10 @@ def test_a_busy_cluster_is_waited_for_in_words(case: Case, bed: RayBed, tmp_path
 @pytest.mark.parametrize(
     ("needs", "said"),
     [
-        ({"nodes": 4}, "4 nodes with 1 CPU each, 3 are there"),
-        ({"cpus": 64.0}, "2 nodes with 64 CPUs each, 0 are there"),
-        ({"gpus": 1}, "2 nodes with 1 CPU and 1 GPU each, 0 are there"),
-        ({"options": {"resources": ["TPU=4"]}}, "2 nodes with 1 CPU and 4 TPU each, 0 are there"),
+        ({"nodes": 4}, "4 nodes with 1 CPU each, 3 available"),
+        ({"cpus": 64.0}, "2 nodes with 64 CPUs each, 0 available"),
+        ({"gpus": 1}, "2 nodes with 1 CPU and 1 GPU each, 0 available"),
+        ({"options": {"resources": ["TPU=4"]}}, "2 nodes with 1 CPU and 4 TPU each, 0 available"),
     ],
 )
 def test_what_the_cluster_has_not_is_refused_in_words(case: Case, needs: dict, said: str):
@@ -201,8 +201,8 @@ class TestWhoAnswersThere:
         wrong = tmp_path / "wrong"
         wrong.write_text("wrong")
         for options, said in (
-            ({**bed.options, "token_file": str(wrong)}, "does not take the token"),
-            ({"address": bed.options["address"]}, "wants a token"),
+            ({**bed.options, "token_file": str(wrong)}, "rejects the token"),
+            ({"address": bed.options["address"]}, "requires a token"),
             ({**bed.options, "token_file": str(tmp_path / "none")}, "no such file"),
         ):
             engine = RayEngine(tmp_path / "engine", tmp_path / "nodes", options)
@@ -234,7 +234,7 @@ def test_a_cluster_that_scales_itself_is_waited_for_and_shrinks_again(
             return seen[-1].state is GangState.UP
 
         until(is_up, 90)
-        waits = "waits for 3 nodes with 1 CPU each: 0 are there"
+        waits = "waits for 3 nodes with 1 CPU each: 0 available"
         assert waits in [each.why for each in seen if each.state is GangState.PROVISIONING]
         assert len(bed.alive()) == 4
         engine.stop(handle)

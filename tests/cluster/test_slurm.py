@@ -435,7 +435,7 @@ def why(slurm: Allranks, compute: str) -> str:
         (("--reservation", "nope"), "Requested reservation is invalid", "sinfo"),
         (("--constraint", "nope"), "Invalid feature specification", "sinfo"),
         (("--gres", "fpga:1"), "Invalid generic resource", "sinfo"),
-        (("--conf", "/nowhere/slurm.conf"), "there is no file '/nowhere/slurm.conf'", "SLURM_CONF"),
+        (("--conf", "/nowhere/slurm.conf"), "file '/nowhere/slurm.conf' not found", "SLURM_CONF"),
         (("--set-nothing", "1"), "unrecognized arguments", "--help"),
     ],
 )
@@ -451,11 +451,11 @@ def test_what_the_cluster_does_not_have_is_refused_at_once(slurm: Allranks, flag
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("-n", 9), "it needs 9 nodes with 1 CPU each, 3 are there"),
-        (("--gpus", 2), "it needs 1 node with 1 CPU and 2 GPUs each, 0 are there"),
+        (("-n", 9), "it needs 9 nodes with 1 CPU each, 3 available"),
+        (("--gpus", 2), "it needs 1 node with 1 CPU and 2 GPUs each, 0 available"),
         (("--set", "resources.properties.slurm.partition=nope"), "Invalid partition name"),
-        (("--set", "resources.properties.slurm.partitoin=main"), "no option 'partitoin'"),
-        (("--set", "resources.properties.slurm.conf=/x"), "no option 'conf'"),
+        (("--set", "resources.properties.slurm.partitoin=main"), "unknown option 'partitoin'"),
+        (("--set", "resources.properties.slurm.conf=/x"), "unknown option 'conf'"),
         (("--set", "resources.properties.slurm.exclusive=perhaps"), "is not true or false"),
         (("-c", "nowhere"), "no compute named 'nowhere'"),
     ],

@@ -76,15 +76,15 @@ def test_two_homes_may_have_a_job_of_the_same_name(engine, gang, cluster, tmp_pa
 
 def test_what_slurm_has_forgotten_is_found_in_the_log_of_completed_jobs(engine, gang, cluster):
     # The record of a job that the controller no longer has: as after MinJobAge.
-    told = engine._remembered([Handle(gang.key)])[gang.key]
+    told = engine._from_accounting([Handle(gang.key)])[gang.key]
     assert (told.state, told.reason) == ("gone", None)
     done = gang._replace(argv=("/bin/false",))
     handle = engine.submit(done)
     until(lambda: engine.poll([handle])[gang.key].state == "gone", 40)
-    assert engine._remembered([handle])[gang.key].why == "Slurm: its script failed"
+    assert engine._from_accounting([handle])[gang.key].why == "Slurm: its script failed"
     # A number that Slurm gave out again, or another home's job of that name, is not ours.
     for other in (Handle(gang.key, "1000000"), Handle("other.1", handle.ref)):
-        assert "not in the queue" in engine._remembered([other])[other.key].why
+        assert "no longer in the queue" in engine._from_accounting([other])[other.key].why
 
 
 def test_the_last_words_of_agents_that_cannot_start_are_told(engine, gang):

@@ -36,7 +36,7 @@ def test_values_become_what_was_declared():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"partitoin": "x"}, "there is no option 'partitoin'"),
+        ({"partitoin": "x"}, "unknown option 'partitoin'"),
         ({"warning": "soon"}, "'soon' is not a positive number"),
         ({"warning": True}, "True is not a positive number"),
         ({"warning": -1}, "-1 is not a positive number"),
@@ -44,9 +44,9 @@ def test_values_become_what_was_declared():
         ({"token": "here/tok"}, "'here/tok' is not an absolute path"),
         ({"part": "c"}, "'c' is not a or b"),
         ({"exclusive": "maybe"}, "'maybe' is not true or false"),
-        ({"partition": "a\nb"}, "is not a text of one line"),
-        ({"partition": ["a"]}, "is not a text"),
-        ({"modules": [{"a": 1}]}, "is not a text"),
+        ({"partition": "a\nb"}, "is not a single-line string"),
+        ({"partition": ["a"]}, "is not a string"),
+        ({"modules": [{"a": 1}]}, "is not a string"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_key(given, said):
@@ -65,7 +65,7 @@ def test_all_that_is_wrong_is_told_at_once():
 
 
 def test_which_cluster_it_is_is_not_a_jobs_to_say():
-    with pytest.raises(SpecError, match="no option 'conf'"):
+    with pytest.raises(SpecError, match="unknown option 'conf'"):
         check(DECLARED, {"conf": "/y"}, "", of_job=True)
     assert connection(DECLARED, {"conf": "/x", "partition": "p"}) == {"conf": "/x"}
     assert defaults(DECLARED) == {"warning": 60}

@@ -149,7 +149,7 @@ def test_a_python_that_is_too_old_is_told(monkeypatch, capsys):
     [
         ("Job failed.\nallranks: node 1 is lost: x\nallranks: y\n(noise)", "node 1 is lost: x"),
         ("runtime_env setup failed:\nno room\n", "no room"),
-        ("", "Ray says no more than that it failed"),
+        ("", "the job failed, and Ray gives no reason"),
     ],
 )
 def test_the_cause_is_the_drivers_first_sentence_or_rays_last(message: str, why: str):

@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# What an agent imports; it needs nothing but Python beside it, and for GPUs one module.
+# What an agent imports. Besides these it needs only Python and, to measure GPUs, pynvml.
 _PARTS = (
     "*.py",
     "agent/**/*.py",
@@ -22,22 +22,22 @@ _GPUS = "pynvml"
 
 
 def files() -> Iterator[tuple[str, bytes]]:
-    """Each file's name, below the folder that goes on PYTHONPATH, and its content; in order."""
+    """Yield (name, content) of each file, sorted; names are relative to a PYTHONPATH entry."""
     root = Path(__file__).parents[1]
     for path in sorted({path for part in _PARTS for path in root.glob(part)}):
         yield f"allranks/{path.relative_to(root).as_posix()}", path.read_bytes()
-    found = importlib.util.find_spec(_GPUS)
-    if found is not None and found.origin is not None:
-        yield f"{_GPUS}.py", Path(found.origin).read_bytes()
+    spec = importlib.util.find_spec(_GPUS)
+    if spec is not None and spec.origin is not None:
+        yield f"{_GPUS}.py", Path(spec.origin).read_bytes()
 
 
 def archive(goal: Path) -> None:
-    """Write a tar of them, the same bytes for the same code; nobody sees half of it."""
+    """Write a reproducible tar of ``files`` to ``goal``, atomically."""
     goal.parent.mkdir(parents=True, exist_ok=True)
-    beside = goal.with_suffix(".new")
-    with tarfile.open(beside, "w") as tar:
+    temporary = goal.with_suffix(".new")
+    with tarfile.open(temporary, "w") as tar:
         for name, content in files():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
-    beside.replace(goal)
+    temporary.replace(goal)

@@ -1,6 +1,6 @@
-"""What an engine is: start the same agents on N nodes, all or none; tell what became of them.
+"""The engine protocol: start the same agent on N nodes, all or none, and report their state.
 
-Engines are declared as a ``Kind``; ``kinds`` lists them. All else knows them by these types alone.
+Each engine declares a ``Kind``; `registry` lists them. Other packages use only these types.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.statuses import GangState, Reason
 
-# Every process of a gang carries this variable, so that what a dead agent left can be found.
+# Every process of a gang carries this variable, so that processes left by a dead agent are found.
 MARKER = "ALLRANKS_GANG"
 
 
 class Handle(NamedTuple):
-    """A gang at an engine: ``key`` is ours and known before the effect, ``ref`` the engine's id."""
+    """A submitted gang. ``key`` is ours, stored before submitting; ``ref`` is the engine's id."""
 
     key: str
     ref: str = ""
 
 
 class GangStatus(NamedTuple):
-    """An engine's word on a gang. UNKNOWN means "could not ask" and is never a verdict.
+    """The state of a gang. UNKNOWN: the engine did not answer, so nothing follows from it.
 
-    ``lost`` are nodes known to be dead while the gang lives, where the engine can tell.
-    ``reason`` is why it is GONE, where the engine knows better than "not there"; ``paused``: its
-    agents cannot speak just now, because the engine has stopped them for a while. ``taken`` says
-    for what it is to give its place up, where the engine leaves it to the server to tell it so.
+    ``lost``: nodes known to be dead while the gang lives, if the engine can tell.
+    ``reason``: why the gang is GONE, if the engine knows.
+    ``paused``: the engine has suspended the agents, so they cannot send heartbeats.
+    ``taken``: why the gang must release its resources, if the server has to tell the agents.
     """
 
     state: GangState
@@ -42,10 +42,10 @@ class GangStatus(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A machine of a cluster, as its engine sees it; ``state`` and ``why`` in the engine's words.
+    """A machine of a cluster. ``state`` and ``why`` are in the engine's words.
 
-    ``ready``: a gang could start there now or once others have ended; one that is off, or is being
-    booted, is not. ``memory`` in bytes; 0 where the engine does not tell.
+    ``ready``: a gang can start there now or when other jobs end; False while it is off or booting.
+    ``memory`` is in bytes, 0 if unknown.
     """
 
     name: str
@@ -61,57 +61,56 @@ class Host(NamedTuple):
 
 
 class Inventory(Protocol):
-    """What a cluster says of itself; ``options`` are a compute's. Asked by people, never to decide.
+    """Information about a cluster, for people; decisions never use it.
 
-    Both raise EngineError when the cluster could not be asked.
+    ``options`` are a compute's. Both methods raise EngineError if the cluster does not answer.
     """
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Raise Refused, in the cluster's own words, if these options can never work there."""
+        """Raise Refused, in the cluster's words, if these options can never work there."""
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
-        """Its machines, those that are off as well."""
+        """Return all machines, including those that are off."""
 
 
 class Engine(Protocol):
-    """Five methods. Any of them may be called again after a crash: done twice is done once."""
+    """Starts, polls and stops gangs. Every method may be repeated after a crash."""
 
     name: str
-    # Seconds between two polls at least, while nothing happens; 0: every tick.
+    # Minimum seconds between two polls while nothing happens; 0: every tick.
     pace: float
 
     def admit(self, gang: Gang) -> None:
-        """Raise Refused, with the reason, if the gang could never run here."""
+        """Raise Refused, with the reason, if the gang can never run here."""
 
     def render(self, gang: Gang) -> str:
-        """The very text that ``submit`` sends, for people to read. Pure; without secrets."""
+        """Return the text that ``submit`` sends, without secrets. Pure."""
 
     def submit(self, gang: Gang) -> Handle:
-        """Take the gang on and return at once; the same key twice is one gang.
+        """Accept the gang and return at once; submitting a key twice makes one gang.
 
-        Raises Refused if it never will run, EngineError if the engine could not be asked.
+        Raises Refused if it can never run, EngineError if the engine does not answer.
         """
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
-        """What became of all of them, by key; the number of questions is not theirs."""
+        """Return the status of each gang by key, with few requests however many gangs."""
 
     def stop(self, handle: Handle) -> None:
-        """Make it GONE, with every process of it; an unknown key: nothing to do."""
+        """End every process of the gang; an unknown key is ignored."""
 
 
 class Target(Engine, Inventory, Protocol):
-    """What a compute of a home is: both."""
+    """What each compute of a home is backed by."""
 
 
 class Kind(NamedTuple):
-    """An engine as it is declared: its name, what its options are, how one is made.
+    """The declaration of an engine.
 
-    ``make`` gets the home and the options that say which cluster is meant, and asks nobody.
-    ``end_all`` is of engines whose gangs run on this machine: it ends those of a home whose server
-    is gone. The nodes of all others are other hosts, who reach the server by the agents' door.
-    ``spot`` are the options of which one has to be given for spot jobs to be any different; None:
-    they never are. ``gpus`` counts the GPUs of each node that the options alone ask for, None where
-    they ask for none.
+    ``make`` gets the home and the options with ``connects``; it contacts nobody.
+    ``end_all`` ends the gangs of a home whose server is gone. Only engines that run gangs on this
+    machine have it; the nodes of all others reach the server through the agents' door.
+    ``spot``: options of which at least one must be set for spot jobs to be treated differently;
+    None if they never are. ``gpus`` returns the GPUs per node that options alone request, or None.
     """
 
     name: str

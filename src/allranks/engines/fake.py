@@ -1,8 +1,9 @@
-"""A scriptable engine that starts nothing: its gangs take their misfortunes from their options.
+"""An engine for tests that starts nothing: the options of a gang script what happens to it.
 
-``start_after`` polls queued, ``provision_after`` polls provisioning; ``refuse`` with that sentence;
-``lose_node`` N ``at`` that poll; ``preempt_at`` that poll; ``does_not_answer`` for so many polls.
-Time is the number of polls a gang has been through, so that tests need no clock.
+``start_after``: polls until it leaves the queue. ``provision_after``: polls until it is up.
+``refuse``: the message to refuse it with. ``lose_node``: a node that dies, at poll ``at``.
+``preempt_at``: the poll at which it is preempted. ``does_not_answer``: polls without an answer.
+Time is the number of polls of a gang, so tests need no clock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class FakeEngine:
     def admit(self, gang: Gang) -> None:
         if gang.nodes > self.nodes:
             raise Refused(
-                f"the job can never run here: it needs {gang.nodes} nodes, {self.nodes} are there",
+                f"the job can never run here: it needs {gang.nodes} nodes, {self.nodes} available",
                 where="resources",
                 hint="ask for fewer nodes",
             )
@@ -45,16 +46,16 @@ class FakeEngine:
         return Handle(gang.key, f"fake-{len(self.gangs)}")
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
-        return {handle.key: self._seen(handle.key) for handle in handles}
+        return {handle.key: self._status(handle.key) for handle in handles}
 
     def stop(self, handle: Handle) -> None:
         self.gangs.pop(handle.key, None)
         self.stopped.append(handle.key)
 
-    def _seen(self, key: str) -> GangStatus:
+    def _status(self, key: str) -> GangStatus:
         gang = self.gangs.get(key)
         if gang is None:
-            return GangStatus(GangState.GONE, "it is not there")
+            return GangStatus(GangState.GONE, "the gang does not exist")
         now, option = self.polls[key], gang.options
         self.polls[key] = now + 1
         if now < option.get("does_not_answer", 0):

@@ -1,4 +1,4 @@
-"""Options of an engine, as data: declared once, they are flags, keys, help and checks."""
+"""Options of an engine as data: one declaration yields flags, file keys, help and validation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from allranks.plan.environments.container import ENGINES
 
 
 class Type(StrEnum):
-    """What a value is. LINES is a list of texts; alone, one text is a list of one. MEMORY is kept
-    as it is written: an amount with its unit. PATH is absolute: doors see to that."""
+    """The type of a value. LINES is a list of strings, or one string. MEMORY keeps its text, an
+    amount with a unit. PATH is absolute: the CLI and the SDK resolve relative ones."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -25,10 +25,9 @@ class Type(StrEnum):
 
 
 class Option(NamedTuple):
-    """``help`` is what `compute create --help` says. ``connects``: it says which cluster is meant,
-    so that it is the compute's alone and no job's; all others a job may set for itself.
-    ``variable`` is one of the caller's environment that stands for it where it is not given;
-    ``choices``: what a text may be, where that is not free."""
+    """``help`` appears in `compute create --help`. ``connects``: the option selects the cluster, so
+    only a compute may set it; jobs may override all others. ``variable``: the environment
+    variable that is the default. ``choices``: the allowed values, if restricted."""
 
     name: str
     help: str
@@ -39,33 +38,33 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
-# What every compute has, of each node.
+# Options of every compute.
 COMMON = (
     Option("cpus", "CPUs of each node", Type.NUMBER),
     Option("memory", "memory of each node, such as 4g", Type.MEMORY),
     Option(
         "container",
-        f"what jobs with an image run under, of the nodes' programs: {', '.join(ENGINES)} (none)",
+        f"container engine of the nodes, for jobs with an image: {', '.join(ENGINES)} (none)",
         choices=ENGINES,
     ),
     Option(
         "cache",
-        "the nodes' folder for data from elsewhere, best on their own disk (in ALLRANKS_HOME)",
+        "folder on the nodes to cache downloaded data in, best on a local disk (in ALLRANKS_HOME)",
         Type.PATH,
     ),
-    Option("cache_limit", "what that folder may hold, such as 500g (its disk)", Type.MEMORY),
+    Option("cache_limit", "maximum size of the cache, such as 500g (its disk)", Type.MEMORY),
 )
 
 
 def check(
     declared: Sequence[Option], given: Mapping[str, Any], where: str, *, of_job: bool = False
 ) -> dict[str, Any]:
-    """``given`` as values of the declared types. Raises SpecError with every problem there is.
+    """Return ``given`` converted to the declared types. Raises SpecError with all problems.
 
-    ``where`` is the key they stand under. ``of_job``: those that say which cluster are refused.
+    ``where`` is the key that contains them. ``of_job``: refuse options that select the cluster.
     """
     known = {option.name: option for option in declared if not (of_job and option.connects)}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     problems = []
     for name, value in given.items():
         place = f"{where}.{name}" if where else name
@@ -74,14 +73,14 @@ def check(
             problems.append(_unknown(name, place, known))
             continue
         try:
-            found[option.name] = _READ[option.type](value)
-            if option.choices and found[option.name] not in option.choices:
+            values[option.name] = _READ[option.type](value)
+            if option.choices and values[option.name] not in option.choices:
                 raise ValueError(" or ".join(option.choices))
         except ValueError as error:
             problems.append(Problem(f"{value!r} is not {error}", place, hint=option.help))
     if problems:
         raise SpecError(problems)
-    return found
+    return values
 
 
 def defaults(declared: Sequence[Option]) -> dict[str, Any]:
@@ -89,24 +88,24 @@ def defaults(declared: Sequence[Option]) -> dict[str, Any]:
 
 
 def connection(declared: Sequence[Option], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``values``, what says which cluster is meant."""
+    """Return those of ``values`` that select the cluster."""
     names = {option.name for option in declared if option.connects}
     return {name: value for name, value in values.items() if name in names}
 
 
 def _unknown(name: str, place: str, known: Mapping[str, Option]) -> Problem:
     near = difflib.get_close_matches(name, known, 1, 0.6)
-    has = f"its options: {', '.join(known)}" if known else "it has no options"
-    hint = f"did you mean `{near[0]}`?" if near else has
-    return Problem(f"there is no option {name!r}", place, hint=hint)
+    options = f"options: {', '.join(known)}" if known else "this engine has no options"
+    hint = f"did you mean `{near[0]}`?" if near else options
+    return Problem(f"unknown option {name!r}", place, hint=hint)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("a text")
+        raise ValueError("a string")
     text = str(value)
     if "\n" in text or "\0" in text:
-        raise ValueError("a text of one line")
+        raise ValueError("a single-line string")
     return text
 
 
@@ -135,11 +134,11 @@ def _path(value: Any) -> str:
 
 
 def _switch(value: Any) -> bool:
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    found = value if isinstance(value, bool) else words.get(str(value).lower())
-    if found is None:
+    names = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    switch = value if isinstance(value, bool) else names.get(str(value).lower())
+    if switch is None:
         raise ValueError("true or false")
-    return found
+    return switch
 
 
 def _lines(value: Any) -> list[str]:

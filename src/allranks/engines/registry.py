@@ -1,4 +1,4 @@
-"""Every kind of engine there is, by name; the first is the one that needs no cluster."""
+"""All engines by name. The first needs no cluster."""
 
 from __future__ import annotations
 

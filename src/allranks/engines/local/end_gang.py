@@ -1,8 +1,8 @@
-"""End every process of a gang, wherever it moved to in the process tree.
+"""Kill every process of a gang, wherever it is in the process tree.
 
-A rank may put children into sessions of their own, and both its agent and the agent's keeper may
-be killed at once: what is left then belongs to init, and only its environment tells whose it was.
-Agents forked by the nursery show the nursery's environment: them the gang's lock gives away.
+A rank may start children in other sessions, and its agent and keeper may be killed at the same
+time. Orphans then belong to init, and only their environment identifies them. An agent forked by
+the nursery shows the nursery's environment; it is identified by the gang's lock file it holds.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from allranks.engines.local.fork_server import NURSED
 
 
 def marked(mark: str, folder: Path) -> list[int]:
-    """The living processes that carry ``mark``, or hold a lock in ``folder``."""
+    """Return the living processes that carry ``mark`` or hold a lock in ``folder``."""
     entry, nursed = f"{MARKER}={mark}".encode(), f"{NURSED}=1".encode()
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
-        # Ended meanwhile, or another user's: not ours to end. Zombies have no environment.
+        # OSError: it has ended, or belongs to another user. Zombies have no environment.
         with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
             environ = file.read().split(b"\0")
             if entry in environ or (nursed in environ and _holds(name, folder)):
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def end_gang(mark: str, folder: Path, seconds: float = 5.0) -> None:
-    """SIGKILL them until none is left: one may have forked while we looked."""
+    """Send SIGKILL until no process is left, because one may fork during the search."""
     until = time.monotonic() + seconds
     while (pids := marked(mark, folder)) and time.monotonic() < until:
         for pid in pids:

@@ -1,8 +1,8 @@
-"""The local engine: nodes are agents on this machine, each with a loopback address of its own.
+"""The local engine: each node is an agent on this machine with its own loopback address.
 
-It keeps one folder a gang, so that a new server finds what an old one started, and one lock a node:
-opened and locked here, inherited by the agent, held until its last process is dead. That is how
-``poll`` knows, whoever's child the agent is by now, and with no process id to be confused about.
+Each gang has a folder, so that a restarted server finds it, and a lock file per node. The engine
+takes the lock, the agent inherits it and holds it until its last process is dead. ``poll`` reads
+the locks, so it depends neither on who the agent's parent is nor on reused process ids.
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ from allranks.plan.plan import Gang, pack
 from allranks.settings import Home
 from allranks.statuses import GangState
 
-# Node 0 is 127.0.0.2: nothing that wrongly falls back to localhost meets a node by accident.
+# Node 0 is 127.0.0.2, so that a program that wrongly falls back to localhost reaches no node.
 FIRST_ADDRESS = 2
 
-# What agents find of the server's own environment, by how its names begin.
+# The server's own variables that agents inherit.
 _HANDED_ON = re.compile(
     r"(?:PATH|HOME|LANG|XDG_RUNTIME_DIR|DOCKER_HOST|ALLRANKS_SYS_CLASS)$|APPTAINER_"
 )
 
-# Processes started without the nursery, held until they are reaped: an engine may be dropped while
-# they run, and they outlive it on purpose.
+# Processes started without the nursery, until they are reaped. They outlive the engine object.
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class _Gang:
-    """A gang of ours: its folder, and once started the GPUs it holds and the agents."""
+    """A gang and its folder; once started, also its GPUs and its agents."""
 
     def __init__(self, gang: Gang, folder: Path, arrived: float, gpus: list[int] | None) -> None:
         self.gang, self.folder, self.arrived = gang, folder, arrived
@@ -58,7 +57,7 @@ class _Gang:
 
     @property
     def turn(self) -> tuple[bool, float]:
-        """Who waits is served in this order: spot ones after all others."""
+        """The key that orders waiting gangs: spot gangs come last."""
         return self.gang.spot, self.arrived
 
     def dead_nodes(self) -> list[int]:
@@ -70,8 +69,8 @@ class _Gang:
 
 
 class LocalEngine:
-    """Agents as processes of this machine. ``folder`` is the engine's own, ``nodes`` where agents
-    work. One engine a home: the server's lock sees to it."""
+    """Agents as processes of this machine. ``folder`` is the engine's own, ``nodes`` that of the
+    agents. A home has one engine at a time, because the server holds a lock."""
 
     name = "local"
     pace = 0.0
@@ -84,93 +83,101 @@ class LocalEngine:
 
     @property
     def _gangs(self) -> dict[str, _Gang]:
-        """The gangs of this home; read from disk when first asked for, so that an engine made only
-        to plan with touches nothing."""
+        """The gangs of this home, read on first use: an engine made only to plan reads nothing."""
         if self._known is None:
             self._known = {}
             for each in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
-                self._remember(each)
+                self._load(each)
         return self._known
 
     def admit(self, gang: Gang) -> None:
         if gang.options:
             raise Refused(
-                f"{self.name} has no option {sorted(gang.options)[0]!r}",
+                f"unknown option {sorted(gang.options)[0]!r} of {self.name}",
                 where=f"resources.properties.{self.name}",
-                hint="it has `cpus` and `memory`, per node",
+                hint="options: `cpus` and `memory`, per node",
             )
-        short = self._capacity.short_of(need(gang))
-        if short:
+        missing = self._capacity.missing(need(gang))
+        if missing:
             raise Refused(
-                f"the job can never run on this machine: it needs {', '.join(short)}",
+                f"the job can never run on this machine: it needs {', '.join(missing)}",
                 where="resources",
-                hint="ask for less: fewer nodes, processes, GPUs or CPUs, or less memory a node",
+                hint="request fewer nodes, processes, GPUs or CPUs, or less memory per node",
             )
 
     def render(self, gang: Gang) -> str:
-        words = [json.dumps(word) if " " in word else word for word in gang.argv]
-        return f"{gang.nodes} × {' '.join(words)}"
+        arguments = [json.dumps(each) if " " in each else each for each in gang.argv]
+        return f"{gang.nodes} × {' '.join(arguments)}"
 
     def submit(self, gang: Gang) -> Handle:
         if gang.key not in self._gangs:
             self.admit(gang)
             folder = self._folder / gang.key
             folder.mkdir(parents=True, exist_ok=True)
-            found = _Gang(gang, folder, time.time(), None)
-            _write(folder / "gang.json", {"gang": pack(gang), "arrived": found.arrived})
-            self._gangs[gang.key] = found
+            self._gangs[gang.key] = _Gang(gang, folder, time.time(), None)
+            self._save(self._gangs[gang.key])
         self._start_what_fits()
         return Handle(gang.key, gang.key)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         self._start_what_fits()
-        return {handle.key: self._seen(handle.key) for handle in handles}
+        return {handle.key: self._status(handle.key) for handle in handles}
 
     def stop(self, handle: Handle) -> None:
         gang = self._gangs.pop(handle.key, None)
-        # A keeper that ended by itself has ended all below it. Of one that was killed, or that
-        # another server started, this is not known: then every process is looked at.
-        codes = [self._code(pid) for pid in gang.pids] if gang is not None else []
-        well = [code for code in codes if code is not None and code >= 0]
-        if gang is None or len(well) < gang.gang.nodes:
+        pids = gang.pids if gang is not None else []
+        # A keeper that exited by itself has ended everything below it. If one was killed, or was
+        # started by another server, all processes of the machine are searched.
+        codes = [self._code(pid) for pid in pids]
+        exited = [code for code in codes if code is not None and code >= 0]
+        if gang is None or len(exited) < gang.gang.nodes:
             end_gang(self.mark(handle.key), self._folder / handle.key)
-        for pid in gang.pids if gang is not None else ():
+        for pid in pids:
             self._nursery.forget(pid)
             if pid in _CHILDREN:
                 child = _CHILDREN.pop(pid)
-                child.kill()  # for a moment of its exec it has no environment, and is not swept
+                child.kill()  # during its exec it has no environment, so the search misses it
                 child.wait()
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Its options are those of every engine, and what does not fit is told of a job."""
+        """Accept everything: `cpus` and `memory` are checked when a job is submitted."""
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
-        has, free = self._capacity, self._free()
-        name = os.uname().nodename
-        own = Host(name, f"127.0.0.{FIRST_ADDRESS}", "up", cpus=has.cpus, free_cpus=free.cpus)
-        return [own._replace(gpus=has.gpus, free_gpus=free.gpus, memory=has.memory)]
+        total, free = self._capacity, self._free()
+        return [
+            Host(
+                os.uname().nodename,
+                f"127.0.0.{FIRST_ADDRESS}",
+                "up",
+                cpus=total.cpus,
+                free_cpus=free.cpus,
+                gpus=total.gpus,
+                free_gpus=free.gpus,
+                memory=total.memory,
+            )
+        ]
 
     def stop_all(self) -> None:
-        """End every gang of this home, for when its server is gone and could not see to it."""
-        self._known = {}  # what is about to end is not to be taken up again first
+        """End every gang of this home, whose server is gone."""
+        self._known = {}  # do not resume gangs that are about to end
         for folder in list(self._folder.glob("*/")):
             self.stop(Handle(folder.name))
 
     def mark(self, key: str) -> str:
-        """What a gang's processes carry: two homes may have a job of the same name."""
+        """Return the marker of a gang's processes, unique even if two homes share a job name."""
         home = hashlib.sha256(os.path.realpath(self._folder).encode()).hexdigest()[:12]
         return f"{home}.{key}"
 
-    def _seen(self, key: str) -> GangStatus:
+    def _status(self, key: str) -> GangStatus:
         gang = self._gangs.get(key)
         if gang is None:
-            return GangStatus(GangState.GONE, "it is not there")
+            return GangStatus(GangState.GONE, "the gang does not exist")
         if not gang.started:
             return GangStatus(GangState.QUEUED, gang.trouble or self._waits_for(gang))
         dead = gang.dead_nodes()
         if len(dead) == gang.gang.nodes:
-            return GangStatus(GangState.GONE, _last_words(gang.folder))
+            return GangStatus(GangState.GONE, _last_line(gang.folder))
         return GangStatus(GangState.UP, lost=tuple(dead), taken=gang.taken)
 
     def _free(self) -> Capacity:
@@ -184,75 +191,72 @@ class LocalEngine:
         return gang.started and len(gang.dead_nodes()) < gang.gang.nodes
 
     def _start_what_fits(self) -> None:
-        """Start waiting gangs in the order they came. What an earlier one waits for is kept for
-        it: a stream of small jobs cannot starve a large one."""
+        """Start waiting gangs in order of arrival. Resources that an earlier gang waits for are
+        reserved, so that small jobs cannot starve a large one."""
         waiting = [gang for gang in self._gangs.values() if not gang.started]
         if not waiting:
             return
         free = self._free()
         for gang in sorted(waiting, key=lambda each: each.turn):
-            if not free.short_of(need(gang.gang)):
+            if not free.missing(need(gang.gang)):
                 self._start(gang)
             elif not gang.gang.spot:
-                free = free.plus(self._make_room(gang, free))
+                free = free.plus(self._preempt(gang, free))
             free = free.minus(need(gang.gang))
 
-    def _make_room(self, gang: _Gang, free: Capacity) -> Capacity:
-        """What spot gangs are to give up for it: those that give way anyway, then the youngest.
-        Nothing if it would not do."""
+    def _preempt(self, gang: _Gang, free: Capacity) -> Capacity:
+        """Preempt spot gangs for this one: those already preempted first, then the youngest.
+        Return what they release; nothing if all of them together would not suffice."""
         spots = [each for each in self._gangs.values() if each.gang.spot and self._lives(each)]
-        found, gives = NOTHING, list[_Gang]()
+        released, victims = NOTHING, list[_Gang]()
         for each in sorted(spots, key=lambda one: (not one.taken, -one.arrived)):
-            if not free.plus(found).short_of(need(gang.gang)):
+            if not free.plus(released).missing(need(gang.gang)):
                 break
-            found = found.plus(need(each.gang))
-            gives.append(each)
-        if free.plus(found).short_of(need(gang.gang)):
+            released = released.plus(need(each.gang))
+            victims.append(each)
+        if free.plus(released).missing(need(gang.gang)):
             return NOTHING
-        for each in gives:
+        for each in victims:
             each.taken = f"{gang.gang.key.rpartition('.')[0]} waits for its place"
-        return found
+        return released
 
     def _waits_for(self, gang: _Gang) -> str:
         free = self._free()
         for other in self._gangs.values():
             if not other.started and other.turn < gang.turn:
                 free = free.minus(need(other.gang))
-        return f"waits for {' and '.join(free.short_of(need(gang.gang))) or 'its turn'}"
+        return f"waits for {' and '.join(free.missing(need(gang.gang))) or 'its turn'}"
 
     def _start(self, gang: _Gang) -> None:
         each = gang.gang.gpus
         taken = {g for other in self._gangs.values() if other.started for g in self._holds(other)}
         free = [gpu for gpu in range(self._capacity.gpus) if gpu not in taken]
         gpus = free[: each * gang.gang.nodes]
-        # Written before the first agent runs: a server that dies here finds a started gang, and
-        # starts the agents that have no lock file yet.
-        _write(
-            gang.folder / "gang.json",
-            {"gang": pack(gang.gang), "arrived": gang.arrived, "gpus": gpus},
-        )
         gang.gpus = gpus
+        # Saved before the first agent runs: if the server dies here, the next one finds a started
+        # gang and starts the agents that have no lock file yet.
+        self._save(gang)
         try:
             self._start_agents(gang)
             gang.trouble = ""
         except EngineError as error:
-            self._take_back(gang, error)
+            self._undo_start(gang, error)
 
-    def _take_back(self, gang: _Gang, error: EngineError) -> None:
-        """All or none: end the agents that did start, and let the gang wait for the next try."""
+    def _undo_start(self, gang: _Gang, error: EngineError) -> None:
+        """All or none: end the agents that did start, and queue the gang for the next try."""
         end_gang(self.mark(gang.gang.key), gang.folder)
         for node in range(gang.gang.nodes):
             (gang.folder / f"node-{node}.lock").unlink(missing_ok=True)
         gang.gpus, gang.pids, gang.trouble = None, [], error.message
-        _write(gang.folder / "gang.json", {"gang": pack(gang.gang), "arrived": gang.arrived})
+        self._save(gang)
 
     def _start_agents(self, gang: _Gang) -> None:
         each = gang.gang.gpus
         for node in range(gang.gang.nodes):
-            # One that has begun has an outbox; one that a dying server was about to start has not.
-            begun = self._nodes / gang.gang.key / str(node) / "outbox.jsonl"
+            # An agent that has run has an outbox; one that a dying server did not start has none.
+            outbox = self._nodes / gang.gang.key / str(node) / "outbox.jsonl"
             lock = gang.folder / f"node-{node}.lock"
-            if not lock.exists() or not (file_locks.is_held(lock) or begun.exists()):
+            if not lock.exists() or not (file_locks.is_held(lock) or outbox.exists()):
                 self._start_agent(gang, node, (gang.gpus or [])[node * each : (node + 1) * each])
 
     def _holds(self, gang: _Gang) -> list[int]:
@@ -277,7 +281,7 @@ class LocalEngine:
         try:
             lock = file_locks.take(gang.folder / f"node-{node}.lock")
             if lock is None:
-                return  # it runs: an earlier server of this home started it
+                return  # an earlier server of this home started it, and it runs
             held.append(lock)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             held.append(os.open(gang.folder / f"node-{node}.log", flags, 0o600))
@@ -291,7 +295,7 @@ class LocalEngine:
     def _start_process(
         self, argv: Sequence[str], cwd: str, env: Mapping[str, str], lock: int, log: int
     ) -> int:
-        """Start it in ``cwd`` with nothing but ``env``, holding ``lock``; its process id."""
+        """Start it with only ``env`` as environment, holding ``lock``. Return its process id."""
         if tuple(argv) == fork_server.ARGV:
             return self._nursery.fork(env, cwd, lock, log)
         child = subprocess.Popen(
@@ -311,18 +315,27 @@ class LocalEngine:
         child = _CHILDREN.get(pid)
         return self._nursery.code(pid) if child is None else child.poll()
 
-    def _remember(self, folder: Path) -> None:
+    def _load(self, folder: Path) -> None:
         try:
             data = json.loads((folder / "gang.json").read_text())
         except (OSError, ValueError):
-            # Died before it was written: it was never started, and will be submitted again.
+            # The server died before writing it: it never started, and is submitted again.
             shutil.rmtree(folder, ignore_errors=True)
             return
-        gang = Gang(**{**data["gang"], "argv": tuple(data["gang"]["argv"])})
-        found = _Gang(gang, folder, data["arrived"], data.get("gpus"))
-        self._gangs[gang.key] = found
-        if found.started:
-            self._start_agents(found)
+        plan = Gang(**{**data["gang"], "argv": tuple(data["gang"]["argv"])})
+        gang = self._gangs[plan.key] = _Gang(plan, folder, data["arrived"], data.get("gpus"))
+        if gang.started:
+            self._start_agents(gang)
+
+    @staticmethod
+    def _save(gang: _Gang) -> None:
+        data = {"gang": pack(gang.gang), "arrived": gang.arrived, "gpus": gang.gpus}
+        path = gang.folder / "gang.json"
+        temporary = path.with_suffix(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open(os.open(temporary, flags, 0o600), "w") as file:
+            json.dump(data, file)
+        temporary.replace(path)
 
 
 def _make(home: Home, options: Mapping[str, Any]) -> LocalEngine:
@@ -331,7 +344,7 @@ def _make(home: Home, options: Mapping[str, Any]) -> LocalEngine:
 
 KIND = Kind(
     LocalEngine.name,
-    "this machine; each node is an address of its own",
+    "this machine; each node has its own address",
     (),
     _make,
     lambda home: _make(home, {}).stop_all(),
@@ -339,18 +352,10 @@ KIND = Kind(
 )
 
 
-def _write(path: Path, data: Mapping[str, object]) -> None:
-    beside = path.with_suffix(".new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(data, file)
-    beside.replace(path)
-
-
-def _last_words(folder: Path) -> str:
-    """The last line any agent printed: they are silent unless something is badly wrong."""
+def _last_line(folder: Path) -> str:
+    """The last line of the first agent's log that is not empty: agents print only if they fail."""
     for log in sorted(folder.glob("node-*.log")):
-        lines = log.read_text(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        if said:
-            return said[-1]
-    return "its agents are gone"
+        lines = [line.strip() for line in log.read_text(errors="replace").split("\n")]
+        if printed := list(filter(None, lines)):
+            return printed[-1]
+    return "its agents have ended"

@@ -1,4 +1,4 @@
-"""The engine's side of the nursery: agents by fork, and how they ended."""
+"""The engine's side of the nursery: fork agents and collect their exit codes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-# In the environment of the nursery and so of what it forks, whose own the kernel does not show.
+# Set for the nursery. /proc shows the same environment for the agents it forks, not their own.
 NURSED = "ALLRANKS_NURSERY"
 ARGV = (sys.executable, "-P", "-m", "allranks.agent")
 
 
 class ForkServer:
-    """Forks agents from a process that has one imported; started when first asked, and again
-    when it is gone."""
+    """Forks agents from a process that has imported one. It starts on first use, and again if it
+    has died."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -24,20 +24,20 @@ class ForkServer:
         self._codes: dict[int, int] = {}
 
     def fork(self, env: Mapping[str, str], cwd: str, lock: int, log: int) -> int:
-        """Start an agent that holds ``lock`` and writes to ``log``; its keeper's process id.
+        """Start an agent that holds ``lock`` and writes to ``log``. Return its keeper's process id.
 
-        Raises OSError when it cannot be done.
+        Raises OSError.
         """
         try:
-            return self._ask(env, cwd, lock, log)
+            return self._request(env, cwd, lock, log)
         except (BrokenPipeError, ConnectionError, EOFError):
             self.close()
-            return self._ask(env, cwd, lock, log)
+            return self._request(env, cwd, lock, log)
 
     def code(self, pid: int) -> int | None:
-        """How that keeper ended: its exit code, negative after a signal, None if it has not yet
-        or nobody knows any more."""
-        while self._socket is not None and self._hear(blocking=False) is not None:
+        """Return the exit code of a keeper, negative after a signal; None if it runs or is
+        unknown."""
+        while self._socket is not None and self._receive(blocking=False) is not None:
             pass
         return self._codes.get(pid)
 
@@ -45,27 +45,27 @@ class ForkServer:
         self._codes.pop(pid, None)
 
     def close(self) -> None:
-        """End the nursery; what it forked lives on."""
+        """End the nursery; the agents it forked keep running."""
         if self._socket is not None:
             self._socket.close()
         if self._process is not None:
             self._process.wait()
         self._socket = self._process = None
 
-    def _ask(self, env: Mapping[str, str], cwd: str, lock: int, log: int) -> int:
+    def _request(self, env: Mapping[str, str], cwd: str, lock: int, log: int) -> int:
         if self._socket is None:
             self._start()
         assert self._socket is not None
         message = json.dumps({"env": dict(env), "cwd": cwd}).encode()
         socket.send_fds(self._socket, [message], [lock, log])
         while True:
-            told = self._hear(blocking=True)
-            if told is None:
+            reply = self._receive(blocking=True)
+            if reply is None:
                 raise EOFError
-            if "pid" in told:
-                return int(told["pid"])
+            if "pid" in reply:
+                return int(reply["pid"])
 
-    def _hear(self, *, blocking: bool) -> dict[str, int] | None:
+    def _receive(self, *, blocking: bool) -> dict[str, int] | None:
         assert self._socket is not None
         flags = 0 if blocking else socket.MSG_DONTWAIT
         try:
@@ -74,10 +74,10 @@ class ForkServer:
             return None
         if not message:
             return None
-        told: dict[str, int] = json.loads(message)
-        if "ended" in told:
-            self._codes[told["ended"]] = told["code"]
-        return told
+        reply: dict[str, int] = json.loads(message)
+        if "ended" in reply:
+            self._codes[reply["ended"]] = reply["code"]
+        return reply
 
     def _start(self) -> None:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

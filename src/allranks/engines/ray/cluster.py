@@ -1,4 +1,4 @@
-"""What Ray tells of its nodes and actors, in our words."""
+"""Translate Ray's nodes and actors into hosts and gang statuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from allranks.engines.base import GangStatus, Host
-from allranks.engines.node_names import available
 from allranks.engines.ray.dashboard_client import Dashboard
 from allranks.engines.ray.driver import AllranksNode
 from allranks.plan.amounts import counted
@@ -26,72 +25,67 @@ T = TypeVar("T")
 
 
 def placed(dashboard: Dashboard, jobs: Sequence[Row]) -> dict[str, GangStatus]:
-    """Of jobs whose driver runs: whether their nodes are there. One question, and one more for the
-    cluster's nodes while some gang waits."""
+    """Return the status of each job whose driver runs. Takes one request, and a second one while a
+    gang waits for nodes."""
     actors: dict[str, dict[int, str]] = {}
     for row in dashboard.state(_ACTORS):
         name, _, node = (row["name"] or "").rpartition(".")
         if node.isdigit():
             actors.setdefault(name, {})[int(node)] = row["state"]
-    found, waiting = {}, []
+    statuses, waiting = {}, []
     for job in jobs:
         name, states = job["submission_id"], actors.get(job["submission_id"], {})
         lost = tuple(sorted(node for node, state in states.items() if state == "DEAD"))
         if len(states) < _gang(job)["nodes"]:
-            found[name] = GangStatus(GangState.PROVISIONING, "its driver starts")
+            statuses[name] = GangStatus(GangState.PROVISIONING, "its driver is starting")
         elif any(state in _WAITING for state in states.values()):
             waiting.append(job)
         else:
-            found[name] = GangStatus(GangState.UP, lost=lost)
+            statuses[name] = GangStatus(GangState.UP, lost=lost)
     nodes = dashboard.state(_NODES) if waiting else []
     for job in waiting:
-        found[job["submission_id"]] = GangStatus(
-            GangState.PROVISIONING, _waits_for(_gang(job), nodes)
-        )
-    return found
+        why = _waits_for(_gang(job), nodes)
+        statuses[job["submission_id"]] = GangStatus(GangState.PROVISIONING, why)
+    return statuses
 
 
-def lack(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
-    """Why so many nodes with ``each`` will never be there; empty if they may be.
+def shortage(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
+    """Explain why the cluster can never have that many nodes with ``each``; empty if it may.
 
-    Every host is counted that Ray knows of, the dead as well: one that is booted is back. Where
-    an autoscaler may add others, or nobody says that there is none, all may be.
+    All hosts that Ray knows count, including dead ones, which may be booted again. If the cluster
+    has an autoscaler, or if that is unknown, any number of nodes may appear.
     """
-    told = dashboard.json("/api/cluster_status")["data"]
-    report = (told.get("clusterStatus") or {}).get("autoscalerReport") or {}
+    data = dashboard.json("/api/cluster_status")["data"]
+    report = (data.get("clusterStatus") or {}).get("autoscalerReport") or {}
     types = (report.get("nodeTypeMapping") or {}).values()
-    # What stands in for an autoscaler where there is none makes up a type for each node it sees.
+    # Without an autoscaler Ray reports one made-up node type for each node.
     if not types or not all(re.fullmatch(r"node_[0-9a-f]{56}", each) for each in types):
         return ""
-    known = [(row["node_ip"], row["state"] == "ALIVE", row) for row in dashboard.state(_NODES)]
-    fit = len(_fitting(_once(known), each))
-    return (
-        f"it needs {counted(nodes, 'node')} with {words(each)} each, {available(fit)}"
-        if fit < nodes
-        else ""
-    )
+    rows = [(row["node_ip"], row["state"] == "ALIVE", row) for row in dashboard.state(_NODES)]
+    fit = len(_fitting(_one_per_host(rows), each))
+    if fit >= nodes:
+        return ""
+    return f"it needs {counted(nodes, 'node')} with {describe(each)} each, {fit} available"
 
 
 def hosts(dashboard: Dashboard) -> list[Host]:
-    """Ray's nodes, but for the dead whose host is back; what is free is some seconds old."""
-    told = dashboard.json("/nodes?view=summary")["data"]
-    logical = told.get("nodeLogicalResources") or {}
-    found = [_host(row, logical) for row in told["summary"]]
-    once = _once([(host.address, host.ready, host) for host in found])
-    return sorted(once, key=lambda host: (host.name, host.address))
+    """Return Ray's nodes, without dead ones whose host is back. Free amounts are seconds old."""
+    data = dashboard.json("/nodes?view=summary")["data"]
+    logical = data.get("nodeLogicalResources") or {}
+    rows = [_host(row, logical) for row in data["summary"]]
+    unique = _one_per_host([(host.address, host.ready, host) for host in rows])
+    return sorted(unique, key=lambda host: (host.name, host.address))
 
 
-def _once(known: Sequence[tuple[str, bool, T]]) -> list[T]:
-    """Of what is known by address, and is alive or not: all that is alive, and of each address
-    where nothing is, one of the dead."""
-    alive = [each for _, up, each in known if up]
-    addresses = {address for address, up, _ in known if up}
-    dead = {address: each for address, up, each in known if not up and address not in addresses}
-    return alive + list(dead.values())
+def _one_per_host(rows: Sequence[tuple[str, bool, T]]) -> list[T]:
+    """Of (address, alive, node): all living nodes, and one dead node of each other address."""
+    living = {address for address, alive, _ in rows if alive}
+    dead = {address: node for address, _, node in rows if address not in living}
+    return [node for _, alive, node in rows if alive] + list(dead.values())
 
 
-def words(each: Mapping[str, float]) -> str:
-    """A bundle for people: ``2 CPUs and 1 GPU``."""
+def describe(each: Mapping[str, float]) -> str:
+    """Describe a bundle for people: ``2 CPUs and 1 GPU``."""
     parts = []
     for name, amount in each.items():
         if name in ("CPU", "GPU"):
@@ -104,16 +98,16 @@ def words(each: Mapping[str, float]) -> str:
 
 
 def _gang(job: Row) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(job["metadata"]["allranks"])
-    return told
+    gang: dict[str, Any] = json.loads(job["metadata"]["allranks"])
+    return gang
 
 
 def _waits_for(gang: Row, nodes: Sequence[Row]) -> str:
-    there = len(_fitting([row for row in nodes if row["state"] == "ALIVE"], gang["each"]))
-    wanted = f"{counted(gang['nodes'], 'node')} with {words(gang['each'])} each"
-    if there < gang["nodes"]:
-        return f"waits for {wanted}: {available(there)}"
-    return f"waits for {wanted} to be free, and to start"
+    available = len(_fitting([row for row in nodes if row["state"] == "ALIVE"], gang["each"]))
+    needed = f"{counted(gang['nodes'], 'node')} with {describe(gang['each'])} each"
+    if available < gang["nodes"]:
+        return f"waits for {needed}: {available} available"
+    return f"waits for {needed} to be free, and to start"
 
 
 def _fitting(rows: Iterable[Row], each: Mapping[str, float]) -> list[Row]:
@@ -127,7 +121,7 @@ def _fitting(rows: Iterable[Row], each: Mapping[str, float]) -> list[Row]:
 def _host(row: Row, logical: Mapping[str, str]) -> Host:
     raylet = row["raylet"]
     total = raylet.get("resourcesTotal") or {}
-    # "1.0/4.0 CPU (…)": used and had, in words for people, and nowhere else in one question.
+    # "1.0/4.0 CPU (…)", used and total: Ray has this only as text, unless each node is queried.
     used = {
         name: float(amount)
         for amount, name in re.findall(

@@ -1,11 +1,11 @@
-"""What a gang is to Ray: a job whose driver is this file, run on Ray's head by Ray's own Python.
+"""The driver of a gang's Ray job, run on Ray's head by Ray's own Python.
 
-It is sent as a file of its own, next to the part of allranks that agents need: it imports Ray and
-nothing of ours, and has to be read by a Python too old for us, to say so. All actors and the
-placement group are the driver's and not detached: Ray ends them with it, however it dies.
+It is sent as a single file next to the agent's code. It imports Ray and nothing of allranks, and an
+older Python must be able to parse it, to report that it is too old. The driver owns all actors and
+the placement group, so Ray ends them when the driver ends for any reason.
 
-The actors have no runtime environment, but are handed code and secrets by the driver: so they get
-a worker that waits for work already, where one for that environment takes seconds to start.
+The actors have no runtime environment; the driver passes them code and secrets. So Ray uses an idle
+worker for each, instead of starting one for that environment, which takes seconds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import threading
 import zipfile
 from typing import Any
 
-# In the environment of the driver: the gang as JSON, and its secrets. Beside it: what agents are.
+# Variables of the driver: the gang as JSON, and its secrets. CODE is the agent's code, beside it.
 GANG, SECRETS = "ALLRANKS_RAY_GANG", "ALLRANKS_RAY_SECRETS"
 CODE = "agent.zip"
-# How Ray tells a driver what it was submitted with.
+# The variable with the options that Ray's job was submitted with.
 _CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-# The driver's exit code for what will never do, however often it is tried.
+# The driver's exit code for a failure that no retry can fix.
 NEVER = 64
-# Ray's job supervisor waits so many seconds for a driver that is to stop; less is an agent's grace.
+# Seconds: an agent's grace, and how long Ray's job supervisor waits for a driver to stop.
 GRACE = 10
 PATIENCE = GRACE + 5
 
@@ -38,7 +38,7 @@ _BUILT_IN = ("CPU", "GPU", "memory")
 
 
 class AllranksNode:
-    """One node: an actor that holds an agent at the end of a tether."""
+    """One node: an actor that runs an agent under a tether."""
 
     def __init__(self, gang: Any, node: int, secrets: dict[str, str]) -> None:
         self.gang, self.node, self.secrets = gang, node, secrets
@@ -46,13 +46,13 @@ class AllranksNode:
         self.stopped = threading.Event()
 
     def run(self, code: bytes) -> Any:
-        """Run the agent; its exit code, None if nobody knows, and the last line it said."""
+        """Run the agent. Return its exit code, None if unknown, and the last line it printed."""
         folder = os.path.join(self.gang["folder"], str(self.node))
         try:
             os.makedirs(folder, exist_ok=True)
             unpacked = tempfile.mkdtemp(prefix="allranks-")
         except OSError as error:
-            return NEVER, f"{error.filename} cannot be made: {error.strerror}"
+            return NEVER, f"cannot create {error.filename}: {error.strerror}"
         zipfile.ZipFile(io.BytesIO(code)).extractall(unpacked)
         agent: Any = subprocess.Popen(
             [
@@ -60,7 +60,7 @@ class AllranksNode:
                 "-P",
                 "-m",
                 "allranks.agent.processes.end_with_parent",
-                *self.words(unpacked),
+                *self.arguments(unpacked),
             ],
             cwd=folder,
             env=self.environment(folder, unpacked),
@@ -82,12 +82,12 @@ class AllranksNode:
         return ended, last
 
     def stop(self) -> None:
-        """Let go of the tether: `run` returns when all has ended."""
+        """Close the tether; `run` returns when everything has ended."""
         self.stopped.set()
         if self.agent is not None:
             self.agent.stdin.close()
 
-    def words(self, unpacked: str) -> list[str]:
+    def arguments(self, unpacked: str) -> list[str]:
         first, *others = self.gang["argv"]
         return [str(GRACE), unpacked, sys.executable if first == "python" else first, *others]
 
@@ -111,7 +111,7 @@ class AllranksNode:
 
 
 class Driver:
-    """The gang while it lives. ``code`` is what this process will end with."""
+    """Starts and watches the gang's actors. ``code`` is the exit code of this process."""
 
     def __init__(self, gang: Any) -> None:
         self.gang = gang
@@ -123,8 +123,8 @@ class Driver:
         self.done = threading.Event()
 
     def start(self) -> None:
-        """Ask for all of it at once: Ray starts the actors when their group has its place, and a
-        task that waits for the group would itself take a worker, and the second that it starts."""
+        """Create the placement group and all actors at once: Ray starts the actors when the group
+        is placed. A task that waits for the group would take a worker and a second of its own."""
         each, name = self.gang["each"], self.gang["name"]
         groups: Any = importlib.import_module("ray.util.placement_group")
         strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
@@ -148,81 +148,81 @@ class Driver:
             self.running[self.actors[-1].run.remote(code)] = node
 
     def watch(self) -> None:
-        """Until every agent has ended; those of other nodes go on when one is lost."""
+        """Wait until every agent has ended; if one is lost, the other nodes keep running."""
         try:
             while self.running:
                 ended, _ = self.ray.wait(list(self.running))
                 for each in ended:
-                    self.take_in(self.running.pop(each), each)
+                    self.handle_end(self.running.pop(each), each)
         finally:
             self.done.set()
 
-    def take_in(self, node: int, ended: Any) -> None:
+    def handle_end(self, node: int, result: Any) -> None:
         exceptions: Any = importlib.import_module("ray.exceptions")
         try:
-            code, said = self.ray.get(ended)
+            code, last_line = self.ray.get(result)
         except exceptions.RayActorError as error:
             self.report(1, f"node {node} is lost: {first_line(error)}")
         except exceptions.RayError as error:
             self.report(NEVER, f"node {node} could not be started: {first_line(error)}")
         else:
             if code != 0:
-                ended = "was killed" if code is None else f"ended with code {code}"
-                about = f"the agent of node {node} {ended}: {said or 'it said nothing'}"
-                self.report(code if code == NEVER else 1, about)
+                how = "was killed" if code is None else f"exited with code {code}"
+                message = f"the agent of node {node} {how}: {last_line or 'no output'}"
+                self.report(code if code == NEVER else 1, message)
 
-    def report(self, code: int, sentence: str) -> None:
-        """The first failure of a gang is its cause; one that will never do ends all of it."""
+    def report(self, code: int, message: str) -> None:
+        """Report the first failure of the gang; one that no retry can fix ends all agents."""
         if not self.ending:
-            say(sentence)
+            say(message)
             self.code = self.code or code
         if code == NEVER:
-            self.let_go()
+            self.stop_all()
 
-    def let_go(self) -> bool:
-        """Have every agent end; whether there is one that was told."""
+    def stop_all(self) -> bool:
+        """Stop every agent. Return whether any actor received the request."""
         self.ending = True
-        asked = [actor.stop.remote() for actor in self.actors]
-        return bool(self.ray.wait(asked, num_returns=len(asked), timeout=1.0)[0])
+        requests = [actor.stop.remote() for actor in self.actors]
+        return bool(self.ray.wait(requests, num_returns=len(requests), timeout=1.0)[0])
 
 
 def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def say(sentence: str) -> None:
-    """What the server finds in the job's message."""
-    print(f"allranks: {sentence}", flush=True)
+def say(message: str) -> None:
+    """Print a message that the server finds in the job's record at Ray."""
+    print(f"allranks: {message}", flush=True)
 
 
 def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036  # it is Ray's Python, not ours
         version = ".".join(map(str, sys.version_info[:3]))
-        say(f"Ray runs on Python {version} there, and agents need 3.11 or newer")
+        say(f"Ray runs on Python {version}, but agents need 3.11 or newer")
         return NEVER
     try:
         driver = Driver(json.loads(os.environ[GANG]))
     except ImportError:
-        say(f"{sys.executable} has no Ray: name the Python that Ray runs on with `python`")
+        say(f"{sys.executable} has no Ray: set the option `python` to the Python that Ray runs on")
         return NEVER
     config = json.loads(os.environ.get(_CONFIG, "{}"))
     os.environ[_CONFIG] = json.dumps({**config, "runtime_env": {}})
     driver.ray.init()
-    # After `init`, which has a handler of its own. A wait of Ray's hears signals once a second:
-    # it stands in a thread, and this one waits for an event.
-    told = threading.Event()
+    # After `init`, which installs its own handler. Ray's `wait` handles signals only once a second,
+    # so it runs in a thread, and this thread waits for an event.
+    terminated = threading.Event()
 
-    def hear(*_: Any) -> None:
-        told.set()
+    def terminate(*_: Any) -> None:
+        terminated.set()
         driver.done.set()
 
-    signal.signal(signal.SIGTERM, hear)
+    signal.signal(signal.SIGTERM, terminate)
     driver.start()
     watch = threading.Thread(target=driver.watch, daemon=True)
     watch.start()
     driver.done.wait()
-    # Actors that still wait for their place hear nothing, and have nothing to end.
-    if told.is_set() and driver.let_go():
+    # Actors that are not placed yet do not answer, and have nothing to end.
+    if terminated.is_set() and driver.stop_all():
         watch.join(PATIENCE - 2)
     return driver.code or (1 if driver.running else 0)
 
@@ -230,5 +230,5 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    # Ray ends what is the driver's when the connection closes; its farewell takes a second more.
+    # Ray ends the driver's actors when the connection closes; a clean exit takes a second longer.
     os._exit(code)

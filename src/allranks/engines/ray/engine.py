@@ -1,7 +1,7 @@
-"""The Ray engine: a gang is a Ray job, whose driver holds one actor on each of N nodes.
+"""The Ray engine: a gang is a Ray job whose driver holds one actor on each of N nodes.
 
-All it asks is asked over HTTP, of the dashboard: nothing of Ray is imported here. Neither does it
-keep anything, but for the mark of its home: that job's record is at Ray, under a name of ours.
+It talks to Ray's dashboard over HTTP and does not import Ray. Its only stored state is the mark of
+its home: the job's record is at Ray, under a name derived from the gang's key.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.statuses import GangState, Reason
 
-# The first Ray there was for Python 3.11, which agents need.
+# The first Ray for Python 3.11, which agents need.
 OLDEST = (2, 9)
 DRIVER = "allranks_on_ray.py"
-# How long `stop` looks on, so that most of what it is asked to end is gone when it returns.
-LOOKS_ON = 2.0
+# Seconds that `stop` waits, so that most jobs have ended when it returns.
+STOP_WAIT = 2.0
 
 OPTIONS = (
     Option("address", "Ray's dashboard", default="http://127.0.0.1:8265", connects=True),
     Option(
         "token_file",
-        "file with the token, of a Ray that asks for one (RAY_AUTH_TOKEN_PATH)",
+        "file with Ray's token, if Ray requires one (RAY_AUTH_TOKEN_PATH)",
         Type.PATH,
         connects=True,
         variable="RAY_AUTH_TOKEN_PATH",
     ),
-    Option("python", "the Python Ray's head runs on, should it not be found", connects=True),
-    Option("resources", "further resources of each node, such as TPU=4", Type.LINES),
+    Option("python", "Python that Ray's head runs on (found automatically)", connects=True),
+    Option("resources", "additional resources of each node, such as TPU=4", Type.LINES),
 )
 
-# A job's entrypoint is a shell's, whose `python` need not be Ray's: the raylet, which started the
-# job's supervisor, has that on its command line.
+# A job's entrypoint runs in a shell, whose `python` may not be Ray's. The raylet, which started the
+# job's supervisor, has Ray's Python on its command line.
 _FIND_PYTHON = (
     "P=$(tr '\\0' ' ' </proc/$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$PPID/status)/cmdline"
     " | sed -n 's/.*--python_worker_command=\\([^ ]*\\) .*/\\1/p'); "
@@ -61,7 +61,7 @@ _ENDED = {"SUCCEEDED": "its agents have ended", "STOPPED": "it was stopped"}
 
 
 class RayEngine:
-    """Agents in actors of Ray's. ``folder`` is the engine's own, ``nodes`` where agents work: on a
+    """Agents in Ray actors. ``folder`` is the engine's own; ``nodes`` is the agents' folder, on a
     disk that Ray's nodes share with the server."""
 
     name = "ray"
@@ -75,21 +75,21 @@ class RayEngine:
     def admit(self, gang: Gang) -> None:
         each = bundle(gang)
         try:
-            short = cluster.lack(self._dashboard, gang.nodes, each)
+            shortage = cluster.shortage(self._dashboard, gang.nodes, each)
         except Refused:
             raise
         except EngineError:
-            return  # it does not answer now: once it does, the job will be there
-        if short:
+            return  # Ray does not answer now: the job waits in the queue
+        if shortage:
             raise Refused(
-                f"the job can never run on this cluster: {short}",
+                f"the job can never run on this cluster: {shortage}",
                 where="resources",
-                hint="ask for fewer nodes, or less of each: `cpus` is as many as a node has "
-                "processes unless it is given",
+                hint="request fewer nodes, or less per node; `cpus` defaults to the number of "
+                "processes per node",
             )
 
     def render(self, gang: Gang) -> str:
-        mark = self._mark if self._mark_file.exists() else "…"  # to be read, it touches nothing
+        mark = self._mark if self._mark_file.exists() else "…"  # rendering must not create it
         body = self._body(gang, dict.fromkeys(gang.env, "…"), mark)
         return json.dumps(body, indent=2, ensure_ascii=False)
 
@@ -98,14 +98,14 @@ class RayEngine:
             self.admit(gang)
             self._send_package()
             body = json.dumps(self._body(gang, gang.env, self._mark)).encode()
-            answer = self._dashboard.ask("POST", "/api/jobs/", body)
+            answer = self._dashboard.request("POST", "/api/jobs/", body)
         except Refused as error:
             if error.where == "resources":
                 raise
-            # A token that is changed, a proxy that steps in: no fault of this job's.
+            # A changed token or a proxy in between is not this job's fault: it is retried.
             raise EngineError(error.message, where=error.where, hint=error.hint) from error
         if not answer.ok and "already exists" not in answer.text:
-            raise EngineError(f"Ray did not take the job: {answer.last_line()}")
+            raise EngineError(f"Ray did not accept the job: {answer.last_line()}")
         return Handle(gang.key, self.id(gang.key))
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
@@ -113,44 +113,41 @@ class RayEngine:
             return {}
         try:
             jobs = {job["submission_id"]: job for job in self._dashboard.json("/api/jobs/")}
-            asked = {each.key: jobs.get(self.id(each.key)) for each in handles}
-            running = [job for job in asked.values() if job and job["status"] == "RUNNING"]
+            ours = {each.key: jobs.get(self.id(each.key)) for each in handles}
+            running = [job for job in ours.values() if job and job["status"] == "RUNNING"]
             placed = cluster.placed(self._dashboard, running) if running else {}
         except EngineError as error:
             return {each.key: GangStatus(GangState.UNKNOWN, error.message) for each in handles}
-        return {key: _seen(job, placed) for key, job in asked.items()}
+        return {key: _status(job, placed) for key, job in ours.items()}
 
     def stop(self, handle: Handle) -> None:
-        """Have Ray stop the job, and once it has ended, forget it: its record holds secrets."""
+        """Stop the job, then delete its record at Ray, because it holds secrets."""
         path = f"/api/jobs/{quote(self.id(handle.key))}"
-        until = time.monotonic() + LOOKS_ON
-        asked = False
-        while (status := self._status(path)) is not None:
+        until = time.monotonic() + STOP_WAIT
+        stopping = False
+        while (status := self._job_status(path)) is not None:
             if status not in ("PENDING", "RUNNING"):
-                self._must("forget the job", "DELETE", path)
+                self._must("delete the job", "DELETE", path)
                 return
-            asked = asked or self._ask_to_stop(path)
+            stopping = stopping or self._request_stop(path)
             if time.monotonic() > until:
-                if not asked:
-                    raise EngineError("Ray did not stop the job: there is nobody yet to be told")
-                return  # it ends: its agents have their grace
+                if not stopping:
+                    raise EngineError("Ray did not stop the job: its driver has not started yet")
+                return  # its agents still have their grace
             time.sleep(0.05)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        found = dashboard(options)
-        told = found.json("/api/version")
-        version = str(told.get("ray_version", "")) if isinstance(told, dict) else ""
+        client = dashboard(options)
+        data = client.json("/api/version")
+        version = str(data.get("ray_version", "")) if isinstance(data, dict) else ""
         if not re.match(r"\d+\.\d+", version):
-            raise Refused(
-                f"what answers at {found.url} is not Ray's dashboard",
-                hint="give the address of the dashboard, http://HOST:8265 as a rule",
-            )
+            raise client.not_ray()
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+            oldest = ".".join(map(str, OLDEST))
             raise Refused(
                 f"Ray {version} is too old",
-                where=found.url,
-                hint=f"Ray {'.'.join(map(str, OLDEST))} is the first for Python 3.11, which agents "
-                "need",
+                where=client.url,
+                hint=f"install Ray {oldest} or newer: agents need Python 3.11",
             )
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
@@ -160,18 +157,18 @@ class RayEngine:
         return _id(self._mark, key)
 
     def mark(self, key: str) -> str:
-        """What a gang's processes carry."""
+        """Return the marker that a gang's processes carry."""
         return f"{self._mark}.{key}"
 
     @functools.cached_property
     def _mark(self) -> str:
-        """The home's own, made when first needed and kept: a path would not do, for two machines
-        may each have a home of the same path, and a machine two names."""
+        """The home's identifier, created on first use and stored. A path does not identify a home:
+        two machines may each have one at the same path."""
         if not self._mark_file.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
-            beside = self._mark_file.with_suffix(".new")
-            beside.write_text(secrets.token_hex(6))
-            beside.replace(self._mark_file)
+            temporary = self._mark_file.with_suffix(".new")
+            temporary.write_text(secrets.token_hex(6))
+            temporary.replace(self._mark_file)
         return self._mark_file.read_text()
 
     @property
@@ -179,21 +176,21 @@ class RayEngine:
         return self._folder / "mark"
 
     def _body(self, gang: Gang, env: Mapping[str, str], mark: str) -> dict[str, Any]:
-        """What is posted. ``env`` is the gang's, or what is shown of it."""
-        first, *words = gang.argv
+        """The body of the request. ``env`` is the gang's, or placeholders for display."""
+        first, *arguments = gang.argv
         each = bundle(gang)
-        told = {
+        driver_gang = {
             "name": _id(mark, gang.key),
             "mark": f"{mark}.{gang.key}",
             "nodes": gang.nodes,
             "each": each,
-            "argv": ["python" if first == sys.executable else first, *words],
+            "argv": ["python" if first == sys.executable else first, *arguments],
             "folder": str(self._nodes / gang.key),
         }
         return {
             "submission_id": _id(mark, gang.key),
             "entrypoint": f"exec {self._python} {DRIVER}" if self._python else _FIND_PYTHON,
-            # Nothing of its own: a driver with none runs on the head.
+            # A driver that requests no resources runs on the head.
             "entrypoint_num_cpus": 0,
             "metadata": {
                 "allranks": json.dumps({"key": gang.key, "nodes": gang.nodes, "each": each})
@@ -201,7 +198,7 @@ class RayEngine:
             "runtime_env": {
                 "working_dir": f"gcs://{package()[0]}",
                 "env_vars": {
-                    ray_driver.GANG: _verbatim(told),
+                    ray_driver.GANG: _verbatim(driver_gang),
                     ray_driver.SECRETS: _verbatim(env),
                     "RAY_JOB_STOP_WAIT_TIME_S": str(ray_driver.PATIENCE),
                 },
@@ -211,28 +208,28 @@ class RayEngine:
     def _send_package(self) -> None:
         name, content = package()
         path = f"/api/packages/gcs/{name}"
-        # Asking for it has Ray keep it for ten minutes, should its last job end meanwhile.
-        if self._dashboard.ask("GET", path).status == 404:
-            self._must("take the agent's code", "PUT", path, content)
+        # After a GET Ray keeps the package for ten minutes, even if its last job ends meanwhile.
+        if self._dashboard.request("GET", path).status == 404:
+            self._must("accept the agent's code", "PUT", path, content)
 
-    def _status(self, path: str) -> str | None:
-        answer = self._must("tell of the job", "GET", path)
+    def _job_status(self, path: str) -> str | None:
+        answer = self._must("report the job's status", "GET", path)
         return str(json.loads(answer.text)["status"]) if answer.ok else None
 
-    def _ask_to_stop(self, path: str) -> bool:
-        """Whether it was told: it may this moment have ended, or not have begun to listen."""
+    def _request_stop(self, path: str) -> bool:
+        """Return whether Ray stops it: it may just have ended, or not listen yet."""
         return '"stopped": true' in self._must("stop the job", "POST", f"{path}/stop").text
 
-    def _must(self, what: str, method: str, path: str, body: bytes | None = None) -> Answer:
-        answer = self._dashboard.ask(method, path, body)
+    def _must(self, action: str, method: str, path: str, body: bytes | None = None) -> Answer:
+        answer = self._dashboard.request(method, path, body)
         if not answer.ok and answer.status != 404:
-            raise EngineError(f"Ray did not {what}: {answer.last_line()}")
+            raise EngineError(f"Ray did not {action}: {answer.last_line()}")
         return answer
 
 
 def bundle(gang: Gang) -> dict[str, float]:
-    """What each node is to have, in Ray's words. CPUs are what Ray counts nodes full by: a gang
-    that names none takes one for each of its processes."""
+    """Return the resources of each node under Ray's names. Without CPUs Ray would never consider a
+    node full: a gang that requests none gets one per process. Raises Refused."""
     each: dict[str, float] = {"CPU": gang.cpus or max(1, gang.processes)}
     if gang.gpus:
         each["GPU"] = gang.gpus
@@ -242,9 +239,9 @@ def bundle(gang: Gang) -> dict[str, float]:
         name, _, amount = line.rpartition("=")
         if not name or not re.fullmatch(r"\d+(\.\d+)?", amount) or not float(amount):
             raise Refused(
-                f"{line!r} is not a resource and how much of it",
+                f"{line!r} is not a resource with its amount",
                 where="resources",
-                hint="such as TPU=4 or accelerator_type:A100=0.1",
+                hint="write NAME=AMOUNT, such as TPU=4 or accelerator_type:A100=0.1",
             )
         each[name] = float(amount)
     return each
@@ -252,14 +249,13 @@ def bundle(gang: Gang) -> dict[str, float]:
 
 @functools.cache
 def package() -> tuple[str, bytes]:
-    """What Ray needs of us, as a zip: its name, which is of its content, and its bytes."""
+    """Return the zip that Ray's job works in: its name, derived from its content, and its bytes."""
     driver = Path(ray_driver.__file__).read_bytes()
     content = _zipped({DRIVER: driver, ray_driver.CODE: _zipped(dict(agent_bundle.files()))})
     return f"allranks-{hashlib.sha256(content).hexdigest()[:24]}.zip", content
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """The same bytes for the same files."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
@@ -273,17 +269,17 @@ def dashboard(options: Mapping[str, Any]) -> Dashboard:
 
 
 def _id(mark: str, key: str) -> str:
-    """What the gang is to Ray, where other homes may have a job of the same name. It stands in
-    paths and file names: what may not be there gives way to a digest."""
+    """The gang's job id at Ray, unique even if another home uses the same key. It appears in paths,
+    so a digest replaces characters that paths cannot have."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", key)[:80]
     if plain != key:
         plain = f"{plain}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
     return f"allranks-{mark}-{plain}"
 
 
-def _seen(job: Mapping[str, Any] | None, placed: Mapping[str, GangStatus]) -> GangStatus:
+def _status(job: Mapping[str, Any] | None, placed: Mapping[str, GangStatus]) -> GangStatus:
     if job is None:
-        return GangStatus(GangState.GONE, "Ray does not know it")
+        return GangStatus(GangState.GONE, "Ray has no such job")
     status, message = job["status"], job.get("message") or ""
     if status == "PENDING":
         return GangStatus(GangState.QUEUED, message)
@@ -298,14 +294,14 @@ def _seen(job: Mapping[str, Any] | None, placed: Mapping[str, GangStatus]) -> Ga
 
 
 def cause(message: str) -> str:
-    """The driver's first sentence, or Ray's last."""
+    """Return the driver's first message, or else Ray's last line."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line.removeprefix("allranks: ") for line in lines if line.startswith("allranks: ")]
-    return (ours[:1] or lines[-1:] or ["Ray says no more than that it failed"])[0][:500]
+    return (ours[:1] or lines[-1:] or ["the job failed, and Ray gives no reason"])[0][:500]
 
 
 def _verbatim(data: Any) -> str:
-    """JSON as a variable's value: Ray fills in what it takes for ``${names}``."""
+    """JSON for a variable's value without `$`, because Ray expands ``${names}``."""
     return json.dumps(data, ensure_ascii=False).replace("$", "\\u0024")
 
 

@@ -1,4 +1,4 @@
-"""What Slurm is sent: a batch script that starts one agent on each node. Pure."""
+"""Write the batch script that starts one agent on each node. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from allranks.plan.plan import Gang
 OPTIONS = (
     Option(
         "conf",
-        "path of its slurm.conf (SLURM_CONF, else the system's own)",
+        "path of the cluster's slurm.conf (SLURM_CONF, or the system's)",
         Type.PATH,
         connects=True,
         variable="SLURM_CONF",
@@ -23,53 +23,53 @@ OPTIONS = (
     Option("partition", "partition (the cluster's default)"),
     Option("account", "account to charge"),
     Option("qos", "quality of service"),
-    Option("spot_partition", "partition for jobs of tier spot, where others may take their place"),
+    Option("spot_partition", "partition for jobs of tier spot, where others may preempt them"),
     Option("spot_qos", "quality of service for jobs of tier spot"),
-    Option("time", "time limit as sbatch takes it: minutes, or D-HH:MM:SS"),
-    Option("gres", "generic resources of each node, such as gpu:a100:4; GPUs are asked for anyway"),
+    Option("time", "time limit in sbatch's format: minutes, or D-HH:MM:SS"),
+    Option("gres", "generic resources per node, such as gpu:a100:4; GPUs of the job are added"),
     Option("constraint", "features the nodes must have"),
     Option("reservation", "reservation to run in"),
-    Option("exclusive", "whole nodes, shared with no other job", Type.SWITCH),
-    Option("extra", "one more option of sbatch, as it takes it: --mail-type=END", Type.LINES),
+    Option("exclusive", "do not share nodes with other jobs", Type.SWITCH),
+    Option("extra", "another option of sbatch, such as --mail-type=END", Type.LINES),
     Option("modules", "environment module to load on the nodes", Type.LINES),
-    Option("prologue", "line of shell to run before the agents", Type.LINES),
-    Option("python", "the Python of the agents on the nodes (the server's own, by its path)"),
+    Option("prologue", "shell command to run before the agents", Type.LINES),
+    Option("python", "Python that runs the agents on the nodes (the server's, by its path)"),
     Option(
         "ship_agent",
-        "copy the agent to each node: allranks need not be on a disk they share",
+        "copy the agent to each node, if allranks is not on a shared disk",
         Type.SWITCH,
     ),
     Option(
         "requeue",
-        "leave it to operators to requeue a job that has begun; that is a loss to its attempt",
+        "let operators requeue a running job; its attempt then counts as lost",
         Type.SWITCH,
     ),
     Option(
         "warning",
-        "seconds before the time limit at which ranks are told to end",
+        "seconds before the time limit at which ranks get SIGTERM",
         Type.NUMBER,
         default=60,
     ),
 )
-# Seconds that agents take to hand in what they have once their ranks have ended.
+# Seconds that agents need to send their last data after their ranks have ended.
 _TO_END = 5
-# What the script and the agents print, in the gang's folder: they are silent as a rule.
+# The output of the script and the agents, in the gang's folder.
 LOG = "batch.log"
-# Beginning of the names of files that say which node's agent has ended.
+# Prefix of the files that mark the nodes whose agent has ended.
 ENDED = "ended-"
-# There while the site's own lines run and no agent can be expected yet.
+# This file exists while modules and prologue run, before any agent can start.
 PROLOGUE = "prologue-runs"
 _PLAIN = ("partition", "account", "qos", "time", "constraint", "reservation", "gres")
-# Of sbatch's options those that a gang is known by, or that make something else of it.
+# Options of sbatch that identify a gang or would change how it runs.
 _OURS = re.compile(
     r"--(array|chdir|comment|error|export|export-file|help|het-group|"
     r"input|job-name|kill-on-invalid-dep|no-requeue|nodes|ntasks|ntasks-per-node|open-mode|output|"
     r"parsable|requeue|signal|test-only|usage|version|wait|wrap)(=|\s|$)|-[aDeiJnNoVW]"
 )
 
-# Told by Slurm that time is up or that the job is preempted, the first node's agent hears of it,
-# and by the server all others. Slurm would signal every process of every rank, each once more than
-# the agents do. Which of the two it is, only the time left says.
+# When the time is up or the job is preempted, Slurm signals this script, which signals the agent of
+# node 0; the server tells the others. Otherwise Slurm would signal every process of every rank, in
+# addition to the agents. Only the remaining time tells which of the two happened.
 _TOLD = r"""left() {
     left=${SLURM_JOB_END_TIME:+$((SLURM_JOB_END_TIME - $(date +%s)))}
     if [ -z "$left" ] && [[ $(timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %L) =~ ^(([0-9]+)-)?(([0-9]+):)?([0-9]+):([0-9]+)$ ]]; then
@@ -85,11 +85,11 @@ told() {
 trap told TERM
 left
 [ -z "$left" ] || export ALLRANKS_AGENT_END=$(($(date +%s) + left))"""  # noqa: E501
-# The shell stays, to say on the shared disk that its agent is no more: others may be, and only
-# srun would know. It outlasts the SIGTERM that Slurm sends to all. What runs below the agent has a
-# mark of the node's own, which neither this shell nor the batch script carries: a keeper that was
-# killed leaves ranks behind, and nobody may take those for ended while they still write. Twice
-# nothing is found: one that is just being executed has no environment for a moment.
+# The shell outlives its agent, to record its end on the shared disk; otherwise only srun would know
+# it. It ignores the SIGTERM that Slurm sends to all. Processes below the agent carry a mark of
+# their node, which neither this shell nor the batch script carries. A killed keeper leaves ranks
+# behind; the shell kills them first, so that no rank writes after its node counts as ended. It
+# searches until it finds none twice, because a process has no environment during its exec.
 _AGENT = """\
 cd "$ALLRANKS_AGENT_DIR" || exit 1
 trap : TERM
@@ -108,10 +108,10 @@ exit $code"""
 
 
 def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
-    """The script of a gang: ``folder`` holds one for each agent, ``mark`` is how we know it again,
-    ``ship`` the archive with the agent's code where that is to be copied.
+    """Return the batch script of a gang. ``folder`` is the parent of the agents' folders, ``mark``
+    identifies the gang, ``ship`` is the archive with the agent's code if nodes need a copy.
 
-    Raises Refused for options that would make something else of it.
+    Raises Refused for options in `extra` that would change how the gang runs.
     """
     gang = placed(gang)
     options = gang.options
@@ -120,12 +120,12 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     lines += ["", "umask 077", f"folder={shlex.quote(folder)}", 'mkdir -p "$folder"']
     lines.append(f'rm -f "$folder/0/pid" "$folder/{ENDED}"*')
     if not options.get("requeue"):
-        # A host that does not boot is no loss: until here, Slurm is to try others by itself.
+        # Until here Slurm may requeue the job: if a host does not boot, nothing is lost.
         lines.append('scontrol update JobId="$SLURM_JOB_ID" Requeue=0')
     if has_site(options):
-        # So that the agents can tell what these lines changed: the ranks are to have it as well.
-        noted = "env -0 | grep -zv ^ALLRANKS_"
-        lines += [f'{noted} >"$folder/before"', *_site(options), f'{noted} >"$folder/after"']
+        # Agents compare both files to find what these lines changed, and pass it on to the ranks.
+        save = "env -0 | grep -zv ^ALLRANKS_"
+        lines += [f'{save} >"$folder/before"', *_site(options), f'{save} >"$folder/after"']
         lines += ['export ALLRANKS_AGENT_SITE="$folder"', f'rm -f "$folder/{PROLOGUE}"']
     soon = _warning(gang) + 60  # Slurm may be a minute early
     lines.append(_TOLD.replace("SOON1", str(soon + 1)).replace("SOON", str(soon)))
@@ -134,11 +134,11 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
 
 
 def placed(gang: Gang) -> Gang:
-    """A spot gang where those have a place of their own."""
-    own = {name: gang.options.get(f"spot_{name}") for name in ("partition", "qos")}
-    if not gang.spot or not any(own.values()):
+    """Return the gang with the spot partition and QOS as its own, if it is a spot gang."""
+    spot = {name: gang.options.get(f"spot_{name}") for name in ("partition", "qos")}
+    if not gang.spot or not any(spot.values()):
         return gang
-    return gang._replace(options={**gang.options, **{k: v for k, v in own.items() if v}})
+    return gang._replace(options={**gang.options, **{k: v for k, v in spot.items() if v}})
 
 
 def has_site(options: Mapping[str, Any]) -> bool:
@@ -146,24 +146,24 @@ def has_site(options: Mapping[str, Any]) -> bool:
 
 
 def cpus(gang: Gang) -> int:
-    """Of each node. Slurm counts nodes full by them: a gang that names none has one a process."""
+    """Return the CPUs of each node: one per process if the gang requests none."""
     return math.ceil(gang.cpus or gang.processes)
 
 
 def _warning(gang: Gang) -> int:
-    """Seconds, enough for the ranks' grace; never most of a short job's time."""
+    """Seconds, enough for the ranks' grace, but at most a quarter of the time limit."""
     wanted: int = math.ceil(max(gang.options.get("warning", 60), (gang.grace or 0) + _TO_END))
     limit = _seconds(str(gang.options.get("time") or ""))
     return wanted if limit is None else max(1, min(wanted, limit // 4))
 
 
 def _seconds(limit: str) -> int | None:
-    """Of a time as sbatch takes it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None for what is none."""
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit)
-    if found is None:
+    """Parse a time in sbatch's format: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None if invalid."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit)
+    if match is None:
         return None
-    days, first, second, third = (int(part or 0) for part in found.groups())
-    if found[1] or found[4]:  # hours first
+    days, first, second, third = (int(part or 0) for part in match.groups())
+    if match[1] or match[4]:  # hours first
         return ((days * 24 + first) * 60 + second) * 60 + third
     return first * 60 + second
 
@@ -185,22 +185,22 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
         yield "--exclusive"
     yield "--requeue"
     yield f"--signal=B:TERM@{_warning(gang)}"
-    # In a file's name Slurm takes `%` for a field.
+    # Slurm expands `%` in file names.
     yield f"--output={_quoted(f'{folder}/{LOG}'.replace('%', '%%'))}"
     yield "--open-mode=append"
     for each in options.get("extra", ()):
         if _OURS.match(each) or not each.startswith("-"):
             raise Refused(
-                f"{each!r} is not one of sbatch's options that may be added",
+                f"sbatch option {each!r} is not allowed in `extra`",
                 where="extra",
-                hint="write one to an item, as in --mail-type=END; what a job is known and placed "
-                "by is allranks' own, or has an option of its own",
+                hint="write one option per item, such as --mail-type=END; options that identify or "
+                "place a job are set by allranks or by other options of the compute",
             )
         yield each
 
 
 def _quoted(text: str) -> str:
-    """As a word for sbatch, to which a backslash is one within quotes, too."""
+    """Quote for sbatch, which treats a backslash as an escape within single quotes, too."""
     return shlex.quote(text.replace("\\", "\\\\"))
 
 
@@ -212,8 +212,8 @@ def _gres(gang: Gang) -> str:
 
 
 def gpus_of(options: Mapping[str, Any]) -> int | None:
-    """The GPUs of each node that the options alone ask for; None where they ask for none. What
-    options of sbatch's own ask for is not counted: Slurm gives it, and nothing is added."""
+    """Return the GPUs per node that the options alone request, None if they request none. GPUs
+    requested in `extra` are not counted (0): Slurm allocates them, and nothing is added."""
     gres = [each.removeprefix("gres/") for each in (options.get("gres") or "").split(",")]
     ours = [each for each in gres if re.match(r"gpu(:|$)", each)]
     if ours:
@@ -223,7 +223,7 @@ def gpus_of(options: Mapping[str, Any]) -> int | None:
 
 
 def _site(options: Mapping[str, Any]) -> list[str]:
-    """The lines of the site and of the user that come before the agents."""
+    """The lines that load modules and run the prologue, before the agents."""
     modules = options.get("modules") or []
     load = [f"module load {shlex.join(modules)} || exit 1"] if modules else []
     return [*load, *(options.get("prologue") or [])]
@@ -238,7 +238,7 @@ def _start(gang: Gang, ship: str | None) -> Iterator[str]:
         'mkdir -p "$ALLRANKS_AGENT_DIR"',
     ]
     if ship is not None:
-        # In each node's own memory, /tmp may be a disk they share; of a name nobody can guess.
+        # In memory, because nodes may share /tmp; under a name that nobody can guess.
         yield "export shipped=/dev/shm/allranks-$(od -An -N8 -tx8 /dev/urandom | tr -d ' ').tar"
         yield f'sbcast {shlex.quote(ship)} "$shipped" || exit 1'
         agent += [
@@ -246,11 +246,11 @@ def _start(gang: Gang, ship: str | None) -> Iterator[str]:
             'mkdir -p "$PYTHONPATH" && tar -xf "$shipped" -C "$PYTHONPATH" || exit 1',
             'rm "$shipped"',
         ]
-    # The agents' own: one that fails leaves the others to hand in what they have.
+    # If one agent fails, the others keep running to send their data.
     step = f"srun --nodes={gang.nodes} --ntasks={gang.nodes} --ntasks-per-node=1"
     step += " --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --input=none"
     text = "\n".join([*agent, _AGENT.replace("ENDED", ENDED)])
     yield f'{step} /bin/bash -c {shlex.quote(text)} "$folder" {shlex.join(argv)} &'
-    # A signal ends `wait` before what it waits for.
+    # A signal interrupts `wait`.
     yield 'agents=$!\nwhile wait "$agents"; code=$?; kill -0 "$agents" 2>/dev/null; do :; done'
     yield 'exit "$code"'

@@ -1,4 +1,4 @@
-"""Slurm's own commands: run, their answers taken apart, their refusals in one sentence."""
+"""Run Slurm's commands, parse their output, and turn their errors into one message."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from datetime import datetime
 from allranks.engines.base import Host
 from allranks.errors import EngineError, Refused
 
-# Longer than a busy controller takes; the loop of this cluster waits for it, and no other.
+# Seconds; longer than a busy controller takes. Only the loop of this cluster waits for it.
 PATIENCE = 20.0
-# What a user shares with every job of theirs; agents add what the job's own environment is.
+# The variables that each command, and so each batch script, gets.
 _HANDED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG")
-# What commands say when nobody could answer them; all else is an answer.
+# Messages that mean that the controller did not answer; all others are answers.
 _NO_ANSWER = re.compile(
     r"contact slurm controller|timed out|connection (refused|failure)|zero bytes|not responding|"
     r"temporarily un|backup controller|communication|authentication|credential|"
     r"unexpected message|receive failure|i/o error|configuration source",
     re.IGNORECASE,
 )
-# A host that can take a node now or once others end; `-` and `+` say what it is planned for.
+# States in which a host can run a node now or when other jobs end; `-` and `+` are Slurm's flags.
 _READY = re.compile(r"(idle|mixed|allocated|completing|planned)[-+]?")
 
 
 class Commands:
-    """Called with the words of one of them. ``conf`` is a slurm.conf, the system's own if None."""
+    """Runs a command when called with its arguments. ``conf``: a slurm.conf, None the system's."""
 
     def __init__(self, conf: str | None = None) -> None:
         self._env = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
@@ -38,26 +38,27 @@ class Commands:
 
     def __call__(
         self,
-        *words: str,
+        *argv: str,
         input: str = "",
         env: Mapping[str, str] | None = None,
         patience: float = PATIENCE,
     ) -> str:
-        """Run it; what it printed.
+        """Run the command and return its output.
 
-        Raises Refused with Slurm's own words, EngineError when nobody answered.
+        Raises Refused with Slurm's message, EngineError if Slurm does not answer.
         """
         conf = self._env.get("SLURM_CONF")
         if conf is not None and not os.path.exists(conf):
-            # Slurm would look for a controller that hands one out, for longer than we wait.
+            # Slurm would search for a controller that serves the file, for longer than we wait.
             raise Refused(
-                f"there is no file {conf!r}",
+                f"file {conf!r} not found",
                 where="conf",
-                hint="name the cluster's slurm.conf, or leave it out (SLURM_CONF counts, too)",
+                hint="set `conf` to the cluster's slurm.conf, or remove it to use the system's; "
+                "SLURM_CONF is its default",
             )
         try:
             done = subprocess.run(
-                words,
+                argv,
                 input=input,
                 env={**self._env, **(env or {})},
                 capture_output=True,
@@ -68,44 +69,45 @@ class Commands:
             )
         except FileNotFoundError:
             raise Refused(
-                f"Slurm's command `{words[0]}` is not on the PATH of this server",
-                hint="run the server on a login node of the cluster, its commands on PATH; "
-                "`allranks server stop`, then any command, starts it anew from your shell",
+                f"Slurm's command `{argv[0]}` is not on the PATH of this server",
+                hint="run the server on a login node of the cluster with Slurm's commands on PATH; "
+                "`allranks server stop`, then any command, restarts it from your shell",
             ) from None
         except subprocess.TimeoutExpired:
-            said = f"Slurm does not answer: `{words[0]}` took over {patience:g} s"
-            raise EngineError(said) from None
+            raise EngineError(
+                f"Slurm does not answer: `{argv[0]}` took over {patience:g} s"
+            ) from None
         if done.returncode == 0:
             return done.stdout
-        said = _sentence(words[0], done.stderr) or f"`{words[0]}` failed"
+        message = _message(argv[0], done.stderr) or f"`{argv[0]}` failed"
         if _NO_ANSWER.search(done.stderr):
-            raise EngineError(f"Slurm does not answer: {said}")
-        raise Refused(f"Slurm refuses it: {said}")
+            raise EngineError(f"Slurm does not answer: {message}")
+        raise Refused(f"Slurm rejects the job: {message}")
 
     def age(self, patience: float = PATIENCE) -> float:
-        """Seconds since its controller started; infinite where it does not say."""
-        said = self("scontrol", "show", "config", patience=patience)
-        found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", said, re.MULTILINE)
+        """Seconds since the controller started; infinite if unknown."""
+        config = self("scontrol", "show", "config", patience=patience)
+        match = re.search(r"^BOOT_TIME\s*=\s*(\S+)", config, re.MULTILINE)
         try:
-            return time.time() - datetime.fromisoformat(found[1] if found else "").timestamp()
+            return time.time() - datetime.fromisoformat(match[1] if match else "").timestamp()
         except ValueError:
             return math.inf
 
     def hosts(self, partition: str | None, patience: float = PATIENCE) -> Sequence[Host]:
-        """Those of a partition, of all if None."""
+        """Return the hosts of a partition, of all partitions if None."""
         fields = ("NodeHost", "NodeAddr", "StateLong", "CPUsState", "Memory", "Gres", "GresUsed")
         form = ",".join(f"{field}:|" for field in (*fields, "Reason"))
         where = [f"--partition={partition}"] if partition else []
-        words = ("sinfo", "--noheader", "--Node", f"--Format={form}", *where)
-        rows = (line.split("|") for line in self(*words, patience=patience).splitlines())
-        # One that is in several partitions is told of for each.
+        argv = ("sinfo", "--noheader", "--Node", f"--Format={form}", *where)
+        rows = (line.split("|") for line in self(*argv, patience=patience).splitlines())
+        # sinfo lists a host once for each of its partitions.
         return list({row[0]: _host(row) for row in rows if len(row) > len(fields) + 1}.values())
 
 
 def number(text: str) -> float:
-    """0 for `N/A`, and for whatever else is none."""
-    found = re.match(r"\d+(\.\d+)?", text)
-    return float(found[0]) if found else 0.0
+    """The number that the text begins with; 0 if there is none, as in `N/A`."""
+    match = re.match(r"\d+(\.\d+)?", text)
+    return float(match[0]) if match else 0.0
 
 
 def gpus(gres: str) -> int:
@@ -131,8 +133,8 @@ def _host(row: Sequence[str]) -> Host:
     )
 
 
-def _sentence(command: str, said: str) -> str:
-    """The last thing it said, without the names of who says it."""
-    lines = [line for line in said.splitlines() if line.strip() and "--help" not in line]
+def _message(command: str, errors: str) -> str:
+    """The last line of its error output, without prefixes such as `sbatch: error:`."""
+    lines = [line for line in errors.splitlines() if line.strip() and "--help" not in line]
     text = lines[-1] if lines else ""
     return re.sub(rf"^({command}: )?((error|fatal|allocation failure): )*", "", text).strip()

@@ -1,12 +1,13 @@
-"""The Slurm engine: a gang is one batch job with one agent a node; Slurm queues, places, ends it.
+"""The Slurm engine: a gang is one batch job with one agent per node.
 
-It asks with Slurm's own commands, and this machine is a login node of the cluster to them. One
-`squeue` a tick tells of all gangs. A job's number is no identity (a controller that was killed may
-give it out again): a gang is known by its comment, which names home and key.
+It runs Slurm's commands, so this machine must be a login node of the cluster. One `squeue` per tick
+covers all gangs. A job's number does not identify a gang, because a controller that was killed may
+reuse it; the job's comment does, with home and key.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple
 
 from allranks.engines.agent_bundle import archive
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
-from allranks.engines.node_names import available
 from allranks.engines.slurm.batch_script import (
     ENDED,
     LOG,
@@ -35,14 +35,14 @@ from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.statuses import GangState, Reason
 
-# As long as a person who submits waits to hear that a job can never run.
-_AT_ONCE = 3.0
-# Seconds in which a new controller hears of its hosts; it shows them as they were before.
-_YOUTH = 120.0
-# A user's or a site's limit for jobs in the queue, which ends when other jobs do.
+# Seconds that a submission waits for Slurm's check of the job.
+_SUBMIT_PATIENCE = 3.0
+# Seconds after its start in which a controller may still show outdated states of hosts.
+_SETTLING = 120.0
+# Limits on queued jobs, of a user or a site: they no longer apply when other jobs end.
 _FULL = re.compile(r"policy|submit limit|limit reached", re.IGNORECASE)
 _Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangState.GONE
-# Every state that squeue and sacct have a word for, what it is to us, and why it ended.
+# Every state of squeue and sacct: our state, why the gang ended, and a description.
 STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), (_Q, None, "")),
     **dict.fromkeys(("RESV_DEL_HOLD", "SPECIAL_EXIT"), (_Q, None, "it is held")),
@@ -52,24 +52,22 @@ STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
     ),
     **dict.fromkeys(("SUSPENDED", "STOPPED"), (_U, None, "it is suspended")),
     "COMPLETED": (_G, None, "its agents have ended"),
-    # Counts where no agent has said anything: what they say is closer to what happened.
+    # Used only if no agent has reported: an agent's report is more specific.
     "FAILED": (_G, Reason.SETUP_FAILED, "its script failed"),
     "LAUNCH_FAILED": (_G, Reason.SETUP_FAILED, "its script could not be started"),
     "CANCELLED": (_G, Reason.CANCELED, "it was canceled in the cluster, not by allranks"),
     "PREEMPTED": (_G, Reason.PREEMPTED, "a job of higher priority took its nodes"),
-    "TIMEOUT": (_G, Reason.TIME_LIMIT, "the cluster's time limit for the job is over"),
-    "DEADLINE": (_G, Reason.TIME_LIMIT, "the deadline of the job is over"),
-    "NODE_FAIL": (_G, Reason.NODE_LOST, "a node of it failed"),
-    "BOOT_FAIL": (_G, Reason.NODE_LOST, "a node of it did not boot"),
-    "RECONFIG_FAIL": (_G, Reason.NODE_LOST, "a node of it could not be set up"),
-    "OUT_OF_MEMORY": (_G, Reason.OUT_OF_MEMORY, "a node had no memory left for it"),
-    "REVOKED": (_G, None, "another cluster of the federation took it"),
+    "TIMEOUT": (_G, Reason.TIME_LIMIT, "it reached the cluster's time limit"),
+    "DEADLINE": (_G, Reason.TIME_LIMIT, "it reached its deadline"),
+    "NODE_FAIL": (_G, Reason.NODE_LOST, "one of its nodes failed"),
+    "BOOT_FAIL": (_G, Reason.NODE_LOST, "one of its nodes did not boot"),
+    "RECONFIG_FAIL": (_G, Reason.NODE_LOST, "one of its nodes could not be reconfigured"),
+    "OUT_OF_MEMORY": (_G, Reason.OUT_OF_MEMORY, "one of its nodes ran out of memory"),
+    "REVOKED": (_G, None, "another cluster of the federation runs it"),
 }
-
-
-# States of hosts that are neither down nor drained; those that are off are booted when wanted. With
-# a `*` they do not answer.
-_IN_ORDER = re.compile(
+# States of hosts that are neither down nor drained; hosts that are off are booted on demand. A `*`
+# means that the host does not answer.
+_HEALTHY = re.compile(
     r"(idle|mixed|allocated|completing|planned|reserved|power(ed|ing)?_\w+)[^*\w]{0,2}"
 )
 _PAUSED = ("SUSPENDED", "STOPPED")
@@ -86,35 +84,34 @@ class _Job(NamedTuple):
 
 
 class SlurmEngine:
-    """Agents as one job of Slurm's. ``nodes`` is where they work, on a disk the nodes share."""
+    """Agents as a Slurm job. ``nodes`` is the agents' folder, on a disk that the nodes share."""
 
     name = "slurm"
-    # As often as agents' silence is looked at would be a burden to a controller that many share.
+    # Polling at every tick would be a burden for a shared controller.
     pace = 1.0
 
     def __init__(self, folder: Path, nodes: Path, conf: str | None = None) -> None:
         self._folder, self._nodes = folder, nodes
         self._home = hashlib.sha256(os.path.realpath(nodes).encode()).hexdigest()[:12]
-        self._ask = Commands(conf)
+        self._run = Commands(conf)
 
     # ------------------------------------------------------------ a gang
 
     def admit(self, gang: Gang) -> None:
         try:
-            self._admit(gang, _AT_ONCE)
+            self._admit(gang, _SUBMIT_PATIENCE)
         except Refused:
             raise
         except EngineError:
-            return  # nobody answers: the job waits for that
+            return  # Slurm does not answer now: the job waits in the queue
 
     def render(self, gang: Gang) -> str:
         ship = str(self._archive()) if gang.options.get("ship_agent") else None
         return script(gang, self._mark(gang.key), str(self._nodes / gang.key), ship)
 
     def submit(self, gang: Gang) -> Handle:
-        found = self._living(gang.key)
-        if found:
-            return Handle(gang.key, found[-1].ref)
+        if jobs := self._living(gang.key):
+            return Handle(gang.key, jobs[-1].ref)
         self.admit(gang)
         if gang.options.get("ship_agent"):
             archive(self._archive())
@@ -124,10 +121,10 @@ class SlurmEngine:
             (folder / PROLOGUE).touch()
         env = {**gang.env, MARKER: f"{self._home}.{gang.key}"}
         try:
-            said = self._ask("sbatch", "--parsable", input=self.render(gang), env=env)
+            output = self._run("sbatch", "--parsable", input=self.render(gang), env=env)
         except Refused as error:
-            raise self._never(error, gang, PATIENCE) or EngineError(error.message) from None
-        return Handle(gang.key, said.strip().partition(";")[0])
+            raise self._final(error, gang, PATIENCE) or EngineError(error.message) from None
+        return Handle(gang.key, output.strip().partition(";")[0])
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         if not handles:
@@ -136,63 +133,58 @@ class SlurmEngine:
             queue = {job.mark: job for job in self._queue()}
         except EngineError as error:
             return {handle.key: GangStatus(GangState.UNKNOWN, error.message) for handle in handles}
-        found, missing = {}, []
+        statuses, missing = {}, []
         for handle in handles:
             job = queue.get(self._mark(handle.key))
             if job is None:
                 missing.append(handle)
             else:
-                found[handle.key] = self._seen(handle.key, job.state, job.reason, job.nodes)
-        return {**found, **(self._remembered(missing) if missing else {})}
+                statuses[handle.key] = self._status(handle.key, job.state, job.reason, job.nodes)
+        return {**statuses, **(self._from_accounting(missing) if missing else {})}
 
     def stop(self, handle: Handle) -> None:
-        found = self._living(handle.key)
-        if found:
-            self._ask("scancel", "--quiet", *(job.ref for job in found))
+        if jobs := self._living(handle.key):
+            self._run("scancel", "--quiet", *(job.ref for job in jobs))
 
     # ------------------------------------------------------------ the cluster
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """As for a job of one node that does nothing."""
+        """Have Slurm check a job of one node."""
         self._admit(Gang("check.1", 1, ("true",), options=options), PATIENCE)
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
-        return self._ask.hosts(options.get("partition"))
+        return self._run.hosts(options.get("partition"))
 
     def _admit(self, gang: Gang, patience: float) -> None:
-        """Raises Refused if it can never run there, EngineError if nobody answers."""
+        """Raise Refused if it can never run there, EngineError if Slurm does not answer."""
         try:
-            self._test(gang, patience)
+            self._run("sbatch", "--test-only", input=self.render(gang), patience=patience)
         except Refused as error:
-            never = self._never(error, gang, patience)
-            if never is not None:
-                raise never from None
+            if final := self._final(error, gang, patience):
+                raise final from None
 
-    def _test(self, gang: Gang, patience: float) -> None:
-        self._ask("sbatch", "--test-only", input=self.render(gang), patience=patience)
-
-    def _never(self, error: Refused, gang: Gang, patience: float) -> Refused | None:
-        """What a refusal of Slurm's comes to; None where it may be otherwise in a while. It says
-        the same of a full queue, of hosts that are down or drained now, and of all hosts when its
-        controller has just started."""
+    def _final(self, error: Refused, gang: Gang, patience: float) -> Refused | None:
+        """Return the refusal to raise, or None if the job may be accepted later: Slurm gives the
+        same message for a full queue, for hosts that are down or drained now, and for all hosts
+        when its controller has just started."""
         if _FULL.search(error.message):
             return None
         gang = placed(gang)
         if "configuration is not available" not in error.message:
-            return self._refused(error, gang.options)
-        hosts = self._ask.hosts(gang.options.get("partition"), patience)
-        there = sum(_fits(gang, host) for host in hosts)
-        hint = "ask for fewer nodes, or less of each; `allranks compute show` has them"
-        if there < gang.nodes:
-            needs = f"{counted(gang.nodes, 'node')} with {_words(gang)} each, {available(there)}"
-            said = f"the job can never run on this cluster: it needs {needs}"
-            return Refused(said, where="resources", hint=hint)
-        sure = all(_IN_ORDER.fullmatch(host.state) for host in hosts)
-        if sure and self._ask.age(patience) > _YOUTH:
+            return self._with_hint(error)
+        hosts = self._run.hosts(gang.options.get("partition"), patience)
+        fit = sum(_fits(gang, host) for host in hosts)
+        hint = "request fewer nodes, or less per node; `allranks compute show` lists the hosts"
+        if fit < gang.nodes:
+            needs = f"{counted(gang.nodes, 'node')} with {_describe(gang)} each, {fit} available"
+            message = f"the job can never run on this cluster: it needs {needs}"
+            return Refused(message, where="resources", hint=hint)
+        healthy = all(_HEALTHY.fullmatch(host.state) for host in hosts)
+        if healthy and self._run.age(patience) > _SETTLING:
             return Refused(error.message, where="resources", hint=hint)
         return None
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ queries
 
     def _mark(self, key: str) -> str:
         return f"allranks {self._home} {key}"
@@ -201,80 +193,77 @@ class SlurmEngine:
         return self._folder / "agent.tar"
 
     def _queue(self) -> list[_Job]:
-        """Every job of this home that Slurm still knows, ended ones first."""
+        """The jobs of this home that squeue lists, ended ones first."""
         form = "JobID:|,State:|,Reason:|,NodeList:|,Comment:|"
         user = f"--user={os.getuid()}"
-        said = self._ask("squeue", "--noheader", "--states=all", user, f"--Format={form}")
-        mine = self._mark("")
-        # Comments are anybody's text: only lines that are ours are read.
-        rows = (line.split("|") for line in said.splitlines())
-        found = [_Job(*row[:5]) for row in rows if len(row) == 6 and row[4].startswith(mine)]
-        return sorted(found, key=lambda job: (not _ended(job.state), number(job.ref)))
+        output = self._run("squeue", "--noheader", "--states=all", user, f"--Format={form}")
+        prefix = self._mark("")
+        # Comments of other jobs may be any text, so lines without our mark are skipped.
+        rows = (line.split("|") for line in output.splitlines())
+        jobs = [_Job(*row[:5]) for row in rows if len(row) == 6 and row[4].startswith(prefix)]
+        return sorted(jobs, key=lambda job: (not _ended(job.state), number(job.ref)))
 
     def _living(self, key: str) -> list[_Job]:
         mark = self._mark(key)
         return [job for job in self._queue() if job.mark == mark and not _ended(job.state)]
 
-    def _seen(self, key: str, state: str, reason: str, nodes: str) -> GangStatus:
-        is_, why, words = STATES.get(state, (GangState.UP, None, f"it is {state}"))
+    def _status(self, key: str, state: str, reason: str, nodes: str) -> GangStatus:
+        gang_state, why, text = STATES.get(state, (GangState.UP, None, f"it is {state}"))
         if state == "FAILED":
-            words = _last_words(self._nodes / key / LOG) or words
-        elif is_ is GangState.QUEUED and reason not in ("None", ""):
-            words = reason
-        elif is_ is GangState.PROVISIONING:
-            words = f"{nodes} is being booted"
+            text = _last_line(self._nodes / key / LOG) or text
+        elif gang_state is GangState.QUEUED and reason not in ("None", ""):
+            text = reason
+        elif gang_state is GangState.PROVISIONING:
+            text = f"{nodes} is being booted"
         elif state == "RUNNING" and (self._nodes / key / PROLOGUE).exists():
-            is_, words = GangState.PROVISIONING, "its modules and prologue run"
+            gang_state, text = GangState.PROVISIONING, "its modules and prologue run"
         lost = _ended_agents(self._nodes / key) if state == "RUNNING" else ()
-        return GangStatus(is_, words and f"Slurm: {words}", lost, why, paused=state in _PAUSED)
+        return GangStatus(gang_state, text and f"Slurm: {text}", lost, why, state in _PAUSED)
 
-    def _remembered(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
-        """Of those that the controller has forgotten: what accounting knows, where there is any,
-        else the log of completed jobs. Neither names homes: number and name have to agree."""
-        known: dict[tuple[str, str], str] = {}
+    def _from_accounting(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
+        """The status of jobs that squeue no longer lists: from accounting if the cluster has it,
+        else from the log of completed jobs. Neither has comments: number and name must match."""
+        states: dict[tuple[str, str], str] = {}
         refs = ",".join(handle.ref for handle in handles if handle.ref)
         which = (f"--user={os.getuid()}", f"--jobs={refs}")
         form = ("--noheader", "--parsable2", "--allocations", "--format=JobID,JobName,State")
         for source in ((), ("--completion",)) if refs else ():
             try:
-                said = self._ask("sacct", *source, *which, *form)
+                output = self._run("sacct", *source, *which, *form)
             except EngineError:
                 continue
-            rows = (line.split("|") for line in said.splitlines() if line.count("|") == 2)
-            # Of `CANCELLED by 0` the word that is the state.
-            known = {(ref, name): state.partition(" ")[0] for ref, name, state in rows}
+            rows = (line.split("|") for line in output.splitlines() if line.count("|") == 2)
+            # The first word of `CANCELLED by 0` is the state.
+            states = {(ref, name): state.partition(" ")[0] for ref, name, state in rows}
             break
-        gone = GangStatus(GangState.GONE, "Slurm: it is not in the queue any more")
-        found = {}
+        gone = GangStatus(GangState.GONE, "Slurm: it is no longer in the queue")
+        statuses = {}
         for handle in handles:
-            state = known.get((handle.ref, handle.key), "")
-            found[handle.key] = self._seen(handle.key, state, "", "") if _ended(state) else gone
-        return found
+            state = states.get((handle.ref, handle.key), "")
+            ended = _ended(state)
+            statuses[handle.key] = self._status(handle.key, state, "", "") if ended else gone
+        return statuses
 
-    def _partitions(self) -> list[str]:
-        try:
-            return sorted(set(self._ask("sinfo", "--noheader", "--format=%R").split()))
-        except EngineError:
-            return ["nobody can say"]
-
-    def _refused(self, error: Refused, options: Mapping[str, Any]) -> Refused:
+    def _with_hint(self, error: Refused) -> Refused:
         if error.hint:
             return error
-        said, hint = error.message.lower(), "`sinfo` shows what the cluster has"
-        if "account" in said or "qos" in said:  # first: `account/partition combination`
-            hint = "yours: sacctmgr show assoc user=$USER format=account,partition,qos"
-        elif "partition" in said:
-            hint = f"its partitions: {', '.join(self._partitions())}"
+        message, hint = error.message.lower(), "`sinfo` shows what the cluster has"
+        if "account" in message or "qos" in message:  # first: `account/partition combination`
+            hint = "list yours: sacctmgr show assoc user=$USER format=account,partition,qos"
+        elif "partition" in message:
+            with contextlib.suppress(EngineError):
+                names = sorted(set(self._run("sinfo", "--noheader", "--format=%R").split()))
+                hint = f"partitions of the cluster: {', '.join(names)}"
         return Refused(error.message, where=error.where, hint=hint)
 
 
 def _fits(gang: Gang, host: Host) -> bool:
-    """Whether it has what a node needs, whatever state it is in."""
+    """Whether the host, in whatever state, has the resources of a node."""
     memory = gang.memory or 0
     return host.cpus >= cpus(gang) and host.gpus >= gang.gpus and host.memory >= memory
 
 
-def _words(gang: Gang) -> str:
+def _describe(gang: Gang) -> str:
     parts = [counted(cpus(gang), "CPU")]
     if gang.gpus:
         parts.append(counted(gang.gpus, "GPU"))
@@ -288,7 +277,7 @@ def _ended(state: str) -> bool:
 
 
 def _ended_agents(folder: Path) -> tuple[int, ...]:
-    """The nodes whose agents are no more, as far as this disk tells."""
+    """The nodes whose agents have ended, by the files they leave on the shared disk."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -297,16 +286,16 @@ def _ended_agents(folder: Path) -> tuple[int, ...]:
     return tuple(sorted(int(each) for each in numbers if each.isdigit()))
 
 
-def _last_words(log: Path) -> str:
+def _last_line(log: Path) -> str:
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    # Slurm's own about ending what has failed follow the line that says why.
-    said = [
+    # Slurm's own messages about ending a failed job follow the line with the cause.
+    ours = [
         line for line in lines if line.strip() and not line.startswith(("srun:", "slurmstepd:"))
     ]
-    return (said or [""])[-1].strip()
+    return (ours or [""])[-1].strip()
 
 
 def _make(home: Home, options: Mapping[str, Any]) -> SlurmEngine:
