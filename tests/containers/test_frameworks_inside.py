@@ -120,7 +120,7 @@ def test_mpi_ranks_in_containers_save_when_canceled_and_are_killed_alone(
 def test_mpi_in_an_image_without_a_launcher_is_a_clear_error(here: Allranks, podman: Podman):
     done = here("run", "-d", "mpi", "--set", f"environment={{image: {IMAGE}}}", "--", "true")
     assert done.returncode == 1
-    assert "python3" in done.stderr or "mpirun is not on the PATH" in done.stderr, done.stderr
+    assert "python3" in done.stderr or "mpirun not found on the PATH" in done.stderr, done.stderr
 
 
 @pytest.mark.frameworks

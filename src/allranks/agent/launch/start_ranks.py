@@ -1,9 +1,9 @@
-"""Starting a node's part of an attempt: its ranks, and the helpers their distribution needs.
+"""Start a node's part of an attempt: its ranks, and the helpers that their distribution needs.
 
-Most distributions are variables alone: the ranks are started here. Under MPI it is mpirun that
-starts them, on node 0, reaching the others through a helper on each; DeepSpeed's launcher, should
-a rank start it, finds such helpers too; Horovod has its rendezvous store on node 0; Ray a head or a
-worker on every node. Helpers end with the ranks.
+Most distributions need only variables, and the ranks are started here. With MPI, mpirun on node 0
+starts the ranks, through a helper on each other node. DeepSpeed's launcher, if a rank starts it,
+uses the same helpers. Horovod needs a rendezvous store on node 0, Ray a head or a worker on every
+node. Helpers end with the ranks.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from allranks.plan.distributions.topology import Rank, ranks_of
 from allranks.plan.environments.container import hostname
 from allranks.plan.plan import Place, Task
 
-# On PYTHONPATH of every Python of a job.
+# This folder is on PYTHONPATH of every Python of a job, for its sitecustomize.
 _INSIDE = str(Path(__file__).absolute().parents[1] / "inside")
 
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer
 
-# A file of ours run by its path; -I and -S: nothing of the user's environment is imported.
+# Runs programs of this package; with -I and -S they import nothing of the user's environment.
 PYTHON = (sys.executable, "-I", "-S")
 
 
 class Stage(NamedTuple):
-    """All that starting needs to know. ``env`` makes a rank's whole environment; ``held`` are the
-    ports of this node, still bound; ``secret`` is the attempt's, shared by its nodes; ``room`` is
-    where the ranks run, if not on the node itself."""
+    """The input of ``start``. ``env`` returns a rank's whole environment. ``held`` are the sockets
+    that reserve this node's ports. ``secret`` returns the secret that the attempt's nodes share.
+    ``room`` is the container in which the ranks run, if any."""
 
     task: Task
     node: int
@@ -66,7 +66,7 @@ class Stage(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What runs now, and the output of which ranks appears on this node."""
+    """The running processes, the log of each rank here, and the ranks that mpirun starts."""
 
     running: Running
     logs: Mapping[int, Path]
@@ -74,11 +74,12 @@ class Launch(NamedTuple):
 
 
 def start(stage: Stage, running: Running) -> Launch:
-    """Start this node's part in ``running``. Raises AllranksError, OSError or ValueError; what was
-    started by then is in ``running``."""
+    """Start this node's part. Raises AllranksError, OSError or ValueError; processes started before
+    the error are in ``running``."""
     (stage.folder / variables.HOSTFILE).write_text(variables.hostfile(stage.task, stage.places))
-    env = stage.env
-    stage = stage._replace(env=lambda rank: _told(env(rank), stage.room is not None))
+    if stage.room is None:  # a container sets it inside, where the image may have a PYTHONPATH
+        env = stage.env
+        stage = stage._replace(env=lambda rank: _with_sitecustomize(env(rank)))
     logs = {rank.rank: stage.rank(rank).log for rank in ranks_of(stage.task, stage.node)}
     if stage.task.distribution == "mpi":
         return _mpi(stage, running, logs)
@@ -90,7 +91,7 @@ def start(stage: Stage, running: Running) -> Launch:
         argv = [*PYTHON, programs.path_of("horovod_rendezvous.py"), str(fd)]
         running.start(stage.helper("rendezvous store"), argv, stage.folder, _bare(stage), [fd])
     more = _reachable(stage, running) if stage.task.distribution == "deepspeed" else {}
-    # Let go at the last moment: until here nobody else could take the ports that the ranks will.
+    # At the last moment, so that no other process takes the ranks' ports.
     ports.release(stage.held)
     for rank in ranks_of(stage.task, stage.node):
         argv = [SHELL, "-c", _inside_path(stage, stage.command) if more else stage.command]
@@ -98,17 +99,13 @@ def start(stage: Stage, running: Running) -> Launch:
     return Launch(running, logs)
 
 
-def _told(env: Mapping[str, str], inside: bool) -> dict[str, str]:
-    """The same, and every Python tells where it is when asked; that ``inside`` of a container is
-    told so there, where its image may have a PYTHONPATH of its own."""
-    if inside:
-        return dict(env)
+def _with_sitecustomize(env: Mapping[str, str]) -> dict[str, str]:
     paths = [_INSIDE, env.get("PYTHONPATH", "")]
     return {**env, "PYTHONPATH": ":".join(filter(None, paths))}
 
 
 def clean(stage: Stage) -> None:
-    """Leave nothing of this node's in /tmp, once nothing of it runs."""
+    """Remove this node's files from /tmp, after its processes have ended."""
     if stage.task.distribution == "mpi":
         MpiRanks.clean(_of_ranks(stage), stage.node)
     elif stage.task.distribution == "ray":
@@ -116,14 +113,14 @@ def clean(stage: Stage) -> None:
 
 
 def _scratch(stage: Stage) -> Path:
-    """A folder that all nodes of the attempt can name: short, because sockets' paths have 107 bytes
-    at most, without blanks, and telling nothing of the secret."""
+    """A folder whose path all nodes of the attempt can compute. The path is short, because sockets'
+    paths have at most 107 bytes, has no blanks, and does not reveal the secret."""
     name = hashlib.sha256(f"scratch {stage.secret()}".encode()).hexdigest()[:16]
     return Path("/tmp", f"allranks-{stage.task.distribution}-{name}")
 
 
 def _bare(stage: Stage) -> dict[str, str]:
-    """The environment of a helper that is not the user's; marked, so that it is found when lost."""
+    """The environment of a helper that needs none of the user's; marked for the sweep."""
     return {"PATH": os.defpath, "ALLRANKS_GANG": os.environ.get("ALLRANKS_GANG", "")}
 
 
@@ -131,11 +128,11 @@ def _bare(stage: Stage) -> dict[str, str]:
 
 
 def _serve(stage: Stage, running: Running, env: Mapping[str, str]) -> None:
-    """Let the launcher of another node start programs here, with ``env``."""
+    """Start the helper through which launchers of other nodes start programs here, with ``env``."""
     env = {**env, "ALLRANKS_REMOTE_SECRET": stage.secret()}
     helper = stage.helper("remote start")
     if stage.room is not None:
-        # A descriptor of ours does not reach a container: there the helper binds the port itself.
+        # File descriptors cannot be passed into a container, so the helper binds the port itself.
         held = stage.held.pop()
         address, port = held.getsockname()[:2]
         held.close()
@@ -148,12 +145,12 @@ def _serve(stage: Stage, running: Running, env: Mapping[str, str]) -> None:
     fd = stage.held[-1].fileno()
     argv = [*PYTHON, programs.path_of("remote_shell.py"), "serve", str(fd)]
     running.start(helper, argv, stage.cwd, env, [fd])
-    # Ours: a copy would keep the door open when the helper has closed it.
+    # Otherwise our copy would keep the port open after the helper has closed it.
     stage.held.pop().close()
 
 
 def _table(stage: Stage, path: Path, names: Mapping[str, int], work: str = "") -> Path:
-    """Write down for ``remote`` where the nodes of these names listen."""
+    """Write the addresses of the named nodes for the remote shell."""
     places = {name: stage.places[node] for name, node in names.items()}
     nodes = {name: (place.address, place.ports[-1]) for name, place in places.items()}
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -161,30 +158,30 @@ def _table(stage: Stage, path: Path, names: Mapping[str, int], work: str = "") -
     return path
 
 
-def _program(stage: Stage, path: Path, words: Sequence[str]) -> Path:
-    """An executable that runs ``remote`` with these words and its own."""
-    line = shlex.join([*_python(stage), programs.path_of("remote_shell.py"), *words])
+def _program(stage: Stage, path: Path, arguments: Sequence[str]) -> Path:
+    """Write an executable that runs the remote shell with these arguments, then its own."""
+    line = shlex.join([*_python(stage), programs.path_of("remote_shell.py"), *arguments])
     path.write_text(f'#!{SHELL}\nexec {line} "$@"\n')
     path.chmod(0o700)
     return path
 
 
 def _python(stage: Stage) -> tuple[str, ...]:
-    """The Python that runs ``remote``: inside a container only the image's own exists."""
+    """The Python that runs the remote shell: in a container, the image's."""
     return PYTHON if stage.room is None else ("python3", "-I", "-S")
 
 
 def _inside_path(stage: Stage, command: str) -> str:
-    """The command for bash. Inside a container it puts the stand-ins first on PATH itself: the
-    image sets PATH, and nobody outside knows it."""
+    """The command for bash. In a container it prepends our ssh and pdsh to PATH itself, because the
+    image sets PATH."""
     if stage.room is None:
         return command
     return f'export PATH={shlex.quote(str(stage.folder / "bin"))}:"$PATH"\n{command}'
 
 
 def _reachable(stage: Stage, running: Running) -> dict[str, str]:
-    """DeepSpeed's launcher and its autotuner reach every node, their own too, by ssh and pdsh: what
-    the ranks' environment needs so that they find ours, and the helper that answers them."""
+    """Start the helper for DeepSpeed's launcher and autotuner, which reach every node, including
+    their own, by ssh and pdsh. Return the variables with which ranks find our ssh and pdsh."""
     from allranks.agent.programs import remote_shell  # lazy: OpenSSL, and few jobs need it
 
     folder = stage.folder / "bin"
@@ -192,8 +189,8 @@ def _reachable(stage: Stage, running: Running) -> dict[str, str]:
     names = {place.address: node for node, place in enumerate(stage.places)}
     names["localhost"] = stage.node
     env = stage.env(ranks_of(stage.task, stage.node)[0])
-    ours = remote_shell.BETWEEN.decode().join((str(stage.cwd), env.get("VIRTUAL_ENV", "")))
-    table = _table(stage, stage.folder / "nodes.json", names, ours)
+    folders = remote_shell.BETWEEN.decode().join((str(stage.cwd), env.get("VIRTUAL_ENV", "")))
+    table = _table(stage, stage.folder / "nodes.json", names, folders)
     for name in ("ssh", "pdsh"):
         _program(stage, folder / name, [name, str(table)])
     more = {"ALLRANKS_STAND_INS": str(folder)}
@@ -207,57 +204,54 @@ def _reachable(stage: Stage, running: Running) -> dict[str, str]:
 
 
 def _mpi(stage: Stage, running: Running, logs: Mapping[int, Path]) -> Launch:
-    """Every node writes down what its ranks are to be, where those of its host meet; node 0 starts
-    mpirun, the others what mpirun reaches them through."""
-    task, mine = stage.task, ranks_of(stage.task, stage.node)
-    env = stage.env(mine[0])
-    wanted = str(task.options.get("implementation") or "")
+    """Every node describes its ranks in files. Node 0 starts mpirun; the others start the helper
+    through which mpirun reaches them."""
+    task, own_ranks = stage.task, ranks_of(stage.task, stage.node)
+    env = stage.env(own_ranks[0])
+    requested = str(task.options.get("implementation") or "")
     if stage.room is not None:
         folder = _of_ranks(stage)
-        found = find_inside(stage.room, folder, stage.node, stage.places, env, wanted)
+        launcher = find_inside(stage.room, folder, stage.node, stage.places, env, requested)
     else:
-        found = find_mpi(env, wanted) if stage.node == 0 else None
+        launcher = find_mpi(env, requested) if stage.node == 0 else None
     hosted = MpiRanks(_of_ranks(stage), stage.node, stage.room)
-    for rank in mine:
+    for rank in own_ranks:
         local = mpi.local_variables(rank.local, task.procs)
-        hosted.expect(stage.rank(rank), stage.command, stage.cwd, _guarded(stage.env(rank)), local)
+        # With ALLRANKS_LEAVING a failed Python exits instead of waiting in MPI_Finalize.
+        rank_env = {**stage.env(rank), "ALLRANKS_LEAVING": programs.path_of("mpi_exit.py")}
+        hosted.expect(stage.rank(rank), stage.command, stage.cwd, rank_env, local)
     env["ALLRANKS_RANKS"] = str(hosted.folder)
-    if stage.room is None:  # what mpirun and its daemons keep for themselves goes with the rest
+    if stage.room is None:  # temporary files of mpirun and its daemons are removed with the rest
         env["TMPDIR"] = str(hosted.scratch)
     elif all(place.address.startswith("127.") for place in stage.places[1:]):
         env = {**mpi.LOOPBACK, **env}
-    if found is None:
+    if launcher is None:
         _serve(stage, running, env)
         return Launch(running, logs, hosted)
     ports.release(stage.held)
-    # Containers have names of their own, and so are hosts of their own to MPI.
+    # Each container has its own host name, so MPI treats it as a host.
     names = [place.host for place in stage.places]
     if stage.room is not None and len(names) > 1:
         names = [hostname(n) for n in range(len(names))]
-    on = mpi.hosts(names)
-    env |= mpi.variables(found, str(_remote_program(stage, hosted.scratch, on)))
+    hosts = mpi.hosts(names)
+    env |= mpi.variables(launcher, str(_remote_program(stage, hosted.scratch, hosts)))
     root = os.geteuid() == 0 or stage.room is not None
     if root:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    argv = mpi.words(found, on, task.procs, hosted.program, root)
-    # What mpirun itself has to say stands in the first rank's output, where a person looks.
-    running.start(Process(os.path.basename(found.path), logs[0]), argv, stage.cwd, env)
+    argv = mpi.words(launcher, hosts, task.procs, hosted.program, root)
+    # mpirun's own messages go to the log of rank 0, where users look.
+    running.start(Process(os.path.basename(launcher.path), logs[0]), argv, stage.cwd, env)
     return Launch(running, logs, hosted)
 
 
-def _guarded(env: Mapping[str, str]) -> dict[str, str]:
-    """The same, and a Python that fails ends instead of waiting for the others in MPI_Finalize."""
-    return {**env, "ALLRANKS_LEAVING": programs.path_of("mpi_exit.py")}
-
-
-def _remote_program(stage: Stage, folder: Path, on: Sequence[mpi.Host]) -> Path:
-    table = _table(stage, folder / "nodes.json", {host.name: host.node for host in on[1:]})
+def _remote_program(stage: Stage, folder: Path, hosts: Sequence[mpi.Host]) -> Path:
+    table = _table(stage, folder / "nodes.json", {host.name: host.node for host in hosts[1:]})
     program = _program(stage, folder / "remote", ["ssh", str(table)])
     return program if stage.room is None else Path(WITHOUT_BLANKS, folder.name, "remote")
 
 
 def _of_ranks(stage: Stage) -> Path:
-    """Where mpirun's ranks are written down. A container's folder is its node's alone."""
+    """The folder with the descriptions of mpirun's ranks; in a container, one per node."""
     return _scratch(stage) if stage.room is None else stage.folder / "mpi"
 
 
@@ -270,23 +264,16 @@ def _ray(stage: Stage, running: Running) -> None:
     program = shutil.which("ray", path=env.get("PATH")) if stage.room is None else "ray"
     if program is None:
         raise NotFound(
-            "there is no `ray` on the PATH of the job's environment",
+            "`ray` not found on the PATH of the job's environment",
             hint="install it there: pip install 'ray[default]'",
         )
     scratch = str(_scratch(stage))
-    argv = [program, *ray.start(stage.task, stage.node, stage.places, scratch, _memory())]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    argv = [program, *ray.start(stage.task, stage.node, stage.places, scratch, memory)]
     ports.release(stage.held)
-    running.start(stage.helper("Ray node"), argv, stage.cwd, _without(env, "RAY_ADDRESS"))
+    node_env = {name: value for name, value in env.items() if name != "RAY_ADDRESS"}
+    running.start(stage.helper("Ray node"), argv, stage.cwd, node_env)
     if stage.node == 0:
         wait = shlex.join(["python", programs.path_of("ray_wait.py"), str(stage.task.nodes)])
         command = f"{wait} && exec {SHELL} -c {shlex.quote(stage.command)}"
         running.start(stage.rank(rank), [SHELL, "-c", command], stage.cwd, env)
-
-
-def _memory() -> int:
-    """Bytes this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _without(env: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in env.items() if key != name}

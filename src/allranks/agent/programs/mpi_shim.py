@@ -1,11 +1,12 @@
-"""Run by mpirun once for each rank, as a file of its own: becomes what its node wrote down.
+"""The program that mpirun starts for each rank: it runs the rank that the agent described.
 
-With a process id for its only word it ends everything below that process: a rank in a container,
-whose processes only a program inside can name.
+mpirun only decides where and when ranks start. The agent has written the rank's command,
+environment and log to a file, and reads its exit code from another, so the rank behaves like those
+of every other distribution.
 
-mpirun only decides where and when. What the rank finds, where it writes and how it ended is as for
-every other rank: its node's agent has written the first down, and reads the last.
-Standard library only, and little of it: this stands between mpirun and every rank.
+With a process id as its only argument it kills everything below that process: a rank in a
+container, whose processes have other ids outside. It uses little of the standard library, because
+every rank starts it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import sys
 import time
 from typing import Any
 
-# How long a node may be later than the one where mpirun runs.
+# Seconds that a node may be behind the one where mpirun runs.
 PATIENCE = 30.0
-# What an MPI gives each of its processes to tell it who it is; the first one present counts.
+# The variables in which MPIs pass the rank; the first one that is set counts.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -31,67 +32,69 @@ def main() -> int:
     number = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), None)
     folder = os.environ.pop("ALLRANKS_RANKS", None)
     if number is None or folder is None:
-        print("allranks: mpirun did not say which rank this is", file=sys.stderr)
+        print(f"allranks: mpirun set none of {', '.join(RANK_VARIABLES)}", file=sys.stderr)
         return 2
-    beside = os.path.join(folder, number)
-    told = _told(beside + ".json")
-    if told is None:
-        print(f"allranks: rank {number}'s node has not told what it is to do", file=sys.stderr)
+    base = os.path.join(folder, number)
+    description = _read_description(base + ".json")
+    if description is None:
+        message = f"allranks: the node of rank {number} did not describe it in {PATIENCE:g} s"
+        print(message, file=sys.stderr)
         return 2
-    # A group of its own, which mpirun's and our agent's signals reach as a whole.
-    with contextlib.suppress(PermissionError):  # mpirun has seen to it
+    # A process group, which signals of mpirun and of our agent reach as a whole.
+    with contextlib.suppress(PermissionError):  # mpirun has already made one
         os.setpgid(0, 0)
-    log = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(description["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    _live(beside + ".pid")
+    terminations: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: terminations.append(number))
+    _write_pid(base + ".pid")
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
-            os.chdir(told["cwd"])
+            os.chdir(description["cwd"])
         except OSError as error:
-            print(f"allranks: {error.strerror}: {told['cwd']}", file=sys.stderr, flush=True)
+            print(f"allranks: {error.strerror}: {description['cwd']}", file=sys.stderr, flush=True)
             os._exit(2)
         env = dict(os.environ)
-        # The launcher's own place for temporary files goes with it.
+        # mpirun's own folder for temporary files is removed with it.
         if env.get("TMPDIR", "").startswith(folder):
             del env["TMPDIR"]
-        env.update({name: value for name, value in told["instead"].items() if name in env})
-        os.execve("/bin/bash", ["/bin/bash", "-c", told["command"]], {**env, **told["env"]})
+        env.update({key: text for key, text in description["overrides"].items() if key in env})
+        env.update(description["env"])
+        os.execve("/bin/bash", ["/bin/bash", "-c", description["command"]], env)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    _write(beside + ".ended", json.dumps({"code": code, "at": time.time()}))
-    if asked:
-        # mpirun ends all ranks once one has ended badly: those that still save something after a
-        # SIGTERM of ours have their grace, for which this one stays.
+    _write(base + ".ended", json.dumps({"code": code, "at": time.time()}))
+    if terminations:
+        # mpirun kills all ranks once one has failed. Stay until the agent ends this process, so
+        # that ranks that save something after our SIGTERM keep their grace.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pause()
     return code if code >= 0 else 128 - code
 
 
-def _told(path: str) -> dict[str, Any] | None:
-    """What this rank is to be; its node may be a moment later than node 0, where mpirun runs. It
-    holds the rank's whole environment: nobody else reads it."""
+def _read_description(path: str) -> dict[str, Any] | None:
+    """Wait for this rank's description and delete it, because it holds secrets of its environment.
+    The node may be behind node 0, where mpirun runs."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
             with open(path) as file:
-                found: dict[str, Any] = json.load(file)
+                description: dict[str, Any] = json.load(file)
             os.unlink(path)
-            return found
+            return description
         except FileNotFoundError:
             if time.monotonic() > until:
                 return None
             time.sleep(0.02)
 
 
-def _live(path: str) -> None:
-    """Tell our process id in a file whose lock is held as long as we live, and no longer: process
-    ids of a container mean nothing outside. Programs that we become do not inherit it."""
+def _write_pid(path: str) -> None:
+    """Write our process id to a file and hold its lock as long as we live. The agent checks the
+    lock, because process ids of a container mean nothing outside. Children do not inherit it."""
     with contextlib.suppress(FileNotFoundError):
         file = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -115,7 +118,7 @@ def _end_below(root: int) -> int:
 
 
 def _write(path: str, text: str) -> None:
-    """Whole or not at all: somebody may be looking, unless everybody is gone already."""
+    """Write atomically; do nothing if the folder was removed."""
     with contextlib.suppress(FileNotFoundError):
         with open(path + ".new", "w") as file:
             file.write(text)

@@ -19,10 +19,10 @@ class Capacity(NamedTuple):
     processes: int = 512
 
     def minus(self, other: Capacity) -> Capacity:
-        return self._make(max(0, a - b) for a, b in zip(self, other, strict=True))
+        return Capacity._make(max(0, a - b) for a, b in zip(self, other, strict=True))
 
     def plus(self, other: Capacity) -> Capacity:
-        return self._make(a + b for a, b in zip(self, other, strict=True))
+        return Capacity._make(a + b for a, b in zip(self, other, strict=True))
 
     def missing(self, need: Capacity) -> list[str]:
         """Describe each amount of ``need`` that exceeds this; empty if it fits."""
