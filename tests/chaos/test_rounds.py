@@ -302,7 +302,7 @@ class Game:
         """Every point once and in order; all of them where no agent was taken from them, and no
         disk was so full that this had to be told."""
         told_of = {
-            e["attempt"] for e in events if "no room for them" in e["data"].get("message", "")
+            e["attempt"] for e in events if "the disk is full" in e["data"].get("message", "")
         }
         told = self._ask("GET", "/metrics")["series"]
         of = {(s["attempt"], s["rank"]): [round(p[2]) for p in s["points"]] for s in told}

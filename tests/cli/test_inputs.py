@@ -137,7 +137,7 @@ def test_files_that_cannot_be_copied(shared, code):
     (code / "odd/nowhere").symlink_to("nothing")
     done = shared("run", "-i", "d=./odd:download", "--", "true")
     assert done.returncode == 1
-    assert "2 files of the input d cannot be copied: " in done.stderr
+    assert "cannot copy 2 files of the input d: " in done.stderr
     assert "[(" not in done.stderr
 
 

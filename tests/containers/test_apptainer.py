@@ -93,7 +93,7 @@ def test_nothing_outlives_what_is_killed(here: Allranks, image_file: Path, whose
     job = ended(here, "killed")
     assert job["status"] == "Failed"
     until(lambda: not sleepers(), 15)
-    gone = "the container of node 0 is gone, with all that ran inside"
+    gone = "the container of node 0 ended, with all processes in it"
     assert (job["error"]["message"] == gone) == (whose != "the agent")
 
 

@@ -248,7 +248,7 @@ def test_nothing_outlives_what_is_killed(here: Allranks, killed: Callable[[str],
     killed("killed").send_signal(signal.SIGKILL)
     job = ended(here, "killed")
     assert job["status"] == "Failed"
-    said = "the container of node 0 is gone, with all that ran inside"
+    said = "the container of node 0 ended, with all processes in it"
     assert job["error"]["message"] == said
 
 

@@ -46,7 +46,7 @@ stage = Stage(task, 0, folder, folder / told["cwd"], told["command"],
     lambda rank: {"PATH": told["path"], "SECRET_KEY": "s3cret", "R": str(rank.rank), **told["env"]})
 attempt = Attempt(stage, Inbox(), Clocks(), lambda: told["order"], say)
 attempt.run(lambda log: None)
-attempt.tell()
+attempt.report_end()
 """
 
 

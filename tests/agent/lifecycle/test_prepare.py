@@ -20,7 +20,7 @@ HOSTILE = [
     "d" * 120 + "/" + "f" * 120 + "/" + "x" * 120,
     b"\xff\xfe".decode(errors="surrogateescape"),
 ]
-WAYS: list[Callable[[Path, Path], None]] = [prepare._unpack, prepare._unpack_here]
+WAYS: list[Callable[[Path, Path], None]] = [prepare._unpack, prepare._unpack_in_python]
 
 
 @pytest.fixture
@@ -74,5 +74,5 @@ def test_a_node_without_a_tar_that_would_do(tar, tmp_path, monkeypatch):
 def test_what_is_no_tar(tmp_path, way):
     (tmp_path / "code.tar").write_bytes(b"x" * 5000)
     (tmp_path / "work").mkdir()
-    with pytest.raises(AllranksError, match="cannot be unpacked"):
+    with pytest.raises(AllranksError, match="cannot unpack the code"):
         way(tmp_path / "code.tar", tmp_path / "work")

@@ -74,7 +74,7 @@ def test_a_step_that_is_none_is_told_and_counted(tmp_path):
     text = b"v 1 at 10\nv 2 at 1.5\nv 3 at x\nv 4 at 99999999999999999999\nv 5\n"
     found, told = scrape(tmp_path, {0: text}, MetricTask("v", r"v (\S+)(?: at (\S+))?"))
     assert [point[2] for point in found] == [10, 1, 2, 3, 4]
-    assert told == ["the metric 'v' found '1.5' where its step should be, and counted instead"]
+    assert told == ["the metric 'v' found '1.5' where its step should be; its steps are counted"]
 
 
 def test_a_metric_that_matched_nothing_is_told(tmp_path):
@@ -99,7 +99,7 @@ def test_a_pattern_that_explodes_is_broken_off_and_then_dropped(tmp_path):
 def test_one_slow_line_is_left_out(tmp_path):
     found, told = scrape(tmp_path, {0: b"a" * 60 + b"b\naaa\n"}, MetricTask("n", "^((?:a+)+)$"))
     assert found == []
-    assert "a line was left out for the metric 'n'" in told[0]
+    assert "1 line was skipped for the metric 'n'" in told[0]
 
 
 @pytest.mark.medium
@@ -120,7 +120,7 @@ def test_names_that_never_end_are_bounded_and_told(tmp_path):
     assert sum(point[0] == "loss" for point in found) == 2 * NAMES
     assert sum(point[0] == "acc" for point in found) == 2 * NAMES
     assert told == [
-        "the metric 'transformers' found more than 500 names: the first so many are kept"
+        "the metric 'transformers' found more than 500 names: only the first are kept"
     ]
 
 

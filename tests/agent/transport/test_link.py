@@ -83,7 +83,7 @@ def test_points_that_are_refused_hold_nothing_up(server, tmp_path):
     assert link.flush(patience=1.0)
     assert Refusing.taken == {"resources": b"{}\n"}
     assert [each["data"]["message"] for each in Refusing.heard] == [
-        "not all metrics are in the record: no room"
+        "some metrics are missing from the record: no room"
     ]
     assert link.flush(patience=1.0)
     outbox.close()
@@ -111,7 +111,7 @@ def test_one_that_is_refused_even_so_becomes_a_note(tmp_path):
     outbox.say(Kind.ENDED, 1, rank=0, reason="x", doing="y")
     for _ in range(2):
         outbox.reduce(1, "why")
-    (event,) = outbox.kept()
+    (event,) = outbox.unacknowledged()
     assert (event.kind, event.seq, event.data.keys()) == (Kind.NOTE, 1, {"message"})
     outbox.close()
 
@@ -120,7 +120,7 @@ def test_what_is_said_can_always_be_stored(tmp_path):
     outbox = Outbox(tmp_path, 1, 0)
     outbox.say(Kind.NOTE, 1, message="a\udcff\0\ud800b", path=["\udcff"], value=float("nan"))
     outbox.close()
-    (kept,), (on_disk,) = outbox.kept(), read(tmp_path)
+    (kept,), (on_disk,) = outbox.unacknowledged(), read(tmp_path)
     assert kept == on_disk
     assert kept.data == {"message": "a\ufffd\ufffd\ufffdb", "path": ["\ufffd"], "value": None}
 

@@ -6,10 +6,10 @@ def test_what_is_said_is_on_disk_in_order_until_the_server_has_it(tmp_path):
     outbox = Outbox(tmp_path, launch=2, node=1)
     outbox.say(Kind.HELLO, 1, pid=7)
     outbox.say(Kind.ENDED, 1, rank=3, reason="DONE")
-    assert [event.seq for event in outbox.kept()] == [1, 2]
+    assert [event.seq for event in outbox.unacknowledged()] == [1, 2]
     outbox.acknowledged(1)
     outbox.close()
-    assert [event.kind for event in outbox.kept()] == [Kind.ENDED]
+    assert [event.kind for event in outbox.unacknowledged()] == [Kind.ENDED]
     found = read(tmp_path)
     assert [(e.seq, e.kind, e.launch, e.node, e.rank) for e in found] == [
         (1, Kind.HELLO, 2, 1, None),
@@ -33,7 +33,7 @@ def test_a_disk_that_has_no_room_for_it_yet(tmp_path):
     folder = tmp_path / "not yet"
     outbox = Outbox(folder, 1, 0)
     outbox.say(Kind.HELLO, 1)
-    assert [event.kind for event in outbox.kept()] == [Kind.HELLO]
+    assert [event.kind for event in outbox.unacknowledged()] == [Kind.HELLO]
     folder.mkdir()
     for kind in (Kind.DRAINED, Kind.BYE):
         outbox.say(kind, 1)
@@ -50,7 +50,7 @@ def test_a_server_with_an_older_record_is_told_again(tmp_path):
     for kind in (Kind.HELLO, Kind.READY, Kind.STARTED):
         outbox.say(kind, 1)
     outbox.acknowledged(3)
-    assert outbox.kept() == []
+    assert outbox.unacknowledged() == []
     outbox.acknowledged(1)
-    assert [event.kind for event in outbox.kept()] == [Kind.READY, Kind.STARTED]
+    assert [event.kind for event in outbox.unacknowledged()] == [Kind.READY, Kind.STARTED]
     outbox.close()

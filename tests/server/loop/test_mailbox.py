@@ -111,7 +111,7 @@ def test_many_ask_at_once(box: Mailbox):
 def test_where_nobody_reads_nobody_answers(tmp_path: Path):
     home = Home(tmp_path)
     alone = Mailbox(mailbox.url(home, "job.1"), "token")
-    with pytest.raises(Unreachable, match="nobody answers"):
+    with pytest.raises(Unreachable, match="does not answer"):
         alone.call("GET", "/echo", timeout=0.1)
     with pytest.raises(Unreachable, match="cannot be used"):
         Mailbox(f"mailbox:{tmp_path}/nowhere", "token").call("GET", "/echo")

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 class MpiRanks:
     """The ranks of one node in one attempt. Without containers, all nodes of a host share
-    ``folder``, because mpirun sees one host; its path has no blanks, where mpirun would split it. ``room`` is the node's container, if any: its process ids mean nothing outside, so
-    signals are sent from inside."""
+    ``folder``, because mpirun sees one host. Its path has no blanks, where mpirun would split it.
+    ``room`` is the node's container, if any: its process ids mean nothing outside, so signals are
+    sent from inside."""
 
     def __init__(self, folder: Path, node: int, room: NodeContainer | None = None) -> None:
         self.folder, self.scratch, self._room = folder, folder / f"node-{node}", room

@@ -1,4 +1,4 @@
-"""The agent's life on one node: prepare, launch, watch, stop, collect.
+"""Run the agent on one node: prepare, launch, watch, stop, collect.
 
 Imports every other agent package.
 """

@@ -1,4 +1,4 @@
-"""One attempt's processes on one node: start them, watch them, stop them, say how it ended."""
+"""One attempt's processes on one node: start, watch and stop them, and report how they ended."""
 
 from __future__ import annotations
 
@@ -26,26 +26,24 @@ from allranks.plan.distributions.topology import ranks_of
 from allranks.settings import Clocks
 from allranks.statuses import Reason
 
-# Ranks that are to end for these reasons may have something to save first.
+# With these reasons ranks get the full grace, because they may save something.
 _GENTLE = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
-# How often ranks that mpirun has started, and no descriptor tells of, are looked at. mpirun itself
-# takes seconds to end the others after a failure, and sometimes does not.
-_LOOK = 0.1
-# How long a rank that mpirun has ended may be explained by a failure on another node.
-_EXPLAINED = 3.0
-
-# How long after the start a port of the node's may be found taken by somebody else: imports come
-# first, and take minutes on a shared disk.
+# Seconds between two checks of ranks that mpirun started, which have no descriptor to wait for.
+# After a failure mpirun takes seconds to end the others, and sometimes does not.
+_POLL = 0.1
+# Seconds to wait for a failure on another node that explains why mpirun ended a rank.
+_EXPLANATION = 3.0
+# Seconds after the start in which another process may have taken a reserved port: ranks import
+# modules first, which takes minutes on a shared disk.
 _RACE = 300.0
-
-# How long after a rank was ended by SIGTERM the agent may get its own.
+# Seconds in which the agent's own SIGTERM may follow that of a rank.
 _NOTICE = 0.5
 
 Say = Callable[..., None]
 
 
 class Attempt:
-    """``order`` gives the server's order in force, ``say`` tells it an event."""
+    """``order`` returns the server's current order, ``say`` records an event."""
 
     def __init__(
         self,
@@ -62,12 +60,12 @@ class Attempt:
         self._end = _End(Reason.DONE)
         self._cut_at: float | None = None
         self._started = 0.0
-        self._circumstances = FailureContext()
+        self._context = FailureContext()
         self._facts: Mapping[str, Any] = {}
         self._exceeded: Callable[[], _End] | None = None
 
     def run(self, begun: Callable[[Mapping[int, Path]], None]) -> None:
-        """From the start to the last process's end; ``begun`` hears which rank prints where."""
+        """Run all processes to their end. ``begun`` is called with each rank's log."""
         try:
             self._end = self._run(begun)
         finally:
@@ -78,31 +76,30 @@ class Attempt:
 
     @property
     def reason(self) -> Reason:
-        """Why it ended, once it has."""
+        """Why it ended."""
         return self._end.reason
 
     def overrule(self, reason: Reason, message: str = "", hint: str = "") -> None:
-        """What came after the end and spoils it; of one that has failed it is only a note. Once it
-        is told it stays as it is."""
+        """Turn success into a failure that occurred afterwards; a failed attempt only gets a note.
+        Has no effect after ``report_end``."""
         if self._end.reason is Reason.DONE:
             self._end = _End(reason, message, data={"hint": hint})
         elif message:
             self._say(Kind.NOTE, message=message)
 
-    def tell(self) -> None:
-        """Say how it ended: the last event of the attempt but that everything is handed in."""
+    def report_end(self) -> None:
+        """Report how it ended; only DRAINED follows."""
         end = self._end
         self._say(Kind.ENDED, end.rank, reason=end.reason, message=end.message, **end.data)
 
     def pids(self) -> dict[int, int]:
-        """The first process of each rank that runs, as this node numbers it; none of those in a
-        container."""
-        found = self._running.pids()
-        return found if self._launch.hosted is None else found | self._launch.hosted.pids()
+        """The first process of each running rank, except those in containers."""
+        pids = self._running.pids()
+        return pids if self._launch.hosted is None else pids | self._launch.hosted.pids()
 
     def exceed(self, held: int, most: int, rank: int | None) -> None:
-        """The job holds more memory on this node than it may, ``rank`` the most of it: end it. From
-        any thread."""
+        """End the attempt because the job holds ``held`` bytes of memory on this node, more than
+        ``most``; ``rank`` holds the largest part. Callable from any thread."""
         self._exceeded = partial(self._too_large, held, most, rank)
         self._inbox.wake()
 
@@ -115,25 +112,26 @@ class Attempt:
             data = {"hint": hint, "passing": is_passing(error)}
             return _End(Reason.SETUP_FAILED, sentence(error), data=data)
         begun(self._launch.logs)
-        mine = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
-        self._say(Kind.STARTED, ranks=mine)
+        ranks = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
+        self._say(Kind.STARTED, ranks=ranks)
         self._started = time.monotonic()
         return self._explained(*self._watch())
 
     # ------------------------------------------------------------ watching
 
     def _watch(self) -> tuple[Reason, Ended | None]:
-        """Until nothing is left: why it ended, and the first failure if that was one of ours."""
+        """Wait until no process is left. Return why, and the first failure if it was on this
+        node."""
         worked, running, hosted = False, self._running, self._launch.hosted
         while running.processes:
             if not worked and all(each.service for each in running.processes):
                 worked = hosted is None or hosted.done()
                 if worked:
                     self._say(Kind.WORKED)
-            self._inbox.wait(running.pace if hosted is None else _LOOK, running.fds)
-            self._circumstances.look()
+            self._inbox.wait(running.pace if hosted is None else _POLL, running.fds)
+            self._context.look()
             if self._exceeded is not None:
-                running.send(signal.SIGKILL)  # what it holds is not its own to keep for a while
+                running.send(signal.SIGKILL)  # no grace, because others need the memory
                 self._stop(Reason.PEER_FAILED)
                 return Reason.OUT_OF_MEMORY, None
             if hosted is not None and (first := hosted.failure() or self._cut_short(hosted)):
@@ -142,9 +140,9 @@ class Attempt:
             ended = running.reap()
             for each in ended:
                 self._rank_ended(each)
-            # A helper has no end of its own: one that is gone while ranks need it has failed.
+            # A helper that ends while ranks run has failed, whatever its exit code.
             failed = [e for e in ended if e.code or (e.process.rank is None and e.process.service)]
-            if failed and (why := self._taken_away(failed[0])):
+            if failed and (why := self._node_taken(failed[0])):
                 self._stop(why, failed[0].at)
                 return why, None
             if failed:
@@ -160,39 +158,39 @@ class Attempt:
                 if hosted is not None:
                     hosted.kill(order["kill"])
         self._end_rest()
-        # MPICH's mpirun now and then takes ranks that it had to end for a success.
+        # MPICH's mpirun sometimes reports success although it had to kill ranks.
         return Reason.DONE, hosted.cut_short() if hosted is not None else None
 
     def _cut_short(self, hosted: MpiRanks) -> Ended | None:
-        """A rank that mpirun has ended, and no failure elsewhere has followed that explains it."""
-        found, now = hosted.cut_short(), time.monotonic()
-        self._cut_at = None if found is None else self._cut_at or now
-        return found if self._cut_at is not None and now - self._cut_at > _EXPLAINED else None
+        """A rank that mpirun ended some time ago, without a failure elsewhere that explains it."""
+        ended, now = hosted.cut_short(), time.monotonic()
+        self._cut_at = None if ended is None else self._cut_at or now
+        return ended if self._cut_at is not None and now - self._cut_at > _EXPLANATION else None
 
-    def _taken_away(self, first: Ended) -> Reason | None:
-        """Why the engine takes the node away, if that is what ended the rank: some signal every
-        process of ours at once, and the rank may be the first to be gone."""
+    def _node_taken(self, first: Ended) -> Reason | None:
+        """Why the engine takes the node away, if that ended the rank: some engines signal all our
+        processes at once, and the rank may end before the agent gets its signal."""
         until = time.monotonic() + (_NOTICE if first.signal == "SIGTERM" else 0.0)
         while self._inbox.taken is None and time.monotonic() < until:
             self._inbox.wait(until - time.monotonic())
         return self._inbox.taken
 
     def _stop(self, why: Reason, since: float | None = None) -> None:
-        """SIGTERM, a grace, SIGKILL; then whatever the ranks left behind."""
+        """Send SIGTERM, wait for the grace, send SIGKILL; then end what the ranks left behind."""
         running, hosted = self._running, self._launch.hosted
         if why is Reason.PEER_FAILED:
             task = self._stage.task
             path = task.variables.get("PATH") or task.base.get("PATH", "")
-            self._facts = self._circumstances.now(self._stage.cwd, path)
+            self._facts = self._context.now(self._stage.cwd, path)
         grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
         if self._inbox.taken is why:
-            # At once, so that the ranks of all nodes have their grace, and the same.
+            # Reported at once, so that the ranks of all nodes get the same grace.
             at = since or clock.now()
-            self._say(Kind.TAKEN, reason=why, failed_at=at, message=self._told(why))
+            self._say(Kind.TAKEN, reason=why, failed_at=at, message=self._time_limit_message(why))
         self._write_deadline(grace, why)
         until = time.monotonic() + grace
         if hosted is not None and why in _GENTLE:
-            self._let_end(hosted, until)
+            self._stop_mpi_ranks(hosted, until)
             until = time.monotonic() + self._clocks.peer_grace
         running.send(signal.SIGTERM)
         while running.processes and time.monotonic() < until:
@@ -207,20 +205,20 @@ class Attempt:
         self._end_rest()
 
     def _write_deadline(self, grace: float, why: Reason) -> None:
-        """For ranks that would know, when they get SIGTERM, how long they have, and why."""
+        """Write when SIGKILL follows, and why, for ranks that read it when they get SIGTERM."""
         path = self._stage.folder / variables.DEADLINE
-        with contextlib.suppress(OSError):  # a full disk keeps nobody from ending
+        with contextlib.suppress(OSError):  # a full disk must not prevent stopping
             path.with_suffix(".new").write_text(f"{time.time() + grace:.3f} {why}\n")
             path.with_suffix(".new").replace(path)
 
-    def _let_end(self, hosted: MpiRanks, until: float) -> None:
-        """Give mpirun's ranks their time: it would leave none to the others once one has ended, or
-        one of its daemons. So nobody touches those before all nodes are done; a node that is says
-        so by no longer listening."""
+    def _stop_mpi_ranks(self, hosted: MpiRanks, until: float) -> None:
+        """Give mpirun's ranks their grace: once a rank or a daemon has ended, mpirun kills all
+        others. So mpirun and its daemons are not signalled before the ranks of all nodes have
+        ended; a node where they have stops listening."""
 
-        def wait_while(fact: Callable[[], object]) -> None:
-            while fact() and time.monotonic() < until:
-                self._inbox.wait(_LOOK)
+        def wait_while(condition: Callable[[], object]) -> None:
+            while condition() and time.monotonic() < until:
+                self._inbox.wait(_POLL)
 
         hosted.send(signal.SIGTERM)
         wait_while(hosted.alive)
@@ -233,7 +231,7 @@ class Attempt:
             wait_while(lambda: self._running.reap() or self._running.processes or others_left())
 
     def _end_rest(self) -> None:
-        # What is left of a room's is inside, and ends with it; what is below us watches over that.
+        # Processes in a container end with it; our own children then supervise the container.
         if self._stage.room is None and has_children():
             end_descendants()
 
@@ -245,8 +243,8 @@ class Attempt:
     # ------------------------------------------------------------ explaining
 
     def _explained(self, reason: Reason, first: Ended | None) -> _End:
-        """How this node ended. What mpirun's ranks have left written counts before mpirun's own
-        end, which follows from it; the server takes the earliest of all nodes."""
+        """How this node ended. Exit codes of mpirun's ranks take precedence over mpirun's own,
+        which they cause; the server takes the earliest failure of all nodes."""
         if self._launch.hosted is not None:
             for each in self._launch.hosted.ended():
                 self._rank_ended(each)
@@ -256,19 +254,19 @@ class Attempt:
             return self._exceeded()
         if first is not None:
             return self._failed(first)
-        return _End(reason, self._told(reason))
+        return _End(reason, self._time_limit_message(reason))
 
-    def _told(self, why: Reason) -> str:
-        """A sentence, where the reason alone does not say it."""
-        told = why is self._inbox.taken is Reason.TIME_LIMIT
-        return "the time that the compute gives a job is over" if told else ""
+    def _time_limit_message(self, why: Reason) -> str:
+        """The message if the engine's time limit ended the job; for other reasons, empty."""
+        by_engine = why is self._inbox.taken is Reason.TIME_LIMIT
+        return "the job reached the time limit of the compute" if by_engine else ""
 
     def _too_large(self, held: int, most: int, rank: int | None) -> _End:
-        """As the kernel would have ended it."""
-        from allranks.plan.amounts import size_text  # lazy: nearly no job comes to this
+        """An end like that by the kernel's OOM killer."""
+        from allranks.plan.amounts import size_text  # lazy: few jobs exceed their memory
 
         message = f"the job held {size_text(held)} of memory on node {self._stage.node}, more than "
-        message += f"the {size_text(most)} that it asked for"
+        message += f"the {size_text(most)} that it requested"
         number = signal.SIGKILL
         data: dict[str, Any] = {"code": 128 + number, "signal": number.name}
         data |= {"failed_at": clock.now(), "hint": "", "facts": dict(self._facts)}
@@ -279,27 +277,27 @@ class Attempt:
         process, node = first.process, self._stage.node
         tail = last_lines(process.log)
         taken = None
-        # Later it is a script of the user's that listens once more, and not a race that was lost.
+        # Later, the user's script itself listens twice on the port.
         if not first.signal and time.monotonic() - self._started < _RACE:
             taken = rank_failure.port_taken(tail, self._stage.places[node].ports)
         how = f"exited with code {first.code}"
         if first.signal:
             how = f"was ended by {first.signal}"
-        who = f"{process.name} on node {node}" if process.rank is not None else process.name
-        message = f"{who} {how}"
+        name = f"{process.name} on node {node}" if process.rank is not None else process.name
+        message = f"{name} {how}"
         if tail and not first.signal and process.rank is not None:
-            said = rank_failure.error_line(tail, first.code)
-            message += f": {said}" if said else ""
+            line = rank_failure.telling(tail, first.code)
+            message += f": {line}" if line else ""
         reason = rank_failure.reason(first.signal, self._facts)
         if taken is not None:
             reason = Reason.PORT_TAKEN
-            message = f"{who} could not listen on port {taken}, which was free when it was chosen"
+            message = f"{name} could not listen on port {taken}, which was free when it was chosen"
         data: dict[str, Any] = {"code": first.code, "signal": first.signal, "failed_at": first.at}
         data |= {"tail": tail, "hint": "", "facts": dict(self._facts)}
         room = self._stage.room
         if room is not None and room.lost:
-            message = f"the container of node {node} is gone, with all that ran inside"
-            data["hint"] = f"{room.engine}'s own log, or `dmesg` on the node, may say who ended it"
+            message = f"the container of node {node} ended, with all processes in it"
+            data["hint"] = f"look for the cause in {room.engine}'s log and `dmesg` of the node"
         return _End(reason, message, process.rank, data)
 
 
@@ -313,7 +311,7 @@ class _End(NamedTuple):
 
 
 def sentence(error: Exception) -> str:
-    """What a person is told of an error."""
+    """The message of an error, for people."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error)

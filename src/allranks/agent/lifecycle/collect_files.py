@@ -1,7 +1,7 @@
-"""Keeping what the ranks wrote into their working folder when an attempt ends.
+"""Move files that the ranks wrote to their working folder into the job's record.
 
-New and changed files are found by size, time and inode against a listing of the folder as it was
-laid out; no file is read. They are moved into the job's record: on one disk that copies nothing.
+New and changed files differ in size, time or inode from a listing made before the ranks started; no
+file is read. On one disk, moving copies nothing.
 """
 
 from __future__ import annotations
@@ -35,155 +35,156 @@ _PIECE = 4 << 20
 # A folder with one of these is a virtual environment, or a cache (https://bford.info/cachedir).
 _MARKS = frozenset({"pyvenv.cfg", "CACHEDIR.TAG"})
 _HOME = frozenset({"token", "server.lock"})
-# After these no other file can be written, either.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+# After these errors no other file can be written, either.
+_FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
 
-# Those who end a job for these reasons wait for it.
-_SHORT = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
+# With these reasons the time to copy files is limited.
+_LIMITED = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
 
+# Inode, size and modification time of each file.
 Listing = Mapping[str, tuple[int, int, int]]
 
 
 class OutOfTime(Exception):
-    """Raised by ``tick``: the files that are left are not copied."""
+    """Raised by ``tick``: do not copy the remaining files."""
 
 
-class _Found(NamedTuple):
-    """``links`` are symbolic ones that stay inside; ``closed`` are folders that cannot be read."""
+class _Changes(NamedTuple):
+    """New and changed files. ``links`` are symbolic links that stay inside the folder,
+    ``unreadable`` are folders, ``beyond`` are files beyond the limit on their number."""
 
     files: list[File]
     ignored: list[File]
     links: list[str]
-    closed: list[File]
+    unreadable: list[File]
     beyond: list[File]
 
 
 def listing(folder: Path) -> Listing:
-    """How every file below a folder looks."""
-    return {path: _looks(status) for path, status in _walk(folder, [])}
+    """List the files below a folder, to find those that change later."""
+    return {path: _identity(status) for path, status in _walk(folder, [])}
 
 
 class Deadline:
-    """How long files may be copied: without limit, but no longer than ``grace`` seconds once the
-    ``order`` is to end for a reason that leaves no more time."""
+    """The time limit for copying files: ``grace`` seconds from the moment that ``order`` stops the
+    job for a reason that limits it; none before."""
 
     def __init__(self, order: Callable[[], Mapping[str, Any]], grace: float) -> None:
         self._order, self._grace = order, grace
         self._until: float | None = None
 
     def check(self) -> None:
-        """Raise OutOfTime when the time is up."""
+        """Raise OutOfTime after the limit."""
         order, now = self._order(), time.monotonic()
-        if self._until is None and order["do"] == "stop" and order["why"] in _SHORT:
+        if self._until is None and order["do"] == "stop" and order["why"] in _LIMITED:
             self._until = now + self._grace
         if self._until is not None and now > self._until:
             raise OutOfTime
 
 
 def set_aside(task: Task, node: int, attempt: int) -> None:
-    """Move what the attempt before kept of this node to ``attempts/N/work``: ``artifacts/work`` is
-    the last attempt's. Raises OSError."""
-    kept, goal = (_place(task, node, each) for each in ("artifacts", f"attempts/{attempt - 1}"))
+    """Move what this node kept in the previous attempt to ``attempts/N/work``: ``artifacts/work``
+    is for the latest attempt. Raises OSError."""
+    kept, goal = (_goal(task, node, each) for each in ("artifacts", f"attempts/{attempt - 1}"))
     if attempt > 1 and os.path.lexists(kept) and not os.path.lexists(goal):
         goal.parent.mkdir(parents=True, exist_ok=True)
         kept.rename(goal)
 
 
-def kept(
+def keep_and_describe(
     task: Task, node: int, work: Path, before: Listing, deadline: Deadline
 ) -> dict[str, Any] | None:
-    """Keep them, and say what the record is to note of it; None where there was nothing."""
-    found = keep(task, node, work, before, deadline.check)
-    return None if found == Summary() else {"about": ABOUT, **note(found)}
+    """Keep new and changed files. Return the data of a note for the record, None if there is
+    none."""
+    summary = keep(task, node, work, before, deadline.check)
+    return None if summary == Summary() else {"about": ABOUT, **note(summary)}
 
 
 def keep(task: Task, node: int, work: Path, before: Listing, tick: Callable[[], None]) -> Summary:
-    """Move what is new or changed in the folder ``work`` since the listing ``before`` to the job's
-    record, ``task.keep_work`` bytes at most (None: all, ignored files too).
+    """Move files in ``work`` that are new or changed since ``before`` to the job's record, at most
+    ``task.keep_work`` bytes (None: all, including ignored files).
 
-    ``tick`` is called for each file and while it is copied, and may raise OutOfTime. A file that
-    cannot be kept is part of the summary.
+    ``tick`` is called for each file and while it is copied, and may raise OutOfTime. The summary
+    lists files that could not be kept.
     """
     limit = task.keep_work
     if task.in_place or limit == 0:
         return Summary()
-    found = _find(work, before, ignoring=limit is not None)
-    chosen, above = choose(found.files, limit)
-    moved, missed = _move_all(work, _place(task, node, "artifacts"), chosen, found.links, tick)
+    changes = _find_changes(work, before, ignoring=limit is not None)
+    chosen, above = choose(changes.files, limit)
+    moved, missed = _move_all(work, _goal(task, node, "artifacts"), chosen, changes.links, tick)
     return Summary(
         len(moved),
         sum(file.size for file in moved),
         (
             *left_out(Why.LIMIT, above),
-            *left_out(Why.COUNT, found.beyond),
-            *left_out(Why.IGNORED, found.ignored),
-            *left_out(Why.FAILED, found.closed, "cannot be read"),
+            *left_out(Why.COUNT, changes.beyond),
+            *left_out(Why.IGNORED, changes.ignored),
+            *left_out(Why.FAILED, changes.unreadable, "cannot be read"),
             *missed,
         ),
     )
 
 
-def _place(task: Task, node: int, within: str) -> Path:
-    """The folder for a node's files; a single node needs none of its own."""
+def _goal(task: Task, node: int, within: str) -> Path:
+    """The folder for a node's files; the node has its own only if there are several."""
     own = [f"node-{node}"] if task.nodes > 1 else []
     return Path(task.record, within, "work", *own)
 
 
-def _looks(status: os.stat_result) -> tuple[int, int, int]:
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _walk(root: Path, closed: list[File]) -> Iterator[tuple[str, os.stat_result]]:
-    """Plain files and links, those near the top first, but for caches and virtual environments.
-    Neither links nor mounts of other disks are followed; ``closed`` hears of what cannot be
-    read."""
+def _walk(root: Path, unreadable: list[File]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield files and links breadth-first, except in caches and virtual environments. Does not
+    follow links. Folders that cannot be read are added to ``unreadable``."""
     folders = deque([""])
     while folders:
-        here = folders.popleft()
+        folder = folders.popleft()
         try:
-            with os.scandir(os.path.join(root, here)) as found:
-                entries = list(found)
+            with os.scandir(os.path.join(root, folder)) as scan:
+                entries = list(scan)
         except OSError:
-            closed.append(File(here, 0))
+            unreadable.append(File(folder, 0))
             continue
         names = {entry.name for entry in entries}
-        if here and (_MARKS & names or names >= _HOME):
+        if folder and (_MARKS & names or names >= _HOME):
             continue
         for entry in entries:
-            path = here + entry.name
+            path = folder + entry.name
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in NEVER:
                     folders.append(f"{path}/")
             else:
-                with contextlib.suppress(OSError):  # gone meanwhile
+                with contextlib.suppress(OSError):  # it was removed meanwhile
                     yield path, entry.stat(follow_symlinks=False)
 
 
-def _find(work: Path, before: Listing, ignoring: bool) -> _Found:
-    found = _Found([], [], [], [], [])
-    ignored: Callable[[str], bool] | None = None if ignoring else lambda path: False
-    for path, status in _walk(work, found.closed):
-        if before.get(path) == _looks(status):
+def _find_changes(work: Path, before: Listing, ignoring: bool) -> _Changes:
+    changes = _Changes([], [], [], [], [])
+    is_ignored: Callable[[str], bool] | None = None if ignoring else lambda path: False
+    for path, status in _walk(work, changes.unreadable):
+        if before.get(path) == _identity(status):
             continue
         if stat.S_ISLNK(status.st_mode):
             if _stays_inside(work, path):
-                found.links.append(path)
+                changes.links.append(path)
         elif stat.S_ISREG(status.st_mode):
-            if ignored is None:
-                ignored = _ignored(work)
+            if is_ignored is None:
+                is_ignored = _ignore_rules(work)
             file = File(path, status.st_size)
-            if ignored(path):
-                found.ignored.append(file)
-            elif ignoring and len(found.files) >= FILES:
-                found.beyond.append(file)
+            if is_ignored(path):
+                changes.ignored.append(file)
+            elif ignoring and len(changes.files) >= FILES:
+                changes.beyond.append(file)
             else:
-                found.files.append(file)
-    return found
+                changes.files.append(file)
+    return changes
 
 
-def _ignored(work: Path) -> Callable[[str], bool]:
-    """Whether the rules that the snapshot was taken by leave a file out; where a node has no
-    reader of them, or they cannot be read, all is kept."""
+def _ignore_rules(work: Path) -> Callable[[str], bool]:
+    """The snapshot's ignore rules; nothing is ignored if they, or their parser, cannot be read."""
     try:
         return ignore_rules(work)
     except (ImportError, OSError, ValueError):
@@ -206,12 +207,12 @@ def _move_all(
     links: Sequence[str],
     tick: Callable[[], None],
 ) -> tuple[list[File], list[LeftOut]]:
-    """The files that are at ``goal`` now, and those that are not."""
+    """Return the files that are at ``goal`` now, and those that are not."""
     if not files:
         return [], []
     moved: list[File] = []
     failed: list[File] = []
-    said = ""
+    why = ""
     mover = _Mover(work, goal, tick)
     for number, file in enumerate(files):
         try:
@@ -221,22 +222,22 @@ def _move_all(
         except OutOfTime:
             return moved, [
                 *left_out(Why.TIME, files[number:]),
-                *left_out(Why.FAILED, failed, said),
+                *left_out(Why.FAILED, failed, why),
             ]
         except OSError as error:
-            said = said or (error.strerror or str(error)).lower()
+            why = why or (error.strerror or str(error)).lower()
             failed.append(file)
-            if error.errno in _NO_ROOM:
+            if error.errno in _FATAL:
                 failed += files[number + 1 :]
                 break
     for path in links:
         with contextlib.suppress(OSError, OutOfTime):
             mover.move(path)
-    return moved, left_out(Why.FAILED, failed, said)
+    return moved, left_out(Why.FAILED, failed, why)
 
 
 class _Mover:
-    """Moves files to the same paths below ``goal``, which is made with the first of them."""
+    """Moves files to the same paths below ``goal``, which is created with the first of them."""
 
     def __init__(self, work: Path, goal: Path, tick: Callable[[], None]) -> None:
         self._work, self._goal, self._tick = work, goal, tick
@@ -250,7 +251,7 @@ class _Mover:
         try:
             os.rename(source, goal)
         except OSError:
-            try:  # a folder that may not be changed still lets its files be linked
+            try:  # files of a read-only folder can still be linked
                 os.link(source, goal, follow_symlinks=False)
             except OSError:
                 self._copy(source, goal)
@@ -258,7 +259,7 @@ class _Mover:
     def _make(self, folder: str) -> None:
         if not self._made:
             for each in (self._goal.parent, self._goal):
-                # Ranks know where the record is: a link of theirs must not lead elsewhere.
+                # Ranks know the record's path and could have put a link there.
                 if each.is_symlink():
                     each.unlink()
                 each.mkdir(parents=True, exist_ok=True)
@@ -266,21 +267,21 @@ class _Mover:
         self._made.add(folder)
 
     def _copy(self, source: Path, goal: Path) -> None:
-        """Whole or not at all; holes stay holes."""
+        """Copy atomically; sparse files stay sparse."""
         if source.is_symlink():
             goal.symlink_to(os.readlink(source))
             return
-        beside = self._goal / f".{os.getpid()}.part"
+        temporary = self._goal / f".{os.getpid()}.part"
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            with open(os.open(source, flags), "rb") as file, beside.open("wb") as copy:
+            with open(os.open(source, flags), "rb") as file, temporary.open("wb") as copy:
                 self._copy_data(file.fileno(), copy.fileno())
                 status = os.fstat(file.fileno())
                 os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode) & 0o777)
                 os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-            beside.replace(goal)
+            temporary.replace(goal)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def _copy_data(self, source: int, goal: int) -> None:
         size, at = os.fstat(source).st_size, 0
@@ -290,12 +291,12 @@ class _Mover:
             except OSError as error:
                 if error.errno != errno.ENXIO:
                     raise
-                break  # nothing but a hole up to the end
+                break  # the rest of the file is a hole
             end = os.lseek(source, at, os.SEEK_HOLE)
             while at < end and (piece := os.pread(source, min(_PIECE, end - at), at)):
                 self._tick()
-                done = 0
-                while done < len(piece):
-                    done += os.pwrite(goal, piece[done:], at + done)
+                written = 0
+                while written < len(piece):
+                    written += os.pwrite(goal, piece[written:], at + written)
                 at += len(piece)
         os.ftruncate(goal, size)

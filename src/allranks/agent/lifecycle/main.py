@@ -1,4 +1,4 @@
-"""The agent's life: hello, then attempts of setup, ready, go, run and drain, then bye."""
+"""The agent: hello, then attempts of setup, ready, go, run and drain, then bye."""
 
 from __future__ import annotations
 
@@ -66,25 +66,25 @@ class Agent:
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
-        # Comes when a rank opens a file that is looked at. Ignored, it would be by ranks, too.
+        # Sent when a rank opens a watched file. Ranks would inherit SIG_IGN, but not a handler.
         signal.signal(signal.SIGIO, lambda *_: None)
         signal.signal(signal.SIGXCPU, lambda *_: self._inbox.take(Reason.TIME_LIMIT))
-        told = self._link.hello(self._patience)
-        if told is None:
+        answer = self._link.hello(self._patience)
+        if answer is None:
             if self._link.trouble:
                 print(f"allranks agent: {self._link.trouble}", file=sys.stderr)
             return 1 if self._link.trouble else 0
-        task = Task.load(told["task"])
-        # What the cluster's own lines changed are paths of the node's, which an image has not got.
+        task = Task.load(answer["task"])
+        # Modules and prologue change paths of the node, which do not exist in an image.
         self._task = task if task.container else task._replace(base=with_site(task.base))
-        self._told = self._task
-        self._clocks = Clocks(**told["clocks"])
-        self._mlflow = told.get("mlflow")
+        self._original_task = self._task
+        self._clocks = Clocks(**answer["clocks"])
+        self._mlflow = answer.get("mlflow")
         self._patience = self._clocks.patience
-        self._link.expect_answers_within(self._clocks.lease)
-        known, note = told.get("state", True), partial(self._note, facts={"about": "state"})
+        self._link.set_lease(self._clocks.lease)
+        has_state, note = answer.get("state", True), partial(self._note, facts={"about": "state"})
         pace, door = self._clocks.look, self._link.door
-        self._state = State(self._where, door, task.nodes, pace, known, note)
+        self._state = State(self._where, door, task.nodes, pace, has_state, note)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -111,15 +111,15 @@ class Agent:
         try:
             code = self._in(Phase.CODE, self._fetch_code, folder)
             data = self._data(folder)
-            have = {} if data is None else self._in(Phase.DATA, self._have, data)
-            elsewhere = self._state.paths | have
+            data_paths = {} if data is None else self._in(Phase.DATA, self._data_paths, data)
+            elsewhere = self._state.paths | data_paths
             wait = partial(self._or_stop, None)
             self._in(Phase.STATE, self._state.begin, self._attempt, wait, self._in.doing)
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             work = prepare(self._task, folder, code, time.time(), elsewhere)
             self._in(Phase.ENVIRONMENT, self._environment, folder)
             room = self._in(Phase.IMAGE, self._room, folder)
-            held = self._hold()
+            held = self._reserve_ports()
         except Stopped as error:
             self._ended(error.why, "")
         except (AllranksError, OSError) as error:
@@ -129,7 +129,7 @@ class Agent:
         else:
             place = self._place(held)
             self._say(Kind.READY, **place._asdict())
-            order = self._until_told()
+            order = self._wait_for_go()
             if order["do"] == "go":
                 self._run_ranks(work, folder, held, order, room, data)
             else:
@@ -144,7 +144,7 @@ class Agent:
         self._say(Kind.DRAINED)
 
     def _data(self, folder: Path) -> Transfers | None:
-        """What moves the job's data, if any of it lies elsewhere."""
+        """The transfers of the job's data, if any of it is in datastores."""
         if not self._task.moves_data:
             return None
         from allranks.agent.data.transfers import Transfers  # lazy: many jobs have none
@@ -154,38 +154,39 @@ class Agent:
             self._task, self._where.node, folder, accounts, self._or_stop, self._in.doing
         )
 
-    def _have(self, data: Transfers) -> dict[str, str]:
-        """The paths of inputs and outputs that lie elsewhere, by key."""
-        found = {f"inputs.{name}": path for name, path in data.provide(self._note).items()}
-        return found | {f"outputs.{name}": path for name, path in data.begin().items()}
+    def _data_paths(self, data: Transfers) -> dict[str, str]:
+        """Provide inputs and outputs in datastores. Return their local paths by key."""
+        inputs = {f"inputs.{name}": path for name, path in data.provide(self._note).items()}
+        return inputs | {f"outputs.{name}": path for name, path in data.begin().items()}
 
     def _environment(self, folder: Path) -> None:
-        """Let ranks find the virtual environment that is made for them, if one is."""
+        """Prepare the job's virtual environment, if it has one."""
         if self._task.recipe is None or self._task.container is not None:
             return
         from allranks.agent.environments import job_environment  # lazy: few jobs need one
 
-        found = job_environment.prepare(
-            self._told, self._where.node, folder, self._or_stop, self._in.doing
+        self._use(
+            job_environment.prepare(
+                self._original_task, self._where.node, folder, self._or_stop, self._in.doing
+            )
         )
-        self._take(found)
 
-    def _take(self, found: Prepared) -> None:
-        self._task = self._told._replace(base=found.base, variables=found.variables)
-        self._tensorflow = found.tensorflow
+    def _use(self, prepared: Prepared) -> None:
+        self._task = self._original_task._replace(base=prepared.base, variables=prepared.variables)
+        self._tensorflow = prepared.tensorflow
 
     def _room(self, folder: Path) -> NodeContainer | None:
-        """What the ranks will run in, if not on the node itself."""
+        """Start the container in which the ranks run, if the job has one."""
         if self._task.container is None:
             return None
         from allranks.agent.environments import image_environments  # lazy: few jobs have one
 
         node, gang = self._where.node, os.environ.get("ALLRANKS_GANG", self._task.job)
         name = f"allranks-{gang}-{node}-{self._attempt}"
-        room, found = image_environments.open_container(
-            self._told, node, name, folder, self._or_stop, self._in.doing
+        room, prepared = image_environments.open_room(
+            self._original_task, node, name, folder, self._or_stop, self._in.doing
         )
-        self._take(found)
+        self._use(prepared)
         return room
 
     def _or_stop(
@@ -194,8 +195,9 @@ class Agent:
         seconds: float | None = None,
         heeds: Callable[[Order], bool] = lambda order: True,
     ) -> None:
-        """Wait until it is readable, or the time is over. Raises Stopped or Leave when that is not
-        to be waited for."""
+        """Wait until ``fd`` is readable, for ``seconds`` at most. Raises Stopped if the server
+        stops the attempt with an order that ``heeds`` accepts, Leave if it is unreachable for too
+        long."""
         fds = [] if fd is None else [fd]
         until = math.inf if seconds is None else time.monotonic() + seconds
         while not select.select(fds, [], [], 0.0)[0] and time.monotonic() < until:
@@ -206,14 +208,14 @@ class Agent:
             if self._link.silent_for() > self._patience:
                 raise Leave
 
-    def _hold(self) -> list[socket.socket]:
-        ours = topology.helper_ports(self._task, self._where.node)
-        held = ports.hold(topology.ports_needed(self._task, self._where.node) - ours)
-        return held + ports.hold(ours, self._where.address)
+    def _reserve_ports(self) -> list[socket.socket]:
+        helpers = topology.helper_ports(self._task, self._where.node)
+        held = ports.hold(topology.ports_needed(self._task, self._where.node) - helpers)
+        return held + ports.hold(helpers, self._where.address)
 
     def _place(self, held: list[socket.socket]) -> Place:
-        where, found = self._where, interfaces.interface(self._where.address, [])
-        name = "" if found is None else found.name
+        where, interface = self._where, interfaces.interface(self._where.address, [])
+        name = "" if interface is None else interface.name
         return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)
 
     def _fetch_code(self, folder: Path) -> Path | None:
@@ -225,8 +227,8 @@ class Agent:
         self._link.fetch_code(self._task.code, goal, self._patience)
         return goal
 
-    def _until_told(self) -> Order:
-        """Wait at the gate: the `go` or `stop` of this attempt."""
+    def _wait_for_go(self) -> Order:
+        """Wait at the gate for the `go` or `stop` of this attempt."""
         while True:
             order = self._order()
             if order["do"] in ("go", "stop"):
@@ -239,7 +241,7 @@ class Agent:
             if order["do"] == "leave":
                 raise Leave
             if order["attempt"] > self._attempt:
-                # Not only `prepare`: the order that follows it may already have taken its place.
+                # Any order of it, because a later one may already have replaced `prepare`.
                 return int(order["attempt"])
             self._wait_a_while()
 
@@ -249,7 +251,7 @@ class Agent:
             raise Leave
 
     def _order(self) -> Order:
-        """The order in force for this attempt; raises Leave when it is to leave."""
+        """The current order for this attempt. Raises Leave if the server dismisses the agent."""
         if self._inbox.taken:
             return {"do": "stop", "why": self._inbox.taken}
         order = self._inbox.order
@@ -287,56 +289,57 @@ class Agent:
             self._order,
             self._say,
         )
-        watched = AttemptReports(self._task, self._attempt, folder, self._link)
+        reports = AttemptReports(self._task, self._attempt, folder, self._link)
         self._state.start()
         limit = None
         if self._where.memory is not None:
             from allranks.agent.monitoring.memory_limit import MemoryLimit  # lazy: rare
 
             limit = MemoryLimit(self._where.memory, attempt.exceed)
-        attempt.run(partial(watched.begin, roots=attempt.pids, limit=limit))
-        watched.over()
+        attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit))
+        reports.over()
         if self._where.node == 0:
             self._collect(work)
         done = attempt.reason is Reason.DONE
-        if not done:  # others wait for the word that it has failed, and not for what it leaves
-            attempt.tell()
+        if not done:  # report a failure at once, because the other nodes wait for it
+            attempt.report_end()
         self._state.finish(done, self._clocks.grace, self._order, self._wait_a_while)
-        self._keep(work)  # after what the next attempt goes on from: there may be little time
+        self._keep(work)  # after the state, which the next attempt needs: time may be short
         if data is not None:
-            self._bring(data, attempt)
+            self._upload(data, attempt)
         if done:
-            attempt.tell()
-        for told in watched.finish():
-            self._say(Kind.NOTE, about="metrics", **told)
+            attempt.report_end()
+        for note in reports.finish():
+            self._say(Kind.NOTE, about="metrics", **note)
 
     def _secret(self) -> str:
-        """Of this attempt, and the same on all its nodes."""
+        """The secret of this attempt, the same on all its nodes."""
         from allranks.agent.programs import remote_shell  # lazy: OpenSSL, and few jobs need it
 
         return remote_shell.secret(self._where.token, self._attempt)
 
     def _collect(self, work: Work) -> None:
-        """Before the end is told: a job is not done until it has its outputs."""
+        """Copy an in-place job's outputs to the record."""
         try:
             collect(self._task, work)
         except OSError as error:
-            self._say(Kind.NOTE, message=f"not all outputs could be collected: {sentence(error)}")
+            self._say(Kind.NOTE, message=f"some outputs could not be collected: {sentence(error)}")
 
     def _keep(self, work: Work) -> None:
-        """Move what the ranks wrote into their working folder to the record."""
+        """Move new files of the working folder to the record."""
         node, until = self._where.node, collect_files.Deadline(self._order, self._clocks.grace)
-        if kept := collect_files.kept(self._task, node, work.folder, work.laid_out, until):
-            self._say(Kind.NOTE, **kept)
+        before = work.laid_out
+        if note := collect_files.keep_and_describe(self._task, node, work.folder, before, until):
+            self._say(Kind.NOTE, **note)
 
-    def _bring(self, data: Transfers, attempt: Attempt) -> None:
-        """What a job that has failed has written counts, too, but does not take as long as it
-        likes. What cannot be brought stays in the record."""
-        data.report_streams(self._note)
-        done, known = attempt.reason is Reason.DONE, self._order()
+    def _upload(self, data: Transfers, attempt: Attempt) -> None:
+        """Upload outputs, for at most the grace if the job has failed. Files that cannot be
+        uploaded stay in the record."""
+        data.tell_of_streams(self._note)
+        done, previous = attempt.reason is Reason.DONE, self._order()
 
         def heeds(order: Order) -> bool:
-            return done and order != known and order["why"] != Reason.DONE
+            return done and order != previous and order["why"] != Reason.DONE
 
         try:
             wait = partial(self._or_stop, heeds=heeds)
@@ -346,8 +349,8 @@ class Agent:
             data.keep(self._note)
         except (AllranksError, OSError) as error:
             kept = data.keep(self._note)
-            hint = getattr(error, "hint", None) or "mend that"
-            attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), f"{hint}; what is left: {kept}")
+            hint = getattr(error, "hint", None) or "fix that"
+            attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), f"{hint}; files kept: {kept}")
 
     def _command(self, work: Work) -> str:
         paths = {f"inputs.{each.name}" for each in self._task.inputs if each.text is None}
@@ -359,40 +362,39 @@ class Agent:
     ) -> dict[str, str]:
         task = self._task
         gpus = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
-        found = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
+        of_node = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
         end, grace = self._where.end, self._clocks.grace
-        found |= variables.of_attempt(task, self._attempt, go, end, grace, str(folder))
-        env = variables.whole_environment(task, rank, places, work.paths, found)
-        users = "TF_CONFIG" in task.variables
-        if task.distribution == "tensorflow" and not users:
-            asked = task.container or task.recipe
-            version = self._tensorflow if asked else installed_frameworks.tensorflow(env)
+        of_node |= variables.of_attempt(task, self._attempt, go, end, grace, str(folder))
+        env = variables.whole_environment(task, rank, places, work.paths, of_node)
+        if task.distribution == "tensorflow" and "TF_CONFIG" not in task.variables:
+            own = task.container or task.recipe
+            version = self._tensorflow if own else installed_frameworks.tensorflow(env)
             if installed_frameworks.breaks_on_empty_ps(version):
                 env = variables.without_empty_ps(env)
-        # Last, and never the user's: what is left of a dead gang is found by it.
+        # Last, so that the user cannot override it: the sweep finds a dead gang's processes by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
         return env
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ events
 
     def _note(self, message: str, facts: Mapping[str, Any]) -> None:
-        """A fact for the record."""
         self._say(Kind.NOTE, message=message, **facts)
 
     def _say(self, kind: Kind, rank: int | None = None, **data: Any) -> None:
         self._outbox.say(kind, self._attempt, rank=rank, **data)
-        self._link.news()
+        self._link.wake()
 
     def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
         self._say(Kind.ENDED, rank, reason=reason, message=message, **data)
 
 
 def run() -> int:
-    """The whole life of an agent, told by its environment; its exit code."""
+    """Run an agent configured by environment variables. Return its exit code."""
     try:
-        where = AgentIdentity.told(dict(os.environ))
+        where = AgentIdentity.from_environ(dict(os.environ))
     except (KeyError, ValueError, OSError) as error:
-        print(f"allranks agent: {error} is missing or wrong: an engine starts me", file=sys.stderr)
+        message = f"allranks agent: {error} is missing or invalid; only engines start agents"
+        print(message, file=sys.stderr)
         return 2
     patience = float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120"))
     return Agent(where, patience).run()

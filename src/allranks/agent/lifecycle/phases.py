@@ -1,4 +1,4 @@
-"""Which part of the preparation an agent is at. The server hears of one that takes a while."""
+"""The phases of an agent's preparation; those that take a while are reported to the server."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from allranks.plan.lifecycle.phases import Phase
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Seconds after which a part is worth an event.
+# Seconds after which a phase is reported.
 _LONG = 1.0
 
 
 class Preparation:
-    """Runs its parts one after the other; ``note`` records a fact, from any thread."""
+    """Runs phases one after the other. ``note`` records an event, from any thread."""
 
     def __init__(self, note: Callable[..., None]) -> None:
         self._note = note
-        self._phase, self._since, self._said = Phase.PREPARING, clock.now(), False
-        # Held while something is said, so that nothing is said of a part that has ended.
+        self._phase, self._since, self._reported = Phase.PREPARING, clock.now(), False
+        # Prevents reports on a phase that has ended.
         self._lock = threading.Lock()
 
     def __call__(
         self, phase: Phase, prepare: Callable[P, T], *args: P.args, **named: P.kwargs
     ) -> T:
-        """Run one part. The server hears of it after a second, or with what it is ``doing``."""
-        self._phase, self._since, self._said = phase, clock.now(), False
-        late = threading.Timer(_LONG, self._say_late, [self._since])
-        late.daemon = True
-        late.start()
+        """Run one phase. It is reported after a second, or by ``doing``."""
+        self._phase, self._since, self._reported = phase, clock.now(), False
+        timer = threading.Timer(_LONG, self._report, [self._since])
+        timer.daemon = True
+        timer.start()
         try:
             return prepare(*args, **named)
         finally:
-            late.cancel()
+            timer.cancel()
             with self._lock:
                 self._phase, self._since = Phase.PREPARING, clock.now()
 
-    def doing(self, what: str) -> None:
-        """Tell what takes so long."""
+    def doing(self, activity: str) -> None:
+        """Report what the current phase is doing."""
         with self._lock:
-            self._said = True
-            self._note(doing=what, phase=self._phase, since=self._since)
+            self._reported = True
+            self._note(doing=activity, phase=self._phase, since=self._since)
 
-    def _say_late(self, since: float) -> None:
+    def _report(self, since: float) -> None:
         with self._lock:
-            if since == self._since and not self._said:
+            if since == self._since and not self._reported:
                 self._note(phase=self._phase, since=self._since)

@@ -1,4 +1,4 @@
-"""Preparing a node for an attempt: a fresh working folder with the code, inputs, outputs."""
+"""Prepare a node for an attempt: a fresh working folder with code, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from allranks.agent.lifecycle.collect_files import Listing, listing
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.plan import InputTask, OutputTask, Task
 
-# These two folders of the working folder are the job's, wherever they really lie.
+# Folders of the working folder whose files belong to the job's record.
 COLLECTED = ("outputs", "logs")
 
 
 class Work(NamedTuple):
-    """A prepared working folder with the ``laid_out`` files, and a value for each ``inputs.x``,
-    ``outputs.y`` and ``name``."""
+    """A prepared working folder. ``paths`` has a value for each ``inputs.x``, ``outputs.y`` and
+    ``name``; ``began`` is the time in seconds since the epoch; ``laid_out`` lists its files."""
 
     folder: Path
     paths: dict[str, str]
@@ -34,19 +34,19 @@ def prepare(
     began: float,
     elsewhere: Mapping[str, str],
 ) -> Work:
-    """Make the attempt's ``folder`` ready; ``code`` is the snapshot's tar, ``elsewhere`` where
-    inputs and outputs of other places are here, as `inputs.NAME` and `outputs.NAME`, and the state,
-    as `state_dir` and `instance_state_dir`.
+    """Prepare the attempt's ``folder``. ``code`` is the snapshot's tar. ``elsewhere`` has the local
+    paths of inputs and outputs in datastores, as `inputs.NAME` and `outputs.NAME`, and of the
+    state, as `state_dir` and `instance_state_dir`.
 
-    Raises AllranksError or OSError with what is missing.
+    Raises AllranksError or OSError.
     """
     work = Path(task.in_place) if task.in_place else folder / "work"
     if task.in_place and not work.is_dir():
-        raise NotFound("this node does not have the folder", where=task.in_place)
+        raise NotFound("folder not found on this node", where=task.in_place)
     work.mkdir(exist_ok=True)
     if code is not None:
         _unpack(code, work)
-    _collected(task, work)
+    _make_collected(task, work)
     paths = {"name": task.job, **_folders(task), **elsewhere}
     for each in task.inputs:
         key = f"inputs.{each.name}"
@@ -58,7 +58,7 @@ def prepare(
 
 
 def collect(task: Task, work: Work) -> None:
-    """Take what an in-place job wrote to ``./outputs`` and ``./logs`` into its record."""
+    """Copy what an in-place job wrote to ``./outputs`` and ``./logs`` to its record."""
     if not task.in_place:
         return  # they are links into the record
     for name in COLLECTED:
@@ -70,72 +70,68 @@ def collect(task: Task, work: Work) -> None:
 
 
 def _unpack(code: Path, work: Path) -> None:
-    """By the node's own tar where it can read what we write: of thousands of files it is three
-    times as fast as Python's."""
+    """Unpack with the node's tar if it supports our archives: it is three times as fast as Python's
+    for thousands of files."""
     tar = shutil.which("tar")
     env = {"LC_ALL": "C", "PATH": os.environ.get("PATH", "")}
-    if tar is None or not _reads_ours(tar, env):
-        _unpack_here(code, work)
+    if tar is None or not _is_full_tar(tar, env):
+        _unpack_in_python(code, work)
         return
-    # As whoever we are: whose the files were is no business of a node's.
-    words = [tar, "--extract", "--no-same-owner", f"--file={code}", f"--directory={work}"]
-    done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True)
+    argv = [tar, "--extract", "--no-same-owner", f"--file={code}", f"--directory={work}"]
+    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise AllranksError(
-            f"the code cannot be unpacked: {said[0] if said else 'tar failed'}",
-            hint="leave that out, or make room on the node",
+            f"cannot unpack the code: {lines[0] if lines else 'tar failed'}",
+            hint="exclude that file with .amlignore, or free disk space on the node",
         )
 
 
-def _reads_ours(tar: str, env: dict[str, str]) -> bool:
-    """Small ones know nothing of long names and of names that are not ASCII."""
+def _is_full_tar(tar: str, env: dict[str, str]) -> bool:
+    """Small implementations do not support long names or names that are not ASCII."""
     done = subprocess.run([tar, "--version"], env=env, capture_output=True)
     return b"GNU tar" in done.stdout or b"bsdtar" in done.stdout
 
 
-def _unpack_here(code: Path, work: Path) -> None:
+def _unpack_in_python(code: Path, work: Path) -> None:
     import tarfile  # lazy: 10 ms, and few nodes have no tar
 
-    # Before 3.11.4, as Debian 12 has it, there is none; the code is the user's own.
+    # Python before 3.11.4 (Debian 12) has no filters; the code is the user's own.
     filter: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     try:
         with tarfile.open(code) as archive:
             archive.extractall(work, **filter)
     except tarfile.TarError as error:
         raise AllranksError(
-            f"the code cannot be unpacked: {error}", hint="leave that out"
+            f"cannot unpack the code: {error}", hint="exclude that file with .amlignore"
         ) from error
 
 
-def _collected(task: Task, work: Path) -> None:
+def _make_collected(task: Task, work: Path) -> None:
     for name in COLLECTED:
-        kept, here = Path(task.record, "artifacts", name), work / name
+        recorded, local = Path(task.record, "artifacts", name), work / name
         try:
-            kept.mkdir(parents=True, exist_ok=True)
+            recorded.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise AllranksError(
-                f"the job's record cannot be written from this node: {error.strerror}",
-                where=str(kept),
-                hint="node and server have to share that folder in this version",
+                f"cannot write the job's record from this node: {error.strerror}",
+                where=str(recorded),
+                hint="put ALLRANKS_HOME on a disk that the server shares with the nodes",
             ) from error
         if task.in_place:
-            here.mkdir(exist_ok=True)
+            local.mkdir(exist_ok=True)
         else:
-            here.symlink_to(kept)
+            local.symlink_to(recorded)
 
 
 def _folders(task: Task) -> dict[str, str]:
-    """Places that scripts know by SageMaker's variables."""
-    record = Path(task.record)
-    found = {
-        "model_dir": record / "artifacts" / "model",
-        "data_dir": record / "artifacts" / "data",
-        "tensorboard_dir": record / "artifacts" / "tensorboard",
-    }
-    for path in found.values():
+    """The folders that SageMaker's variables name."""
+    folders = {}
+    for name in ("model", "data", "tensorboard"):
+        path = Path(task.record, "artifacts", name)
         path.mkdir(parents=True, exist_ok=True)
-    return {name: str(path) for name, path in found.items()}
+        folders[f"{name}_dir"] = str(path)
+    return folders
 
 
 def _input(each: InputTask, folder: Path) -> str:
@@ -145,8 +141,8 @@ def _input(each: InputTask, folder: Path) -> str:
         return each.uri
     source = Path(each.source or "")
     if not os.access(source, os.R_OK):
-        said = "is not there" if not source.exists() else "cannot be read"
-        raise NotFound(f"the input {each.name} {said} on this node", where=str(source))
+        problem = "cannot be read" if source.exists() else "was not found"
+        raise NotFound(f"the input {each.name} {problem} on this node", where=str(source))
     if each.mode != "download":
         return str(source)
     copy = folder / "inputs" / each.name / source.name
@@ -156,9 +152,10 @@ def _input(each: InputTask, folder: Path) -> str:
         except shutil.Error as error:
             path, _, why = error.args[0][0]
             raise AllranksError(
-                f"{len(error.args[0])} files of the input {each.name} cannot be copied: {why}",
+                f"cannot copy {len(error.args[0])} files of the input {each.name}: {why}",
                 where=str(path),
-                hint="a `download` is of plain files; `ro_mount` leaves the folder as it is",
+                hint="mode `download` copies regular files only; use `ro_mount` to read the folder "
+                "where it is",
             ) from None
     else:
         copy.parent.mkdir(parents=True)

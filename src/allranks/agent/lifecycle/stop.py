@@ -1,4 +1,4 @@
-"""What ends an agent's waiting."""
+"""The exceptions that interrupt an agent's waits."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from allranks.statuses import Reason
 
 
 class Leave(Exception):
-    """The server wants nothing more of this agent, or has been away for too long."""
+    """The server dismisses this agent, or has been unreachable for too long."""
 
 
 class Stopped(Exception):
-    """The server wants the attempt to end before it has begun."""
+    """The server stops the attempt before its ranks have started."""
 
     def __init__(self, why: Reason) -> None:
         super().__init__(why)

@@ -1,4 +1,4 @@
-"""What is told of an attempt beside its events: the ranks' output, their metrics, what they use."""
+"""Report an attempt's logs, metrics, resource usage, stacks and idle ranks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.memory_limit import MemoryLimit
     from allranks.agent.monitoring.metrics import Metrics
 
-# The files of an attempt's folder that points are shipped from, by what they are called to the
-# server.
+# The files of an attempt's folder that contain points, by the server's name for them.
 FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl"}
 
 
 class AttemptReports:
-    """One attempt's on one node; sent by ``link``."""
+    """The reports of one attempt on one node, sent by ``link``."""
 
     def __init__(self, task: Task, attempt: int, folder: Path, link: Link) -> None:
         self._task, self._attempt, self._folder, self._link = task, attempt, folder, link
@@ -35,73 +34,72 @@ class AttemptReports:
         roots: Callable[[], Mapping[int, int]],
         limit: MemoryLimit | None = None,
     ) -> None:
-        """The ranks run: they print to ``logs``, their first processes are ``roots``; ``limit`` is
-        for the memory that they hold."""
+        """Begin when the ranks run. ``logs`` are their logs, ``roots`` returns the first process of
+        each, ``limit`` enforces their memory limit."""
         for rank, path in logs.items():
             self._link.follow(Tail(self._attempt, rank, path))
         for name, file in FEEDS.items():
             self._link.feed(Feed(self._attempt, name, self._folder / file))
         self._link.stacks = partial(_stacks, self._link.node, roots, {})
         into = self._folder / FEEDS["resources"]
-        seen = roots if self._task.container is None else _Inside(self._link.node, roots)
-        watch = partial(Monitor, seen, into)
+        visible = roots if self._task.container is None else _Inside(self._link.node, roots)
+        monitor = partial(Monitor, visible, into)
         if limit is not None:
-            watch = partial(watch, held=limit.look, most=limit.most)
+            monitor = partial(monitor, held=limit.look, most=limit.most)
         if self._task.hang_timeout is None:
-            self._monitor = watch()
+            self._monitor = monitor()
         else:
-            # lazy: it is off unless asked for
+            # lazy: off by default
             from allranks.agent.monitoring.idle_ranks import IdleRanks
 
             node = self._link.node
-            eyes = IdleRanks(node, self._task.hang_timeout, logs, roots, self._tell)
-            self._link.stacks = partial(_stacks, node, roots, eyes.busy)
-            self._monitor = watch(also=eyes.look)
+            idle = IdleRanks(node, self._task.hang_timeout, logs, roots, self._report_idle)
+            self._link.stacks = partial(_stacks, node, roots, idle.busy)
+            self._monitor = monitor(also=idle.look)
         if self._task.metrics:
-            from allranks.agent.monitoring.metrics import Metrics  # lazy: many jobs ask for none
+            from allranks.agent.monitoring.metrics import Metrics  # lazy: many jobs have none
 
             self._metrics = Metrics(self._task, logs, self._folder / FEEDS["metrics"])
 
-    def _tell(self, still: dict[str, Any]) -> None:
+    def _report_idle(self, still: dict[str, Any]) -> None:
         self._link.still = still
 
     def over(self) -> None:
-        """The ranks have ended."""
+        """End when the ranks have ended."""
         self._link.stacks = list
         if self._monitor is not None:
             self._monitor.stop()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Have everything ready that is to be sent; facts for the record, each with a ``message``
-        for a person."""
+        """Read the rest of the metrics. Return notes for the record, each with a ``message``."""
         return [] if self._metrics is None else self._metrics.finish()
 
 
 class _Inside:
-    """The first processes of ranks that run in a container, as this node numbers them: nobody's
-    children here, so all processes are looked through now and then."""
+    """The first processes of ranks in a container, with their ids on the node. They are not our
+    children, so all processes are searched at intervals: seconds after a match, and without."""
 
     _AGAIN, _SOON = 10.0, 2.0
 
     def __init__(self, node: int, roots: Callable[[], Mapping[int, int]]) -> None:
         self._node, self._roots = node, roots
-        self._found: Mapping[int, int] = {}
+        self._pids: Mapping[int, int] = {}
         self._at = -self._AGAIN
 
     def __call__(self) -> Mapping[int, int]:
-        if known := self._roots():
-            return known
+        if roots := self._roots():
+            return roots
         now = time.monotonic()
-        if now - self._at > (self._AGAIN if self._found else self._SOON):
+        if now - self._at > (self._AGAIN if self._pids else self._SOON):
             from allranks.agent.monitoring.stacks import inside  # lazy: few jobs run in containers
 
-            self._at, self._found = now, inside(self._node)[1]
-        return self._found
+            self._at, self._pids = now, inside(self._node)[1]
+        return self._pids
 
 
 def _stacks(
     node: int, roots: Callable[[], Mapping[int, int]], busy: Mapping[int, float]
 ) -> list[dict[str, Any]]:
-    from allranks.agent.monitoring.stacks import take  # lazy: most jobs are never asked
+    from allranks.agent.monitoring.stacks import take  # lazy: rarely requested
 
     return take(node, roots(), busy)

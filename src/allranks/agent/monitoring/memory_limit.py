@@ -1,6 +1,6 @@
-"""Holds a job to the memory that it asked for, where nobody else does.
+"""Enforce the memory that a job requested, where the engine does not.
 
-Looked at with every look of the monitor: who takes much within a second is found a second later.
+Checked with every sample of the monitor, once a second.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from allranks.agent.monitoring import process_usage
 from allranks.agent.processes.rank_processes import Members
 
-# The share of one CPU that counting exactly may take.
+# The maximum share of one CPU for exact measurements.
 _SHARE = 0.01
 
-# Told the bytes that are held and may be, and the rank that holds the most.
+# Called with the bytes in use, the limit, and the rank that holds the most.
 Exceeded = Callable[[int, int, int | None], None]
 
 
 class MemoryLimit:
-    """``most`` bytes for all processes of the job on this node; ``exceeded`` hears once that they
+    """``most`` bytes for all processes of the job on this node. ``exceeded`` is called once if they
     hold more."""
 
     def __init__(self, most: int, exceeded: Exceeded) -> None:
@@ -29,8 +29,8 @@ class MemoryLimit:
     def look(
         self, members: Members, ranks: Mapping[int, process_usage.Rank], resident: int
     ) -> None:
-        """``resident`` counts what processes share for each of them, and files that are mapped:
-        where it is more than the limit, it is counted again."""
+        """Check the limit. ``resident`` is an upper bound, which counts shared memory once for each
+        process, and mapped files: if it exceeds the limit, memory is measured exactly."""
         began = time.monotonic()
         if self._over or resident <= self.most or began < self._again:
             return

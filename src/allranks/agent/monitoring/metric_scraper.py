@@ -1,13 +1,12 @@
-"""Reads metric points out of ranks' output: a process of its own beside the agent.
+"""A process beside the agent that reads metric points from the ranks' logs.
 
-Of its own because Python's regular expressions let nothing else run while they search, and one that
-nests its quantifiers may search for years: here an alarm ends it, and then the metric is dropped.
-The alarm rings all the time; what a metric takes is how often it was just being searched for.
+It is a separate process because Python's `re` blocks all threads while it searches, and a pattern
+with nested quantifiers may search for years. A timer signal interrupts such a search, and the
+metric is dropped. The timer runs all the time; each tick counts for the metric being searched.
 
-What it found it appends to a file, a line for each look: ``{"points": [[metric, rank, step, at,
-value], …], "read": {rank: bytes}, …}``. The last whole line says where it was: killed at any
-moment and started again, it finds every point once. It ends when its standard input does, once it
-has read everything.
+After each pass it appends a line to a file: ``{"points": [[metric, rank, step, at, value], …],
+"read": {rank: bytes}, …}``. The last complete line is its state: killed at any moment and started
+again, it finds every point exactly once. When its standard input ends, it reads the rest and exits.
 """
 
 from __future__ import annotations
@@ -26,14 +25,15 @@ from typing import Any
 from allranks.plan.metrics.patterns import LONGEST, MetricPoint, NotANumber, Reader, lines, of_rank
 from allranks.plan.plan import MetricTask
 
-# Seconds of the processor's time that a metric has for one piece of one log, after which its search
-# is broken off, and how often that may happen to it. Seconds from one alarm to the next.
+# Seconds of CPU time for a metric in one piece of a log; then its search is interrupted.
 PATIENCE = 0.5
+# Interruptions after which a metric is dropped.
 STRIKES = 3
+# Seconds between two timer signals.
 _TICK = 0.05
-# The most names that known formats may find in what a rank prints: each look writes all of them.
+# Maximum number of names that known formats may find per rank: each pass writes all of them.
 NAMES = 500
-# Seconds between two looks, and the most bytes of a piece.
+# Seconds between two passes, and the maximum bytes of a piece.
 LOOK = 0.1
 PIECE = 1 << 15
 
@@ -46,17 +46,17 @@ class Scraper:
         self._logs = {int(rank): Path(path) for rank, path in request["logs"].items()}
         self._into = os.open(request["into"], os.O_RDWR | os.O_CREAT, 0o600)
         state = _resumed(self._into)
-        # How far each log was read; how many points there are of each; which metrics found any; how
-        # often one took too long; what stood in the place of a number.
+        # Bytes read of each log, number of points of each series, metrics with a match, how often
+        # each took too long, and text found in place of a number.
         self._read: dict[str, int] = state.get("read", {})
         self._count: dict[str, int] = state.get("count", {})
         self._hit: dict[str, bool] = state.get("hit", {})
         self._strikes: dict[str, int] = state.get("strikes", {})
         self._odd: dict[str, str] = state.get("odd", {})
-        # Which metrics found more names than are taken, and how many each rank has.
+        # Metrics with more names than NAMES, and the number of names of each rank.
         self._many: dict[str, bool] = state.get("many", {})
         self._names = Counter(key.rpartition("/")[2] for key in self._count)
-        # What readers keep of lines before, by metric and rank.
+        # What readers remember of earlier lines, by metric and rank.
         self._memory: dict[str, dict[str, Any]] = state.get("memory", {})
         self._readers = {
             rank: [
@@ -65,20 +65,20 @@ class Scraper:
             ]
             for rank in self._logs
         }
-        # The metric that is searched for just now, and the seconds that each took of this piece.
+        # The metric being searched, and the seconds each metric took for the current piece.
         self._searching = ""
-        self._took: dict[str, float] = {}
+        self._durations: dict[str, float] = {}
         self._changed = False
-        self._found: list[tuple[str, int, int, float, float]] = []
+        self._points: list[tuple[str, int, int, float, float]] = []
 
     def look(self, to_the_end: bool = False) -> int:
-        """Read a piece of every log that has grown; how large the largest was. ``to_the_end``: what
-        has no end of line counts, too."""
+        """Read a piece of every log that has grown. Return the size of the largest piece.
+        ``to_the_end``: also read an unfinished last line."""
         largest = 0
         for rank, readers in self._readers.items():
             piece, at = self._piece(rank, to_the_end)
             largest = max(largest, len(piece))
-            self._took = {}
+            self._durations = {}
             signal.setitimer(signal.ITIMER_PROF, _TICK, _TICK)
             for line in lines(piece.decode(errors="replace")):
                 if line:
@@ -90,7 +90,7 @@ class Scraper:
         return largest
 
     def end(self) -> None:
-        """Say what became of every metric: the last line."""
+        """Write the summary of every metric as the last line."""
         for rank, readers in self._readers.items():
             for reader in readers:
                 for each in reader.rest():
@@ -99,22 +99,22 @@ class Scraper:
         off = sorted(name for name in names if self._is_off(name))
         missed = sorted(names - set(self._hit) - set(self._strikes) - set(self._odd))
         slow = {name: count for name, count in self._strikes.items() if name not in off}
-        told = {"off": off, "slow": slow, "missed": missed, "odd": self._odd}
-        told |= {"many": sorted(self._many)}
-        if not self._write(end={**told, "steps": self._odd_steps()}):
-            print("there is no room for them on the disk", file=sys.stderr)
+        summary = {"off": off, "slow": slow, "missed": missed, "odd": self._odd}
+        summary |= {"many": sorted(self._many)}
+        if not self._write(end={**summary, "steps": self._odd_steps()}):
+            print("the disk is full", file=sys.stderr)
 
     def alarm(self, *_: object) -> None:
-        """Count the time for who is searched for; break it off when that was too much."""
+        """Count the time for the metric being searched; interrupt it after PATIENCE."""
         if name := self._searching:
-            self._took[name] = self._took.get(name, 0.0) + _TICK
-            if self._took[name] >= PATIENCE:
+            self._durations[name] = self._durations.get(name, 0.0) + _TICK
+            if self._durations[name] >= PATIENCE:
                 raise _Slow
 
     def _piece(self, rank: int, to_the_end: bool) -> tuple[bytes, float]:
-        """Whole lines that were not read yet, and when they were written."""
+        """Return the next complete lines, and when they were written."""
         before = self._read.get(str(rank), 0)
-        # A job may take its own output away.
+        # OSError: the job removed its log.
         with contextlib.suppress(OSError), self._logs[rank].open("rb", buffering=0) as file:
             status = os.fstat(file.fileno())
             piece = os.pread(file.fileno(), PIECE, before)
@@ -140,7 +140,7 @@ class Scraper:
             except _Slow:
                 self._searching = ""
                 self._strikes[name] = self._strikes.get(name, 0) + 1
-                self._took[name] = 0.0
+                self._durations[name] = 0.0
                 self._changed = True
             else:
                 for each in found:
@@ -157,11 +157,11 @@ class Scraper:
             self._names[str(rank)] += 1
         self._count[key] = count + 1
         step = count if found.step is None else found.step
-        self._found.append((found.name, rank, step, at, found.value))
+        self._points.append((found.name, rank, step, at, found.value))
         self._changed = True
 
     def _odd_steps(self) -> dict[str, str]:
-        """Of each metric what stood once where its step should be."""
+        """Text found where the step of a metric should be."""
         readers = [each for several in self._readers.values() for each in several]
         return {e.metric.name: e.memory["step"][:80] for e in readers if "step" in e.memory}
 
@@ -169,46 +169,46 @@ class Scraper:
         return self._strikes.get(name, 0) >= STRIKES
 
     def _write(self, **more: Any) -> bool:
-        """Whether there was room for it."""
+        """Append the state. Return False if the disk is full."""
         state = {"read": self._read, "count": self._count, "hit": self._hit, "odd": self._odd}
         state |= {
             "strikes": self._strikes,
             "many": self._many,
             "memory": {key: kept for key, kept in self._memory.items() if kept},
-            "points": self._found,
+            "points": self._points,
         }
         state |= more
         data, size = json.dumps(state).encode() + b"\n", os.lseek(self._into, 0, os.SEEK_END)
         try:
-            whole = os.write(self._into, data) == len(data)
+            written = os.write(self._into, data) == len(data)
         except OSError:
-            whole = False
-        if whole:
-            self._found, self._changed = [], False
-        else:  # the disk is full: it goes with the next
+            written = False
+        if written:
+            self._points, self._changed = [], False
+        else:  # the next pass writes it
             os.ftruncate(self._into, size)
-        return whole
+        return written
 
 
 class _Slow(Exception):
-    """A search has taken too long."""
+    """A search took too long."""
 
 
 def _resumed(file: int) -> dict[str, Any]:
-    """What the last whole line of the file says; what is torn behind it was never written."""
+    """Return the state in the last complete line; cut off what follows it."""
     size = os.lseek(file, 0, os.SEEK_END)
     data, start = b"", size
     while start and data.count(b"\n") < 2:
         start = max(0, start - (1 << 20))
         data = os.pread(file, size - start, start)
-    whole, _, torn = data.rpartition(b"\n")
+    complete, _, torn = data.rpartition(b"\n")
     os.ftruncate(file, size - len(torn))
-    found: dict[str, Any] = json.loads(whole.rpartition(b"\n")[2] or b"{}")
-    return found
+    state: dict[str, Any] = json.loads(complete.rpartition(b"\n")[2] or b"{}")
+    return state
 
 
 def main() -> int:
-    os.nice(10)  # the ranks come first
+    os.nice(10)  # ranks have priority
     scraper = Scraper(json.loads(sys.stdin.buffer.readline()))
     signal.signal(signal.SIGPROF, scraper.alarm)
     over = False

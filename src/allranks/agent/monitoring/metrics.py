@@ -1,7 +1,7 @@
-"""Metrics of an attempt on a node: what the agent has the scraper read, and tells of it.
+"""Run the scraper that reads an attempt's metrics from the logs, and report its problems.
 
-The scraper ends with the ranks, as all that is below the agent does; what they printed last is read
-by a second one, which goes on where the first was.
+The scraper ends with the ranks, like all processes below the agent; a second one then continues
+where the first one stopped, and reads the rest.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from allranks.plan.metrics.patterns import of_rank
 from allranks.plan.plan import MetricTask, Task, pack
 
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.monitoring.metric_scraper")
-# It needs nothing but this package and Python; marked, so that it is found when lost.
+# It needs only this package and Python. ALLRANKS_GANG marks it for the sweep.
 _OURS = {"PYTHONPATH": str(Path(__file__).absolute().parents[3])}
 _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
-# Seconds to read what is left when ranks have ended: some hundred million lines.
+# Seconds to read the rest when ranks have ended: some hundred million lines.
 _LONG = 300.0
 
 
@@ -32,12 +32,14 @@ class Metrics:
     """``logs`` are the files of this node's ranks; points are written ``into`` a file."""
 
     def __init__(self, task: Task, logs: Mapping[int, Path], into: Path) -> None:
-        self._wanted = [each for each in task.metrics if _here(each, logs)]
+        self._metrics = [
+            each for each in task.metrics if any(of_rank([each], rank) for rank in logs)
+        ]
         self._logs, self.into = logs, into
-        self._child = self._start() if self._wanted else None
+        self._child = self._start() if self._metrics else None
 
     def finish(self) -> list[dict[str, Any]]:
-        """Have all read that ranks printed; facts for the record, each with a ``message``."""
+        """Read the rest of the logs. Return notes for the record, each with a ``message``."""
         if self._child is None:
             return []
         self._end(self._child)
@@ -50,11 +52,11 @@ class Metrics:
         finally:
             os.close(fd)
             errors = self._end(rest)
-        said = self._told()
-        if said is None:
+        summary = self._summary()
+        if summary is None:
             why = errors[-1] if errors else f"exit code {rest.returncode}"
-            return [{"message": f"not all metrics could be read from the output: {why}"}]
-        return list(_told(said, self._wanted))
+            return [{"message": f"some metrics could not be read from the logs: {why}"}]
+        return list(_notes(summary, self._metrics))
 
     def _start(self) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
@@ -66,7 +68,7 @@ class Metrics:
             process_group=0,
         )
         request = {
-            "metrics": pack(self._wanted),
+            "metrics": pack(self._metrics),
             "logs": {rank: str(path) for rank, path in self._logs.items()},
             "into": str(self.into),
         }
@@ -78,7 +80,7 @@ class Metrics:
 
     @staticmethod
     def _end(child: subprocess.Popen[bytes]) -> list[str]:
-        """End it; what it had to complain of."""
+        """End it. Return the lines of its error output."""
         child.kill()
         child.wait()
         assert child.stdin is not None
@@ -88,39 +90,35 @@ class Metrics:
         with child.stderr as errors:
             return errors.read().decode(errors="replace").strip().splitlines()
 
-    def _told(self) -> dict[str, Any] | None:
+    def _summary(self) -> dict[str, Any] | None:
         """The scraper's last line."""
         with contextlib.suppress(OSError, ValueError), self.into.open("rb") as file:
             *_, last = file
-            found: dict[str, Any] | None = json.loads(last).get("end")
-            return found
+            summary: dict[str, Any] | None = json.loads(last).get("end")
+            return summary
         return None
 
 
-def _here(metric: MetricTask, logs: Mapping[int, Path]) -> bool:
-    return any(of_rank([metric], rank) for rank in logs)
-
-
-def _told(said: Mapping[str, Any], wanted: list[MetricTask]) -> Iterator[dict[str, Any]]:
-    """What a person is told of metrics that were not found, or not always. One that was ``missed``
-    may have been found on another node."""
-    for metric in wanted:
+def _notes(summary: Mapping[str, Any], metrics: list[MetricTask]) -> Iterator[dict[str, Any]]:
+    """Describe the problems of each metric. One that was ``missed`` may be found on another
+    node."""
+    for metric in metrics:
         whose = "any rank" if metric.rank is None else f"rank {metric.rank}"
         name = f"the metric {metric.name!r}"
-        if metric.name in said["off"]:
-            why = "one with a repeat inside a repeat, as in `(a+)+`, does"
+        if metric.name in summary["off"]:
+            why = "avoid a repeat inside a repeat, as in `(a+)+`"
             message = f"{name} was dropped: its pattern took too long on several lines; {why}"
             yield {"message": message}
-        elif count := said["slow"].get(metric.name):
-            lines = f"{count} lines were" if count > 1 else "a line was"
-            yield {"message": f"{lines} left out for {name}: its pattern took too long there"}
-        elif metric.name in said["missed"]:
+        elif count := summary["slow"].get(metric.name):
+            lines = f"{count} lines were" if count > 1 else "1 line was"
+            yield {"message": f"{lines} skipped for {name}: its pattern took too long"}
+        elif metric.name in summary["missed"]:
             message = f"{name} matched no line that {whose} printed"
             yield {"message": message, "missed": metric.name}
-        if metric.name in said["many"]:
-            yield {"message": f"{name} found more than {NAMES} names: the first so many are kept"}
-        if text := said["odd"].get(metric.name):
+        if metric.name in summary["many"]:
+            yield {"message": f"{name} found more than {NAMES} names: only the first are kept"}
+        if text := summary["odd"].get(metric.name):
             yield {"message": f"{name} found {text!r} where a number should be"}
-        if text := said["steps"].get(metric.name):
-            message = f"{name} found {text!r} where its step should be, and counted instead"
+        if text := summary["steps"].get(metric.name):
+            message = f"{name} found {text!r} where its step should be; its steps are counted"
             yield {"message": message}

@@ -1,4 +1,4 @@
-"""Talk to the server: orders in, events out, over HTTP or a shared folder.
+"""Talk to the server: receive orders and send events, over HTTP or a shared folder.
 
 Imports `agent.network`.
 """

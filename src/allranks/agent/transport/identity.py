@@ -1,4 +1,4 @@
-"""Where an agent is: what the engine that started it has told it."""
+"""The identity of an agent, as the engine that started it configured it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from allranks.plan.plan import Place
 
 
 class AgentIdentity(NamedTuple):
-    """What the engine tells an agent by environment; the token never stands on a command line.
+    """The engine's variables for an agent; the token never appears on a command line.
 
-    An engine that does not say: ``address`` is the one this node reaches the server from, ``cpus``
-    those this process may run on; ``end``: when its time is over, in seconds since the epoch.
-    ``memory``: the bytes that the job may hold on this node, where the agent is to see to that.
-    """
+    ``address`` defaults to the one this node reaches the server from, ``cpus`` to those this
+    process may run on. ``end``: when the engine's time limit ends, in seconds since the epoch.
+    ``memory``: bytes that the job may hold on this node, if the agent has to enforce that."""
 
     url: str
     token: str
@@ -34,7 +33,8 @@ class AgentIdentity(NamedTuple):
     memory: int | None = None
 
     @staticmethod
-    def told(environ: dict[str, str]) -> AgentIdentity:
+    def from_environ(environ: dict[str, str]) -> AgentIdentity:
+        """Read the variables. Raises KeyError, ValueError or OSError."""
         prefix = "ALLRANKS_AGENT_"
         url = environ[prefix + "URL"]
         return AgentIdentity(
@@ -52,8 +52,8 @@ class AgentIdentity(NamedTuple):
 
 
 def _own_address(url: str) -> str:
-    """The address of this node by which it reaches the server; where no network leads there, the
-    one that its own name stands for, or any that is not loopback."""
+    """The address from which this node reaches the server; with a mailbox, the one its host name
+    resolves to, or any that is not loopback."""
     if not url.startswith(MAILBOX):
         return interfaces.source(host(url))
     named = socket.gethostbyname(os.uname().nodename)
@@ -61,20 +61,20 @@ def _own_address(url: str) -> str:
 
 
 def with_site(base: Mapping[str, str]) -> Mapping[str, str]:
-    """With what the cluster's own lines changed here, where an engine has noted how it was."""
-    noted = os.environ.get("ALLRANKS_AGENT_SITE")
-    if noted is None:
+    """Return the environment with the changes of the engine's modules and prologue, if any."""
+    folder = os.environ.get("ALLRANKS_AGENT_SITE")
+    if folder is None:
         return base
     before, after = (
-        cluster_modules.read(Path(noted, name).read_bytes()) for name in ("before", "after")
+        cluster_modules.read(Path(folder, name).read_bytes()) for name in ("before", "after")
     )
     return cluster_modules.laid_over(base, before, after)
 
 
 def networks(address: str, places: Sequence[Place]) -> dict[str, str]:
-    """Which interface and adapters the ranks' libraries are to use."""
+    """Return the variables that select the interface and adapters for the ranks' libraries."""
     interface = interfaces.interface(address, [place.address for place in places])
-    # A variable, so that a test can show an agent adapters that the machine does not have.
+    # The variable lets a test simulate adapters.
     fabric = interfaces.fabric(Path(os.environ.get("ALLRANKS_SYS_CLASS", interfaces.SYS_CLASS)))
     same_names = len({place.interface for place in places}) == 1
     return interfaces.variables(interface, fabric, same_names)

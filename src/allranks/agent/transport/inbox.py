@@ -1,6 +1,6 @@
-"""What reaches the agent's main thread: orders from the server, signals, and ends of ranks.
+"""Wake the agent's main thread for orders of the server, signals and ends of ranks.
 
-One `poll` waits for all of them at once, so that nothing is noticed late and nothing spins.
+One `poll` waits for all of them at once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from allranks.statuses import Reason
 
 
 class Inbox:
-    """The newest order of the server, and why the engine takes the node away, if it does. Both
-    stay until something newer is known: nothing is consumed, so nothing is lost to who did not look
-    for it."""
+    """The latest order of the server, and in ``taken`` why the engine takes the node away, if it
+    does. Both are state, not a queue: reading does not consume them."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -29,7 +28,7 @@ class Inbox:
         self.wake()
 
     def take(self, why: Reason) -> None:
-        """The engine takes the node away: from a signal handler."""
+        """Record that the engine takes the node away. Called from signal handlers."""
         self.taken = self.taken or why
         self.wake()
 
@@ -44,6 +43,6 @@ class Inbox:
             os.read(self._read, 4096)
 
     def wake(self) -> None:
-        """Let who waits look."""
+        """Make ``wait`` return."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b"!")

@@ -1,7 +1,7 @@
-"""The agent's side of the wire: one thread listens for orders, one sends what there is to send.
+"""The agent's connection to the server: one thread receives orders, another sends data.
 
-Neither ever gives up: a server that is away is asked again, the outbox and the log files keep what
-it has not got. How long is too long is the main thread's to decide (``silent_for``).
+Both retry without end; unsent data stays in the outbox and the log files. The main thread decides
+when the server has been unreachable for too long (``silent_for``).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from allranks.http_client import MAILBOX, Client
 if TYPE_CHECKING:
     from allranks.plan.data.addresses import Account
 
-# Seconds: how often the logs are looked at while ranks run, and how long between calls to a server
-# that is away; the most bytes of a log in one request.
+# Seconds between checks of the logs for new output.
 LOOK = 0.1
-# How often points are sent: nobody needs a number before they have blinked.
+# Seconds between sending points.
 FEED = 1.0
+# Seconds between calls to a server that does not answer.
 AGAIN = 0.5
-# Seconds from one piece of a log that ends no line to the next: each rank redraws a progress bar
-# many times a second.
+# Minimum seconds between two pieces of a log without a line end: ranks redraw progress bars many
+# times a second.
 REDRAW = 0.5
+# Maximum bytes of a log in one request.
 PIECE = 1 << 20
-# A door's URL that names a folder, where no network leads to the server.
-# Seconds for an answer, before the server has said how patient it is.
+# Seconds for an answer, until the server's lease is known.
 _TIMEOUT = 15.0
 
 
 class ServerAddress(NamedTuple):
-    """Where the server is, and what to show it; ``fingerprint`` is its certificate's, for https.
-    Where no network leads to it, ``url`` names a folder."""
+    """The server's URL and the token for it. ``fingerprint`` is that of its certificate, for https.
+    If no network leads to the server, ``url`` names the folder of a mailbox."""
 
     url: str
     token: str
@@ -49,7 +49,7 @@ class ServerAddress(NamedTuple):
 
     def client(self, timeout: float) -> Client:
         if self.url.startswith(MAILBOX):
-            # lazy: few clusters have no way to us
+            # lazy: few clusters need it
             from allranks.agent.transport.mailbox import Mailbox
 
             return Mailbox(self.url, self.token, timeout=timeout)
@@ -57,18 +57,18 @@ class ServerAddress(NamedTuple):
 
 
 class Tail:
-    """A rank's output file, and how much of it the server has."""
+    """A rank's log, and how many bytes of it the server has."""
 
     def __init__(self, attempt: int, rank: int, path: Path) -> None:
         self.attempt, self.rank, self.path = attempt, rank, path
         self.sent = 0
-        # Whether that is what this server has: one that began anew may have a restored record.
+        # Whether ``sent`` is confirmed: a restarted server may have a restored, older record.
         self.sure = True
-        # When a line that has not ended may be sent again, in time.monotonic().
+        # When an unfinished line may be sent again, in time.monotonic().
         self.due = 0.0
 
     def rest(self) -> bytes:
-        """What the server has not got; nothing more of a file that the job itself took away."""
+        """The next bytes to send; none if the job removed the file."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.sent)
@@ -78,12 +78,12 @@ class Tail:
 
 
 class Feed(Tail):
-    """A file of points, a line for each time: sent in whole lines, however long."""
+    """A file of points, one line per time, sent in whole lines of any length."""
 
     def __init__(self, attempt: int, name: str, path: Path) -> None:
         super().__init__(attempt, 0, path)
         self.name = name
-        # Why the server does not take what is there, as it said.
+        # The server's message if it refuses the points.
         self.refused = ""
 
     def rest(self) -> bytes:
@@ -99,9 +99,9 @@ class Feed(Tail):
 
 
 class Link:
-    """The connection to the server. ``attempt`` is the one the agent is in or was last sent to;
-    ``stacks`` tells where the processes of its ranks are; ``still`` is what is to be told next of
-    how long they have done nothing."""
+    """The connection to the server. ``attempt`` is the current one, or the one that was last
+    ordered; ``stacks`` returns the stacks of the ranks; ``still`` is the next report on idle ranks
+    to send."""
 
     def __init__(self, door: ServerAddress, node: int, outbox: Outbox, inbox: Inbox) -> None:
         self.attempt, self.node = 1, node
@@ -111,26 +111,26 @@ class Link:
         self._tails: list[Tail] = []
         self._feeds: list[Feed] = []
         self._feed_at = 0.0
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
         self._server = ""
         self._refused = False
         self.stacks: Callable[[], list[dict[str, Any]]] = list
         self.still: dict[str, Any] | None = None
-        # The last question for stacks that was heard.
-        self._asked = 0
+        # The number of the last request for stacks.
+        self._stacks_request = 0
         self._timeout = _TIMEOUT
-        # Why nobody has been spoken to yet.
+        # Why no call has succeeded yet.
         self.trouble = ""
         self._news = threading.Event()
         self._empty = threading.Condition()
 
     def hello(self, patience: float) -> dict[str, Any] | None:
-        """The task and the clocks; None when the server wants this agent to leave, or nobody has
-        answered for ``patience`` seconds."""
+        """Return the task and the clocks; None if the server dismisses this agent, or does not
+        answer for ``patience`` seconds."""
         client = self.door.client(_TIMEOUT)
         while self.silent_for() < patience:
             try:
-                found: dict[str, Any] = client.json("POST", f"{self._base}/hello", {})
+                answer: dict[str, Any] = client.json("POST", f"{self._base}/hello", {})
             except (Unauthorized, NotFound):
                 self.trouble = ""
                 return None
@@ -140,23 +140,24 @@ class Link:
             else:
                 self.trouble = ""
                 client.close()
-                self.attempt = found["attempt"]
-                return found
+                self.attempt = answer["attempt"]
+                return answer
         return None
 
-    def expect_answers_within(self, lease: float) -> None:
-        """A question for orders is answered within a third of a lease. One that is not is asked
-        again before the lease is over: the network may have lost the connection."""
+    def set_lease(self, lease: float) -> None:
+        """Set the timeout of requests for orders, in seconds. The server answers them within a
+        third of the lease; a request whose connection was lost must be repeated before the lease
+        ends."""
         self._timeout = min(lease / 3, 10.0) + min(lease / 3, 3.0)
 
     def start(self) -> None:
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
         for each in (self._listen, self._ship):
             threading.Thread(target=each, daemon=True).start()
 
     def silent_for(self) -> float:
         """Seconds since the server last answered."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._last_answer
 
     def follow(self, tail: Tail) -> None:
         self._tails.append(tail)
@@ -164,32 +165,32 @@ class Link:
     def feed(self, feed: Feed) -> None:
         self._feeds.append(feed)
 
-    def news(self) -> None:
-        """There is something in the outbox: send it now."""
+    def wake(self) -> None:
+        """Send the outbox now."""
         self._news.set()
 
     def flush(self, patience: float) -> bool:
-        """Wait until the server has everything; False when it was away for ``patience`` seconds
-        from now on, or wants to hear no more. Points that it refuses for so long are left out."""
+        """Wait until the server has everything. Return False if it does not answer for ``patience``
+        seconds or dismisses this agent. Points that it refuses for that long are dropped."""
         self._news.set()
         began = time.monotonic()
         with self._empty:
             while not self._is_empty():
-                self._feed_at = 0.0  # points, too, now
+                self._feed_at = 0.0  # send points now, too
                 for tail in self._tails:
                     tail.due = 0.0
                 self._empty.wait(0.05)
                 now = time.monotonic()
-                if self._refused or now - max(self._heard, began) > patience:
+                if self._refused or now - max(self._last_answer, began) > patience:
                     return False
                 if now - began > patience:
-                    self._leave_out()
+                    self._drop_refused()
         return True
 
     def fetch_code(self, digest: str, goal: Path, patience: float) -> None:
-        """Download the snapshot; a server that goes away meanwhile is waited for.
+        """Download the snapshot, retrying while the server does not answer.
 
-        Raises AllranksError when it has not got it, or was away for ``patience`` seconds.
+        Raises AllranksError if the server has no such snapshot, or after ``patience`` seconds.
         """
         while True:
             try:
@@ -205,9 +206,9 @@ class Link:
                 time.sleep(AGAIN)
 
     def account(self, datastore: str, patience: float) -> Account:
-        """What opens a datastore of the job's; a server that is away is waited for.
+        """Return the credentials of a datastore, retrying while the server does not answer.
 
-        Raises AllranksError when it does not tell, or was away for ``patience`` seconds.
+        Raises AllranksError if the server refuses, or after ``patience`` seconds.
         """
         from allranks.plan.data.addresses import Account  # lazy: many jobs have none
 
@@ -224,8 +225,8 @@ class Link:
         client, known = self.door.client(self._timeout), ""
         while True:
             try:
-                asked = f"attempt={self.attempt}&known={known}&stacks={self._asked}"
-                order = client.json("GET", f"{self._base}/orders?{asked}")
+                query = f"attempt={self.attempt}&known={known}&stacks={self._stacks_request}"
+                order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
                 order = {"do": "leave", "id": "refused"}
             except (AllranksError, ValueError, KeyError):
@@ -233,31 +234,31 @@ class Link:
                 client.close()
                 time.sleep(AGAIN)
                 continue
-            self._heard = time.monotonic()
-            if (number := order.pop("stacks", 0)) > self._asked:
-                self._asked = number
-                threading.Thread(target=self._tell_stacks, args=(number,), daemon=True).start()
+            self._last_answer = time.monotonic()
+            if (number := order.pop("stacks", 0)) > self._stacks_request:
+                self._stacks_request = number
+                threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
             if order.get("server", self._server) != self._server:
-                self._begin_anew(order)
+                self._resend(order)
             if order["id"] == known:
                 continue
             known = order["id"]
             if order["do"] == "prepare":
-                # Set here: the very next question must already be about the new attempt.
+                # Set here, because the next request must already be about the new attempt.
                 self.attempt = order["attempt"]
             self._inbox.put(order)
             if order["id"] == "refused":
                 client.close()
                 return
 
-    def _tell_stacks(self, number: int) -> None:
-        """Answer the question of that number; one that is not heard is asked anew by who asks."""
+    def _send_stacks(self, number: int) -> None:
+        """Answer the request with that number; if that fails, the server asks again."""
         path, data = f"{self._base}/stacks/{number}", self.stacks()
         with contextlib.suppress(AllranksError, OSError), self.door.client(_TIMEOUT) as client:
             client.json("PUT", path, data)
 
-    def _begin_anew(self, order: dict[str, Any]) -> None:
-        """A server that was started anew may have an older record: it is sent what it lacks."""
+    def _resend(self, order: dict[str, Any]) -> None:
+        """Send what a restarted server lacks: its record may have been restored from a backup."""
         self._server = order["server"]
         self._outbox.acknowledged(order["heard"])
         for file in (*self._tails, *self._feeds):
@@ -284,16 +285,16 @@ class Link:
                 client.close()
                 return
             except (AllranksError, OSError, ValueError, KeyError):
-                # Away, or not our server any more: whatever it was, the next try may do.
+                # The server does not answer, or another program does: try again.
                 client.close()
                 time.sleep(AGAIN)
             with self._empty:
                 self._empty.notify_all()
 
     def _send_events(self, client: Client) -> None:
-        """Send what the server has not got. It refuses all of a request for one event in it: then
-        they are sent one by one, and the one that is refused says less."""
-        events = self._outbox.kept()
+        """Send unacknowledged events. If the server refuses the request because of one event, send
+        them one by one, and reduce the refused one."""
+        events = self._outbox.unacknowledged()
         if not events:
             return
         try:
@@ -308,12 +309,12 @@ class Link:
 
     def _send(self, client: Client, events: Sequence[Event]) -> None:
         path = f"{self._base}/events?now={clock.now()}"
-        said = client.json("POST", path, [event._asdict() for event in events])
-        self._heard = time.monotonic()
-        self._outbox.acknowledged(said["acknowledged"])
+        answer = client.json("POST", path, [event._asdict() for event in events])
+        self._last_answer = time.monotonic()
+        self._outbox.acknowledged(answer["acknowledged"])
 
     def _send_logs(self, client: Client) -> bool:
-        """Send a piece of each log that has grown; whether there may be more at once."""
+        """Send a piece of each log that has grown. Return whether there is more to send."""
         more = False
         for tail in self._tails:
             piece, now = tail.rest(), time.monotonic()
@@ -328,7 +329,7 @@ class Link:
         return more
 
     def _send_points(self, client: Client) -> None:
-        """Send what there is; a feed that is refused keeps no other one back."""
+        """Send new points of each feed; refusing one feed does not delay the others."""
         for feed in list(self._feeds):
             try:
                 while (piece := feed.rest()) or not feed.sure:
@@ -340,24 +341,24 @@ class Link:
             except AllranksError as error:
                 feed.refused = error.message
 
-    def _leave_out(self) -> None:
-        """Send no more of what is refused: nothing waits for points for good."""
+    def _drop_refused(self) -> None:
+        """Stop sending feeds that the server refuses, because the job must not wait for them."""
         for feed in [feed for feed in self._feeds if feed.refused]:
             self._feeds.remove(feed)
-            said = f"not all {feed.name} are in the record: {feed.refused}"
-            self._outbox.say(Kind.NOTE, feed.attempt, message=said, about="metrics")
+            message = f"some {feed.name} are missing from the record: {feed.refused}"
+            self._outbox.say(Kind.NOTE, feed.attempt, message=message, about="metrics")
 
     def _put(self, client: Client, file: Tail, path: str, piece: bytes) -> None:
-        """Send a piece of a file, and learn how much of it the server has then."""
-        file.sure = True  # and no longer, when the server changes while it answers
+        """Send a piece of a file and store how much of it the server has now."""
+        file.sure = True  # before the call: `_resend` may reset it meanwhile
         try:
             file.sent = json.loads(client.call("PUT", path, piece).body)["size"]
         except BaseException:
             file.sure = False
             raise
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
 
     def _is_empty(self) -> bool:
         files = (*self._tails, *self._feeds)
         sent = all(file.sure and not file.rest() for file in files)
-        return sent and not self._outbox.kept()
+        return sent and not self._outbox.unacknowledged()

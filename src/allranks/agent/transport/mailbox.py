@@ -1,7 +1,7 @@
-"""Speaking to the server through a folder that both share, where no network leads there.
+"""A client that reaches the server through a shared folder, where no network leads to it.
 
-The same calls as ``Client``. A question is a file in ``in``, its answer a file of the same name in
-``out``: a line of JSON, then the body. Both appear by renaming, so nobody reads half of one.
+A request is a file in ``in``, its response a file of the same name in ``out``: a line of JSON, then
+the body. Both are written atomically.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from allranks.errors import Unreachable
 from allranks.http_client import MAILBOX, Client, Reply, checked
 
 QUESTIONS, ANSWERS = "in", "out"
-# Between two looks for an answer: soon at first, for most come at once.
-_SOONEST, _LATEST = 0.02, 0.25
+# Seconds between checks for a response, growing from the first to the second.
+_FIRST_WAIT, _LAST_WAIT = 0.02, 0.25
 
 
 class Mailbox(Client):
-    """``url`` is `mailbox:` and the folder. Not for several threads at once."""
+    """A ``Client`` for URLs of `mailbox:` and a folder. Not thread-safe."""
 
     def __init__(self, url: str, token: str, *, timeout: float = 30.0) -> None:
         super().__init__("http://127.0.0.1:0", token, timeout=timeout)
@@ -37,35 +37,35 @@ class Mailbox(Client):
         head = {"method": method, "path": path, "token": self._token}
         try:
             write(self._folder / QUESTIONS / name, head, body or b"")
-            told, content = self._answer(name, timeout or self._timeout)
+            answer, content = self._answer(name, timeout or self._timeout)
         except OSError as error:
-            raise Unreachable(f"the mailbox at {self._folder} cannot be used: {error}") from None
-        return checked(Reply(int(told["status"]), {}, content))
+            raise Unreachable(f"cannot use the mailbox at {self._folder}: {error}") from None
+        return checked(Reply(int(answer["status"]), {}, content))
 
     def download(self, path: str, *, timeout: float = 60.0) -> Iterator[bytes]:
         yield self.call("GET", path, timeout=timeout).body
 
     def _answer(self, name: str, timeout: float) -> tuple[dict[str, Any], bytes]:
-        answer, wait = self._folder / ANSWERS / name, _SOONEST
+        path, wait = self._folder / ANSWERS / name, _FIRST_WAIT
         until = time.monotonic() + timeout
         while True:
-            # Listed, not only opened: a disk on the network may remember that it was not there.
-            if name in os.listdir(answer.parent):
-                told = read(answer)
-                answer.unlink()
-                return told
+            # Listed before opening: NFS caches that a file does not exist.
+            if name in os.listdir(path.parent):
+                answer = read(path)
+                path.unlink()
+                return answer
             if time.monotonic() > until:
                 (self._folder / QUESTIONS / name).unlink(missing_ok=True)
-                raise Unreachable(f"nobody answers in the mailbox at {self._folder}")
+                raise Unreachable(f"the server does not answer in the mailbox at {self._folder}")
             time.sleep(wait)
-            wait = min(_LATEST, wait * 1.5)
+            wait = min(_LAST_WAIT, wait * 1.5)
 
 
 def write(path: Path, head: dict[str, Any], body: bytes) -> None:
-    beside = path.parent.parent / f"{path.name}.new"
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    temporary = path.parent.parent / f"{path.name}.new"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(json.dumps(head).encode() + b"\n" + body)
-    beside.replace(path)
+    temporary.replace(path)
 
 
 def read(path: Path) -> tuple[dict[str, Any], bytes]:
