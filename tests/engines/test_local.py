@@ -80,7 +80,9 @@ def test_gpus_are_counted_and_given_to_one_gang_each(engine, tmp_path):
         GangState.QUEUED,
     ]
     assert "waits for 2 GPUs (0 available)" in seen(engine, third).why
-    env = [environ(marked(engine.mark(each.key), NOWHERE)[0]) for each in (first, second)]
+    marks = [engine.mark(each.key) for each in (first, second)]
+    until(lambda: all(marked(each, NOWHERE) for each in marks))  # between fork and exec: none
+    env = [environ(marked(each, NOWHERE)[0]) for each in marks]
     assert ["CUDA_VISIBLE_DEVICES=0" in env[0], "CUDA_VISIBLE_DEVICES=1" in env[1]] == [True, True]
     engine.stop(Handle(first.key))
     engine.stop(Handle(second.key))

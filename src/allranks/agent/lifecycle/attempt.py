@@ -286,7 +286,7 @@ class Attempt:
         name = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{name} {how}"
         if tail and not first.signal and process.rank is not None:
-            line = rank_failure.telling(tail, first.code)
+            line = rank_failure.error_line(tail, first.code)
             message += f": {line}" if line else ""
         reason = rank_failure.reason(first.signal, self._facts)
         if taken is not None:

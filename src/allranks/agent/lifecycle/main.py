@@ -183,7 +183,7 @@ class Agent:
 
         node, gang = self._where.node, os.environ.get("ALLRANKS_GANG", self._task.job)
         name = f"allranks-{gang}-{node}-{self._attempt}"
-        room, prepared = image_environments.open_room(
+        room, prepared = image_environments.open_container(
             self._original_task, node, name, folder, self._or_stop, self._in.doing
         )
         self._use(prepared)
