@@ -78,7 +78,7 @@ def test_a_file_has_azures_keys_and_the_engines_options(allranks: Allranks, code
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("name: a\ntype: lokal\n", 2, "there is no engine 'lokal'"),
+        ("name: a\ntype: lokal\n", 2, "no engine named 'lokal'"),
         ("name: a\ntype: local\ncpu: 2\n", 3, "unknown option 'cpu'"),
         ("name: a\ntype: local\ncpus: many\n", 3, "'many' is not a positive number"),
         ("name: a\ntype: local\ntier: gold\n", 3, "must be one of"),
@@ -123,7 +123,7 @@ def test_wrong_use(allranks: Allranks):
     assert "memory: '4x' is not an amount of memory" in wrong.stderr
     cloud = allranks("compute", "create", "a", "--type", "amlcompute")
     assert "--type slurm or ray" in cloud.stderr
-    for key, said in (("lokal.cpus=1", "there is no engine 'lokal'"), ("local.memory=4", "4g")):
+    for key, said in (("lokal.cpus=1", "no engine named 'lokal'"), ("local.memory=4", "4g")):
         done = allranks("run", "--set", f"resources.properties.{key}", "--", "true")
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 

@@ -466,7 +466,7 @@ def test_the_server_gives_nothing_but_the_record(bed):
             body = client.call("POST", job_path(bed.name, "/bundle"), asked).body
             assert body == b'{"size": null}\n'
         asked = json.dumps([{"path": "no", "size": 9 << 20}]).encode()
-        with pytest.raises(UsageError, match="a bundle holds"):
+        with pytest.raises(UsageError, match="a bundle is limited"):
             client.call("POST", job_path(bed.name, "/bundle"), asked)
     told = bed.told()
     assert not {"link", "fifo"} & {Path(each["path"]).name for each in told["files"]}

@@ -149,7 +149,7 @@ def test_credentials_are_not_kept_for_another_endpoint(shared):
     assert shared(*words, *there, "--prefix", "p", "--replace").returncode == 0
     done = shared(*words, "--replace")
     assert done.returncode == 2
-    assert "the credentials of 'moved' are for another place" in done.stderr
+    assert "the stored credentials of 'moved' belong to another server" in done.stderr
     shown = answer(shared, "datastore", "show", "moved")
     assert shown["uri"].startswith("s3://b/p")
     assert shared(*words, "--replace", "--credentials", "-", input=who).returncode == 0

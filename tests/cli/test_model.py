@@ -225,7 +225,7 @@ def test_labels_and_deletion(shared, code, job):
     assert shared("model", "label", "named:1", "best", "good").returncode == 0
     assert answer(shared, "model", "show", "named@good")["version"] == "1"
     done = shared("model", "label", "named:1", "latest")
-    assert (done.returncode, "'latest' is no label to give" in done.stderr) == (2, True)
+    assert (done.returncode, "'latest' is a reserved label" in done.stderr) == (2, True)
     assert shared("model", "delete", "named").returncode == 2
     done = shared("model", "delete", "named:1")
     assert (
@@ -234,7 +234,7 @@ def test_labels_and_deletion(shared, code, job):
     )
     done = shared("run", "-i", "m=azureml:named:1", "--", "true")
     assert done.returncode == 2
-    assert "inputs.m.path: there is no model named:1" in done.stderr
+    assert "inputs.m.path: model named:1 not found" in done.stderr
     assert "hint: its versions: 2" in done.stderr
     done = shared("model", "show", "nam")
     assert "hint: did you mean `named`?" in done.stderr
@@ -251,7 +251,7 @@ def test_labels_and_deletion(shared, code, job):
         (["x", "--path", "odd"], "'pipe' is not a regular file", "regular files"),
         (["x", "--job", "nosuch", "--path", "outputs"], "no job named 'nosuch'", "job list"),
         (["x", "--path", "p", "--type", "uri_file"], "type: ", "custom_model"),
-        (["x", "--path", "p", "--label", "3"], "'3' is no label but a version", "NAME:3"),
+        (["x", "--path", "p", "--label", "3"], "'3' is a version, not a label", "NAME:3"),
     ],
 )
 def test_wrong_use(shared, code, words, said, hint):

@@ -61,7 +61,7 @@ def test_a_simulated_preemption_acts_as_a_real_one_and_costs_no_attempt(shared: 
     assert (asked["node"], "@" in asked["data"]["by"]) == (1, True)
     late = shared("job", "preempt", "taken")
     assert late.returncode == 2
-    assert "is Completed: nothing can be taken from it" in late.stderr
+    assert "is Completed and cannot be preempted" in late.stderr
 
 
 @pytest.mark.medium

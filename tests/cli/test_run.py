@@ -281,7 +281,7 @@ def test_every_problem_of_a_foreign_job_file_is_reported_at_once(allranks, code)
     )
     done = allranks("job", "create", "-f", "job.yml")
     assert done.returncode == 2
-    assert "there is no compute named 'elsewhere'" in done.stderr
+    assert "no compute named 'elsewhere'" in done.stderr
     assert "local" in done.stderr
     assert "allranks environment map e ENVIRONMENT (or current)" in done.stderr
 

@@ -79,7 +79,7 @@ def test_who_has_nothing_to_show(shared: Allranks):
     shared("run", "--name", "short", "--", "true")
     done = shared("job", "stacks", "short")
     assert done.returncode == 2
-    assert "nobody had asked" in done.stderr
+    assert "no stacks were saved" in done.stderr
 
 
 TRAINS = """\

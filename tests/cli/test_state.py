@@ -47,7 +47,7 @@ def test_versions_can_be_restored_and_downloaded(allranks, code):
     assert (done.returncode, "existing versions" in done.stderr) == (2, True)
     assert allranks("state", "delete", "birds").returncode == 0
     done = allranks("state", "show", "birds")
-    assert "there is no state named 'birds'" in done.stderr
+    assert "no state named 'birds'" in done.stderr
     assert write(allranks, "five", "--state", "birds") == ""
 
 

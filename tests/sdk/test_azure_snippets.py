@@ -300,7 +300,7 @@ client.begin_create_or_update(AmlCompute(name="v100", size="STANDARD_NC6s_v3"))
 """
     done = ran(program, sources, shared_home)
     assert done.stdout.splitlines() == ["two None 2", "2 local", "['local', 'two']", "['local']"]
-    assert "there is no compute named 'v100'" in done.stderr
+    assert "no compute named 'v100'" in done.stderr
     assert "allranks compute map v100=COMPUTE" in done.stderr
     assert shared("compute", "map", "v100=local").returncode == 0
     done = ran(program.replace('"two"', '"three"'), sources, shared_home)

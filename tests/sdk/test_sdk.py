@@ -119,7 +119,7 @@ def test_preempt(client):
     until(lambda: made.refresh().status == "Running")
     made.preempt(node=0)
     assert client.jobs.wait(made.name).error["reason"] == "PREEMPTED"
-    with pytest.raises(allranks.AllranksError, match="nothing can be taken"):
+    with pytest.raises(allranks.AllranksError, match="cannot be preempted"):
         made.preempt()
 
 
@@ -137,7 +137,7 @@ def test_a_rank_that_is_killed_is_killed_whatever_it_traps(client):
         1,
         True,
     )
-    with pytest.raises(allranks.AllranksError, match="no rank of it can be killed"):
+    with pytest.raises(allranks.AllranksError, match="not running"):
         interrupt.kill(made.name, 1)
 
 

@@ -154,12 +154,14 @@ class Server:
             records=self.records,
             points=Points(self.engine),
             clusters=SimpleNamespace(engine=lambda cluster: world),
-            invitation=type("I", (), {"stands": lambda *_: True, "__call__": lambda *_: {}})(),
-            bell=Wakeups(),
-            pulse=Heartbeats(60.0),
+            agent_variables=type(
+                "A", (), {"reachable": lambda *_: True, "__call__": lambda *_: {}}
+            )(),
+            wakeups=Wakeups(),
+            heartbeats=Heartbeats(60.0),
             clocks=Clocks(),
             data=None,
-            hangs=SimpleNamespace(look=lambda row: None, forget=lambda row: None),
+            hangs=SimpleNamespace(check=lambda row: None, forget=lambda row: None),
             states=States(home, self.records),
         )
         self.loop = Loop(SimpleNamespace(kind="fake"), shared)  # type: ignore[arg-type]
@@ -171,9 +173,9 @@ class Server:
     def tick(self) -> bool:
         """What the loop's thread does in a tick, and then what agents do; whether it is over."""
         rows = self.records.live()
-        self.loop._ask(rows)
+        self.loop._poll(rows)
         for row in rows:
-            self.loop._look_at(self.records.get(row.name))
+            self.loop._advance(self.records.get(row.name))
         self.loop._clean()
         job = self.records.get("j").record
         for agents in list(self.world.gangs.values()):

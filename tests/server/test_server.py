@@ -170,7 +170,7 @@ def test_who_cannot_begin_holds_nothing_once_that_is_told(home):
             [sys.executable, *map(str, argv)], env=env, pass_fds=[write], stderr=subprocess.DEVNULL
         ):
             os.close(write)
-            assert "cannot be listened on" in told.read()
+            assert "cannot listen on port" in told.read()
             assert not file_locks.is_held(home / "server.lock")
 
 

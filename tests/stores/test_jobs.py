@@ -213,8 +213,8 @@ def test_canceled_and_failed_jobs_upload_their_outputs(
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("azureml:taken:1", "is a version of data, which never changes"),
-        ("https://host/folder", "is a site, which takes no files"),
+        ("azureml:taken:1", "is a version of a data asset, which never changes"),
+        ("https://host/folder", "is a web site, which accepts no uploads"),
     ],
 )
 def test_paths_that_cannot_be_outputs(shared: Allranks, path: str, said: str) -> None:
@@ -254,12 +254,12 @@ def test_data_map(allranks: Allranks, code: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "said", "hint"),
     [
-        ("azureml:nothing@latest", "there is no data asset nothing@latest", "data create nothing"),
+        ("azureml:nothing@latest", "data asset nothing@latest not found", "data create nothing"),
         ("azureml:no/name:1", "names no version of anything", "azureml:NAME:VERSION"),
-        ("azureml://datastores/zilch/paths/x", "there is no datastore 'zilch'", "datastore create"),
+        ("azureml://datastores/zilch/paths/x", "no datastore named 'zilch'", "datastore create"),
         (
             "azureml://datastores/default/paths/../../x",
-            "leads out of its datastore",
+            "is outside of its datastore",
             "without `..`",
         ),
         ("ftp://host/x", "nothing here reads ftp", "s3://"),

@@ -1,4 +1,4 @@
-"""The server process: `python -m allranks.server`. One a home, on one port, for good."""
+"""The server process, `python -m allranks.server`: one per home, always on the same port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from allranks import file_locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.server.auth.identity import Auth
-from allranks.server.http.connection_limit import Listener
+from allranks.server.http.connection_limit import Listener, free_port
 from allranks.settings import Home
 from allranks.version import __version__
 
@@ -31,20 +31,20 @@ def main() -> int:
     try:
         serve(home, options.port, options.ready_fd)
         return 0
-    except AllranksError as told:
-        error = told
-    except OSError as told:
-        error = settings.unusable(home, told)
-    _tell(options.ready_fd, error.body())
+    except AllranksError as failure:
+        error = failure
+    except OSError as failure:
+        error = settings.unusable(home, failure)
+    _report(options.ready_fd, error.body())
     print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
     return error.exit_code
 
 
-class _Sentences(logging.Formatter):
-    """A stack trace only for what nobody has foreseen: a database or disk that is away is not."""
+class _Formatter(logging.Formatter):
+    """Prints no stack trace for expected errors, such as an unreachable database or disk."""
 
     def formatException(self, ei: Any) -> str:
-        from sqlalchemy.exc import SQLAlchemyError  # lazy: it is there once anything went wrong
+        from sqlalchemy.exc import SQLAlchemyError  # lazy: loaded already when an error occurs
 
         if isinstance(ei[1], AllranksError | OSError | SQLAlchemyError | sqlite3.Error):
             return "    " + " ".join(str(getattr(ei[1], "orig", None) or ei[1]).split())
@@ -52,25 +52,25 @@ class _Sentences(logging.Formatter):
 
 
 def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> None:
-    """Serve the home until asked to end; raises AllranksError when it cannot begin."""
+    """Serve the home until SIGTERM or SIGINT. Raises AllranksError if it cannot start."""
     settings.make(home)
     handler = logging.StreamHandler()
-    handler.setFormatter(_Sentences("%(asctime)s %(name)s %(message)s"))
+    handler.setFormatter(_Formatter("%(asctime)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     lock = _lock(home)
     held = None
     try:
         where = settings.keep_database(home)
         if home.restoring.exists():
-            from allranks.server.storage import restore  # lazy: seldom one was cut short
+            from allranks.server.storage import restore  # lazy: only after an interrupted restore
 
             restore.finish(home)
         if isinstance(where, str):
-            from allranks.store import database  # lazy: bind the port first where possible
+            from allranks.store import database  # lazy: SQLAlchemy, only for PostgreSQL
 
             held = database.lock_database(where)
         _serve(home, port, ready_fd, held)
-    finally:  # before any word of a failure: who hears it may start another at once
+    finally:  # released before an error is reported: the caller may start another server at once
         if held is not None:
             held.release()
         os.close(lock)
@@ -79,30 +79,20 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
 def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock | None) -> None:
     listening = _listen(home, port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    Auth(home)  # whoever finds the server from here on finds the token, too
+    Auth(home)  # creates the token before the server can be found
     _write(home, listening)
 
-    # Imported here, after the port is bound: a command that waits for this server is already
-    # in its backlog while the second of imports goes on.
+    # Imported after the port is bound: requests of waiting commands queue in its backlog during
+    # the second that the imports take.
     import uvicorn  # lazy: see above
 
     from allranks.server.app import create_app  # lazy: see above
-    from allranks.server.http.slow_clients import Patient  # lazy: imports uvicorn
+    from allranks.server.http.agents_listener import config  # lazy: imports uvicorn
 
-    app = create_app(home, settings.clocks(), url)
-    config = uvicorn.Config(
-        app,
-        http=Patient,
-        loop="asyncio",  # see `listener`: uvloop accepts past the socket
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(config(create_app(home, settings.clocks(), url), lifespan=True))
     if held is not None:
         held.keep(lost=lambda: setattr(server, "should_exit", True))
-    _tell(ready_fd, {"url": url})
+    _report(ready_fd, {"url": url})
     server.run(sockets=[listening])
 
 
@@ -115,36 +105,28 @@ def _lock(home: Home) -> int:
         raise Conflict(
             "a server of this home is already running",
             where=str(home.root),
-            hint="`allranks server status` shows it, `allranks server stop` ends it",
+            hint="show it: allranks server status; stop it: allranks server stop",
         )
     return lock
 
 
 def _listen(home: Home, port: int | None) -> socket.socket:
-    """A home keeps its port: living agents know it by no other name."""
-    kept = _kept_port(home)
-    asked = port if port is not None else kept
+    """Listen on ``port``, or on the home's port, which never changes: running agents use it."""
+    previous = _previous_port(home)
+    requested = port if port is not None else previous
+    number = free_port() if requested is None else requested
     try:
-        return Listener(socket.AF_INET, ("127.0.0.1", _free() if asked is None else asked))
+        return Listener(socket.AF_INET, ("127.0.0.1", number))
     except (OSError, OverflowError) as error:
         raise ServerError(
-            f"port {asked} cannot be listened on: {getattr(error, 'strerror', None) or error}",
-            where=str(home.server) if asked == kept else "--port",
-            hint="end the program that holds it (`ss -ltnp` names it), or move the home to another "
-            "port: allranks server start --port N (running jobs would not find it)",
+            f"cannot listen on port {number}: {getattr(error, 'strerror', None) or error}",
+            where=str(home.server) if requested == previous else "--port",
+            hint="stop the program that uses it (`ss -ltnp` names it), or use another port: "
+            "allranks server start --port N (running jobs will not find the server)",
         ) from error
 
 
-def _free() -> int:
-    from allranks.agent.network import ports  # lazy: only a home's very first server
-
-    held = ports.hold(1)
-    (number,) = ports.numbers(held)
-    ports.release(held)
-    return number
-
-
-def _kept_port(home: Home) -> int | None:
+def _previous_port(home: Home) -> int | None:
     try:
         return int(json.loads(home.server.read_text())["port"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -167,8 +149,8 @@ def _write(home: Home, listening: socket.socket) -> None:
     beside.replace(home.server)
 
 
-def _tell(ready_fd: int | None, data: dict[str, Any]) -> None:
-    """Tell the command that started us how it went, once; it may have been interrupted."""
+def _report(ready_fd: int | None, data: dict[str, Any]) -> None:
+    """Report success or failure to the command that started this process, if it still runs."""
     if ready_fd is not None:
         with contextlib.suppress(BrokenPipeError), open(ready_fd, "w") as file:
             json.dump(data, file)

@@ -1,4 +1,4 @@
-"""The one place where everything is wired together."""
+"""Wire the server's parts together."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from allranks.server.routes import (
 from allranks.server.routes import stacks as stack_routes
 from allranks.server.routes.mlflow import Proxy
 from allranks.settings import Clocks, Home
-from allranks.settings import database as where_database
+from allranks.settings import database as database_of
 from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
@@ -90,7 +90,7 @@ _ROUTES = (
 
 
 def end_what_runs_here(home: Home) -> None:
-    """End what a server that is gone has left running on this machine."""
+    """End all gangs that a stopped server left running on this machine."""
     for kind in KINDS.values():
         if kind.end_all is not None:
             kind.end_all(home)
@@ -102,35 +102,38 @@ def create_app(
     url: str,
     kinds: Mapping[str, Kind] = KINDS,
 ) -> App:
-    """The server's application: people's routes and the agents' door. Its loops run with it."""
+    """The server's ASGI application, with people's routes, the agents' routes and MLflow. Its
+    lifespan runs the loops and listeners."""
     for_agents = routes.create_app(state_routes.routes())
-    with_ = _services(home, clocks, url, kinds, for_agents)
-    for_agents.state.services = with_
+    services = _services(home, clocks, url, kinds, for_agents)
+    for_agents.state.services = services
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        door = with_.door
-        with_.bell.belongs_to(asyncio.get_running_loop())
-        told = [each.server_address or "" for each in with_.clusters.known().there.values()]
-        told += [row.plan.server_address for row in with_.records.live()]
-        addresses = set(told) - {"", mailbox.ADDRESS}
-        # As long as one is not open, nobody who should come in by it is missed.
-        door.trouble.update(dict.fromkeys(addresses, "it is not open yet"))
+        listener = services.agents_listener
+        services.wakeups.attach(asyncio.get_running_loop())
+        addresses = _addresses(services)
+        # Agents behind an address that is not open yet must not be taken for lost.
+        listener.trouble.update(dict.fromkeys(addresses, "not open yet"))
         tasks = [
             asyncio.create_task(each)
-            for each in (with_.pulse.watch(), door.keep_open(addresses), mailboxes.serve())
+            for each in (
+                services.heartbeats.watch(),
+                listener.keep_open(addresses),
+                mailboxes.serve(),
+            )
         ]
-        await with_.front.open_again()
-        with_.loops.start()
-        if with_.tracking is not None:
-            with_.tracking.mirror.start()
+        await services.public_listener.reopen()
+        services.loops.start()
+        if services.tracking is not None:
+            services.tracking.mirror.start()
         yield
         for task in tasks:
             task.cancel()
-        await asyncio.gather(door.close(), with_.front.close())
-        await asyncio.to_thread(with_.loops.stop)
-        if with_.tracking is not None:
-            await asyncio.to_thread(with_.tracking.stop)
+        await asyncio.gather(listener.close(), services.public_listener.close())
+        await asyncio.to_thread(services.loops.stop)
+        if services.tracking is not None:
+            await asyncio.to_thread(services.tracking.stop)
 
     for_people = FastAPI(
         title="allranks",
@@ -138,68 +141,82 @@ def create_app(
         lifespan=lifespan,
         exception_handlers=HANDLERS,
         default_response_class=Answer,
-        docs_url=None,  # these pages load their scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
     )
-    for_people.state.services = with_
+    for_people.state.services = services
     for_people.add_middleware(CheckedJson)
-    for_people.add_middleware(Limited)  # the last that is added runs first
+    for_people.add_middleware(Limited)  # the last one added runs first
     for each in _ROUTES:
         for_people.include_router(each.router, dependencies=[Depends(allowed)])
-    for_agents.state.mlflow = Proxy(with_, people=False)
-    mailboxes = mailbox.Mailboxes(home, with_.records, for_agents)
+    for_agents.state.mlflow = Proxy(services, people=False)
+    mailboxes = mailbox.Mailboxes(home, services.records, for_agents)
 
-    with_.front.app = Gate(with_, for_people, for_agents, Proxy(with_))
-    return with_.front.app
+    services.public_listener.app = Gate(services, for_people, for_agents, Proxy(services))
+    return services.public_listener.app
+
+
+def _addresses(services: Services) -> set[str]:
+    """The addresses at which agents call: those of computes and of live jobs."""
+    computes = services.clusters.known().computes.values()
+    addresses = {compute.server_address or "" for compute in computes}
+    addresses |= {row.plan.server_address for row in services.records.live()}
+    return addresses - {"", mailbox.ADDRESS}
 
 
 def _services(
     home: Home, clocks: Clocks, url: str, kinds: Mapping[str, Kind], for_agents: App
 ) -> Services:
-    database = open_database(where_database(home))
+    database = open_database(database_of(home))
+    settings, points = Settings(database), Points(database)
     records, computes = Records(database), Computes(database)
-    assets = Assets(database, KIND)
-    settings = Settings(database)
-    known = Environments(assets, settings)
-    data = Assets(database, datastores.KIND)
+    assets, data = Assets(database, KIND), Assets(database, datastores.KIND)
     versions = ModelVersions(Assets(database, MODEL), Trees(home.models))
-    stores = Datastores(home.data, settings, data, Secrets(settings, home.secrets), versions)
-    blobs, coming = Blobs(home.blobs), threading.Lock()
-    found = Clusters(home, computes, kinds)
-    auth, bell, pulse = Auth(home, Tokens(settings)), Wakeups(), Heartbeats(clocks.lease)
-    door, names = AgentsListener(home, for_agents, pulse.begin_anew), HostNames()
-    invitation = AgentVariables(home, auth, door, clocks, url)
-    points = Points(database)
-    stacks = Stacks(home, bell)
+    blobs, admission_lock = Blobs(home.blobs), threading.Lock()
+    clusters, host_names = Clusters(home, computes, kinds), HostNames()
+    auth, wakeups = Auth(home, Tokens(settings)), Wakeups()
+    heartbeats = Heartbeats(clocks.lease)
+    agents_listener = AgentsListener(home, for_agents, heartbeats.reset)
+    stacks, states = Stacks(home, wakeups), States(home, records)
     hangs = Hangs(stacks)
-    states = States(home, records)
-    shared = home, records, points, found, invitation, bell, pulse, clocks, data, hangs, states
-    loops = Loops(Shared(*shared))
+    shared = Shared(
+        home=home,
+        records=records,
+        points=points,
+        clusters=clusters,
+        agent_variables=AgentVariables(home, auth, agents_listener, clocks, url),
+        wakeups=wakeups,
+        heartbeats=heartbeats,
+        clocks=clocks,
+        data=data,
+        hangs=hangs,
+        states=states,
+    )
     return Services(
         home=home,
         clocks=clocks,
         records=records,
         blobs=blobs,
         computes=computes,
-        clusters=found,
+        clusters=clusters,
         assets=assets,
-        environments=known,
+        environments=Environments(assets, settings),
         data=data,
-        datastores=stores,
+        datastores=Datastores(home.data, settings, data, Secrets(settings, home.secrets), versions),
         points=points,
-        models=Models(home, versions, blobs, records.get, coming),
+        models=Models(home, versions, blobs, records.get, admission_lock),
         auth=auth,
-        bell=bell,
-        pulse=pulse,
+        wakeups=wakeups,
+        heartbeats=heartbeats,
         states=states,
         stacks=stacks,
         annotations=Annotations(database),
         hangs=hangs,
-        door=door,
-        front=PublicListener(home, door, names),
-        names=names,
-        tracking=tracking.begin(home, database, records, points),
-        loops=loops,
-        coming=coming,
-        clearing=threading.Lock(),
+        agents_listener=agents_listener,
+        public_listener=PublicListener(home, agents_listener, host_names),
+        host_names=host_names,
+        tracking=tracking.create(home, database, records, points),
+        loops=Loops(shared),
+        admission_lock=admission_lock,
+        gc_lock=threading.Lock(),
     )

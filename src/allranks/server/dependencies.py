@@ -1,11 +1,11 @@
-"""What the routes have at hand; made once by the app."""
+"""The services that routes use, and the FastAPI dependencies that inject them."""
 
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple, cast
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import Request
+from fastapi import Body, Depends, Request
 
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
@@ -32,9 +32,12 @@ from allranks.store.records import Records
 
 
 class Services(NamedTuple):
-    """``coming`` is held while a job or a model is taken in, and while something goes that none
-    needs: neither sees the other half done. ``clearing``: while a home is looked through for that.
-    ``tracking``: None where there is no MLflow."""
+    """Everything a route may need; created once by the app.
+
+    ``admission_lock`` is held while a job or a model is created, and while garbage collection
+    removes one thing: neither sees the other half done. ``gc_lock`` is held during a whole garbage
+    collection. ``tracking`` is None if MLflow is not installed.
+    """
 
     home: Home
     clocks: Clocks
@@ -49,23 +52,28 @@ class Services(NamedTuple):
     points: Points
     models: Models
     auth: Auth
-    bell: Wakeups
-    pulse: Heartbeats
+    wakeups: Wakeups
+    heartbeats: Heartbeats
     states: States
     stacks: Stacks
     annotations: Annotations
     hangs: Hangs
-    door: AgentsListener
-    front: PublicListener
-    names: HostNames
+    agents_listener: AgentsListener
+    public_listener: PublicListener
+    host_names: HostNames
     tracking: Tracking | None
     loops: Loops
-    coming: threading.Lock
-    clearing: threading.Lock
+    admission_lock: threading.Lock
+    gc_lock: threading.Lock
 
     def __hash__(self) -> int:
         return id(self)
 
 
 def services(request: Request) -> Services:
-    return cast(Services, request.app.state.services)
+    found: Services = request.app.state.services
+    return found
+
+
+ServicesDep = Annotated[Services, Depends(services)]
+JsonBody = Annotated[dict[str, Any], Body()]

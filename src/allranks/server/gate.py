@@ -1,9 +1,9 @@
-"""Who comes in, decided before anything of a request but its head is read."""
+"""Authenticate each request by its headers alone, and route it to the application that answers
+it."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +14,7 @@ from allranks.errors import AllranksError, Unauthorized
 from allranks.server.agents import routes as agents
 from allranks.server.auth.roles import PERSON
 from allranks.server.dependencies import Services
+from allranks.server.http.connection_limit import RefusalLog
 from allranks.server.http.error_responses import reply
 from allranks.server.routes.mlflow import PREFIX
 
@@ -21,9 +22,7 @@ log = logging.getLogger("allranks.gate")
 
 App = Callable[..., Any]
 
-# Seconds between two lines on refused tokens in the log.
-_PAUSE = 10.0
-# Nothing that a job has written is a page of this server's.
+# Browsers must not render files that jobs have written as pages of this server.
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; sandbox"),
@@ -33,48 +32,41 @@ _HEADERS = [
 class Gate:
     """The application of a whole server: MLflow, people's routes, and the agents'."""
 
-    def __init__(self, with_: Services, people: App, agents: App, mlflow: App) -> None:
-        self._with, self._people, self._agents, self._mlflow = with_, people, agents, mlflow
-        self._refused, self._told_at = 0, 0.0
+    def __init__(self, services: Services, people: App, agents: App, mlflow: App) -> None:
+        self._services, self._people = services, people
+        self._agents, self._mlflow = agents, mlflow
+        self._refusals = RefusalLog(log, "%d requests had no valid token, the last from %s")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._people(scope, receive, send)
             return
         try:
-            app = self._let_in(scope, Headers(scope=scope))
+            app = self._choose(scope, Headers(scope=scope))
         except AllranksError as error:
             await reply(error)(scope, receive, send)
             return
-        await app(scope, receive, send if app is self._mlflow else _as_data(send))
+        await app(scope, receive, send if app is self._mlflow else _with_headers(send))
 
-    def _let_in(self, scope: Scope, headers: Headers) -> App:
-        """The application that is to answer. Raises Forbidden, and Unauthorized for a person."""
+    def _choose(self, scope: Scope, headers: Headers) -> App:
+        """The application for a request. Raises Forbidden, and Unauthorized for a person."""
         if f"{scope['path']}/".startswith(f"{PREFIX}/"):
-            return self._mlflow  # which refuses in MLflow's words
-        self._with.names.hold_to(headers)
+            return self._mlflow  # which authenticates by itself and refuses in MLflow's format
+        self._services.host_names.check(headers)
         if scope["path"].startswith(agents.PREFIX):
             return self._agents
         try:
-            scope[PERSON] = self._with.auth.person(headers.get("authorization"))
+            scope[PERSON] = self._services.auth.person(headers.get("authorization"))
         except Unauthorized:
-            self._note(scope)
+            self._refusals.note((scope.get("client") or ("nowhere",))[0])
             raise
         return self._people
 
-    def _note(self, scope: Scope) -> None:
-        """Guessing is hopeless, but whoever runs the server is to see it."""
-        self._refused += 1
-        if time.monotonic() - self._told_at > _PAUSE:
-            where = (scope.get("client") or ("nowhere",))[0]
-            log.warning("%d requests had no valid token, the last from %s", self._refused, where)
-            self._refused, self._told_at = 0, time.monotonic()
 
-
-def _as_data(send: Send) -> Send:
-    async def sent(message: Any) -> None:
+def _with_headers(send: Send) -> Send:
+    async def add(message: Any) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
         await send(message)
 
-    return sent
+    return add

@@ -1,10 +1,10 @@
-"""Times as the API writes them."""
+"""Times in the format of the API."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 
-def when(seconds: float | None) -> str | None:
-    """ISO 8601 in UTC, of seconds since the epoch."""
+def iso_time(seconds: float | None) -> str | None:
+    """Seconds since the epoch as ISO 8601 in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

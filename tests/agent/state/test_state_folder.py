@@ -31,7 +31,7 @@ from allranks.server.agents import routes, state_routes
 from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth
 from allranks.server.loop import mailbox
-from allranks.server.storage.garbage_collection import Asked, Clearing
+from allranks.server.storage.garbage_collection import GarbageCollection, Options
 from allranks.settings import Home, make
 from allranks.store.database import open_database
 from allranks.store.records import Records
@@ -60,9 +60,9 @@ class Server:
         """Start the server again."""
         self.states = States(self.home, self.records)
         self.app = routes.create_app(state_routes.routes())
-        pulse = types.SimpleNamespace(heard=lambda *_: None)
+        heartbeats = types.SimpleNamespace(record=lambda *_: None)
         self.app.state.services = types.SimpleNamespace(
-            auth=self.auth, records=self.records, states=self.states, pulse=pulse
+            auth=self.auth, records=self.records, states=self.states, heartbeats=heartbeats
         )
 
     def client(self, timeout):
@@ -79,7 +79,7 @@ class Server:
         if self.away:
             raise Unreachable("it is away")
         head = {"method": method, "path": path, "token": self.auth.agent_token(self.row.name, 1)}
-        status, content = asyncio.run(mailbox._asked(self.app, head, body or b""))
+        status, content = asyncio.run(mailbox._call(self.app, head, body or b""))
         return checked(Reply(status, {}, content))
 
     @property
@@ -266,7 +266,7 @@ def test_late_changes_and_other_states_are_refused(server, nodes):
     nodes[0].save()
     (sha256,) = server.contents()
     mine, server.row = server.row, server.job("other", "t")
-    with pytest.raises(NotFound, match="no content of this state"):
+    with pytest.raises(NotFound, match="not a content of this state"):
         server.call("GET", f"/agent/v1/0/state/contents/{sha256}?offset=0&size=1")
     server.row = mine
     data = {"status": "Completed", "exit_code": 0, "error": None}
@@ -314,7 +314,7 @@ def test_a_damaged_file_falls_back_to_the_previous_version(server, nodes, tmp_pa
     # Without an intact version, fetching fails.
     for each in server.contents():
         server.state.content(each).unlink()
-    with pytest.raises(NotFound, match="no version from before is whole") as caught:
+    with pytest.raises(NotFound, match="no earlier version is intact") as caught:
         Node(server, 0, tmp_path / "last").sync.fetch_all()
     assert "allranks state" in caught.value.hint
 
@@ -449,8 +449,8 @@ def test_what_is_cleared_and_what_stays(tmp_path):
     (coming / "half").write_text("x")
 
     def clear():
-        asked = Asked(0.0)
-        found = Clearing(server.home, server.records, threading.Lock(), asked).run()
+        asked = Options(0.0)
+        found = GarbageCollection(server.home, server.records, threading.Lock(), asked).run()
         return {each.path for each in found.items}
 
     assert clear() == set()

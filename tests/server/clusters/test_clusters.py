@@ -27,7 +27,7 @@ def test_a_name_that_is_near_others_leads_to_the_map(tmp_path: Path, name: str) 
 
 def test_a_name_like_no_other_leads_there_too(tmp_path: Path) -> None:
     hint = hint_of(tmp_path, "zzz")
-    assert "there are: fake, cpu-cluster, gpu-cluster, serverless" in hint
+    assert "available: fake, cpu-cluster, gpu-cluster, serverless" in hint
     assert "allranks compute map zzz=fake" in hint
     assert "allranks compute create zzz --type" in hint
 

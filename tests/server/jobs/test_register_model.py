@@ -19,7 +19,7 @@ from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.jobs.register_model import Models
 from allranks.server.routes import job_files
-from allranks.server.storage.garbage_collection import Asked, Clearing
+from allranks.server.storage.garbage_collection import GarbageCollection, Options
 from allranks.settings import Home, make
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.model import parse
@@ -40,8 +40,10 @@ class House:
         self.records, self.blobs = Records(database), Blobs(self.home.blobs)
         self.versions = ModelVersions(Assets(database, "model"), Trees(self.home.models))
         self.data = Assets(database, "data")
-        self.coming = threading.Lock()
-        self.models = Models(self.home, self.versions, self.blobs, self.records.get, self.coming)
+        self.admission_lock = threading.Lock()
+        self.models = Models(
+            self.home, self.versions, self.blobs, self.records.get, self.admission_lock
+        )
         self.stores = Datastores(self.home.data, assets=self.data, models=self.versions)
 
     def job(self, name, files, *, live=False, spec=None, **task):
@@ -70,8 +72,8 @@ class House:
 
     def clear(self, **asked):
         models = self.versions.in_use
-        asked = Asked(0.0, **asked)
-        return Clearing(self.home, self.records, self.coming, asked, models).run()
+        asked = Options(0.0, **asked)
+        return GarbageCollection(self.home, self.records, self.admission_lock, asked, models).run()
 
     def content(self, version):
         return self.versions.place(self.versions.row(Asset("birds", version))).read_bytes()
@@ -178,11 +180,11 @@ def test_one_file_is_one_version_however_it_is_named(house, address, same):
     [
         ({"path": "outputs/nosuch.pt"}, SpecError, "left no 'outputs/nosuch.pt'"),
         ({"path": "outputs.p/x"}, SpecError, "has no output 'p'"),
-        ({"path": "outputs.far/x"}, UsageError, "far lies elsewhere"),
+        ({"path": "outputs.far/x"}, UsageError, "far is in a datastore"),
         ({"path": "../../token"}, SpecError, "no path of what a job left"),
         ({"path": "runs:/other/outputs"}, UsageError, "is not of the job j"),
         ({"job": "nosuch", "path": "outputs"}, AllranksError, "no job named 'nosuch'"),
-        ({"job": None, "path": "s3://bucket/model"}, UsageError, "no place to take it from"),
+        ({"job": None, "path": "s3://bucket/model"}, UsageError, "cannot register a model from"),
         ({"path": "outputs", "type": "uri_file"}, SpecError, "type"),
         ({"path": "outputs", "labels": ["x"]}, SpecError, "labels"),
     ],
@@ -307,7 +309,7 @@ def test_a_name_is_that_of_data_unless_a_model_is_wanted_or_there_is_none(house)
     assert house.stores.locate("azureml:birds:1", "x").path == "/photos"
     assert house.stores.locate("azureml:birds:1", "x", model=True).path == str(model)
     assert house.stores.locate("azureml:album:1", "x", model=True).path == "/photos"
-    with pytest.raises(SpecError, match="no model birds:2") as caught:
+    with pytest.raises(SpecError, match="model birds:2 not found") as caught:
         house.stores.locate("azureml:birds:2", "x", model=True)
     assert caught.value.where == "x"
     assert "its versions: 1" in str(caught.value.hint)
@@ -316,8 +318,8 @@ def test_a_name_is_that_of_data_unless_a_model_is_wanted_or_there_is_none(house)
 def test_a_model_that_goes_while_a_job_comes_in_is_missed(house):
     row = house.register(house.job("j", MODEL))
     place = str(house.versions.place(row))
-    house.versions.hold_to([place, None, "/nowhere"])
+    house.versions.require_existing([place, None, "/nowhere"])
     house.versions.assets.delete("birds", "1")
     house.clear()
-    with pytest.raises(AllranksError, match="deleted meanwhile"):
-        house.versions.hold_to([place])
+    with pytest.raises(AllranksError, match="was deleted"):
+        house.versions.require_existing([place])

@@ -21,11 +21,11 @@ def test_a_record_with_odd_stacks_is_passed_over(tmp_path):
         {"at": [], "attempt": 4, "missing": [], "processes": [process]},
         [],
     ]
-    assert stacks.kept("j") is None
+    assert stacks.saved("j") is None
     for number, told in enumerate(records, 1):
         folder = home.jobs / "j" / "attempts" / str(number) / "system_logs"
         folder.mkdir(parents=True)
         (folder / "stacks.json").write_text(json.dumps(told))
-    found = stacks.kept("j")
+    found = stacks.saved("j")
     assert found is not None
     assert (found["attempt"], found["groups"][0]["doing"]) == (1, "in f (a.py:1)")

@@ -19,8 +19,8 @@ PASSED = 501
 
 
 def asked(auth: Auth, token: str, *, people: bool, **headers: str) -> httpx.Response:
-    nothing = dict.fromkeys(("records", "points", "bell", "tracking"))
-    of: Any = SimpleNamespace(auth=auth, names=HostNames(), **nothing)
+    nothing = dict.fromkeys(("records", "points", "wakeups", "tracking"))
+    of: Any = SimpleNamespace(auth=auth, host_names=HostNames(), **nothing)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(Proxy(of, people=people))

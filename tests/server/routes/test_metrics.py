@@ -41,7 +41,7 @@ def told(tmp_path):
     app = FastAPI(exception_handlers=HANDLERS)
     app.include_router(metrics.router)
     app.dependency_overrides[services] = lambda: SimpleNamespace(
-        records=seen, points=points, bell=Wakeups()
+        records=seen, points=points, wakeups=Wakeups()
     )
 
     async def ask(path, data):

@@ -223,7 +223,7 @@ def test_a_state_that_is_deleted_meanwhile_is_not_in_the_backup_in_half(
 
 
 def test_what_is_there_is_neither_overwritten_nor_lost(old: Home, file: Path, tmp_path: Path):
-    with pytest.raises(Conflict, match="such a file already"):
+    with pytest.raises(Conflict, match="the file exists already"):
         backup.write(old, file, True, quiet)
     home = filled(tmp_path / "used", "one", "mine")
     before = tree(home.root)
@@ -256,7 +256,7 @@ def test_own_states_of_jobs_that_the_restored_record_does_not_know_are_put_aside
 def test_a_home_whose_database_is_damaged_is_restored_with_force(file: Path, tmp_path: Path):
     home = filled(tmp_path / "broken")
     home.database.write_bytes(b"this is no database at all" * 100)
-    with pytest.raises(Conflict, match="cannot be told"):
+    with pytest.raises(Conflict, match="cannot read the jobs"):
         restore.restore(home, file, False, quiet)
     restore.restore(home, file, True, quiet)
     assert names(home) == {"one", "two"}

@@ -23,7 +23,7 @@ from allranks.plan.data.retention import Kind
 from allranks.plan.plan import Gang, InputTask, Plan, Recipe, Rules, Task
 from allranks.server.routes import gc
 from allranks.server.storage import garbage_collection, inventory
-from allranks.server.storage.garbage_collection import Asked, Clearing, Report
+from allranks.server.storage.garbage_collection import GarbageCollection, Options, Report
 from allranks.settings import Home, make
 from allranks.store.database import open_database
 from allranks.store.records import Records
@@ -44,7 +44,9 @@ class House:
         self.coming = threading.Lock()
 
     def clear(self, older_than: float = MONTH, **asked: object) -> Report:
-        return Clearing(self.home, self.records, self.coming, Asked(older_than, **asked)).run()
+        return GarbageCollection(
+            self.home, self.records, self.coming, Options(older_than, **asked)
+        ).run()
 
     def job(self, name: str, *, ended: float | None = None, reads=None, **task: object) -> None:
         plan = Plan(Gang(f"{name}.1", 1, ("x",)), Task(name, "e", "true", **task), Rules(1), "fake")
@@ -374,9 +376,9 @@ def test_what_is_linked_elsewhere_frees_nothing(house, tmp_path):
 
 
 def test_two_at_once_are_one_too_many():
-    busy = SimpleNamespace(clearing=threading.Lock(), home=Home(Path("/x")), data=None)
+    busy = SimpleNamespace(gc_lock=threading.Lock(), home=Home(Path("/x")), data=None)
     busy.data = SimpleNamespace(versions=list)
-    with busy.clearing, pytest.raises(Conflict, match="being cleared already"):
+    with busy.gc_lock, pytest.raises(Conflict, match="already running"):
         gc.clear({"older_than_seconds": 0}, busy)
 
 

@@ -335,7 +335,7 @@ class Agent:
     def _upload(self, data: Transfers, attempt: Attempt) -> None:
         """Upload outputs, for at most the grace if the job has failed. Files that cannot be
         uploaded stay in the record."""
-        data.tell_of_streams(self._note)
+        data.report_streams(self._note)
         done, previous = attempt.reason is Reason.DONE, self._order()
 
         def heeds(order: Order) -> bool:

@@ -175,7 +175,7 @@ def _store_public_address(home: Home, request: dict[str, Any] | None) -> None:
     if request["host"] is None:
         home.front.unlink(missing_ok=True)
     else:
-        public_listener.keep(home, public_listener.PublicAddress(**request))
+        public_listener.save(home, public_listener.PublicAddress(**request))
 
 
 def _stop_jobs(options: argparse.Namespace) -> int:

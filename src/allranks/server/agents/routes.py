@@ -1,7 +1,7 @@
-"""The agents' door: hello, events, orders, logs, code. Each call is also a sign of life.
+"""The agents' routes: hello, events, orders, logs, code. Each call also renews the node's lease.
 
-An application of its own, so that it can one day stand on an address where people's routes do
-not; on plain Starlette, because a burst of jobs is a burst of these calls.
+They are an application of their own, because the agents' listener serves no other routes. It uses
+plain Starlette, which is faster: a burst of jobs is a burst of these calls.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from allranks.store.job_rows import JobRow
 from allranks.store.metric_points import FEEDS, Source
 
 PREFIX = "/agent/v1"
-_HINT = "agents of this version ask no such thing"
+_HINT = "agents of this version send no such request"
 
-# Seconds that a clock may be off, or a question on its way, before the agent's times are shifted.
+# Seconds of clock difference (or network delay) below which an agent's times are not corrected.
 _CLOCKS_AGREE = 2.0
-# A clock that counts from 1970 on, or further off: what is shifted by more cannot be shown.
+# The largest clock difference; corrected times must stay valid dates.
 _AT_MOST = 1e10
-# Of what events tell beside their own time.
+# Keys of event data that hold times.
 _TIMES = ("failed_at", "ended_at")
 
 
 class Agent(NamedTuple):
-    """Who calls: the job and launch its token names, the node it says it is."""
+    """A calling agent: the job and launch of its token, and the node in the URL."""
 
     job: str
     launch: int
@@ -59,8 +59,8 @@ class Agent(NamedTuple):
 
 
 def create_app(more: Sequence[Route] = ()) -> Starlette:
-    """Its ``state.services`` are to be set before it is asked, and ``state.mlflow``: what ranks of
-    other hosts speak to. ``more``: routes that are written down elsewhere."""
+    """The application of the agents' routes and of ``more`` routes. Set its ``state.services`` and
+    ``state.mlflow``, the MLflow proxy for ranks, before the first request."""
     routes = [
         Route(PREFIX + "/{node:int}/hello", hello, methods=["POST"]),
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
@@ -74,165 +74,171 @@ def create_app(more: Sequence[Route] = ()) -> Starlette:
         Mount("/mlflow", app=to_mlflow),
         *more,
     ]
-    within = [Middleware(Limited), Middleware(CheckedAddress)]
-    return Starlette(routes=routes, exception_handlers=HANDLERS, middleware=within)
+    middleware = [Middleware(Limited), Middleware(CheckedAddress)]
+    return Starlette(routes=routes, exception_handlers=HANDLERS, middleware=middleware)
 
 
 async def hello(request: Request) -> Response:
-    with_, agent = who(request)
-    row = await run_in_threadpool(with_.records.get, agent.job)
+    services, agent = who(request)
+    row = await run_in_threadpool(services.records.get, agent.job)
     job = row.record
     over = job.status in TERMINAL or agent.launch != job.launch or agent.node >= len(job.nodes)
-    # One agent a node and launch: a second one, started by an engine that tries again, would count
-    # its events from 1 and not be heard.
+    # One agent per node and launch: the events of a second one, started by an engine that retries,
+    # would be ignored as duplicates.
     if over or job.nodes[agent.node].state is not NodeState.ABSENT:
         raise Unauthorized("this launch is over for this node", hint="leave")
-    told = {
+    answer = {
         "attempt": job.attempt,
         "task": pack(row.plan.task),
-        "state": with_.states.is_known(row),
-        "clocks": row.plan.rules.clocks(with_.clocks)._asdict(),
-        "mlflow": with_.tracking.invitation(row, with_.auth) if with_.tracking else None,
+        "state": services.states.is_known(row),
+        "clocks": row.plan.rules.clocks(services.clocks)._asdict(),
+        "mlflow": services.tracking.rank_variables(row, services.auth)
+        if services.tracking
+        else None,
     }
-    return JSONResponse(told)
+    return JSONResponse(answer)
 
 
 async def events(request: Request) -> Response:
-    with_, agent = who(request)
-    told = parse(await request.body())
-    if not isinstance(told, list):
-        raise UsageError("events come as a list", hint=_HINT)
-    ahead = _ahead(request)
-    said = [_by_our_clock(validate_event(each), ahead) for each in told]
-    for event in said:
+    services, agent = who(request)
+    body = parse(await request.body())
+    if not isinstance(body, list):
+        raise UsageError("events must be a list", hint=_HINT)
+    ahead = _clock_offset(request)
+    received = [_in_server_time(validate_event(each), ahead) for each in body]
+    for event in received:
         if event.node != agent.node or event.launch != agent.launch or not event.seq:
-            raise UsageError(f"a {event.kind} event that is not this agent's to tell", hint=_HINT)
-    row = await run_in_threadpool(with_.records.get, agent.job)
-    _of_its(row, agent.node)
-    heeded = orders_of.accepted(row.record, agent.node, agent.launch, said)
-    if heeded:
-        row = await run_in_threadpool(with_.records.append, agent.job, heeded)
-        with_.loops.wake(agent.job)
-    if len(heeded) == len(said):
-        return JSONResponse({"acknowledged": max((event.seq for event in said), default=0)})
+            raise UsageError(f"this agent may not send this {event.kind} event", hint=_HINT)
+    row = await run_in_threadpool(services.records.get, agent.job)
+    _check_node(row, agent.node)
+    accepted = orders_of.accepted(row.record, agent.node, agent.launch, received)
+    if accepted:
+        row = await run_in_threadpool(services.records.append, agent.job, accepted)
+        services.loops.wake(agent.job)
+    if len(accepted) == len(received):
+        return JSONResponse({"acknowledged": max((event.seq for event in received), default=0)})
     return JSONResponse({"acknowledged": row.record.nodes[agent.node].seq})
 
 
 async def orders(request: Request) -> Response:
-    """What to do now; held back while it is what the agent knows, a third of a lease at most. With
-    ``stacks``: the number of a question that it has not answered yet."""
-    with_, agent = who(request)
+    """The current order. The answer is delayed while the agent already knows the order, for at most
+    a third of a lease. With ``stacks``: the number of a stack request it has not answered yet."""
+    services, agent = who(request)
     attempt = number_of(request, "attempt")
     known = request.query_params.get("known", "")
     answered = number_of(request, "stacks") if "stacks" in request.query_params else 0
-    until = time.monotonic() + min(with_.clocks.lease / 3, 10.0)
+    until = time.monotonic() + min(services.clocks.lease / 3, 10.0)
     while True:
-        count = with_.bell.count(agent.job)
-        row = with_.records.latest(agent.job)
+        count = services.wakeups.count(agent.job)
+        row = services.records.latest(agent.job)
         if row is None:
-            row = await run_in_threadpool(with_.records.get, agent.job)
-        _of_its(row, agent.node)
+            row = await run_in_threadpool(services.records.get, agent.job)
+        _check_node(row, agent.node)
         order = {
             "attempt": attempt,
             **orders_of.order(row.record, agent.node, agent.launch, attempt),
         }
-        # An agent that knew another server asks this one what it has.
-        order["server"], order["heard"] = with_.pulse.name, row.record.nodes[agent.node].seq
+        # After a restart of the server, the agent resends what this server lacks.
+        order["server"], order["heard"] = services.heartbeats.name, row.record.nodes[agent.node].seq
         words = ("do", "attempt", "why", "kill")
-        order["id"] = ".".join(str(order.get(word, "")) for word in words) + f".{with_.pulse.name}"
-        if (number := with_.stacks.number(row)) > answered and attempt == row.record.attempt:
+        order["id"] = (
+            ".".join(str(order.get(word, "")) for word in words) + f".{services.heartbeats.name}"
+        )
+        if (number := services.stacks.number(row)) > answered and attempt == row.record.attempt:
             return JSONResponse(pack({**order, "stacks": number}))
         left = until - time.monotonic()
         if order["id"] != known or left <= 0:
             return JSONResponse(pack(order))
-        await with_.bell.wait(agent.job, count, left)
+        await services.wakeups.wait(agent.job, count, left)
 
 
 async def stacks(request: Request) -> Response:
-    """Where the processes of its ranks are, as it was asked."""
-    with_, agent = who(request)
+    """Receive the stacks of the node's ranks."""
+    services, agent = who(request)
     body = await request.body()
     if len(body) > MOST:
-        raise UsageError(f"{len(body)} bytes are more than the stacks of a node", hint=_HINT)
-    number, told = request.path_params["number"], parse(body)
+        raise UsageError(
+            f"{len(body)} bytes of stacks are more than the limit of {MOST}", hint=_HINT
+        )
+    number, answer = request.path_params["number"], parse(body)
     with readable():
-        await run_in_threadpool(with_.stacks.take, agent.job, agent.node, number, told)
-    if with_.hangs.waits_for(agent.job):
-        with_.loops.wake(agent.job)
+        await run_in_threadpool(services.stacks.receive, agent.job, agent.node, number, answer)
+    if services.hangs.waits_for(agent.job):
+        services.loops.wake(agent.job)
     return JSONResponse({})
 
 
 async def still(request: Request) -> Response:
-    """For how long those of its ranks that have been quiet have done nothing."""
-    with_, agent = who(request)
+    """Receive for how long the quiet ranks of the node have done nothing."""
+    services, agent = who(request)
     attempt = request.path_params["attempt"]
-    told = parse(await request.body())
+    report = parse(await request.body())
     with readable():
-        with_.hangs.told(agent.job, agent.launch, attempt, agent.node, told)
+        services.hangs.record(agent.job, agent.launch, attempt, agent.node, report)
     return JSONResponse({})
 
 
 async def logs(request: Request) -> Response:
-    with_, agent = who(request)
+    services, agent = who(request)
     attempt, rank = request.path_params["attempt"], request.path_params["rank"]
     offset, data = number_of(request, "offset"), await request.body()
-    size = await run_in_threadpool(_append, with_, agent.job, attempt, rank, offset, data)
-    with_.bell.ring(agent.job)
+    size = await run_in_threadpool(_append, services, agent.job, attempt, rank, offset, data)
+    services.wakeups.notify(agent.job)
     return JSONResponse({"size": size})
 
 
 async def points(request: Request) -> Response:
-    """Whole lines of one of the agent's files of points, from ``offset`` on."""
-    with_, agent = who(request)
+    """Receive complete lines of one of the agent's files of points, from ``offset`` on."""
+    services, agent = who(request)
     attempt, feed = request.path_params["attempt"], request.path_params["feed"]
-    job = await run_in_threadpool(with_.records.get, agent.job)
+    job = await run_in_threadpool(services.records.get, agent.job)
     if feed not in FEEDS or not 1 <= attempt <= job.record.attempt:
-        raise NotFound(f"agents have no points called {feed!r} of attempt {attempt}", hint=_HINT)
-    _of_its(job, agent.node)
+        raise NotFound(f"no points named {feed!r} in attempt {attempt}", hint=_HINT)
+    _check_node(job, agent.node)
     data, offset = await request.body(), number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
-    size = await run_in_threadpool(with_.points.add_from_agent, source, offset, data)
-    with_.bell.ring(agent.job)
+    size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)
+    services.wakeups.notify(agent.job)
     return JSONResponse({"size": size})
 
 
 async def code(request: Request) -> Response:
-    """A snapshot's chunks, one after the other: the whole tar."""
-    with_, agent = who(request)
+    """The tar of the job's snapshot, concatenated from its chunks."""
+    services, agent = who(request)
     digest = request.path_params["digest"]
-    row = await run_in_threadpool(with_.records.get, agent.job)
+    row = await run_in_threadpool(services.records.get, agent.job)
     if digest != row.plan.task.code:
-        raise NotFound("the job has no such code", hint=_HINT)
-    files = await run_in_threadpool(with_.blobs.parts, digest)
+        raise NotFound("the job does not use this code", hint=_HINT)
+    files = await run_in_threadpool(services.blobs.parts, digest)
     size = sum(file.stat().st_size for file in files)
     return StreamingResponse(_pieces(files), headers={"content-length": str(size)})
 
 
 async def account(request: Request) -> Response:
-    """What opens a datastore that the agent's own job moves data from or to, and no other."""
-    with_, agent = who(request)
+    """The address and credentials of a datastore that the agent's own job uses."""
+    services, agent = who(request)
     name = request.path_params["datastore"]
-    row = await run_in_threadpool(with_.records.get, agent.job)
+    row = await run_in_threadpool(services.records.get, agent.job)
     if row.record.status in TERMINAL or agent.launch != row.record.launch:
         raise Unauthorized("this launch is over", hint="leave")
     task = row.plan.task
     mine = {each.datastore for each in task.inputs} | {each.datastore for each in task.outputs}
     if name not in mine:
-        raise NotFound(f"the job has nothing in a datastore {name!r}", hint=_HINT)
-    return JSONResponse(pack(await run_in_threadpool(with_.datastores.account, name)))
+        raise NotFound(f"the job does not use the datastore {name!r}", hint=_HINT)
+    return JSONResponse(pack(await run_in_threadpool(services.datastores.account, name)))
 
 
 async def to_mlflow(scope: Scope, receive: Receive, send: Send) -> None:
     await scope["app"].state.mlflow(scope, receive, send)
 
 
-def _of_its(row: JobRow, node: int) -> None:
+def _check_node(row: JobRow, node: int) -> None:
     if node >= len(row.record.nodes):
         raise NotFound(f"the job has no node {node}", hint=_HINT)
 
 
 def number_of(request: Request, name: str) -> int:
-    """A number of the address, which a file or a database can have."""
+    """A query parameter that is a non-negative integer below 10¹⁵. Raises UsageError."""
     text = request.query_params.get(name, "")
     if not text.isdecimal() or len(text) > 15:
         raise UsageError(f"{text[:40]!r} is not a number", where=name, hint=_HINT)
@@ -241,12 +247,11 @@ def number_of(request: Request, name: str) -> int:
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """Raises UsageError where what was sent is of another shape."""
+    """Raise UsageError for data of another shape."""
     try:
         yield
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError) as error:
-        said = f"that cannot be taken in: {type(error).__name__}"
-        raise UsageError(said, hint=_HINT) from None
+        raise UsageError(f"malformed data: {type(error).__name__}", hint=_HINT) from None
 
 
 def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
@@ -257,43 +262,43 @@ def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
 
 
 def who(request: Request) -> tuple[Services, Agent]:
-    """The agent, by its token; marked as heard of. Raises Unauthorized."""
-    with_: Services = request.app.state.services
-    said = with_.auth.agent(request.headers.get("authorization"))
-    agent = Agent(said.job, said.launch, request.path_params["node"])
-    with_.pulse.heard(*agent)
-    return with_, agent
+    """Authenticate the agent and renew its lease. Raises Unauthorized."""
+    services: Services = request.app.state.services
+    caller = services.auth.agent(request.headers.get("authorization"))
+    agent = Agent(caller.job, caller.launch, request.path_params["node"])
+    services.heartbeats.record(*agent)
+    return services, agent
 
 
-def _ahead(request: Request) -> float:
-    """How far the agent's clock is ahead of ours, where it tells what it shows; seconds."""
+def _clock_offset(request: Request) -> float:
+    """Seconds by which the agent's clock is ahead of ours; 0 if it did not send its time."""
     text = request.query_params.get("now", "")
     try:
         ahead = float(text) - clock.now() if text else 0.0
     except ValueError:
         ahead = math.nan
-    if not abs(ahead) < _AT_MOST:  # nor for what is no number
-        raise UsageError("`now` is seconds since the epoch", hint=_HINT)
+    if not abs(ahead) < _AT_MOST:  # also false for NaN
+        raise UsageError("`now` must be seconds since the epoch", hint=_HINT)
     return ahead
 
 
-def _by_our_clock(event: Event, ahead: float) -> Event:
-    """As it was when an agent whose clock is that far ahead of ours said it: what came first, and
-    what is late, is decided by the times of all."""
+def _in_server_time(event: Event, ahead: float) -> Event:
+    """The event with its times corrected by the agent's clock offset: times of different agents are
+    compared to decide what came first."""
     if abs(ahead) < _CLOCKS_AGREE:
         return event
     times = {key: event.data[key] - ahead for key in _TIMES if event.data.get(key)}
     return event._replace(at=event.at - ahead, data={**event.data, **times})
 
 
-def _append(with_: Services, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
-    processes = _world(with_, job)
-    newest = (with_.records.latest(job) or with_.records.get(job)).record.attempt
+def _append(services: Services, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
+    processes = _world(services, job)
+    newest = (services.records.latest(job) or services.records.get(job)).record.attempt
     if rank >= processes or not 1 <= attempt <= newest:
         raise NotFound(f"the job has no rank {rank} in attempt {attempt}", hint=_HINT)
-    return Logs(with_.home.jobs / job).append(attempt, log_name(rank, processes), offset, data)
+    return Logs(services.home.jobs / job).append(attempt, log_name(rank, processes), offset, data)
 
 
 @lru_cache(maxsize=1024)
-def _world(with_: Services, job: str) -> int:
-    return world(with_.records.get(job).plan.task)
+def _world(services: Services, job: str) -> int:
+    return world(services.records.get(job).plan.task)

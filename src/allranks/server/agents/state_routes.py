@@ -1,4 +1,4 @@
-"""Routes for state folders: agents bring and fetch what their own job has, and nothing else."""
+"""The agents' routes for state folders: upload and download the state of their own job only."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
 from allranks.store.job_rows import JobRow
 
-# The most of a content, or of several, in one answer: it is put together in memory.
+# The most bytes of contents in one answer, which is assembled in memory.
 _MOST = 8 << 20
 
 
 async def sync(request: Request) -> Response:
-    """What a node has changed, in one step; what there is now comes back."""
-    with_, row, state, node = await _asked(request)
-    told = parse(await request.body(), names=True)
+    """Commit a node's changes as one step; answers with the current state."""
+    services, row, state, node = await _context(request)
+    changes = parse(await request.body(), names=True)
     with readable():
-        answer = await run_in_threadpool(with_.states.sync, row, state, node, told)
-    # By hand: a name that is not UTF-8 is written as the escapes that make it whole again.
+        answer = await run_in_threadpool(services.states.sync, row, state, node, changes)
+    # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(answer), media_type="application/json")
 
 
 async def missing(request: Request) -> Response:
-    """Of these contents those that are not here, with how much of each is."""
-    _, _, state, _ = await _asked(request)
+    """Those of the contents that are missing here, with the bytes received so far."""
+    _, _, state, _ = await _context(request)
     wanted = await _wanted(request)
     found = await run_in_threadpool(lambda: {each: state.received(each) for each in wanted})
     return JSONResponse({each: have for each, have in found.items() if have is not None})
 
 
 async def take(request: Request) -> Response:
-    """A piece of one content."""
-    _, _, state, _ = await _asked(request)
+    """Receive a piece of one content."""
+    _, _, state, _ = await _context(request)
     sha256, data = request.path_params["sha256"], await request.body()
     offset, size = (number_of(request, each) for each in ("offset", "size"))
     have = await run_in_threadpool(state.receive, sha256, offset, size, data)
@@ -48,8 +48,8 @@ async def take(request: Request) -> Response:
 
 
 async def take_several(request: Request) -> Response:
-    """Small contents: a line of JSON, [[SHA-256, bytes], …], and they, one after the other."""
-    _, _, state, _ = await _asked(request)
+    """Receive small contents: a line of JSON, [[SHA-256, bytes], …], then the contents."""
+    _, _, state, _ = await _context(request)
     data = await request.body()
     with readable():
         await run_in_threadpool(_take_all, state, data)
@@ -57,8 +57,8 @@ async def take_several(request: Request) -> Response:
 
 
 async def give(request: Request) -> Response:
-    """A piece of one content of the state's."""
-    _, _, state, _ = await _asked(request)
+    """Send a piece of one content of the state."""
+    _, _, state, _ = await _context(request)
     offset, size = (number_of(request, each) for each in ("offset", "size"))
     sha256 = request.path_params["sha256"]
     data = await run_in_threadpool(_piece, state, sha256, offset, min(size, _MOST))
@@ -66,24 +66,24 @@ async def give(request: Request) -> Response:
 
 
 async def give_several(request: Request) -> Response:
-    """Small contents as they were sent; those that would be too much at once are left out."""
-    _, _, state, _ = await _asked(request)
+    """Send small contents in the format of `take_several`."""
+    _, _, state, _ = await _context(request)
     wanted = await _wanted(request)
     data = await run_in_threadpool(_pieces, state, wanted)
     return Response(data, media_type="application/octet-stream")
 
 
 async def damaged(request: Request) -> Response:
-    """A node has fetched it twice, and twice it was not what its name says."""
-    _, _, state, _ = await _asked(request)
+    """A node downloaded a content twice with a wrong hash: restore a version without it."""
+    _, _, state, _ = await _context(request)
     sha256 = request.path_params["sha256"]
     version = await run_in_threadpool(state.fall_back, sha256)
     if version is None:
         raise NotFound(
             f"a file of the state {state.folder.name} is damaged in the server's home, and no "
-            "version from before is whole",
+            "earlier version is intact",
             where=str(state.content(sha256)),
-            hint=f"look at what there is: allranks state show {state.folder.name}; to begin anew: "
+            hint=f"inspect it: allranks state show {state.folder.name}; to start over: "
             f"allranks state delete {state.folder.name}",
         )
     return JSONResponse({"version": version.number})
@@ -102,17 +102,20 @@ def routes() -> list[Route]:
     ]
 
 
-async def _asked(request: Request) -> tuple[Services, JobRow, State, int]:
-    with_, agent = who(request)
-    row = await run_in_threadpool(with_.records.get, agent.job)
-    return with_, row, with_.states.allowed(row, agent.launch, agent.node), agent.node
+async def _context(request: Request) -> tuple[Services, JobRow, State, int]:
+    services, agent = who(request)
+    row = await run_in_threadpool(services.records.get, agent.job)
+    return services, row, services.states.allowed(row, agent.launch, agent.node), agent.node
 
 
 async def _wanted(request: Request) -> list[str]:
-    """The SHA-256 of some contents. Raises UsageError."""
+    """The list of SHA-256 in the body. Raises UsageError."""
     found = parse(await request.body())
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise UsageError("contents come as a list of SHA-256", hint="is the agent of this version?")
+        raise UsageError(
+            "contents must be a list of SHA-256",
+            hint="the agent and the server must have the same version",
+        )
     return found
 
 
@@ -122,7 +125,7 @@ def _take_all(state: State, data: bytes) -> None:
     for sha256, size in parse(head):
         piece = rest[at : at + size]
         at += size
-        # What came of it before, in pieces, is gone on with by whom it came from.
+        # If an interrupted upload left a part of it, send only the rest.
         have = state.receive(sha256, 0, size, piece)
         if have < size:
             state.receive(sha256, have, size, piece[have:])
@@ -136,24 +139,25 @@ def _piece(state: State, sha256: str, offset: int, size: int) -> bytes:
 def _pieces(state: State, wanted: list[str]) -> bytes:
     sizes = _sizes(state, wanted)
     if sum(sizes) > _MOST:
-        raise UsageError(f"{_MOST} bytes at most at once", hint="ask for fewer")
+        raise UsageError(
+            f"contents of one request must not exceed {_MOST} bytes", hint="request fewer"
+        )
     found = [_read(state, each, 0, size) for each, size in zip(wanted, sizes, strict=True)]
     head = json.dumps([[each, len(data)] for each, data in zip(wanted, found, strict=True)])
     return b"".join([head.encode(), b"\n", *found])
 
 
 def _sizes(state: State, wanted: list[str]) -> list[int]:
-    """Raises NotFound for a content that the state has not got, whoever else has."""
+    """The sizes of contents of the state. Raises NotFound for contents of other states."""
     sizes = {each.sha256: each.size for each in state.entries().values()}
     try:
         return [sizes[each] for each in wanted]
     except KeyError:
-        hint = "ask for what there is now"
-        raise NotFound("that is no content of this state", hint=hint) from None
+        raise NotFound("not a content of this state", hint="sync the state first") from None
 
 
 def _read(state: State, sha256: str, offset: int, size: int) -> bytes:
-    """Nothing of one that is gone: who asked for it holds it against its name."""
+    """Bytes of a content; empty if its file is gone, which the caller notices by the hash."""
     try:
         with state.content(sha256).open("rb") as file:
             file.seek(offset)

@@ -1,4 +1,4 @@
-"""Where the inputs and outputs of a job lie: on disks, in stores, or where other jobs left them."""
+"""Locate the inputs and outputs of a job: on disk, in datastores, or in the outputs of jobs."""
 
 from __future__ import annotations
 
@@ -22,59 +22,61 @@ from allranks.spec.shell.expressions import fill
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.job_rows import JobRow
 
-# Knows other jobs; raises NotFound.
+# Looks up a job by name; raises NotFound.
 Find = Callable[[str], JobRow]
 
 
 def places(
     spec: CommandJob, known: Datastores, home: Home, find: Find | None = None
 ) -> Mapping[str, Located]:
-    """Where each input and output lies that has a path, by `inputs.NAME` and `outputs.NAME`.
+    """The location of each input and output with a path, by `inputs.NAME` and `outputs.NAME`.
 
-    Without ``find``, for a plan that nobody will start, outputs of other jobs are taken to be where
-    they are by default. Raises SpecError for every one that is not there, or not ready.
+    Without ``find`` (a dry run) outputs of other jobs are assumed at their default place. Raises
+    SpecError with every location that is missing or not ready.
     """
-    found, wrong = {}, []
+    located, problems = {}, []
     for key, path, model in _wanted(spec):
         where = f"{key}.path"
         try:
             of = left_by(path, where) if key.startswith("inputs.") else None
             if of is None:
-                found[key] = known.locate(path, where, model=model)
+                located[key] = known.locate(path, where, model=model)
                 if key.startswith("outputs."):
-                    _hold_to_goals(found[key], path)
+                    _require_writable(located[key], path)
             else:
-                found[key] = _by_default(of, home) if find is None else _place(of, home, find)
+                located[key] = _by_default(of, home) if find is None else _place(of, home, find)
         except SpecError as error:
-            wrong += [each._replace(where=where) for each in error.problems]
-    if wrong:
-        raise SpecError(wrong)
-    return found
+            problems += [each._replace(where=where) for each in error.problems]
+    if problems:
+        raise SpecError(problems)
+    return located
 
 
 def referred(inputs: Any) -> set[str]:
-    """The jobs whose outputs are inputs of a job, by its ``inputs`` as they were sent."""
-    found = set()
+    """The names of jobs whose outputs a job takes as inputs, by its ``inputs`` as submitted."""
+    names = set()
     for value in (inputs or {}).values():
         path = value.get("path") if isinstance(value, Mapping) else value
         with contextlib.suppress(SpecError):
             if isinstance(path, str) and (of := left_by(path, "")) is not None:
-                found.add(of.job)
-    return found
+                names.add(of.job)
+    return names
 
 
-def _hold_to_goals(place: Located, path: str) -> None:
-    """Raises SpecError for what nothing can be brought to."""
+def _require_writable(place: Located, path: str) -> None:
+    """Raise SpecError for places that cannot be written to."""
     if place.asset:
-        hint = "name the place; with `name:` of the output it becomes the next version"
-        raise SpecError(Problem(f"{path!r} is a version of data, which never changes", hint=hint))
+        hint = "give a path; with `name:` the output becomes the next version"
+        raise SpecError(
+            Problem(f"{path!r} is a version of a data asset, which never changes", hint=hint)
+        )
     if place.uri and addresses.address(place.uri).store.kind == "https":
-        hint = f"name a bucket or a container: {addresses.SCHEMES.rpartition(' and ')[0]}"
-        raise SpecError(Problem(f"{path!r} is a site, which takes no files", hint=hint))
+        hint = f"use a bucket or a container: {addresses.SCHEMES.rpartition(' and ')[0]}"
+        raise SpecError(Problem(f"{path!r} is a web site, which accepts no uploads", hint=hint))
 
 
 def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:
-    """Key, path, and whether it is to be a model."""
+    """The key and path of each, and whether it is a model."""
     for name, value in spec.inputs.items():
         if isinstance(value, Input):
             yield f"inputs.{name}", value.path, value.type in TYPES
@@ -108,11 +110,11 @@ def _place(wanted: OutputOf, home: Home, find: Find) -> Located:
 
 def _not_ready(name: str, status: JobStatus) -> Problem:
     ended = (
-        f"start a job from what it left: allranks run --from {name}; "
-        f"or fetch files of it: allranks job download {name} --path PATH"
+        f"start a job from its files: allranks run --from {name}; "
+        f"or download them: allranks job download {name} --path PATH"
     )
     hint = ended if status in TERMINAL else f"wait for it: allranks job wait {name}"
-    return Problem(f"the job {name!r} is {status}: its outputs are not to be relied on", hint=hint)
+    return Problem(f"the job {name!r} is {status}: its outputs may be incomplete", hint=hint)
 
 
 def _in_store(output: OutputTask, wanted: OutputOf) -> Located:

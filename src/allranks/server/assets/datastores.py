@@ -1,4 +1,4 @@
-"""Datastores, data assets, and what every path of an input or output means: where it lies."""
+"""Datastores and data assets, and the location that a path of an input or output means."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from allranks.store.secrets import Secrets
 
 KIND = "data"
 _DATASTORES, _MAP = "datastores", "data.map"
-# The one that is always there, and what Azure ML calls those of its own.
+# The built-in datastore, and Azure ML's names for its own, which mean the same.
 DEFAULT = "default"
 _AZURES_OWN = ("workspaceblobstore", "workspacefilestore", "workspaceartifactstore")
 _OF_DATASTORE = re.compile(
     r"azureml://(.+/)?datastores/(?P<name>[^/]+)(/paths(/(?P<path>.*))?)?/?", re.DOTALL
 )
-# An asset may name another; nobody means more of them than this.
+# The longest chain of data assets that refer to another.
 _MOST_STEPS = 8
 
 
 class Datastores:
-    """Those of a home, its data assets, and its models as inputs. ``folder`` is the default
-    datastore; None: a home that has no others yet."""
+    """The datastores and data assets of a home, and its models as inputs. ``folder`` is the default
+    datastore. The other arguments are None if the home has no database yet."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Datastores:
     # ------------------------------------------------------------ datastores
 
     def all(self) -> dict[str, Datastore]:
-        """By name; the one that is always there first."""
+        """All datastores by name, the built-in one first."""
         kept: Mapping[str, Any] = {}
         if self._settings is not None:
             kept = self._settings.get(_DATASTORES) or {}
@@ -59,20 +59,19 @@ class Datastores:
         return {DEFAULT: always, **made}
 
     def get(self, name: str) -> Datastore:
-        """Raises NotFound."""
+        """The datastore of that name. Raises NotFound."""
         known = self.all()
         if name in _AZURES_OWN and name not in known:
             return known[DEFAULT]
         if name not in known:
-            has = f"there are: {', '.join(known)}"
-            create = f"{has}; make it: allranks datastore create {name} --type …"
+            has = f"available: {', '.join(known)}"
+            create = f"{has}; create it: allranks datastore create {name} --type …"
             hint = nearest(name, known) or create
-            raise NotFound(f"there is no datastore {name!r}", hint=hint)
+            raise NotFound(f"no datastore named {name!r}", hint=hint)
         return known[name]
 
     def put(self, made: Datastore, credentials: Mapping[str, str] | None) -> None:
-        """Keep it, in the place of the one of that name; without ``credentials`` those it has are
-        kept."""
+        """Store it, replacing the one of that name. None keeps the current credentials."""
         assert self._settings is not None
         assert self._secrets is not None
         if credentials is not None:
@@ -80,32 +79,30 @@ class Datastores:
         kept = made.model_dump(mode="json", exclude_defaults=True)
         self._settings.change(_DATASTORES, {made.name: kept})
 
-    def delete(self, name: str) -> Datastore:
-        """Forget it and its credentials. Raises NotFound."""
-        gone = self.get(name)
+    def delete(self, name: str) -> None:
+        """Delete the datastore and its credentials, not its data."""
         assert self._settings is not None
         assert self._secrets is not None
         self._settings.change(_DATASTORES, {name: None})
         self._secrets.put(name, {})
-        return gone
 
     def opened_by(self, name: str) -> list[str]:
-        """The names of its credentials."""
+        """The names of the datastore's credentials."""
         return [] if self._secrets is None else self._secrets.names().get(name, [])
 
     def account(self, name: str) -> Account:
-        """What opens it. Raises NotFound."""
+        """The address and credentials of a datastore. Raises NotFound."""
         assert self._secrets is not None
         return Account(start(self.get(name)).store, self._secrets.get(name))
 
     # ------------------------------------------------------------ data assets
 
     def versions(self, name: str) -> list[AssetRow]:
-        """Those of one asset."""
+        """The versions of one data asset."""
         return [] if self._assets is None else self._assets.versions(name)
 
     def row(self, asset: Asset) -> AssetRow:
-        """Raises SpecError when there is none."""
+        """The version that ``asset`` names. Raises SpecError."""
         versions = self.versions(asset.name)
         if (row := find_version(versions, asset)) is not None:
             return row
@@ -113,14 +110,14 @@ class Datastores:
         hint = f"its versions: {has}"
         if not versions:
             known = [] if self._assets is None else [row.name for row in self._assets.versions()]
-            create = f"make it: allranks data create {asset.name} --path PATH"
+            create = f"create it: allranks data create {asset.name} --path PATH"
             hint = nearest(asset.name, known) or create
-        raise SpecError(Problem(f"there is no data asset {asset}", "path", hint=hint))
+        raise SpecError(Problem(f"data asset {asset} not found", "path", hint=hint))
 
     # ------------------------------------------------------------ paths
 
     def map(self) -> dict[str, str]:
-        """What beginnings of addresses are taken for others."""
+        """Prefixes of addresses, and the prefixes that replace them."""
         return {} if self._settings is None else dict(self._settings.get(_MAP) or {})
 
     def change_map(self, entries: Mapping[str, str | None]) -> None:
@@ -128,10 +125,10 @@ class Datastores:
         self._settings.change(_MAP, dict(entries))
 
     def locate(self, path: str, where: str, *, model: bool = False) -> Located:
-        """Where ``path`` leads, which is absolute or a URI. Raises SpecError at the key ``where``.
+        """The location of ``path``, which is absolute or a URI. Raises SpecError at key ``where``.
 
-        A name is that of a data asset, else of a model; the other way round where it is to be a
-        ``model``. ``azureml://jobs/…`` are not its business.
+        A name is looked up among data assets, then models; with ``model`` the other way round.
+        ``azureml://jobs/…`` is not handled here.
         """
         try:
             if model and (row := self._model(path, where)) is not None:
@@ -158,7 +155,7 @@ class Datastores:
         return so_far._replace(uri=str(place), datastore=self._opener(place))
 
     def _model(self, path: str, where: str) -> Located | None:
-        """Where the model lies; None when there is none of that name."""
+        """The location of the model that ``path`` names, or None."""
         if self._models is None or not path.startswith("azureml:") or "://" in path:
             return None
         asset = asset_of(path, where)
@@ -172,14 +169,16 @@ class Datastores:
             return model._replace(asset=so_far.asset or model.asset)
         row = self.row(asset)
         if steps == 0:
-            raise UsageError(f"the data asset {asset} leads in a circle", hint="name its data")
+            raise UsageError(
+                f"the data asset {asset} refers to itself", hint="give the path of its data"
+            )
         found = Data.model_validate({**row.spec, "name": row.name, "version": row.version})
         known = so_far if so_far.asset else Located(asset=f"{row.name}:{row.version}")
         return self._located(found.path, where, known, steps - 1)
 
     def _opener(self, place: Address) -> str:
-        """The datastore that the place is in, the nearest one, or one of the same bucket; empty:
-        none."""
+        """The name of the innermost datastore that holds the place, else one of the same bucket;
+        empty: none."""
         known = {each.name: start(each) for each in self.all().values() if each.type != "file"}
         bucket = place._replace(key="")
         fit = [n for n, each in known.items() if addresses.covers(bucket, each)]
@@ -188,7 +187,7 @@ class Datastores:
 
 
 def start(made: Datastore) -> Address:
-    """The place that a datastore is; it is not of files."""
+    """The address of a datastore that is not of type `file`."""
     prefix = made.prefix or ""
     if made.type == "https":
         return addresses.address(made.url or "")
@@ -196,7 +195,7 @@ def start(made: Datastore) -> Address:
         account, container = made.account_name or "", made.container_name or made.filesystem or ""
         endpoint = made.endpoint or ""
         if endpoint and "://" not in endpoint:
-            # Azure's own word for which cloud: core.windows.net.
+            # Azure ML gives the suffix of the cloud only: core.windows.net.
             endpoint = f"{made.protocol or 'https'}://{account}.blob.{endpoint}"
         store = Store("azure", container, account, endpoint)
     else:
@@ -207,5 +206,5 @@ def start(made: Datastore) -> Address:
 def _below(folder: str, path: str) -> str:
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
-        raise UsageError(f"{path!r} leads out of its datastore", hint="a path without `..`")
+        raise UsageError(f"{path!r} is outside of its datastore", hint="use a path without `..`")
     return "/".join((folder.rstrip("/"), *steps)) or "/"

@@ -1,4 +1,4 @@
-"""Environments that have names: those made here, and those that are there without being made."""
+"""Named environments: those registered in this home, and the curated ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from allranks.store.key_values import Settings
 
 KIND = "environment"
 _MAP = "environment.map"
-# When nobody made them.
+# The creation time of curated environments.
 _ALWAYS = 0.0
 
 
 class Environments:
-    """Those of a home. ``assets`` and ``settings`` None: a home that has none yet."""
+    """The environments of a home; ``assets`` and ``settings`` are None without a database."""
 
     def __init__(
         self, assets: Assets | None, settings: Settings | None, deleted: bool = False
@@ -30,11 +30,11 @@ class Environments:
         self._assets, self._settings, self._deleted = assets, settings, deleted
 
     def with_deleted(self) -> Environments:
-        """The same with versions that were deleted: for jobs that had them, and are run again."""
+        """The same including deleted versions, for jobs that used them and are restarted."""
         return Environments(self._assets, self._settings, deleted=True)
 
     def versions(self, name: str | None = None) -> list[AssetRow]:
-        """All versions of all, or of one; those that nobody made first."""
+        """All versions of all environments, or of one; curated ones first."""
         always = [
             AssetRow(each, version, dict(spec), (), _ALWAYS)
             for each, versions in curated.ENVIRONMENTS.items()
@@ -46,44 +46,43 @@ class Environments:
         )
 
     def find(self, asset: Asset) -> Resolved:
-        """Raises SpecError when there is none."""
+        """The environment that ``asset`` names. Raises SpecError."""
         row = self.row(asset)
         return Resolved(f"{row.name}:{row.version}", Environment.model_validate(row.spec))
 
     def row(self, asset: Asset) -> AssetRow:
-        """Raises SpecError when there is none."""
+        """The version that ``asset`` names. Raises SpecError."""
         versions = self.versions(asset.name) or self.versions(self._spelled(asset.name))
         if (row := find_version(versions, asset)) is not None:
             return row
         has = ", ".join(row.version for row in versions)
         hint = f"its versions: {has}" if versions else self._others(asset.name)
-        raise SpecError(Problem(f"there is no environment {asset}", "environment", hint=hint))
+        raise SpecError(Problem(f"environment {asset} not found", "environment", hint=hint))
 
     def _spelled(self, name: str) -> str:
-        """The name that is there, where only capital letters differ."""
+        """The existing name that equals ``name`` but for case, else ``name``."""
         known = (row.name for row in self.versions())
         return next((each for each in known if each.lower() == name.lower()), name)
 
     def _others(self, name: str) -> str:
-        """What to do about a name that is not there: the near ones, and the map."""
+        """A hint for an unknown name: similar names, and how to map it."""
         near = nearest(name, dict.fromkeys(row.name for row in self.versions()))
         instead = f"allranks environment map {shlex.quote(name)} ENVIRONMENT (or current)"
         if near is None:
-            near = "`allranks environment list` shows those that are there."
-        return f"{near} Or say what stands for it: {instead}"
+            near = "List them: allranks environment list."
+        return f"{near} Or map it: {instead}"
 
     def table(self) -> Table:
-        """What is taken in the place of what: what was said here before what is always so."""
-        own: Mapping[str, str] = {}
-        if self._settings is not None:
-            own = self._settings.get(_MAP) or {}
+        """The map of environments and packages to what replaces them: this home's, then
+        built-in."""
+        own = self.own_table()
         return {**own, **{name: to for name, to in curated.TABLE.items() if name not in own}}
 
     def own_table(self) -> dict[str, Any]:
-        """The part of the table that was said here."""
+        """The part of the table that is configured in this home."""
         return {} if self._settings is None else dict(self._settings.get(_MAP) or {})
 
     def change_table(self, entries: Mapping[str, str | None]) -> None:
-        """Say what is to be taken for what; None: what is always so, if anything."""
+        """Set replacements; None restores the built-in one, if any."""
         assert self._settings is not None
         self._settings.change(_MAP, dict(entries))

@@ -1,4 +1,4 @@
-"""Where the files that a job left lie, by their addresses."""
+"""Locate the files of a job by their addresses."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from allranks.store.job_rows import JobRow
 
 
 class FoundFile(NamedTuple):
-    """What a job left: at ``path``, inside of the folder ``root``. With an ``output`` whose ``uri``
-    is set it lies elsewhere."""
+    """A file or folder of a job at ``path``, inside the folder ``root``. If ``output.uri`` is set
+    it is in a datastore instead."""
 
     path: Path
     root: Path
@@ -27,7 +27,7 @@ class FoundFile(NamedTuple):
 
 
 def find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
-    """Where it lies, or would lie. Raises SpecError for an output that the job does not have."""
+    """The file's location, which may not exist. Raises SpecError for an unknown output."""
     outputs = [each.name for each in row.plan.task.outputs]
     if of.output and (of.output != ARTIFACTS or ARTIFACTS in outputs):
         output = _named_output(row, of)
@@ -43,7 +43,7 @@ def find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
 
 
 def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
-    """That it is not there, and what is."""
+    """The problem that the file does not exist, with the existing ones as hint."""
     wanted = f"named-outputs/{of.output}/{of.path}" if _is_named(of) else of.path
     what = f"no {of.path!r}" if of.path else "nothing"
     where = f" in its output {of.output!r}" if _is_named(of) else ""
@@ -52,8 +52,7 @@ def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
 
 
 def below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files and the links below a folder in order, without what a live job removes
-    meanwhile."""
+    """The regular files and links below a folder, sorted. Skips files that a live job removes."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             if entry.is_dir(follow_symlinks=False):

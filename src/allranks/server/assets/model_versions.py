@@ -1,4 +1,4 @@
-"""Which versions of models there are, and where their files lie."""
+"""Versions of models, and the location of their files."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ KIND = "model"
 
 
 class ModelVersions(NamedTuple):
-    """Those of a home."""
+    """The versions of a home's models."""
 
     assets: Assets
     trees: Trees
 
     def row(self, asset: Asset) -> AssetRow:
-        """Raises NotFound."""
+        """The version that ``asset`` names. Raises NotFound."""
         versions = self.assets.versions(asset.name)
         if (row := find_version(versions, asset)) is not None:
             return row
         hint = f"its versions: {', '.join(row.version for row in versions)}"
         if not versions:
-            make = f"make it: allranks model register {asset.name} --job JOB --path outputs/…"
+            make = f"create it: allranks model register {asset.name} --job JOB --path outputs/…"
             hint = nearest(asset.name, {row.name for row in self.assets.versions()}) or make
-        raise NotFound(f"there is no model {asset}", hint=hint)
+        raise NotFound(f"model {asset} not found", hint=hint)
 
     def place(self, row: AssetRow) -> Path:
-        """What it is to a job: its one file, or the folder of several. Raises NotFound."""
+        """The path that jobs get: the file, or the folder of several. Raises NotFound."""
         return self.trees.path(row.spec["digest"])
 
     def manifest(self, row: AssetRow) -> tuple[Entry, ...]:
         return self.trees.manifest(row.spec["digest"])
 
     def files(self, row: AssetRow) -> Path:
-        """The folder that all of the manifest lies in."""
+        """The folder that contains all files of the manifest."""
         return self.trees.files(row.spec["digest"])
 
     def has(self, source: str | None) -> bool:
-        """Whether that is the path of a model."""
+        """Whether ``source`` is the path of a model."""
         return source is not None and Path(source).is_relative_to(self.trees.folder)
 
-    def hold_to(self, sources: Iterable[str | None]) -> None:
-        """Raises NotFound where one of these was a model's that is gone by now."""
+    def require_existing(self, sources: Iterable[str | None]) -> None:
+        """Raise NotFound if one of these is the path of a deleted model."""
         for source in filter(self.has, sources):
             if not Path(source or "").exists():
-                raise NotFound("the model was deleted meanwhile", where=source, hint="name another")
+                raise NotFound("the model was deleted", where=source, hint="use another one")
 
     def in_use(self) -> set[str]:
-        """The trees that versions have."""
+        """The digests of trees that belong to a version."""
         return {row.spec["digest"] for row in self.assets.versions()}

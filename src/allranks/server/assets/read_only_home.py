@@ -1,5 +1,5 @@
-"""What a home knows, for who only looks and needs no server; one that does not exist yet knows what
-is always there."""
+"""Read-only access to a home without starting the server. A home that does not exist yet has the
+built-in computes, environments and datastore."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from allranks.store.secrets import Secrets
 
 
 def clusters(home: Home) -> Clusters:
-    """Its computes."""
     return Clusters(home, Computes(open_database(database(home))) if has_record(home) else None)
 
 
 def environments(home: Home) -> Environments:
-    """Its environments."""
     if not has_record(home):
         return Environments(None, None)
     found = open_database(database(home))
@@ -32,7 +30,6 @@ def environments(home: Home) -> Environments:
 
 
 def datastores(home: Home) -> Datastores:
-    """Its datastores, data assets and models."""
     if not has_record(home):
         return Datastores(home.data)
     found = open_database(database(home))

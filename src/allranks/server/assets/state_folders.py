@@ -1,4 +1,4 @@
-"""State folders of jobs: whose is whose, what agents tell of them, and when a version is made."""
+"""State folders of jobs: which job has which one, agents' changes, and when versions are made."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State,
 from allranks.store.job_rows import JobRow
 from allranks.store.records import Records
 
-# So many that nobody writes are in memory with all that they hold: those looked at last.
-_AT_HAND = 8
-# How often a state that is being written is copied anew.
+# How many idle states are kept in memory, the most recently used ones.
+_IDLE_STATES = 8
+# Attempts to copy a state that changes meanwhile.
 _TRIES = 5
 
 
 class _Watched(NamedTuple):
-    """An attempt, and what its nodes have told."""
+    """The attempt that writes a state, and what its nodes reported last."""
 
     job: str
     attempt: int
@@ -35,7 +35,7 @@ class _Watched(NamedTuple):
 
 
 class States:
-    """Those of a home. From any thread."""
+    """The state folders of a home. Thread-safe."""
 
     def __init__(self, home: Home, records: Records) -> None:
         self._root, self._records = home.states, records
@@ -44,51 +44,52 @@ class States:
         self._lock = threading.Lock()
         self._count = itertools.count(1)
 
-    # ------------------------------------------------------------ whose is whose
+    # ------------------------------------------------------------ finding states
 
     def of(self, row: JobRow) -> State:
-        """A job's: the one it names, or its own."""
+        """The state of a job: the one it names, or its own."""
         named = row.plan.task.state
         return self._open(NAMED, named) if named else self._open(OF_JOBS, row.name)
 
     def is_known(self, row: JobRow) -> bool:
-        """Whether a job's has ever had anything in it."""
+        """Whether the job's state has ever had content."""
         return (self.of(row).folder / HEAD).exists()
 
     def find(self, name: str) -> State:
-        """The one of that name, or the own one of a job of that name. Raises NotFound."""
-        can_be = "/" not in name and len(name.encode(errors="replace")) < 256
+        """The named state, or the own state of the job of that name. Raises NotFound."""
+        is_name = "/" not in name and len(name.encode(errors="replace")) < 256
         for kind in (NAMED, OF_JOBS):
-            if can_be and (self._root / kind / name / HEAD).exists():
+            if is_name and (self._root / kind / name / HEAD).exists():
                 return self._open(kind, name)
-        hint = "`allranks state list` shows those with a name, with --own those of jobs"
-        raise NotFound(f"there is no state named {name[:80]!r}", hint=hint)
+        hint = (
+            "list named states: allranks state list; own states of jobs: allranks state list --own"
+        )
+        raise NotFound(f"no state named {name[:80]!r}", hint=hint)
 
     def several(self, own: bool) -> Iterator[State]:
-        """Those with a name, or the own ones of jobs that have something in them, by name."""
+        """The named states, or the own states of jobs, sorted by name."""
         kind = OF_JOBS if own else NAMED
         for each in sorted((self._root / kind).glob(f"[!.]*/{HEAD}")):
             yield self._open(kind, each.parent.name)
 
     def is_own(self, state: State) -> bool:
-        """Whether it is a job's own."""
         return state.folder.parent.name == OF_JOBS
 
     def holder(self, state: State) -> JobRow | None:
-        """The live job that has it: of those that want it the one that came first."""
+        """The live job that uses the state: the oldest of those that name it. None: no job."""
         return next((row for row in self._records.live() if self._is_of(row, state)), None)
 
     def waits(self, row: JobRow) -> str:
-        """For which live job a job has to wait, in words, because both have one state."""
+        """Why the job must wait for another one with the same state; empty if it need not."""
         first = self.holder(self.of(row)) if row.plan.task.state else None
         if first is None or first.id >= row.id:
             return ""
         return f"waits for the job {first.name}, which has the state {row.plan.task.state}"
 
     def begin(self, task: Task, after: JobRow | None) -> Entries:
-        """Let the own state of a job to come be empty, or begin as that of one that has ended is
-        now; what the job finds of the one ``after`` which it comes. What is there was of a job that
-        the record has not, or never came to be."""
+        """Create the own state of a new job, empty or as a copy of that of ``after``, the ended job
+        it continues. Returns the entries that the job starts with. An existing folder belongs to no
+        recorded job and is deleted."""
         folder = self._root / OF_JOBS / task.job
         if folder.exists():
             self._open(OF_JOBS, task.job).delete()
@@ -98,51 +99,52 @@ class States:
             return self.of(after).entries() if after.plan.task.state == task.state else {}
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for _ in range(_TRIES):
-            # Another job may have a state with a name by now, and replace what is being linked.
+            # Another job may use a named state by now, and replace files that are being linked.
             with contextlib.suppress(FileNotFoundError):
                 seed(folder, self.of(after))
                 return self._open(OF_JOBS, task.job).entries()
         hint = f"wait for the job that writes it, or copy it: allranks state download {after.name}"
-        raise Conflict(f"the state of {after.name} changes while it is copied", hint=hint)
+        raise Conflict(f"the state of {after.name} changed while it was copied", hint=hint)
 
     def brief(self, row: JobRow) -> dict[str, Any]:
-        """What is told of a job's with the job."""
+        """The job's state as `job show` shows it."""
         state = self.of(row)
         newest = state.newest() if self.is_known(row) else None
-        own = not row.plan.task.state
         return {
             "name": state.folder.name,
-            "own": own,
+            "own": not row.plan.task.state,
             "version": newest.number if newest else None,
         }
 
     # ------------------------------------------------------------ agents
 
     def allowed(self, row: JobRow, launch: int, node: int) -> State:
-        """The state of a node that is one of the job's. Raises Unauthorized for any other: what
-        comes late, of one that was given up, changes nothing."""
+        """The state that a node of the job may write. Raises Unauthorized for lost nodes and ended
+        launches, whose late requests must change nothing."""
         job = row.record
         if job.status in TERMINAL or launch != job.launch or not node < len(job.nodes):
             raise Unauthorized("this launch is over for this node", hint="leave")
         if job.nodes[node].left or job.nodes[node].state is NodeState.LOST:
-            raise Unauthorized("this node was given up", hint="leave")
+            raise Unauthorized("this node was lost or has left", hint="leave")
         return self.of(row)
 
-    def sync(self, row: JobRow, state: State, node: int, told: Mapping[str, Any]) -> dict[str, Any]:
-        """Take in what a node has changed, and tell it what there is now."""
-        attempt = int(told["attempt"])
+    def sync(
+        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Commit a node's changes; the answer has the current entries if others changed them."""
+        attempt = int(report["attempt"])
         if attempt != row.record.attempt:
-            raise Conflict("another attempt has the state", hint="leave it alone")
+            raise Conflict("another attempt uses the state", hint="leave")
         self._begin(row, state, attempt)
-        made = state.commit([_put(each, node) for each in told["puts"]])
-        due = self._note(row, state, node, bool(told["same"]), bool(told["over"]))
+        made = state.commit([_put(each, node) for each in report["puts"]])
+        due = self._note(row, state, node, bool(report["same"]), bool(report["over"]))
         answer = {"revision": made.after, "done": made.done, "entries": None, "due": due}
-        if made.before != told["after"]:
+        if made.before != report["after"]:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer
 
     def _begin(self, row: JobRow, state: State, attempt: int) -> None:
-        """What the attempt before has left is a version, however it ended."""
+        """At the first sync of an attempt, save what the previous attempt left as a version."""
         with self._lock:
             known = self._watched.get(state.folder)
             if known is not None and known[:2] == (row.name, attempt):
@@ -152,8 +154,8 @@ class States:
             state.keep(row.name if attempt > 1 else "", attempt - 1, "was left")
 
     def _note(self, row: JobRow, state: State, node: int, same: bool, over: bool) -> bool:
-        """Note what a node tells of itself, and make a version if that is whole now; whether there
-        is one to be made as soon as it is."""
+        """Record whether a node has stopped writing, and save a version if all have. Returns
+        whether a version is due as soon as they have."""
         with self._lock:
             quiet = self._watched[state.folder].quiet
             quiet[node] = state_manifest.heard(quiet.get(node), next(self._count), same, over)
@@ -170,17 +172,17 @@ class States:
         return False
 
     def forget(self, row: JobRow) -> None:
-        """If a job has ended, what it has left is a version, and nothing is kept in memory."""
+        """Save the state of an ended job as a version, and release its memory."""
         try:
             state, row = self.of(row), self._records.get(row.name)
         except NotFound:
-            return  # deleted meanwhile, with its own state
+            return  # the job was deleted, with its own state
         if row.record.status not in TERMINAL or not self.is_known(row):
             return
         with self._lock:
             known = self._watched.get(state.folder)
             if known is not None and known.job != row.name:
-                return  # another began meanwhile, with a version of what this one had left
+                return  # another job uses it now, and has saved this version
             state.keep(row.name, row.record.attempt, "was left")
             self._watched.pop(state.folder, None)
             if not row.plan.task.state:
@@ -188,53 +190,51 @@ class States:
         state.unload()
 
     def drop(self, job: str) -> None:
-        """Remove the own state of a job that is deleted, if it has one."""
+        """Delete the own state of a deleted job, if it has one."""
         if (self._root / OF_JOBS / job).exists():
             self._open(OF_JOBS, job).delete()
 
     def rest(self, job: str) -> None:
-        """A job's own was taken away, or will not be asked for: nothing of it is remembered."""
+        """Release the memory of a job's own state."""
         self._open(OF_JOBS, job).unload()
 
     # ------------------------------------------------------------ people
 
     def settled(self, name: str) -> State:
-        """The state of that name; what nobody writes any more is a version. Raises NotFound."""
+        """The state of that name; an idle one is saved as a version first. Raises NotFound."""
         state = self.find(name)
         if self.holder(state) is None:
             state.keep("", 0, "was left")
         return state
 
     def last_job(self, name: str) -> str:
-        """The one that had the state of that name last, by its versions; empty where none tells.
-        Raises NotFound."""
+        """The job that wrote the state last, by its versions; empty if unknown. Raises NotFound."""
         state = self.find(name)
         if self.is_own(state):
             return name
         return next((each.job for each in reversed(state.versions()) if each.job), "")
 
     def restore(self, name: str, number: int) -> None:
-        """Have what is there be what it was in a version; that is the newest then. Raises NotFound,
-        and Conflict while a job has it, or where a content of the version is damaged."""
-        state = self.free(name)
+        """Restore a version as the newest. Raises NotFound, and Conflict while a job uses the state
+        or if a file of the version is damaged."""
+        state = self.require_idle(name)
         for path, each in state.version(number).entries.items():
             if each.what == "file" and not matches(state.content(each.sha256), each.sha256):
                 raise Conflict(
                     f"{path!r} of version {number} is damaged in the server's home",
                     where=str(state.content(each.sha256)),
-                    hint=f"take another version: allranks state show {name}",
+                    hint=f"choose another version: allranks state show {name}",
                 )
         state.keep("", 0, "was left")
         state.restore(number)
         state.keep("", 0, f"version {number}, restored")
 
     def delete(self, name: str) -> None:
-        """Take it away with all of its versions. Raises NotFound, and Conflict while a job has
-        it."""
-        self.free(name).delete()
+        """Delete the state with all versions. Raises NotFound, and Conflict while a job uses it."""
+        self.require_idle(name).delete()
 
-    def free(self, name: str) -> State:
-        """The state of that name, which no job has. Raises NotFound and Conflict."""
+    def require_idle(self, name: str) -> State:
+        """The state of that name. Raises NotFound, and Conflict while a job uses it."""
         state = self.find(name)
         if (row := self.holder(state)) is not None:
             raise Conflict(
@@ -251,31 +251,28 @@ class States:
     def _open(self, kind: str, name: str) -> State:
         folder = self._root / kind / name
         with self._lock:
-            # Never another one of the same folder: theirs is the lock that keeps it in order.
+            # One State per folder: its lock orders all changes.
             state = self._states.setdefault(folder, State(folder))
-            self._states[folder] = self._states.pop(folder)  # the last
-            late = [*self._states.values()][-_AT_HAND - 1 : -_AT_HAND]
-            late = [each for each in late if each.folder not in self._watched]
-        for each in late:
+            self._states[folder] = self._states.pop(folder)  # most recently used
+            idle = [*self._states.values()][-_IDLE_STATES - 1 : -_IDLE_STATES]
+            idle = [each for each in idle if each.folder not in self._watched]
+        for each in idle:
             each.unload()
         return state
 
 
-def _put(told: Mapping[str, Any], node: int) -> Put:
-    """What a node has changed. Raises UsageError for what is not its to change."""
-    path, given, hint = told["path"], told["entry"], "leave it out"
+def _put(report: Mapping[str, Any], node: int) -> Put:
+    """A node's change. Raises UsageError for paths it may not write and malformed entries."""
+    path, given, hint = report["path"], report["entry"], "leave it out"
     if not state_manifest.is_path(path, node):
-        raise UsageError(f"{str(path)[:255]!r} is no path that a node may write", hint=hint)
+        raise UsageError(f"{str(path)[:255]!r} is not a path that this node may write", hint=hint)
     entry = None if given is None else Entry(*given)
     if entry is not None and not _is_entry(entry):
-        raise UsageError(f"{path!r} is no file, folder or link", hint=hint)
-    if (
-        entry is not None
-        and entry.what == "link"
-        and not state_manifest.stays_inside(path, entry.target)
-    ):
-        raise UsageError(f"{path!r} is a link that leads elsewhere", hint=hint)
-    return Put(path, int(told["base"]), entry)
+        raise UsageError(f"{path!r} is not a file, folder or link", hint=hint)
+    is_link = entry is not None and entry.what == "link"
+    if entry is not None and is_link and not state_manifest.stays_inside(path, entry.target):
+        raise UsageError(f"{path!r} is a link out of the state folder", hint=hint)
+    return Put(path, int(report["base"]), entry)
 
 
 def _is_entry(entry: Entry) -> bool:

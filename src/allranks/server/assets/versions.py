@@ -1,4 +1,4 @@
-"""What routes of things that have a name and versions say of them: data, environments, models."""
+"""Shared by the routes of versioned assets: data, environments and models."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from typing import Any
 
 from allranks.errors import Conflict, UsageError
 from allranks.masking import all_without_credentials
-from allranks.server.timestamps import when
+from allranks.server.timestamps import iso_time
 from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.store.assets import LATEST, AssetRow
 
 
 def listed(rows: list[AssetRow], name: str | None) -> list[AssetRow]:
-    """Every version of the one that was named, or the newest of each."""
+    """Every version of the named asset, or the newest version of each."""
     return rows if name is not None else list({row.name: row for row in rows}.values())
 
 
 def shown(row: AssetRow, **more: Any) -> dict[str, Any]:
-    """A version as the API and ``--json`` show it."""
+    """A version as the API and ``--json`` show it, without credentials."""
     return {
         **all_without_credentials(row.spec),
         "name": row.name,
         "version": row.version,
         "labels": list(row.labels),
-        "created_at": when(row.created_at) if row.created_at else None,
+        "created_at": iso_time(row.created_at) if row.created_at else None,
         **more,
     }
 
 
 def one_version(reference: str, kind: str) -> Asset:
-    """A reference to what is to be deleted. Raises UsageError where it names no version."""
+    """The asset of a reference that names a version, else raise UsageError."""
     asset = asset_of(reference, kind)
     if not asset.version:
         hint = f"its versions: allranks {kind} list {asset.name}"
-        raise UsageError("which version is to be deleted?", where=reference, hint=hint)
+        raise UsageError("name the version to delete", where=reference, hint=hint)
     return asset
 
 
-def refuse_words(name: str, version: str | None, *taken: str) -> None:
-    """Raises Conflict for a name of these, or a version that is a label."""
+def refuse_reserved(name: str, version: str | None, *taken: str) -> None:
+    """Raise Conflict for a name among ``taken``, or for the version `latest`."""
     if name in taken or version == LATEST:
         word = name if name in taken else LATEST
-        raise Conflict(f"{word!r} has a meaning of its own", hint="choose another")
+        raise Conflict(f"{word!r} is a reserved word", hint="choose another")

@@ -1,7 +1,7 @@
-"""Who may do what: the least role of each of people's routes, in one table that a test holds whole.
+"""Authorization: the minimum role of each of people's routes. A test checks that none is missing.
 
-A reader sees everything but what is secret to all; a member also submits jobs, adds what jobs need,
-and ends what they submitted; an admin does everything.
+A reader sees everything except secrets; a member also submits jobs, adds assets and ends their own
+jobs; an admin may do everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from allranks.errors import Forbidden
 
 
 class Role(IntEnum):
-    """Each may what those before it may."""
+    """Each role includes those before it."""
 
     READER = 1
     MEMBER = 2
@@ -27,13 +27,13 @@ class Role(IntEnum):
 
 
 class Person(NamedTuple):
-    """Whose token it is."""
+    """The owner of a token."""
 
     name: str
     role: Role
 
 
-# The home's own token, which whoever can read the home has.
+# Whoever can read the home has its token.
 OWNER = Person("owner", Role.ADMIN)
 
 _R, _M, _A = Role.READER, Role.MEMBER, Role.ADMIN
@@ -51,7 +51,7 @@ ROLES: Mapping[str, Role] = {
     "GET /api/v1/resolve": _R,
     "GET /api/v1/compare": _R,
     "GET /api/v1/jobs/{name}": _R,
-    "PATCH /api/v1/jobs/{name}": _M,  # of their own: see `hold_to_own`
+    "PATCH /api/v1/jobs/{name}": _M,  # own jobs only: see `require_own`
     "DELETE /api/v1/jobs/{name}": _M,  # as above
     "GET /api/v1/jobs/{name}/explanation": _R,
     "GET /api/v1/jobs/{name}/events": _R,
@@ -119,40 +119,38 @@ ROLES: Mapping[str, Role] = {
     "GET /api/v1/states/{state}/files/{_:rest}": _R,
     "POST /api/v1/states/{state}/bundle": _R,
     "GET /api/v1/states/{state}/checksums/{_:rest}": _R,
-    "POST /api/v1/states/{state}/restore": _M,  # that their own job had last
-    "DELETE /api/v1/states/{state}": _M,  # of their own jobs; with a name: admins
+    "POST /api/v1/states/{state}/restore": _M,  # if their own job had it last
+    "DELETE /api/v1/states/{state}": _M,  # of their own jobs; named states: admins
 }
 
-# Where the gate leaves who it let in.
+# The key of the request scope under which the gate stores the caller.
 PERSON = "allranks.person"
 
 
 def person(request: Request) -> Person:
-    """Who asks."""
-    found: Person = request.scope[PERSON]
-    return found
+    caller: Person = request.scope[PERSON]
+    return caller
 
 
 Who = Annotated[Person, Depends(person)]
 
 
 def allowed(request: Request, who: Who) -> None:
-    """Raises Forbidden where the route takes more than the role of who asks. A route that is in no
-    table is the admins'."""
-    hold_to(who, ROLES.get(f"{request.method} {request.scope['route'].path}", Role.ADMIN))
+    """Raise Forbidden if the caller's role is too low. Routes missing from the table need admin."""
+    require_role(who, ROLES.get(f"{request.method} {request.scope['route'].path}", Role.ADMIN))
 
 
-def hold_to(who: Person, least: Role) -> None:
-    """Raises Forbidden where they have a lesser role."""
+def require_role(who: Person, least: Role) -> None:
+    """Raise Forbidden for a lower role."""
     if who.role < least:
         raise Forbidden(
-            f"that takes the role {least}, and {who.name} has {who.role}",
-            hint="ask whoever runs this server: allranks server token create NAME --role ROLE",
+            f"this needs the role {least}; {who.name} is a {who.role}",
+            hint="ask an admin of this server: allranks server token create NAME --role ROLE",
         )
 
 
-def hold_to_own(who: Person, job: str, submitter: str) -> None:
-    """Raises Forbidden unless they may end and repeat the job, with all that is in it."""
+def require_own(who: Person, job: str, submitter: str) -> None:
+    """Raise Forbidden unless the caller submitted the job or is an admin."""
     if who.role < Role.ADMIN and submitter != who.name:
-        hint = "ask them, or an admin of this server"
+        hint = f"ask {submitter}, or an admin of this server"
         raise Forbidden(f"{job} was submitted by {submitter}, not by {who.name}", hint=hint)

@@ -1,7 +1,7 @@
-"""Tokens of people: random, told once, kept as their hash.
+"""Tokens of people: random, shown once, stored as their hash.
 
-A hash made for passwords would be slow on purpose, for each request; of 256 random bits nobody
-guesses any, however fast.
+A plain SHA-256 suffices: 256 random bits cannot be guessed, and a password hash would slow down
+every request.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from allranks.server.auth.roles import OWNER, Person, Role
 from allranks.store.key_values import Settings
 
 log = logging.getLogger("allranks.tokens")
-# What a token begins with, so that those who look for secrets in code find it.
+# Lets secret scanners recognise tokens.
 PREFIX = "allranks_"
 _TOKENS, _USED = "tokens", "tokens.used"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _DAY = 86400.0
-# Seconds between two notes of when a token was used.
-_NOTED = 60.0
+# Seconds between two updates of a token's last use.
+_USE_INTERVAL = 60.0
 
 
 class Token(NamedTuple):
-    """Times: seconds since the epoch; None: never."""
+    """A token without its secret. Times are seconds since the epoch; None: never."""
 
     person: Person
     created_at: float
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """Those of a home but its own. Any thread may ask; a home has one server."""
+    """The tokens of a home, other than its own. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -48,70 +48,75 @@ class Tokens:
         self._used: dict[str, float] = dict(settings.get(_USED) or {})
 
     def create(self, name: str, role: Role, days: float | None = None) -> str:
-        """A new token, which nobody can be told again. Raises Conflict, UsageError."""
+        """Create a token and return it; it cannot be shown again. Raises Conflict, UsageError."""
         if not _NAME.fullmatch(name):
-            hint = "letters, digits, `-`, `_`, `.` and `@`, 63 at most"
-            raise UsageError(f"{name[:80]!r} is no name for a user", where="name", hint=hint)
-        made, now = PREFIX + secrets.token_urlsafe(32), time.time()
+            hint = "use at most 63 letters, digits, `-`, `_`, `.` and `@`"
+            raise UsageError(f"{name[:80]!r} is not a valid user name", where="name", hint=hint)
+        token, now = PREFIX + secrets.token_urlsafe(32), time.time()
         with self._lock:
             if name == OWNER.name or name in self._kept:
-                hint = f"revoke it first (allranks server token revoke {name}), or another name"
+                hint = f"choose another name, or revoke it: allranks server token revoke {name}"
                 if name == OWNER.name:
-                    hint = f"{name!r} is who owns the home: another name"
-                raise Conflict(f"{name!r} has a token already", where="name", hint=hint)
+                    hint = f"choose another name: {name!r} is the owner of the home"
+                raise Conflict(f"{name!r} already has a token", where="name", hint=hint)
             ends = None if days is None else now + days * _DAY
-            told = {"hash": _hashed(made), "role": str(role), "created_at": now, "expires_at": ends}
-            self._settings.change(_TOKENS, {name: told})
+            stored = {
+                "hash": _hashed(token),
+                "role": str(role),
+                "created_at": now,
+                "expires_at": ends,
+            }
+            self._settings.change(_TOKENS, {name: stored})
             self._settings.change(_USED, {name: None})
-            self._kept[name] = told
+            self._kept[name] = stored
             self._used.pop(name, None)
-        return made
+        return token
 
     def find(self, token: str) -> Person | None:
-        """Whose it is; None where it is nobody's, or not any more."""
+        """The owner of a valid token, else None."""
         if not token.startswith(PREFIX):
             return None
         shown, now = _hashed(token), time.time()
         with self._lock:
-            found = None
-            for name, told in self._kept.items():  # all of them, whichever it is
-                if hmac.compare_digest(told["hash"], shown):
-                    found = name
-            if found is None or (self._kept[found]["expires_at"] or now + 1) <= now:
+            owner = None
+            for name, stored in self._kept.items():  # always all of them, in constant time
+                if hmac.compare_digest(stored["hash"], shown):
+                    owner = name
+            if owner is None or (self._kept[owner]["expires_at"] or now + 1) <= now:
                 return None
-            if now - self._used.get(found, 0.0) > _NOTED:
-                self._used[found] = now
-                # Who asks is the event loop, and the record may be busy, or its disk full.
-                threading.Thread(target=self._note, args=(found, now), daemon=True).start()
-            return Person(found, Role[self._kept[found]["role"].upper()])
+            if now - self._used.get(owner, 0.0) > _USE_INTERVAL:
+                self._used[owner] = now
+                # In a thread: this runs in the event loop, and the database may be slow.
+                threading.Thread(target=self._record_use, args=(owner, now), daemon=True).start()
+            return Person(owner, Role[self._kept[owner]["role"].upper()])
 
-    def _note(self, name: str, now: float) -> None:
+    def _record_use(self, name: str, now: float) -> None:
         try:
             self._settings.change(_USED, {name: now})
         except Exception as error:
-            log.warning("that the token of %s was used could not be noted: %s", name, error)
+            log.warning("could not record the use of the token of %s: %s", name, error)
 
     def revoke(self, name: str) -> None:
-        """It opens nothing from now on. Raises NotFound."""
+        """Invalidate the token of ``name``. Raises NotFound."""
         with self._lock:
             if name not in self._kept:
-                hint = "`allranks server token list` shows those there are"
-                raise NotFound(f"there is no token of {name!r}", hint=hint)
+                hint = "list them: allranks server token list"
+                raise NotFound(f"no token of {name!r} found", hint=hint)
             self._settings.change(_TOKENS, {name: None})
             del self._kept[name]
 
     def list(self) -> list[Token]:
-        """By name, without what they are."""
+        """All tokens by name, without their secrets."""
         with self._lock:
             return [
                 Token(
-                    Person(name, Role[told["role"].upper()]),
-                    told["created_at"],
-                    told["expires_at"],
-                    # A note of one before of that name may come late.
-                    used if (used := self._used.get(name, 0.0)) >= told["created_at"] else None,
+                    Person(name, Role[stored["role"].upper()]),
+                    stored["created_at"],
+                    stored["expires_at"],
+                    # The last use of an earlier token of that name may be recorded late.
+                    used if (used := self._used.get(name, 0.0)) >= stored["created_at"] else None,
                 )
-                for name, told in sorted(self._kept.items())
+                for name, stored in sorted(self._kept.items())
             ]
 
 

@@ -1,8 +1,8 @@
-"""Which compute a job means, and one engine for each cluster that computes name.
+"""Find the compute of a job, and keep one engine for each cluster.
 
-Several computes may be of one cluster (its partitions, say): they share an engine, so that one
-question a tick serves all their jobs. A plan says which cluster it is for; a job goes on whatever
-becomes of its compute.
+Several computes may belong to one cluster (for example its partitions). They share an engine, so
+that one poll per tick serves all their jobs. The plan names the cluster, so a job continues even if
+its compute is changed or deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -26,56 +26,53 @@ from allranks.spec.fields.problems import nearest
 from allranks.spec.job import CommandJob
 from allranks.store.computes import Computes
 
-# Names that examples for Azure ML use; they mean the default compute until told otherwise.
+# Compute names in Azure ML examples; they mean the default compute unless mapped otherwise.
 STAND_FOR_DEFAULT = ("cpu-cluster", "gpu-cluster", "serverless")
-# Types that files for Azure ML have.
+# Compute types of Azure ML.
 _AZURES = ("amlcompute", "computeinstance", "virtualmachine", "synapsespark")
 
 
 class Cluster(NamedTuple):
-    """What tells one cluster from another: the kind of its engine, and where it is."""
+    """The identity of a cluster: the kind of its engine, and its connection options as JSON."""
 
     kind: str
     connection: str = "{}"
 
 
 class KnownComputes(NamedTuple):
-    """The computes by name, the one that is always there first; the name of the default; and what
-    names mean that are no computes."""
+    """The computes by name, the built-in one first; the name of the default; and ``stands_for``,
+    other names that are mapped to a compute."""
 
-    there: Mapping[str, Compute]
+    computes: Mapping[str, Compute]
     default: str
     stands_for: Mapping[str, str]
 
     def find(self, name: str | None) -> Compute:
-        """The compute of that name, or that the name stands for; the default one without a name.
+        """The compute of that name, or that the name is mapped to; without a name the default.
 
-        Raises SpecError when there is none.
+        Raises SpecError.
         """
         wanted = (name or self.default).removeprefix("azureml:")
-        found = self.there.get(self.stands_for.get(wanted, wanted))
-        if found is None:
-            message = f"there is no compute named {wanted!r}"
+        compute = self.computes.get(self.stands_for.get(wanted, wanted))
+        if compute is None:
+            message = f"no compute named {wanted!r}"
             raise SpecError(Problem(message, "compute", hint=self._hint(wanted)))
-        return found
+        return compute
 
     def _hint(self, wanted: str) -> str:
-        """The names that are near or all there are, and how to let the name mean one of them."""
-        known = [*self.there, *self.stands_for]
+        """Similar or all names, and how to map or create the missing one."""
+        known = [*self.computes, *self.stands_for]
         near = get_close_matches(wanted, known, n=3)
         means = f"allranks compute map {shlex.quote(wanted)}={self.default}"
         makes = f"allranks compute create {shlex.quote(wanted)} --type …"
-        ways = ([f"let it mean one: {means}"] if "=" not in wanted else []) + [f"make it: {makes}"]
-        names = f"did you mean {_either(near)}?" if near else f"there are: {', '.join(known)}."
+        ways = ([f"map it: {means}"] if "=" not in wanted else []) + [f"create it: {makes}"]
+        either = " or ".join(f"`{name}`" for name in near)
+        names = f"did you mean {either}?" if near else f"available: {', '.join(known)}."
         return f"{names} Or {', or '.join(ways)}"
 
 
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(f"`{name}`" for name in names)
-
-
 class Clusters:
-    """The computes of a home. ``computes`` None: a home that has none yet. Any thread may ask."""
+    """The computes of a home; ``computes`` is None if it has no database yet. Thread-safe."""
 
     def __init__(
         self, home: Home, computes: Computes | None, kinds: Mapping[str, Kind] = KINDS
@@ -84,43 +81,44 @@ class Clusters:
         self._engines: dict[Cluster, Target] = {}
         self._lock = threading.Lock()
         self.host_gpus = HostGpus()
-        # The kind that needs nothing has a compute of its name without being asked.
+        # The first kind needs no options, and has a built-in compute of its name.
         self.first = next(iter(kinds))
 
     def known(self) -> KnownComputes:
-        """All that is written down of computes, read once."""
-        always = Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)
-        there, chosen, sent = {self.first: always}, "", {}
+        """The computes, default and mapped names, read once."""
+        builtin = Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)
+        by_name, chosen, sent = {self.first: builtin}, "", {}
         if self._computes is not None:
-            found = [Compute.model_validate(row.spec) for row in self._computes.list()]
-            there |= {each.name: each for each in found}
+            stored = [Compute.model_validate(row.spec) for row in self._computes.list()]
+            by_name |= {each.name: each for each in stored}
             chosen, sent = self._computes.default(), self._computes.aliases()
-        default = chosen if chosen in there else self.first
-        goals = {name: default for name in STAND_FOR_DEFAULT if name not in there}
-        goals |= {name: to for name, to in sent.items() if name not in there and to in there}
-        return KnownComputes(there, default, goals)
+        default = chosen if chosen in by_name else self.first
+        goals = {name: default for name in STAND_FOR_DEFAULT if name not in by_name}
+        goals |= {name: to for name, to in sent.items() if name not in by_name and to in by_name}
+        return KnownComputes(by_name, default, goals)
 
     def find(self, name: str | None) -> Compute:
-        """As ``Known.find``."""
+        """As ``KnownComputes.find``."""
         return self.known().find(name)
 
     def instances(self) -> dict[str, int]:
-        """The GPUs of instance types that were said here."""
+        """The GPU counts of instance types that are configured in this home."""
         return {} if self._computes is None else self._computes.instances()
 
     def kind(self, compute: Compute) -> Kind:
-        """Raises SpecError when this version has no such engine."""
+        """The compute's kind of engine. Raises SpecError for an unknown one."""
         if compute.type not in self.kinds:
-            hint = nearest(compute.type, self.kinds) or f"there are: {', '.join(self.kinds)}"
+            hint = nearest(compute.type, self.kinds) or f"available: {', '.join(self.kinds)}"
             if compute.type.lower() in _AZURES:
-                hint = f"that is a cloud's: say where it is to be instead, --type {self._others()}"
-            raise SpecError(Problem(f"there is no engine {compute.type!r}", "type", hint=hint))
+                remote = " or ".join(name for name in self.kinds if name != self.first)
+                hint = f"Azure ML types are not available; use --type {remote}"
+            raise SpecError(Problem(f"no engine named {compute.type!r}", "type", hint=hint))
         return self.kinds[compute.type]
 
     def options(self, compute: Compute, spec: CommandJob | None = None) -> dict[str, Any]:
-        """All options of the engine that are set: by default, by the compute, by the job.
+        """The engine's options: defaults, overridden by the compute, overridden by the job.
 
-        Raises SpecError with every one that is wrong.
+        Raises SpecError with every invalid option.
         """
         kind = self.kind(compute)
         declared = (*kind.options, *options.COMMON)
@@ -131,7 +129,7 @@ class Clusters:
         for name in given:
             if name not in self.kinds and (hint := nearest(name, self.kinds)):
                 place = f"resources.properties.{name}"
-                raise SpecError(Problem(f"there is no engine {name!r}", place, hint=hint))
+                raise SpecError(Problem(f"no engine named {name!r}", place, hint=hint))
         own = given.get(kind.name) or {}
         where = f"resources.properties.{kind.name}"
         if not isinstance(own, Mapping):
@@ -154,7 +152,7 @@ class Clusters:
             return self._engines[cluster]
 
     def on_this_machine(self) -> Iterator[Cluster]:
-        """Those whose gangs run here."""
+        """The clusters whose gangs run on this machine."""
         return (Cluster(kind.name) for kind in self.kinds.values() if not kind.remote)
 
     def runs_here(self, plan: Plan) -> bool:
@@ -163,6 +161,3 @@ class Clusters:
     def _cluster(self, kind: str, values: Mapping[str, Any]) -> Cluster:
         where = options.connection(self.kinds[kind].options, values)
         return Cluster(kind, json.dumps(where, sort_keys=True))
-
-    def _others(self) -> str:
-        return " or ".join(name for name in self.kinds if name != self.first)

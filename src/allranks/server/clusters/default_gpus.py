@@ -1,5 +1,5 @@
-"""How many GPUs a job gets where it does not say so itself: what its compute has is asked for, and
-`plan/job/gpu_allocation.py` decides."""
+"""How many GPUs a job gets if it does not say: gathers what the compute has, for
+`plan/job/gpu_allocation.py` to decide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allranks.spec.job import CommandJob
 def choice(
     spec: CommandJob, compute: Compute, options: Mapping[str, Any], clusters: Clusters
 ) -> Choice:
-    """The GPUs of each node of the job. Raises nothing that the compute could cause."""
+    """The GPUs of each node of the job. An unreachable compute raises no error."""
     wanted, kind = spec.resources, clusters.kind(compute)
     request = Request(
         wanted.gpus_per_instance,
@@ -39,8 +39,7 @@ def choice(
 
 
 def _processes(spec: CommandJob) -> int | None:
-    """Those of a node that take a GPU each. Of Ray's one, which shares the GPUs of its nodes out to
-    tasks, None; TensorFlow runs one worker a node."""
+    """The processes of a node that take a GPU each; None for Ray, which assigns GPUs to tasks."""
     if spec.distribution is None:
         return 1
     if str(spec.distribution.type) in GIVES_OUT:

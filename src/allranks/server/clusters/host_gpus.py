@@ -1,4 +1,4 @@
-"""How many GPUs the hosts of a cluster have, asked in the background and kept for a while."""
+"""The GPU counts of a cluster's hosts, queried in the background and cached."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from allranks.engines.base import Host
 from allranks.errors import AllranksError
 
-# Seconds that a submit waits for a cluster's answer, that an answer counts before the cluster is
-# asked anew, and that a cluster which did not answer is left alone.
+# Seconds: how long a submission waits for an answer, how long an answer is valid, and how long to
+# wait after a failed query.
 _PATIENCE, _FRESH, _PAUSE = 1.0, 60.0, 10.0
-# The most answers that are kept: a job may have options of its own.
+# The most cached answers; jobs may have options of their own.
 _KEPT = 64
 
 
 class HostGpus:
-    """The GPUs of each host of a cluster. Clusters are asked in the background, so that one that is
-    slow delays a submit by a second once, and then no more. Any thread may ask."""
+    """Caches the GPUs of each host of clusters. Queries run in the background, so that a slow
+    cluster delays a submission by a second, and only once. Thread-safe."""
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
@@ -26,7 +26,7 @@ class HostGpus:
         self._answers: dict[str, _Answer] = {}
 
     def of(self, key: str, ask: Callable[[], Sequence[Host]]) -> tuple[int, ...] | None:
-        """What ``ask`` says, or said lately; None where there is no answer yet."""
+        """The GPUs of each host that ``ask`` lists, maybe cached; None without an answer yet."""
         with self._lock:
             answer = self._answers.pop(key, None) or _Answer()
             self._answers[key] = answer
@@ -39,7 +39,7 @@ class HostGpus:
 
 
 class _Answer:
-    """What one cluster said last."""
+    """The last answer of one cluster."""
 
     def __init__(self) -> None:
         self.counts: tuple[int, ...] | None = None
@@ -58,6 +58,6 @@ class _Answer:
         try:
             self.counts = tuple(host.gpus for host in ask())
         except (AllranksError, OSError, ValueError, LookupError):
-            pass  # it cannot be asked now: what it said before counts
+            pass  # the previous answer stays valid
         finally:
             self.done.set()

@@ -1,8 +1,8 @@
-"""The agents' door for nodes on other hosts: their routes and no one else's, under TLS.
+"""The agents' listener for nodes on other hosts: the agents' routes only, over TLS.
 
-It stands open on the addresses that route to the nodes of a home's computes, on one port, and both
-are kept for good: agents know the server by nothing else. The certificate is the home's own; agents
-are told its fingerprint and speak to no other.
+It listens on the addresses that route to the nodes of a home's computes, all on one port. Both
+never change, because running agents know the server by nothing else. The certificate is the home's
+own; agents get its fingerprint and accept no other.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from typing import Any
 
 import uvicorn
 
-from allranks.agent.network import ports
 from allranks.errors import AllranksError, ServerError
-from allranks.server.http.connection_limit import Listener
+from allranks.server.http.connection_limit import Listener, free_port
 from allranks.server.http.slow_clients import Patient
 from allranks.settings import Home
 
@@ -34,25 +33,27 @@ log = logging.getLogger("allranks.door")
 App = Callable[..., Any]
 
 _YEARS = 50
-# Seconds between tries to open it, and the most that are spoken to at once.
-_AGAIN = 5.0
+# Seconds between attempts to listen on an address.
+_RETRY = 5.0
+# The most concurrent connections.
 _MOST = 4096
 
 
 class AgentsListener:
-    """To ``app``, the agents' routes. ``open``, ``keep_open`` and ``close`` are for the server's
-    event loop, the rest for any thread. ``opened`` is called when one stands open that did not."""
+    """Serves ``app``, the agents' routes. ``open``, ``keep_open`` and ``close`` are for the
+    server's event loop; the rest is thread-safe. ``opened`` is called when an address opens after a
+    failure."""
 
     def __init__(self, home: Home, app: App, opened: Callable[[], None]) -> None:
         self._home, self._app, self._opened = home, app, opened
         self._open: dict[str, tuple[Server, asyncio.Task[None]]] = {}
         self._making = threading.Lock()
-        # Addresses where it should stand open and does not, and why.
+        # Addresses that it should listen on but cannot, with the reason.
         self.trouble: dict[str, str] = {}
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the home's certificate, made when it is first asked for."""
+        """SHA-256 of the home's certificate, which is created at first use."""
         text = self.certificate().read_text()
         pem = text[text.index(ssl.PEM_HEADER) :]
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
@@ -62,7 +63,7 @@ class AgentsListener:
         return f"https://{host}:{self._port()}"
 
     async def open(self, address: str) -> None:
-        """Listen there, if that is not done yet; raises ServerError when it cannot be."""
+        """Listen on the address, unless it does already. Raises ServerError."""
         if address in self._open and not self._open[address][1].done():
             return
         try:
@@ -77,8 +78,8 @@ class AgentsListener:
             self._opened()
 
     async def keep_open(self, addresses: set[str]) -> None:
-        """Open it at all of them, and again every few seconds where it cannot be yet: an interface
-        may come up later than this server."""
+        """Listen on all addresses, retrying every few seconds: an interface may come up after this
+        server."""
         wanted = set(addresses)
         while True:
             for address in sorted(wanted | self.trouble.keys()):
@@ -87,7 +88,7 @@ class AgentsListener:
                 except AllranksError as error:
                     log.error("%s", error)
             wanted = set()
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY)
 
     async def close(self) -> None:
         for server, _ in self._open.values():
@@ -99,10 +100,10 @@ class AgentsListener:
             return config(self._app, str(self.certificate()), _MOST)
         except (OSError, ValueError) as error:
             raise ServerError(
-                f"the home's certificate cannot be used: {error}",
+                f"cannot use the home's certificate: {error}",
                 where=str(self._home.certificate),
-                hint="remove that file, and start the server again: it makes a new one (agents "
-                "that run now do not know that)",
+                hint="remove the file and restart the server, which creates a new one (running "
+                "agents reject the new one)",
             ) from error
 
     def _listen(self, address: str) -> socket.socket:
@@ -112,41 +113,40 @@ class AgentsListener:
             return Listener(family, (address, port))
         except OSError as error:
             raise ServerError(
-                f"the agents' door cannot be opened: {(error.strerror or str(error)).lower()}",
+                f"cannot listen for agents: {(error.strerror or str(error)).lower()}",
                 where=f"{address}:{port}",
-                hint="is this still an address of this machine (`ip address`), and the port free? "
-                "Another address: allranks compute update NAME --server-address ADDRESS",
+                hint="check that it is an address of this machine (`ip address`) and that the port "
+                "is free; to change it: allranks compute update NAME --server-address ADDRESS",
             ) from error
 
     def _port(self) -> int:
-        """The home's, chosen once: agents that run know no other."""
+        """The home's port for agents, chosen once: running agents know no other."""
         with self._making:
             if not self._home.door.exists():
-                held = ports.hold(1)
-                (number,) = ports.numbers(held)
-                ports.release(held)
-                write(self._home.door, json.dumps({"port": number}).encode())
+                write(self._home.door, json.dumps({"port": free_port()}).encode())
         return int(json.loads(self._home.door.read_text())["port"])
 
     def certificate(self) -> Path:
-        """The file with the home's key and certificate; made, for its owner only, when missing."""
+        """The file with the home's key and certificate, created if missing."""
         with self._making:
             if not self._home.certificate.exists():
-                write(self._home.certificate, _made())
+                write(self._home.certificate, _new_certificate())
         return self._home.certificate
 
 
-def config(app: App, certificate: str | None, most: int) -> uvicorn.Config:
-    """Of a server beside the home's own, which speaks to so many at once. Raises OSError or
-    ValueError for a certificate that cannot be used."""
+def config(
+    app: App, certificate: str | None = None, most: int | None = None, lifespan: bool = False
+) -> uvicorn.Config:
+    """The uvicorn configuration of a listener with at most ``most`` concurrent connections. Raises
+    OSError or ValueError for an invalid certificate."""
     made = uvicorn.Config(
         app,
         http=Patient,
-        loop="asyncio",  # see `listener`: uvloop accepts past the socket
+        loop="asyncio",  # uvloop accepts connections without calling Listener.accept
         ssl_certfile=certificate,
         log_config=None,
         access_log=False,
-        lifespan="off",
+        lifespan="on" if lifespan else "off",
         limit_concurrency=most,
         timeout_graceful_shutdown=1,
     )
@@ -155,25 +155,25 @@ def config(app: App, certificate: str | None, most: int) -> uvicorn.Config:
 
 
 class Server(uvicorn.Server):
-    """One of several of a process."""
+    """A server beside the home's own in one process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """None: the home's own server ends this one with it."""
+        """Capture none: the home's own server stops this one."""
         yield
 
 
 def write(file: Path, content: bytes) -> None:
-    """Put it there whole, for its owner only."""
+    """Write the file atomically, readable by its owner only."""
     beside = Path(f"{file}.new")
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         out.write(content)
     beside.replace(file)
 
 
-def _made() -> bytes:
-    """A key and its certificate, as PEM."""
-    # Imported here: only homes with clusters need one, once.
+def _new_certificate() -> bytes:
+    """A new key with its certificate, as PEM."""
+    # Imported here: only homes with remote computes need one, once.
     from cryptography import x509  # lazy: see above
     from cryptography.hazmat.primitives import hashes, serialization  # lazy: see above
     from cryptography.hazmat.primitives.asymmetric import ec  # lazy: see above
@@ -187,7 +187,7 @@ def _made() -> bytes:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # Agents compare its hash, and no dates: their node's clock may be wrong.
+        # Agents compare the hash and ignore dates: their node's clock may be wrong.
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
         .sign(key, hashes.SHA256())

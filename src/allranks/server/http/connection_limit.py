@@ -1,7 +1,7 @@
-"""A listening socket that bounds how many connections one address has open.
+"""A listening socket that limits the open connections of one address.
 
-It counts when a connection is accepted, before TLS: a connection over TLS costs a quarter of a
-megabyte before it has said anything.
+Connections are counted when accepted, before TLS: a TLS connection takes a quarter of a megabyte
+before it has sent anything.
 """
 
 from __future__ import annotations
@@ -15,26 +15,41 @@ from typing import Any
 
 log = logging.getLogger("allranks.listener")
 
-# Connections that one address may have open, where the process may open as many files. An agent has
-# two, and a node behind a shared address is one of hundreds.
+# The most open connections of one address. An agent has two, and hundreds of nodes may share an
+# address (NAT).
 PER_ADDRESS = 1024
-# The part of the process's files that one address may take.
+# The part of the process's file limit that one address may use.
 _PART = 0.75
 _BACKLOG = 512
 # Seconds between two lines in the log.
 _PAUSE = 10.0
 
 
+class RefusalLog:
+    """Logs refusals with their number, at most every few seconds, so that strangers cannot fill the
+    log. ``message`` takes the number first."""
+
+    def __init__(self, log: logging.Logger, message: str) -> None:
+        self._log, self._message = log, message
+        self._count, self._logged_at = 0, 0.0
+
+    def note(self, *values: Any) -> None:
+        self._count += 1
+        if time.monotonic() - self._logged_at > _PAUSE:
+            self._log.warning(self._message, self._count, *values)
+            self._count, self._logged_at = 0, time.monotonic()
+
+
 class Listener(socket.socket):
-    """Bound and listening. Connections over ``per_address`` are closed at once. Raises OSError."""
+    """Bound and listening. Closes connections over ``per_address`` at once. Raises OSError."""
 
     def __init__(self, family: int, address: Any, per_address: int | None = None) -> None:
-        # IPPROTO_TCP said outright: asyncio turns Nagle's algorithm off only where it sees it, and
-        # without that every reply waits 40 ms for the client's delayed acknowledgement.
+        # asyncio disables Nagle's algorithm only for an explicit IPPROTO_TCP; with it, every reply
+        # waits 40 ms for the client's delayed acknowledgement.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._most = per_address if per_address is not None else most_per_address()
         self._from: Counter[str] = Counter()
-        self._refused, self._told_at = 0, 0.0
+        self._refusals = RefusalLog(log, "%d connections were closed, the last from %s (%d open)")
         try:
             self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.bind(address)
@@ -44,7 +59,7 @@ class Listener(socket.socket):
             raise
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection that may be; raises BlockingIOError when there is none."""
+        """The next allowed connection; raises BlockingIOError if none waits."""
         while True:
             plain, address = super().accept()
             host = str(address[0])
@@ -52,18 +67,11 @@ class Listener(socket.socket):
                 self._from[host] += 1
                 return _Connection(plain, self._from, host), address
             plain.close()
-            self._note(host)
-
-    def _note(self, host: str) -> None:
-        self._refused += 1
-        if time.monotonic() - self._told_at > _PAUSE:
-            said = "%d connections were closed, the last from %s: it has %d open"
-            log.warning(said, self._refused, host, self._most)
-            self._refused, self._told_at = 0, time.monotonic()
+            self._refusals.note(host, self._most)
 
 
 class _Connection(socket.socket):
-    """One that is counted until it is closed."""
+    """A connection that is counted until it is closed."""
 
     def __init__(self, plain: socket.socket, counted: Counter[str], host: str) -> None:
         family, kind, proto = plain.family, plain.type, plain.proto
@@ -80,8 +88,18 @@ class _Connection(socket.socket):
             self._counted = None
 
 
+def free_port() -> int:
+    """A TCP port that nothing listens on."""
+    from allranks.agent.network import ports  # lazy: only for a home's very first server
+
+    held = ports.hold(1)
+    (number,) = ports.numbers(held)
+    ports.release(held)
+    return number
+
+
 def most_per_address() -> int:
-    """How many connections one address may have, with files left for all else."""
+    """The connection limit of one address, which leaves files for everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = PER_ADDRESS if soft == resource.RLIM_INFINITY else int(soft * _PART)
     return max(1, min(PER_ADDRESS, files))

@@ -1,4 +1,4 @@
-"""Whatever goes wrong in a route leaves as one of our errors: sentence, place, hint."""
+"""Turn every exception of a route into an error response: message, place, hint."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from allranks.plan.text import repaired
 from allranks.store.database import database_error
 from allranks.version import __version__
 
-# Characters of a text in an error.
+# The most characters of a text in an error response.
 _LONGEST = 4000
-_SEE = "the server's /openapi.json tells what it takes"
+_SEE = "the server's /openapi.json describes its routes"
 
 
 class Answer(JSONResponse):
-    """JSON. One value that it has no form for, which an older version stored, keeps nobody from
-    the rest: see `plan.text`."""
+    """A JSON response. Values that JSON cannot hold, which older versions stored, are repaired: see
+    `plan.text`."""
 
     def render(self, content: Any) -> bytes:
         try:
@@ -43,7 +43,7 @@ def reply(error: AllranksError, status: int | None = None) -> Response:
 
 
 def _shortened(value: Any) -> Any:
-    """An error as it is, but for texts that repeat much of a request."""
+    """The error with long texts cut, which may repeat much of a request."""
     if isinstance(value, str) and len(value) > _LONGEST:
         return f"{value[:_LONGEST]} …"
     if isinstance(value, dict):
@@ -56,19 +56,19 @@ async def _ours(_: Request, error: Any) -> Response:
 
 
 async def _wrong_request(_: Request, error: Any) -> Response:
-    """What is wrong in the first of the request's values, without saying in which part of it."""
+    """Report the first invalid value of the request."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])
     return reply(UsageError(first["msg"], where=where, hint=_SEE))
 
 
 async def _wrong_value(_: Request, error: Any) -> Response:
-    return reply(UsageError(f"the request cannot be read: {error}", hint=_SEE))
+    return reply(UsageError(f"invalid request: {error}", hint=_SEE))
 
 
 async def _no_route(request: Request, error: Any) -> Response:
-    said = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint=_SEE)
-    return reply(said, error.status_code)
+    not_found = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint=_SEE)
+    return reply(not_found, error.status_code)
 
 
 async def _database(request: Request, error: Any) -> Response:
@@ -76,17 +76,17 @@ async def _database(request: Request, error: Any) -> Response:
 
 
 async def _system(_: Request, error: Any) -> Response:
-    hint = "look at the server's log: server.log in its home"
+    hint = "see server.log in the server's home"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "make room on the disk of the server's home: what waits is sent again"
-    said = f"the server could not do it: {error.strerror or error}"
-    return reply(ServerError(said, where=error.filename, hint=hint), 507)
+        hint = "free space on the disk of the server's home; agents retry by themselves"
+    message = f"the server failed: {error.strerror or error}"
+    return reply(ServerError(message, where=error.filename, hint=hint), 507)
 
 
 async def _unforeseen(_: Request, error: Any) -> Response:
-    # The server's log gets its trace: Starlette raises it again once this is sent.
-    said = f"the server could not do it: {type(error).__name__}"
-    return reply(ServerError(said, hint="what it was is in server.log, in the server's home"), 500)
+    # Starlette raises the error again after the response, so that its trace is logged.
+    message = f"the server failed: {type(error).__name__}"
+    return reply(ServerError(message, hint="see server.log in the server's home"), 500)
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {

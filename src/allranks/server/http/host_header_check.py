@@ -1,4 +1,4 @@
-"""What this server is called, against browsers that were sent to it by somebody else's page."""
+"""Check the Host and Origin headers, against DNS rebinding and cross-site requests."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from allranks.errors import Forbidden
 
 
 class HostNames:
-    """Addresses, `localhost`, this machine's own name, and the ``more`` that it is served by."""
+    """The names of this server: addresses, `localhost`, its host name, and others added to
+    ``more``."""
 
     def __init__(self) -> None:
         self.more = {"localhost", socket.gethostname().lower()}
 
-    def hold_to(self, headers: Headers) -> None:
-        """Raises Forbidden for a name that a stranger gave this machine, and for requests of a page
-        that is not this server's: browsers tell both, whatever their user meant."""
+    def check(self, headers: Headers) -> None:
+        """Raise Forbidden for an unknown host name and for requests from other sites' pages."""
         host, origin = headers.get("host", ""), headers.get("origin")
         try:
             name = urlsplit(f"//{host}").hostname
             page = host if origin is None else urlsplit(origin).netloc
         except ValueError:
             name = page = None
-        if name is None or not self._is_ours(name):
-            hint = "by its address, by `localhost`, or by a name it was started with: --host NAME"
-            raise Forbidden(f"this server is not called {host[:255]!r}", hint=hint)
+        if name is None or not self._is_known(name):
+            hint = "use its address, `localhost`, or a name it was started with: --host NAME"
+            raise Forbidden(f"{host[:255]!r} is not a name of this server", hint=hint)
         if page != host:
-            hint = "use the command line, or a page of this server's own"
-            raise Forbidden(f"pages of {str(origin)[:255]} may not speak to this server", hint=hint)
+            hint = "use the command line, or a page of this server"
+            raise Forbidden(f"pages of {str(origin)[:255]} may not call this server", hint=hint)
 
-    def _is_ours(self, name: str) -> bool:
-        # An address is nobody's to give away: only a name can be made to mean this machine.
+    def _is_known(self, name: str) -> bool:
+        # An attacker can point a name at this machine, but not an address.
         try:
             ipaddress.ip_address(name)
         except ValueError:

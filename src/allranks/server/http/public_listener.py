@@ -1,8 +1,7 @@
-"""The server on an address that others can call: all of its routes, under TLS, for those with a
-token.
+"""The listener for other machines: all routes, over TLS, for callers with a token.
 
-On loopback the owner and local agents find it always; this stands open beside that when somebody
-asked for it, and again whenever the home's server starts.
+The server always listens on loopback. This listener is opened on request (`server start --host`),
+and again whenever the home's server starts.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ log = logging.getLogger("allranks.front")
 App = Callable[..., Any]
 
 PORT = 7443
-# The most that are spoken to at once.
+# The most concurrent connections.
 _MOST = 1024
 
 
 class PublicAddress(NamedTuple):
-    """``host`` is a name or an address of this machine, 0.0.0.0 all of them. ``certificate`` is a
-    file of a key and its certificates; empty: the home's own. Without ``tls`` whoever listens on
-    the way reads everything, tokens too."""
+    """``host`` is a name or an address of this machine; 0.0.0.0 is all addresses. ``certificate``
+    is a PEM file with a key and its certificates; empty: the home's own. Without ``tls``
+    everything, including tokens, is sent unencrypted."""
 
     host: str
     port: int = PORT
@@ -44,19 +43,16 @@ class PublicAddress(NamedTuple):
 
 
 class PublicListener:
-    """All of it is for the server's event loop, but for ``kept``."""
+    """For the server's event loop."""
 
-    def __init__(self, home: Home, door: AgentsListener, names: HostNames) -> None:
-        self._home, self._door, self._names = home, door, names
+    def __init__(self, home: Home, agents_listener: AgentsListener, names: HostNames) -> None:
+        self._home, self._agents_listener, self._names = home, agents_listener, names
         self._serving: tuple[uvicorn.Server, asyncio.Task[None]] | None = None
         self.app: App | None = None
 
-    def kept(self) -> PublicAddress | None:
-        return load(self._home)
-
-    async def open_again(self) -> None:
-        """Where it was when the last server ended; what hinders it is in the log."""
-        where = self.kept()
+    async def reopen(self) -> None:
+        """Listen where the last server did. A failure is logged."""
+        where = load(self._home)
         if where is not None:
             try:
                 await self.open(where)
@@ -64,24 +60,25 @@ class PublicListener:
                 log.error("%s (%s)", error, error.hint)
 
     async def open(self, where: PublicAddress) -> dict[str, Any]:
-        """Stand open there and nowhere else, from now on; what others need to find it."""
+        """Listen on the address instead of the current one; returns `endpoint`. Raises UsageError,
+        and then nothing has changed."""
         made = self._config(where)
-        listening = await self._in_its_place(where)
+        listening = await self._move(where)
         self._names.more.add(where.host.lower())
         server = Server(made)
         self._serving = (server, asyncio.create_task(server.serve(sockets=[listening])))
-        keep(self._home, where)
-        return told(where, self.fingerprint(where))
+        save(self._home, where)
+        return endpoint(where, self.fingerprint(where))
 
-    async def _in_its_place(self, where: PublicAddress) -> socket.socket:
-        """Listen there, and then no more where it was; what is refused leaves all as it is."""
-        before = self.kept()
+    async def _move(self, where: PublicAddress) -> socket.socket:
+        """Listen on the new address, then close the current one."""
+        before = load(self._home)
         try:
             listening = _listen(where)
         except UsageError:
             if self._serving is None or before is None or before.port != where.port:
                 raise
-            await self.close()  # it may be itself that is in the way
+            await self.close()  # the port may be in use by this listener itself
             try:
                 return _listen(where)
             except UsageError:
@@ -99,35 +96,35 @@ class PublicListener:
             self._home.front.unlink(missing_ok=True)
 
     def fingerprint(self, where: PublicAddress) -> str:
-        """Of the home's certificate, which nobody else vouches for; empty where another counts."""
-        return self._door.fingerprint if where.tls and not where.certificate else ""
+        """The fingerprint of the home's self-signed certificate; empty if it is not used."""
+        return self._agents_listener.fingerprint if where.tls and not where.certificate else ""
 
     def _config(self, where: PublicAddress) -> uvicorn.Config:
         assert self.app is not None
-        certificate = where.certificate or str(self._door.certificate())
+        certificate = where.certificate or str(self._agents_listener.certificate())
         try:
             return config(self.app, certificate if where.tls else None, _MOST)
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"the certificate cannot be used: {error}",
+                f"cannot use the certificate: {error}",
                 where=certificate,
-                hint="a PEM file with the key, the server's certificate and those that sign it",
+                hint="give a PEM file with the key, the server's certificate and its chain",
             ) from error
 
 
 def load(home: Home) -> PublicAddress | None:
-    """Where it stands open, or stood last."""
+    """The address that was opened last; None: none, or it was closed."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         return PublicAddress(**json.loads(home.front.read_text()))
     return None
 
 
-def keep(home: Home, where: PublicAddress) -> None:
+def save(home: Home, where: PublicAddress) -> None:
     write(home.front, json.dumps(where._asdict()).encode())
 
 
-def told(where: PublicAddress, fingerprint: str) -> dict[str, Any]:
-    """What others need to find it."""
+def endpoint(where: PublicAddress, fingerprint: str) -> dict[str, Any]:
+    """``{"url", "fingerprint"}``, by which clients connect."""
     host = socket.gethostname() if where.host in ("0.0.0.0", "::") else where.host
     host = f"[{host}]" if ":" in host else host
     url = f"{'https' if where.tls else 'http'}://{host}:{where.port}"
@@ -136,18 +133,12 @@ def told(where: PublicAddress, fingerprint: str) -> dict[str, Any]:
 
 def _listen(where: PublicAddress) -> socket.socket:
     try:
-        found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
-        family, _, _, _, address = found[0]
+        family, *_, address = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)[0]
         return Listener(family, address)
     except (OSError, UnicodeError) as error:
-        raise _not_there(where, error) from error
-
-
-def _not_there(where: PublicAddress, error: Exception) -> UsageError:
-    said = (getattr(error, "strerror", None) or str(error)).lower()
-    return UsageError(
-        f"it cannot be listened on: {said}",
-        where=f"{where.host}:{where.port}",
-        hint="an address of this machine (`ip address`), or 0.0.0.0 for all; another port: "
-        "--host-port N",
-    )
+        raise UsageError(
+            f"cannot listen: {(getattr(error, 'strerror', None) or str(error)).lower()}",
+            where=f"{where.host}:{where.port}",
+            hint="use an address of this machine (`ip address`), or 0.0.0.0 for all; another port: "
+            "--host-port N",
+        ) from error

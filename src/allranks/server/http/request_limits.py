@@ -1,5 +1,4 @@
-"""How much a request may hold, and the numbers in it: nobody fills memory, or writes what cannot be
-read again."""
+"""Limits on the size of requests, and on the numbers in them."""
 
 from __future__ import annotations
 
@@ -13,19 +12,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from allranks.errors import TooLarge
 from allranks.server.http.error_responses import reply
 
-# What is put together in memory: JSON, pieces of logs. An agent's line of points may be long.
+# Bytes of bodies that are held in memory: JSON, pieces of logs, metric points.
 JSON = 64 << 20
-# What goes to the disk as it comes: a part of somebody's code, a file of a model.
+# Bytes of bodies that are streamed to the disk: chunks of code, files of models.
 _BLOB = 1 << 40
 _BLOBS = "/api/v1/blobs/"
 
-# A number that JSON, a database and a file know alike; one that is counted from 0.
+# Integers that JSON, the database and file offsets can all hold.
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[int, Field(gt=-(2**53), lt=2**53)]
 
 
 class Limited:
-    """An application that hears no more of a request than its route takes in."""
+    """Middleware that refuses bodies larger than the route accepts."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,17 +41,17 @@ class Limited:
 
 def _limited(scope: Scope, receive: Receive) -> Receive:
     most = _BLOB if scope["method"] == "PUT" and scope["path"].startswith(_BLOBS) else JSON
-    told = Headers(scope=scope).get("content-length", "")
-    if told.isdecimal() and (len(told) > 15 or int(told) > most):
+    length = Headers(scope=scope).get("content-length", "")
+    if length.isdecimal() and (len(length) > 15 or int(length) > most):
         raise _too_large(most)
-    came = 0
+    received = 0
 
     async def counted() -> Any:
-        nonlocal came
+        nonlocal received
         message = await receive()
-        came += len(message.get("body", b""))
-        if came > most:
-            # FastAPI lets no other kind through when it happens while it reads.
+        received += len(message.get("body", b""))
+        if received > most:
+            # FastAPI passes on no other exception that occurs while it reads.
             raise HTTPException(413, _too_large(most).message)
         return message
 
@@ -61,6 +60,6 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
 
 def _too_large(most: int) -> TooLarge:
     return TooLarge(
-        f"the request is larger than the {most >> 20} MiB that this route takes in",
-        hint="data belongs into inputs, code into files: what is left out of `code` is not sent",
+        f"the request is larger than the {most >> 20} MiB that this route accepts",
+        hint="use inputs for data, and .amlignore to leave files out of `code`",
     )

@@ -1,8 +1,8 @@
 """Refuse requests whose text or numbers cannot be stored or shown again, before a route runs.
 
-Every address is checked here, every JSON body of people's routes, and with ``parse`` every JSON
-body of agents' routes. What `plan.text` lets through can be stored in each database, sent as JSON
-and printed.
+The middlewares check every URL and every JSON body of people's routes; agents' routes use ``parse``
+for their bodies. Whatever `plan.text` accepts can be stored in each database, sent as JSON and
+printed.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from allranks.errors import AllranksError, TooLarge, UsageError
 from allranks.plan import text
 from allranks.server.http.error_responses import reply
 
-_SMALLER = "data belongs into inputs, code into files"
+_SMALLER = "use inputs for data"
 _HINT = "send text in UTF-8 without NUL and lone surrogates, and finite numbers"
-# Addresses and bodies that hold names of files, which may be any bytes.
+# URLs and bodies with names of files, which may be any bytes.
 _FILES = re.compile(r"/api/v1/(?:jobs|models|states)/[^/]+/(?:files|checksums)/")
 _BUNDLE = re.compile(r"/api/v1/(?:jobs|models|states)/[^/]+/bundle")
 _MODELS = "/api/v1/models"
-# Bodies that are no JSON.
+# Bodies that are not JSON.
 _BLOBS = "/api/v1/blobs/"
-# A body of more bytes is parsed in a thread, so that other requests go on.
+# Larger bodies are parsed in a thread, so that they do not block other requests.
 _LARGE = 1 << 16
 
 
 def parse(body: bytes, *, names: bool = False) -> Any:
-    """The JSON value in a body. With ``names`` its texts may be names of files that are not UTF-8.
-    Raises UsageError for a value that cannot be stored, ValueError for what is not JSON."""
+    """The JSON value in a body. With ``names`` its texts may be file names that are not UTF-8.
+    Raises UsageError for a value that cannot be stored, ValueError for invalid JSON."""
     try:
         value = json.loads(body)
-        found = text.flaw(value, names=names)
+        flaw = text.flaw(value, names=names)
     except RecursionError:
-        found = text.Flaw(f"values nest more than {text.DEEPEST} deep", "")
-    _refuse(found)
+        flaw = text.Flaw(f"values nest more than {text.DEEPEST} deep", "")
+    _refuse(flaw)
     return value
 
 
 def check_address(scope: Scope) -> None:
-    """Raises UsageError for a path or query that is not text, but for the names of files."""
+    """Raise UsageError for a path or query that is not valid text; names of files are exempt."""
     raw = scope.get("raw_path") or scope["path"].encode(errors="surrogatepass")
     if not _FILES.match(scope["path"]):
         _check(unquote_to_bytes(raw), "path")
@@ -56,13 +56,13 @@ def _check(part: bytes, where: str) -> None:
     try:
         message = text.flaw_of_text(part.decode())
     except UnicodeDecodeError as error:
-        message = f"the {where} of the address is not UTF-8: {error.reason}"
+        message = f"the {where} of the URL is not UTF-8: {error.reason}"
     if message:
         raise UsageError(message, where=where, hint=_HINT)
 
 
 class CheckedAddress:
-    """An application whose routes see no address that cannot be stored."""
+    """Middleware that refuses URLs with text that cannot be stored."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class CheckedAddress:
             except AllranksError as error:
                 await reply(error)(scope, receive, send)
                 return
-            except HTTPException as error:  # the body is too large: see `limits`
+            except HTTPException as error:  # the body is too large: see `request_limits`
                 await reply(TooLarge(error.detail, hint=_SMALLER))(scope, receive, send)
                 return
         await self._app(scope, receive, send)
@@ -85,7 +85,7 @@ class CheckedAddress:
 
 
 class CheckedJson(CheckedAddress):
-    """An application whose routes see no JSON body that cannot be stored, either."""
+    """Middleware that also refuses JSON bodies with values that cannot be stored."""
 
     async def _checked(self, scope: Scope, receive: Receive) -> Receive:
         path = scope["path"]
@@ -99,10 +99,10 @@ class CheckedJson(CheckedAddress):
             _check_body(path, body)
         messages = [last if last["type"] != "http.request" else {**last, "body": body}]
 
-        async def again() -> Message:
+        async def replay() -> Message:
             return messages.pop() if messages else await receive()
 
-        return again
+        return replay
 
 
 async def _read(receive: Receive) -> tuple[bytes, Message]:
@@ -116,15 +116,15 @@ async def _read(receive: Receive) -> tuple[bytes, Message]:
 
 
 def _check_body(path: str, body: bytes) -> None:
-    """Raises UsageError. What is not JSON is the route's to refuse, in its own words."""
+    """Raise UsageError for values that cannot be stored. The route refuses invalid JSON itself."""
     try:
         value = parse(body, names=path == _MODELS or bool(_BUNDLE.fullmatch(path)))
     except ValueError:
         return
-    if path == _MODELS and isinstance(value, dict):  # names are in its `files` alone
+    if path == _MODELS and isinstance(value, dict):  # only `files` has names of files
         _refuse(text.flaw({key: each for key, each in value.items() if key != "files"}))
 
 
-def _refuse(found: text.Flaw | None) -> None:
-    if found is not None:
-        raise UsageError(found.message, where=found.where or None, hint=_HINT)
+def _refuse(flaw: text.Flaw | None) -> None:
+    if flaw is not None:
+        raise UsageError(flaw.message, where=flaw.where or None, hint=_HINT)

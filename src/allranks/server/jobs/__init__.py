@@ -1,4 +1,4 @@
-"""What the server knows of a job: its view, its files, its result and why it failed.
+"""Views of a job: its JSON, result, failure explanation, comparison and registered models.
 
 Imports `server.assets`, `server.auth`.
 """

@@ -1,4 +1,4 @@
-"""What differs between jobs: since the last job of an experiment that completed, or among any."""
+"""Differences between jobs: to an experiment's last completed job, or among given jobs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from allranks.store.files.blobs import Blobs
 from allranks.store.job_rows import JobRow
 from allranks.store.records import Records
 
-# Code that is larger is not looked into, file by file.
+# Larger code is not compared file by file.
 _LARGE = 64 << 20
-# How many jobs of an experiment are looked at.
+# The most earlier jobs of an experiment to search.
 _FAR = 500
 _COMMIT = "azureml.git.commit"
 
 
 class Earlier(NamedTuple):
-    """``last`` is the name of the last job that completed; ``same`` those that failed alike."""
+    """``last``: the last completed job, ``changed``: differences to it; ``same``: jobs that failed
+    with the same cause."""
 
     last: str | None
     changed: list[Change]
@@ -37,7 +38,7 @@ class Earlier(NamedTuple):
 
 
 def earlier_jobs(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Earlier:
-    """What the experiment's earlier jobs tell of this one."""
+    """Compare a failed job with earlier jobs of its experiment."""
     wanted = Query(experiment=row.experiment, archived=None, limit=_FAR)
     readable = (each for each in records.find(wanted) if isinstance(each, JobRow))
     earlier = [each for each in readable if each.id < row.id]
@@ -75,7 +76,7 @@ def _side(row: JobRow, files: dict[str, str] | None) -> Side:
 def comparison(
     rows: Sequence[JobRow], records: Records, annotations: Annotations, blobs: Blobs
 ) -> dict[str, Any]:
-    """The jobs in brief, and all that is not the same in each of them."""
+    """The jobs as in a list, and everything in which they differ."""
     notes = annotations.several(row.id for row in rows)
     values = records.last_values(row.id for row in rows)
     told = [view.listed(row, notes.get(row.id), values) for row in rows]
@@ -104,7 +105,7 @@ def _result(told: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _differing(first: JobRow, row: JobRow, blobs: Blobs) -> dict[str, str]:
-    """The files of its code that are not as in the first job's."""
+    """The files of the code that differ from the first job's."""
     was, now = _files(first.plan.task.code, row.plan.task.code, blobs)
     was, now = was or {}, now or {}
     gone = {name: "gone" for name in was if name not in now}
@@ -138,7 +139,7 @@ def _input(each: InputTask) -> str:
 def _files(
     before: str | None, after: str | None, blobs: Blobs
 ) -> tuple[dict[str, str] | None, dict[str, str] | None]:
-    """Of both snapshots the files in chunks that only one of them has."""
+    """The hashes of files in chunks that only one of two snapshots has, for each; None: unknown."""
     if before is None or after is None or before == after:
         return None, None
     ours, theirs = blobs.chunk_digests(before), blobs.chunk_digests(after)

@@ -1,4 +1,4 @@
-"""Gathering what is known of a failed job, for ``plan.diagnosis.explain`` to say why."""
+"""Gather the facts about a failed job, from which ``plan.diagnosis.explain`` finds the cause."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from allranks.store.records import Records
 
 log = logging.getLogger("allranks.explaining")
 
-# So much of the end of a log is read, of so many ranks; lines of larger logs have no number.
+# Bytes of a log's end that are read, the most ranks whose logs are read, and the largest log (in
+# bytes) whose lines are counted.
 _TAIL, _RANKS, _COUNTED = 1 << 17, 64, 32 << 20
 _LONGEST = 2000
 
 
 def explanation_of(row: JobRow, records: Records, home: Home) -> Explanation | None:
-    """Why the job failed; None when that cannot even be looked for. Nothing that goes wrong here
-    may keep a job from ending."""
+    """Why the job failed; None after an internal error, which must not keep a job from ending."""
     try:
         return _explained(row, failure_facts(row, records, home), home)
     except Exception:
-        log.exception("%s: its failure could not be explained", row.name)
+        log.exception("%s: cannot explain its failure", row.name)
         return None
 
 
 def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, Any]:
-    """The longer story of a failed job: the cause, its line with some around it, what followed on
-    other ranks, what is different from the last job of its experiment that completed. Raises
-    Conflict for a job that has not failed."""
+    """A failed job in detail: the cause, the log lines around it, failures of other ranks that
+    followed, and differences to the experiment's last completed job. Raises Conflict for a job that
+    has not failed."""
     if row.record.status is not JobStatus.FAILED:
-        said = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
+        status = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
         hint = f"allranks job show {row.name}"
-        raise Conflict(f"{row.name} {said}: there is no failure to explain", hint=hint)
+        raise Conflict(f"{row.name} {status}: no failure to explain", hint=hint)
     told = failure_facts(row, records, home)
     found = _explained(row, told, home)
     others = explain.other_ranks(told, found)
@@ -67,7 +67,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
 
 
 def _explained(row: JobRow, told: FailedAttempt, home: Home) -> Explanation:
-    """The explanation, its line numbered: of all the logs only that one is counted."""
+    """The explanation with the number of its log line; only that log is counted."""
     found = explain.explain(told)
     evidence = found.evidence
     rank = next((each for each in told.ranks if evidence and each.rank == evidence.rank), None)
@@ -80,7 +80,7 @@ def _explained(row: JobRow, told: FailedAttempt, home: Home) -> Explanation:
 
 
 def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
-    """All there is to know of its last attempt."""
+    """The facts about the job's last attempt."""
     failure = decide.outcome(row.record)
     attempt = row.record.attempt
     events = [each.event for each in records.events(row.name) if each.event.attempt == attempt]
@@ -126,7 +126,7 @@ def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
 
 
 def read(path: Path) -> tuple[tuple[str, ...], int]:
-    """The last lines of a log, and how many bytes lie before them."""
+    """The last lines of a log, and the number of bytes before them."""
     try:
         with path.open("rb") as file:
             skipped = max(0, file.seek(0, 2) - _TAIL)
@@ -135,13 +135,13 @@ def read(path: Path) -> tuple[tuple[str, ...], int]:
     except OSError:
         return (), 0
     text = COLOURS.sub("", text)
-    # What overwrites its own line, as progress bars do, ends with what was written last.
+    # Of lines that overwrite themselves (progress bars) keep the last text.
     lines = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
     return tuple(line[:_LONGEST] for line in lines), skipped
 
 
 def _lines_of(path: Path, size: int) -> int | None:
-    """How many lines end in the first bytes of a log; None where those are too many to count."""
+    """The number of newlines in the first bytes of a log; None if it is too large."""
     try:
         with path.open("rb") as file:
             return file.read(size).count(b"\n") if size <= _COUNTED else None

@@ -1,4 +1,4 @@
-"""Which job a person means: by its name, by the beginning of one, or by `@last`."""
+"""Resolve a reference to a job: a name, a unique prefix, or `@last`."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from allranks.server.jobs.view import submitter
 from allranks.store.records import Records
 
 LAST = ("-", "@last")
-# Candidates that an error names, and jobs among which the nearest name is looked for.
+# The most candidates in an error, and the most jobs to search for similar names.
 _MOST, _FAR = 6, 1000
-_LIST = "`allranks job list` shows those there are"
+_LIST = "list jobs: allranks job list"
 
 
 def resolve(reference: str, records: Records, person: str) -> str:
-    """The name of the job that ``person`` means: an exact name, else the only job whose name begins
-    so; `@last` and `-` are the newest job that they submitted and did not archive.
+    """The name of the job that ``reference`` means: an exact name or a unique prefix. `@last` and
+    `-` are the newest job that ``person`` submitted and did not archive.
 
-    Raises NotFound with the nearest names, and Conflict where several begin so.
+    Raises NotFound with similar names, and Conflict for an ambiguous prefix.
     """
     if reference in LAST:
         return _newest(records, person)
     if reference and records.has(reference):
         return reference
     if records.ever_existed(reference):
-        # Also where another job's name begins so: who deletes `foo` twice does not mean `foo-r2`.
+        # Not resolved as a prefix: deleting `foo` twice must not delete `foo-r2`.
         raise NotFound(f"the job {reference!r} was deleted", hint=_LIST)
-    found = records.names_with_prefix(reference, _MOST + 1) if reference else []
-    if len(found) == 1:
-        return found[0]
-    if found:
-        more = ", …" if len(found) > _MOST else ""
-        hint = f"write more of its name: {', '.join(found[:_MOST])}{more}"
-        raise Conflict(f"the names of several jobs begin with {reference!r}", hint=hint)
+    matches = records.names_with_prefix(reference, _MOST + 1) if reference else []
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        more = ", …" if len(matches) > _MOST else ""
+        hint = f"use a longer prefix: {', '.join(matches[:_MOST])}{more}"
+        raise Conflict(f"{reference!r} is a prefix of several job names", hint=hint)
     raise NotFound(f"there is no job named {reference!r}", hint=_nearest(reference, records))
 
 
@@ -42,8 +42,8 @@ def _newest(records: Records, person: str) -> str:
     for name, spec in records.recent():
         if submitter(spec) == person:
             return name
-    hint = f"`allranks run -- COMMAND` submits one; {_LIST}"
-    raise NotFound("there is no last job: you have submitted none that is not archived", hint=hint)
+    hint = f"submit one: allranks run -- COMMAND; {_LIST}"
+    raise NotFound("no last job: you have submitted no job that is not archived", hint=hint)
 
 
 def _nearest(reference: str, records: Records) -> str:

@@ -1,4 +1,4 @@
-"""Outputs that have a name become data assets, once their job has completed."""
+"""Register named outputs as data assets when their job completes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from allranks.store.job_rows import JobRow
 
 
 def refuse_taken(spec: CommandJob, versions: Callable[[str], list[AssetRow]]) -> None:
-    """Raises SpecError for a version that is there already: it would not be known at the end."""
+    """Raise SpecError for outputs whose version exists already."""
     wrong = []
     for key, output in spec.outputs.items():
         if output is None or not output.name or not output.version:
             continue
         if any(row.version == output.version for row in versions(output.name)):
-            hint = "a version never changes: leave `version` out to add the next"
-            message = f"the data asset {output.name}:{output.version} is there already"
+            hint = "versions never change: omit `version` to create the next one"
+            message = f"the data asset {output.name}:{output.version} exists already"
             wrong.append(Problem(message, f"outputs.{key}.version", hint=hint))
     if wrong:
         raise SpecError(wrong)
 
 
 def register(row: JobRow, data: Assets) -> dict[str, Any]:
-    """Make them so; twice is once. What is to be told of it: `assets` by output, and `notes`."""
+    """Register a job's named outputs. Idempotent. Returns `assets` by output, and `notes`."""
     made, notes = {}, []
     wanted = row.spec.get("outputs") or {}
     for task in row.plan.task.outputs:
@@ -42,14 +42,14 @@ def register(row: JobRow, data: Assets) -> dict[str, Any]:
             asset = data.create(str(name), version and str(version), _spec(row, task, given))
             made[task.name] = f"{asset.name}:{asset.version}"
         except Conflict as error:
-            notes.append(f"the output {task.name} is no data asset: {error.message}")
+            notes.append(f"the output {task.name} was not registered: {error.message}")
     return {key: value for key, value in (("assets", made), ("notes", notes)) if value}
 
 
 def _spec(row: JobRow, task: OutputTask, given: Mapping[str, Any]) -> dict[str, Any]:
     path = task.uri or task.path
     if task.datastore and str(given.get("path", "")).startswith("azureml://"):
-        # Not only the bucket: what opens it, too.
+        # The datastore's path keeps its credentials, unlike a URI of the bucket.
         path = fill(str(given["path"]), {"name": row.name, "default_datastore": DEFAULT})
     found = {"path": path, "job": row.name, "output": task.name}
     kind = str(given.get("type") or "uri_folder")

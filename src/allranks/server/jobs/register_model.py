@@ -1,4 +1,4 @@
-"""How models come to be: copies of what a job left, or of what was sent, as the record's own."""
+"""Register models: copy files of a job, or uploaded files, into the home."""
 
 from __future__ import annotations
 
@@ -34,41 +34,43 @@ _GIT = {
 
 
 class Models(NamedTuple):
-    """How they come to be. ``coming`` is held while a version is added, and while files go that
-    none has; ``find`` knows jobs."""
+    """Registers models. ``admission_lock`` is held while a version is created; ``find`` looks up
+    jobs."""
 
     home: Home
     versions: ModelVersions
     blobs: Blobs
     find: Find
-    coming: Lock
+    admission_lock: Lock
 
     def register(self, given: Model, sent: Sequence[Entry] | None = None) -> AssetRow:
-        """Add a version, of what a job left or of files that were ``sent``; the very same twice is
-        one. Comes back when all of it is here.
+        """Create a version from files of a job, or from uploaded files (``sent``). Idempotent for
+        identical files. Returns when all files are copied.
 
-        Raises SpecError, NotFound and UsageError for what is not there or cannot be taken,
-        MissingCode for what has to be sent first, and Conflict.
+        Raises SpecError, NotFound and UsageError for missing or invalid files, MissingCode for
+        blobs that must be uploaded first, and Conflict.
         """
         made: dict[str, Any] = {}
         if sent is not None:
             sources = self._sent(sent)
-        elif (of := _asked(given)) is not None:
+        elif (of := _job_files(given)) is not None:
             sources, made = self._left(of)
         else:
-            hint = "files of this machine, or of a job: --job JOB --path outputs/…"
-            raise UsageError(f"{given.path!r} is no place to take it from", where="path", hint=hint)
+            hint = "give local files, or files of a job: --job JOB --path outputs/…"
+            raise UsageError(
+                f"cannot register a model from {given.path!r}", where="path", hint=hint
+            )
         assets, kept = self.versions
         with kept.copy(sources) as copy:
             if sent is not None:
-                self._hold_to(sent, copy.entries)
+                self._verify(sent, copy.entries)
             kept.repair(copy)
             spec = {**_spec(given, copy.entries), "digest": copy.digest, **made}
-            with self.coming:
+            with self.admission_lock:
                 return assets.create(given.name, given.version, spec, lambda: kept.keep(copy))
 
     def _left(self, of: OutputOf) -> tuple[dict[str, Path], dict[str, Any]]:
-        """The files that a job left there, and where they come from."""
+        """The files of a job, and the lineage of the model."""
         row = self.find(of.job)
         if row.record.status not in TERMINAL:
             hint = f"wait for it: allranks job wait {row.name}"
@@ -78,44 +80,44 @@ class Models(NamedTuple):
             raise _elsewhere(left.output)
         if not left.path.exists():
             raise SpecError(job_files.left_nothing(self.home, row, of)._replace(where="path"))
-        # However its place was written, the same files are the same version.
+        # Normalized, so that the same files are the same version.
         where = {"job": row.name, "path": address_of(of if left.output else of._replace(output=""))}
         return trees.model_files(left.path, left.root), {**where, "lineage": lineage(row)}
 
     def _sent(self, sent: Sequence[Entry]) -> dict[str, Path]:
         missing = [each.sha256 for each in sent if not self.blobs.has(each.sha256)]
         if missing:
-            raise MissingCode("the server does not have these files yet", hint="send them first")
+            raise MissingCode("the server does not have these files yet", hint="upload them first")
         return {each.path: self.blobs.path(each.sha256) for each in sent}
 
-    def _hold_to(self, sent: Sequence[Entry], found: Sequence[Entry]) -> None:
-        """What came is not always what lies there later."""
+    def _verify(self, sent: Sequence[Entry], found: Sequence[Entry]) -> None:
+        """Raise MissingCode for blobs that were damaged after their upload."""
         wanted = {each.path: each.sha256 for each in sent}
         for each in found:
             if each.sha256 != wanted[each.path]:
                 self.blobs.path(wanted[each.path]).unlink(missing_ok=True)
-                raise MissingCode(f"{each.path!r} is damaged here", hint="send it again")
+                raise MissingCode(f"{each.path!r} is damaged on the server", hint="upload it again")
 
 
 def _elsewhere(output: OutputTask) -> UsageError:
-    hint = "fetch it, then: allranks model create NAME --path FILES --property job=JOB"
+    hint = "download it, then: allranks model create NAME --path FILES --property job=JOB"
     where = without_credentials(output.uri)
-    return UsageError(f"the output {output.name} lies elsewhere", where=where, hint=hint)
+    return UsageError(f"the output {output.name} is in a datastore", where=where, hint=hint)
 
 
-def _asked(given: Model) -> OutputOf | None:
-    """What of a job is meant."""
+def _job_files(given: Model) -> OutputOf | None:
+    """The files of a job that the model names, or None."""
     of = left_by(given.path, "path")
     if of is None and given.job is not None:
         return left_at(given.job, given.path)
     if of is not None and given.job not in (None, of.job):
-        hint = "leave one of the two out"
+        hint = "omit one of the two"
         raise UsageError(f"{given.path!r} is not of the job {given.job}", where="path", hint=hint)
     return of
 
 
 def _spec(given: Model, entries: Sequence[Entry]) -> dict[str, Any]:
-    """What is kept of it."""
+    """The stored spec of a version."""
     paths = [each.path for each in entries]
     kept = given.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version", "job"})
     kept["type"] = kept.get("type") or model_flavor.model_type(paths)
@@ -125,7 +127,7 @@ def _spec(given: Model, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def lineage(row: JobRow) -> dict[str, Any]:
-    """Where a model comes from: of its job what was run, on what, in which environment."""
+    """The lineage of a model: command, code, environment and inputs of its job."""
     spec, task = row.spec, row.plan.task
     properties = spec.get("properties") or {}
     inputs = (spec.get("inputs") or {}).items()
@@ -137,7 +139,7 @@ def lineage(row: JobRow) -> dict[str, Any]:
         "code": task.code or task.in_place,
         **{word: properties.get(name) for word, name in _GIT.items()},
         "environment": view.environment(task),
-        # As they were pinned when the job came in: `azureml:NAME:VERSION`, or where they lie.
+        # As pinned at submission: `azureml:NAME:VERSION`, or a path.
         "inputs": {n: each["path"] if isinstance(each, Mapping) else each for n, each in inputs},
     }
     return {key: value for key, value in found.items() if value not in (None, {})}

@@ -1,4 +1,4 @@
-"""How a job ended, as its record keeps it and people are told."""
+"""The result of an ended job, as its record stores it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from allranks.statuses import VERDICTS, Blame, JobStatus, Reason, Verdict
 from allranks.store.job_rows import JobRow
 from allranks.store.records import Records
 
-# Ranks themselves have failed, and not what is around them.
+# Reasons where a rank itself failed.
 _BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)
 
 
@@ -40,7 +40,7 @@ def result_of(row: JobRow, records: Records, home: Home) -> dict[str, Any]:
 
 
 def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
-    """What mends the cause comes before what follows from the end alone."""
+    """The hint: the fix of the cause, then the general hint of the reason."""
     text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
     general = text.format(job=row.name, rank=failure.rank)
     if failure.reason is Reason.SETUP_FAILED and failure.hint:

@@ -15,7 +15,7 @@ from allranks.plan.job.continuation import Carried
 from allranks.plan.lifecycle import pending_reason as plan_standing
 from allranks.plan.plan import Task, pack
 from allranks.server.auth.roles import OWNER
-from allranks.server.timestamps import when
+from allranks.server.timestamps import iso_time
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
 from allranks.store.annotations import Annotation
@@ -29,12 +29,12 @@ _CREATED_BY = "allranks.created_by"
 
 
 def status_reason(row: JobRow) -> str:
-    """Why the job is where it is, in words; empty when there is nothing to say of it."""
+    """Why the job is not making progress; empty if it is."""
     return plan_standing.pending_reason(row.record, clock.now(), together(row.plan.task))
 
 
 def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """The spec with who submitted it, whatever it said of that itself."""
+    """The spec with its submitter ``by``, overriding what the spec says."""
     found, kept = dict(spec), dict(spec.get("properties") or {})
     told = kept.pop(_CREATED_BY, None)
     if by != OWNER.name:
@@ -45,13 +45,13 @@ def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
 
 
 def submitter(spec: Mapping[str, Any]) -> str:
-    """Who submitted the job; the home's owner where nothing else is said."""
+    """Who submitted the job; by default the home's owner."""
     return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
 
 
 def _showable(show: Callable[_P, dict[str, Any]]) -> Callable[_P, dict[str, Any]]:
-    """Repair what is shown of a job; ``damaged`` says what an older version stored that JSON, a
-    database or a terminal cannot hold."""
+    """Repair values in a job's view that JSON or a terminal cannot hold, which older versions
+    stored; ``damaged`` names the first."""
 
     @wraps(show)
     def repaired(*args: _P.args, **named: _P.kwargs) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _showable(show: Callable[_P, dict[str, Any]]) -> Callable[_P, dict[str, Any]
 
 @_showable
 def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
-    """Everything there is to know, times in ISO 8601 with their zone."""
+    """A job with all details; times in ISO 8601 with time zone."""
     spec, record, task = row.spec, row.record, row.plan.task
     return {
         "name": row.name,
@@ -77,7 +77,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
         "description": spec.get("description"),
         "experiment_name": row.experiment,
         "tags": dict(note.tags),
-        "archived_at": when(note.archived_at),
+        "archived_at": iso_time(note.archived_at),
         "compute": row.plan.compute,
         "environment": environment(task),
         "command": without_credentials(task.command),
@@ -92,10 +92,10 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
         "exit_code": row.exit_code,
         "error": row.error,
         "created_by": submitter(spec),
-        "created_at": when(row.created_at),
-        "started_at": when(row.started_at),
-        "ranks_ended_at": when(_ranks_ended_at(row)),
-        "ended_at": when(row.ended_at),
+        "created_at": iso_time(row.created_at),
+        "started_at": iso_time(row.started_at),
+        "ranks_ended_at": iso_time(_ranks_ended_at(row)),
+        "ended_at": iso_time(row.ended_at),
         "folder": str(home.jobs / row.name),
         "outputs": {e.name: without_credentials(e.uri or e.path) for e in row.plan.task.outputs},
         "ranks": [
@@ -117,7 +117,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
 
 
 def _ranks_ended_at(row: JobRow) -> float | None:
-    """When all that its ranks had to do was done, for good: what follows is brought and cleared."""
+    """When the ranks of the last attempt ended; uploads and clean-up follow."""
     for_good = row.record.then is not None and row.record.then.purpose == "finish"
     return row.record.closing_at if for_good and row.started_at is not None else None
 
@@ -152,9 +152,9 @@ def _brief(row: JobRow) -> dict[str, Any]:
         "exit_code": row.exit_code,
         "error": row.error,
         "created_by": submitter(row.spec),
-        "created_at": when(row.created_at),
-        "started_at": when(row.started_at),
-        "ended_at": when(row.ended_at),
+        "created_at": iso_time(row.created_at),
+        "started_at": iso_time(row.started_at),
+        "ended_at": iso_time(row.ended_at),
     }
 
 
@@ -162,7 +162,7 @@ def _brief(row: JobRow) -> dict[str, Any]:
 def listed(
     row: JobRow, note: Annotation | None, values: Mapping[int, Mapping[str, float | str]] | None
 ) -> dict[str, Any]:
-    """One line of a list, with what a column may show; ``values`` of metrics where asked for."""
+    """One line of a list with all columns; ``values`` are metrics by job id, if requested."""
     note = note or Annotation(row.name)
     end = row.ended_at if row.record.status in TERMINAL else clock.now()
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
@@ -171,7 +171,7 @@ def listed(
     found = _brief(row) | {
         "display_name": note.display_name,
         "tags": dict(note.tags),
-        "archived_at": when(note.archived_at),
+        "archived_at": iso_time(note.archived_at),
         "duration": took,
         "inputs": all_without_credentials(given),
     }
@@ -179,7 +179,7 @@ def listed(
 
 
 def carried(found: Carried | None) -> dict[str, Any] | None:
-    """What a job started with of another one."""
+    """The files that a job got from the one it continues."""
     if found is None:
         return None
     now = time.time()
@@ -187,7 +187,7 @@ def carried(found: Carried | None) -> dict[str, Any] | None:
 
 
 def damaged(row: Damaged) -> dict[str, Any]:
-    """One line of a list, of a job that cannot be read."""
+    """One line of a list for a job whose record cannot be read."""
     unknown = ("compute", "exit_code", "error", "started_at", "ended_at", "archived_at", "duration")
     return {
         "name": row.name,
@@ -203,7 +203,7 @@ def damaged(row: Damaged) -> dict[str, Any]:
         "attempts": 0,
         **dict.fromkeys(unknown),
         "created_by": OWNER.name,
-        "created_at": when(row.created_at),
+        "created_at": iso_time(row.created_at),
         "damaged": row.reason,
     }
 
@@ -212,7 +212,7 @@ def event(told: StoredEvent) -> dict[str, Any]:
     said = told.event
     return {
         "id": told.id,
-        "at": when(said.at),
+        "at": iso_time(said.at),
         "kind": str(said.kind),
         "launch": said.launch,
         "attempt": said.attempt,
@@ -233,8 +233,8 @@ def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
 
 
 def environment(task: Task) -> dict[str, Any]:
-    """What ranks find around them: an image, an environment made for them, or the Python that was
-    in front where the job was submitted. ``asked_for`` is what it stands for, if it does."""
+    """The ranks' environment: an image, a virtual environment, or the submitter's Python.
+    ``asked_for`` is the name that the job gave, if it was mapped to another environment."""
     asked = without_credentials(task.environment_asked)
     return {**_environment(task), **({"asked_for": asked} if asked else {})}
 

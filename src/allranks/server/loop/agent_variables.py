@@ -1,4 +1,4 @@
-"""What a gang's agents are told, by environment, so that they find the server and may speak."""
+"""Environment variables by which a gang's agents find the server and authenticate."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from allranks.store.job_rows import JobRow
 
 
 class AgentVariables:
-    """Called with a job, it gives the environment of its present launch's agents: it holds their
-    token, good for that launch alone."""
+    """Call it with a job to get the environment variables of its agents. Their token is valid for
+    the job's current launch only."""
 
     def __init__(
-        self, home: Home, auth: Auth, door: AgentsListener, clocks: Clocks, url: str
+        self, home: Home, auth: Auth, listener: AgentsListener, clocks: Clocks, url: str
     ) -> None:
-        self._home, self._auth, self._door = home, auth, door
+        self._home, self._auth, self._listener = home, auth, listener
         self._clocks, self._url = clocks, url
 
     def __call__(self, row: JobRow) -> dict[str, str]:
         launch, address = row.record.launch, row.plan.server_address
-        found = {
-            "ALLRANKS_AGENT_URL": self._where(address, f"{row.name}.{launch}"),
+        variables = {
+            "ALLRANKS_AGENT_URL": self._server_url(address, f"{row.name}.{launch}"),
             "ALLRANKS_AGENT_TOKEN": self._auth.agent_token(row.name, launch),
             "ALLRANKS_AGENT_LAUNCH": str(launch),
             "ALLRANKS_AGENT_PATIENCE": str(self._clocks.patience),
         }
         if address and address != mailbox.ADDRESS:
-            found["ALLRANKS_AGENT_FINGERPRINT"] = self._door.fingerprint
-        return found
+            variables["ALLRANKS_AGENT_FINGERPRINT"] = self._listener.fingerprint
+        return variables
 
-    def stands(self, row: JobRow) -> bool:
-        """Whether its agents can come in: the door is open where they were told to come."""
-        return row.plan.server_address not in self._door.trouble
+    def reachable(self, row: JobRow) -> bool:
+        """Whether the agents' listener is open at the address the job's agents use."""
+        return row.plan.server_address not in self._listener.trouble
 
-    def _where(self, address: str, key: str) -> str:
+    def _server_url(self, address: str, key: str) -> str:
         if address == mailbox.ADDRESS:
             return mailbox.url(self._home, key)
-        return self._door.url(address) if address else self._url
+        return self._listener.url(address) if address else self._url

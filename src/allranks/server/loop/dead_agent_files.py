@@ -1,5 +1,5 @@
-"""What a dead agent left on this disk goes into the record: its outbox, its ranks' output, and the
-points it had found."""
+"""Collect what a dead agent left on this disk into the record: its outbox, the logs of its ranks
+and its metric points."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ log = logging.getLogger("allranks.salvage")
 
 
 def collect(home: Home, records: Records, points: Points, row: JobRow, node: int) -> None:
-    """Take in what ``node`` said and its ranks wrote and the record has not got. Twice is once."""
+    """Add the events, logs and points of ``node`` that the record lacks. Idempotent."""
     folder = home.nodes / f"{row.name}.{row.record.launch}" / str(node)
     logs = Logs(home.jobs / row.name)
     for attempt in range(1, row.record.attempt + 1):
         for rank in ranks_of(row.plan.task, node):
             name = log_name(rank.rank, world(row.plan.task))
-            _take_in(folder / f"attempt-{attempt}" / f"rank-{rank.rank}.log", logs, attempt, name)
+            log_file = folder / f"attempt-{attempt}" / f"rank-{rank.rank}.log"
+            _collect_log(log_file, logs, attempt, name)
         for name, file in FEEDS.items():
             source = Source(row.id, attempt, node, name)
             try:
-                _take_points(folder / f"attempt-{attempt}" / file, points, source)
+                _collect_points(folder / f"attempt-{attempt}" / file, points, source)
             except Exception:
-                # No job waits for its end because of points. Where it is the disk or the database
-                # that fails, what follows does, too, and all of it is tried again.
-                log.exception("%s: not all %s of node %s were kept", row.name, name, node)
-    said = outbox.read(folder)
-    if said:
-        records.append(row.name, said)
+                # Points must not delay the end of a job. If the disk or the database fails, the
+                # steps below fail as well, and everything is retried.
+                log.exception("%s: not all %s of node %s were saved", row.name, name, node)
+    events = outbox.read(folder)
+    if events:
+        records.append(row.name, events)
 
 
-def _take_points(path: Path, points: Points, source: Source) -> None:
+def _collect_points(path: Path, points: Points, source: Source) -> None:
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -55,7 +56,7 @@ def _take_points(path: Path, points: Points, source: Source) -> None:
             size = points.add_from_agent(source, size, lines)
 
 
-def _take_in(source: Path, logs: Logs, attempt: int, name: str) -> None:
+def _collect_log(source: Path, logs: Logs, attempt: int, name: str) -> None:
     try:
         file = source.open("rb")
     except FileNotFoundError:
@@ -68,18 +69,18 @@ def _take_in(source: Path, logs: Logs, attempt: int, name: str) -> None:
 
 
 def dead(job: Job, seen: GangStatus) -> Iterable[int]:
-    """The nodes whose agents an engine's word makes dead. A gang that is in a queue again has none
-    any more; those that have not come up yet may still, from there."""
+    """The nodes whose agents are dead according to the engine's status. A gang that is queued again
+    has lost its running agents; agents that had not started yet may still start."""
     nodes = range(len(job.nodes))
     if seen.state is GangState.UP:
-        found: Iterable[int] = seen.lost
+        lost: Iterable[int] = seen.lost
     elif seen.state is GangState.GONE:
-        found = nodes
+        lost = nodes
     elif job.gang is GangState.UP and seen.state is not GangState.UNKNOWN:
-        found = [n for n in nodes if job.nodes[n].state is not NodeState.ABSENT]
+        lost = [n for n in nodes if job.nodes[n].state is not NodeState.ABSENT]
     else:
-        found = ()
-    return [node for node in found if _is_alive(job.nodes[node])]
+        lost = ()
+    return [node for node in lost if _is_alive(job.nodes[node])]
 
 
 def _is_alive(node: Node) -> bool:

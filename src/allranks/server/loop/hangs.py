@@ -1,7 +1,7 @@
-"""Whether jobs hang: what their agents tell of quiet ranks, and the stacks that are asked for then.
+"""Detect hanging jobs, by what agents report of quiet ranks and by stacks requested from them.
 
-All of it is in memory. Agents go on telling as long as there is something to tell: a server that
-was started a moment ago knows as much as the last one within seconds.
+All of this is in memory: agents repeat their reports, so a restarted server catches up within
+seconds.
 """
 
 from __future__ import annotations
@@ -24,117 +24,120 @@ from allranks.store.job_rows import JobRow
 
 log = logging.getLogger("allranks.hangs")
 
-# Seconds after which what an agent has told is too old to go by: it tells every four.
+# Seconds after which an agent's report is outdated: agents report every four.
 STALE = 9.0
 
 
-class _Told(NamedTuple):
-    """Of one node; times are of the monotonic clock here."""
+class _Report(NamedTuple):
+    """The last report of one node, in times of this process's monotonic clock. ``since`` says of
+    each rank since when it has not printed, computed, moved data, or used a GPU."""
 
     at: float
     since: Mapping[int, tuple[float, float, float, float]]
 
 
 class _Watch:
-    """What is known of one attempt of a job. ``ranks`` are those that ran when it was last looked
-    at, and did so since ``same``: where one has ended the others have yet to notice. ``before`` are
-    stacks to hold later ones against, ``asked`` those that are asked for now, ``again`` when they
-    may be next."""
+    """The state of one attempt of a job. ``ranks`` ran at the last check; none of them has ended
+    since ``unchanged_since``. ``before`` are stacks to compare later ones with, ``pending`` those
+    requested now; ``next_request`` is the earliest time of the next request."""
 
     def __init__(self, launch: int, attempt: int) -> None:
-        self.which = (launch, attempt)
-        self.nodes: dict[int, _Told] = {}
+        self.attempt = (launch, attempt)
+        self.nodes: dict[int, _Report] = {}
         self.ranks: set[int] = set()
-        self.same = -inf
+        self.unchanged_since = -inf
         self.before: Answers | None = None
-        self.asked: Answers | None = None
-        self.again = 0.0
+        self.pending: Answers | None = None
+        self.next_request = 0.0
 
 
 class Hangs:
-    """Of every job that has a hang timeout. From any thread."""
+    """Checks every job that has a hang timeout. Thread-safe."""
 
     def __init__(self, stacks: Stacks) -> None:
         self._stacks = stacks
         self._watches: dict[str, _Watch] = {}
         self._lock = threading.Lock()
 
-    def told(self, job: str, launch: int, attempt: int, node: int, said: Mapping[str, Any]) -> None:
-        """What a node says of its quiet ranks: seconds since each printed, computed, moved data,
-        and since a GPU of its was busy. Raises ValueError or TypeError when it says something else.
-        """
+    def record(
+        self, job: str, launch: int, attempt: int, node: int, report: Mapping[str, Any]
+    ) -> None:
+        """Record a node's report of its quiet ranks: by rank the seconds since it printed,
+        computed, moved data and used a GPU. Raises ValueError or TypeError for another shape."""
         now = time.monotonic()
         since = {}
-        for rank, (printed, computed, moved, gpu) in said.items():
+        for rank, (printed, computed, moved, gpu) in report.items():
             ago = (printed, computed, moved, inf if gpu is None else gpu)
             since[int(rank)] = tuple(now - float(each) for each in ago)
         with self._lock:
             watch = self._watches.get(job)
-            if watch is None or watch.which != (launch, attempt):
+            if watch is None or watch.attempt != (launch, attempt):
                 watch = self._watches[job] = _Watch(launch, attempt)
-            watch.nodes[node] = _Told(now, since)  # type: ignore[arg-type]
+            watch.nodes[node] = _Report(now, since)  # type: ignore[arg-type]
 
     def waits_for(self, job: str) -> bool:
-        """Whether stacks of it are what a decision waits for."""
+        """Whether all stacks that a decision on the job waits for have arrived."""
         watch = self._watches.get(job)
-        return watch is not None and watch.asked is not None and not watch.asked.missing
+        return watch is not None and watch.pending is not None and not watch.pending.missing
 
     def forget(self, row: JobRow) -> None:
         self._stacks.forget(row.name)
         with self._lock:
             self._watches.pop(row.name, None)
 
-    def look(self, row: JobRow) -> Failure | None:
-        """How the job hangs, if it does; asks for stacks where those have to tell."""
+    def check(self, row: JobRow) -> Failure | None:
+        """How the job hangs, or None; requests stacks if they are needed to decide."""
         timeout, watch = row.plan.task.hang_timeout, self._watches.get(row.name)
         if timeout is None or watch is None or row.record.status is not JobStatus.RUNNING:
             return None
-        if watch.which != (row.record.launch, row.record.attempt):
+        if watch.attempt != (row.record.launch, row.record.attempt):
             return None
         with self._lock:
             ranks = _working(row)
             if watch.ranks - ranks:
-                watch.same = time.monotonic()
+                watch.unchanged_since = time.monotonic()
             watch.ranks = ranks
-            suspicion = hangs.suspicion(_of(watch), ranks, timeout)
+            suspicion = hangs.suspicion(_quiet_ranks(watch), ranks, timeout)
             if suspicion is Suspicion.NONE:
-                watch.before = watch.asked = None
-                watch.again = 0.0
+                watch.before = watch.pending = None
+                watch.next_request = 0.0
                 return None
-            return self._decided(row, watch, suspicion, timeout)
+            return self._decide(row, watch, suspicion, timeout)
 
-    def _decided(
+    def _decide(
         self, row: JobRow, watch: _Watch, suspicion: Suspicion, timeout: float
     ) -> Failure | None:
         now = time.monotonic()
-        answers = watch.asked
+        answers = watch.pending
         if answers is None:
-            if now >= watch.again and not (suspicion is Suspicion.BEFORE and watch.before):
-                watch.asked = self._stacks.ask(row)
+            if now >= watch.next_request and not (suspicion is Suspicion.BEFORE and watch.before):
+                watch.pending = self._stacks.request(row)
             return None
         if not answers.over:
             return None
-        watch.asked = None
-        if answers.missing:  # who does not answer now is lost, or will
+        watch.pending = None
+        if answers.missing:  # a node that does not answer is lost, or will be
             return None
-        found = None
+        failure = None
         if suspicion is Suspicion.NOW:
-            told = {rank: each for rank, each in _of(watch).items() if rank in watch.ranks}
+            quiet = {
+                rank: each for rank, each in _quiet_ranks(watch).items() if rank in watch.ranks
+            }
             before = watch.before.processes if watch.before is not None else []
-            found = hangs.hung(told, before, answers.processes, timeout, clock.now())
-        if found is not None:
-            self._stacks.keep(row.name, answers, "hang-stacks")
-            log.warning("%s hangs: %s", row.name, found.message)
+            failure = hangs.hung(quiet, before, answers.processes, timeout, clock.now())
+        if failure is not None:
+            self._stacks.save(row.name, answers, "hang-stacks")
+            log.warning("%s hangs: %s", row.name, failure.message)
         watch.before = answers
-        watch.again = now + timeout / 2
-        return found
+        watch.next_request = now + timeout / 2
+        return failure
 
 
-def _of(watch: _Watch) -> dict[int, Rank]:
-    """The quiet ranks of nodes that were heard of it lately. That one ends is progress of all."""
+def _quiet_ranks(watch: _Watch) -> dict[int, Rank]:
+    """The quiet ranks of nodes with a recent report. A rank that ends is progress for all ranks."""
     now = time.monotonic()
     return {
-        rank: Rank(*(now - max(each, watch.same) for each in since))
+        rank: Rank(*(now - max(each, watch.unchanged_since) for each in since))
         for node in watch.nodes.values()
         if now - node.at < STALE
         for rank, since in node.since.items()
@@ -142,7 +145,7 @@ def _of(watch: _Watch) -> dict[int, Rank]:
 
 
 def _working(row: JobRow) -> set[int]:
-    """The ranks that run and have an end of their own."""
+    """The running ranks, without services, which run until the others end."""
     nodes = set(running(row))
     done = {rank for node in row.record.nodes for rank in node.finished}
     return {

@@ -1,6 +1,6 @@
-"""The agents' door as a folder: questions that are files are put to the agents' routes.
+"""Serve agents through a shared folder: requests are files, passed to the agents' routes.
 
-For clusters whose nodes have no way to the server over a network, but share its disk.
+For clusters whose nodes cannot reach the server over a network but share its disk.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from allranks.store.records import Records
 
 log = logging.getLogger("allranks.mailbox")
 
-# Given as a compute's server address.
+# The server address of computes whose agents use a mailbox.
 ADDRESS = "mailbox"
-# How often the folders are looked into while there are any.
-LOOK = 0.05
+# Seconds between two scans of the folders, while there are any.
+_SCAN = 0.05
 _IDLE = 1.0
 
 App = Callable[..., Any]
 
 
 class Mailboxes:
-    """Those of all gangs that are out there. ``serve`` runs in the server's event loop."""
+    """The mailboxes of all live gangs. ``serve`` runs in the server's event loop."""
 
     def __init__(self, home: Home, records: Records, app: App) -> None:
         self._home, self._records, self._app = home, records, app
-        # Held, or they would be collected while they run.
+        # Referenced here so that running tasks are not garbage-collected.
         self._answering: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
         while True:
             folders = await asyncio.to_thread(self._folders)
             for folder in folders:
-                for question in await asyncio.to_thread(_questions, folder):
-                    task = asyncio.create_task(self._answer(folder, *question))
+                for request in await asyncio.to_thread(_take_requests, folder):
+                    task = asyncio.create_task(self._answer(folder, *request))
                     self._answering.add(task)
                     task.add_done_callback(self._answering.discard)
-            await asyncio.sleep(LOOK if folders else _IDLE)
+            await asyncio.sleep(_SCAN if folders else _IDLE)
 
     def _folders(self) -> list[Path]:
         rows = [row for row in self._records.live() if row.plan.server_address == ADDRESS]
@@ -52,46 +52,46 @@ class Mailboxes:
 
     async def _answer(self, folder: Path, name: str, head: dict[str, Any], body: bytes) -> None:
         try:
-            status, content = await _asked(self._app, head, body)
+            status, content = await _call(self._app, head, body)
             await asyncio.to_thread(write, folder / ANSWERS / name, {"status": status}, content)
         except FileNotFoundError:
-            pass  # the gang is gone, and its folder with it
+            pass  # the gang ended and its folder was removed
         except Exception:
             log.exception("no answer for %s in %s", head.get("path"), folder)
 
 
 def box(home: Home, key: str) -> Path:
-    """A gang's mailbox: in its own folder, which goes when the gang does."""
+    """A gang's mailbox, in its own folder, which is removed with the gang."""
     return home.nodes / key / "mailbox"
 
 
 def url(home: Home, key: str) -> str:
-    """What its agents are told; the folder is there when they are."""
+    """The server URL of the gang's agents. Creates the mailbox."""
     folder = box(home, key)
     for name in (QUESTIONS, ANSWERS):
         (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     return f"{MAILBOX}{folder}"
 
 
-def _questions(folder: Path) -> list[tuple[str, dict[str, Any], bytes]]:
-    """Take what there is; each is put once."""
-    found = []
+def _take_requests(folder: Path) -> list[tuple[str, dict[str, Any], bytes]]:
+    """Remove and return the requests in a mailbox; each is handled once."""
+    requests = []
     try:
         names = os.listdir(folder / QUESTIONS)
     except OSError:
-        return []  # not there yet, or not any more
+        return []  # not created yet, or removed
     for name in sorted(names):
         path = folder / QUESTIONS / name
         try:
-            found.append((name, *read(path)))
+            requests.append((name, *read(path)))
             path.unlink()
         except (OSError, ValueError):
-            continue  # its agent has given up, or it is none of ours
-    return found
+            continue  # the agent gave up, or the file is not a request
+    return requests
 
 
-async def _asked(app: App, head: dict[str, Any], body: bytes) -> tuple[int, bytes]:
-    """Put a question to the routes as if it had come over HTTP."""
+async def _call(app: App, head: dict[str, Any], body: bytes) -> tuple[int, bytes]:
+    """Pass a request to the routes as if it had come over HTTP; status and body of the answer."""
     path, _, query = str(head["path"]).partition("?")
     scope = {
         "type": "http",
@@ -100,7 +100,7 @@ async def _asked(app: App, head: dict[str, Any], body: bytes) -> tuple[int, byte
         "method": str(head["method"]),
         "scheme": "http",
         "path": path,
-        # The routes refuse what is no text: who asked is answered.
+        # The routes refuse a path that is not text, so that the agent gets an answer.
         "raw_path": path.encode(errors="surrogatepass"),
         "query_string": query.encode(errors="surrogatepass"),
         "root_path": "",
@@ -109,12 +109,12 @@ async def _asked(app: App, head: dict[str, Any], body: bytes) -> tuple[int, byte
         "server": None,
     }
     status, pieces = 500, []
-    whole = iter([{"type": "http.request", "body": body, "more_body": False}])
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def receive() -> dict[str, Any]:
-        if (message := next(whole, None)) is not None:
+        if (message := next(messages, None)) is not None:
             return message
-        await asyncio.Event().wait()  # nobody hangs up
+        await asyncio.Event().wait()  # a mailbox has no disconnects
         return {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """The loop: lease a job, load it, decide, do one step outside any transaction, record it.
 
-One thread for each cluster runs one: a cluster that is slow to answer holds up its own jobs alone.
-It sleeps until something happened to a job, or, while any is live, until the next tick: then its
-engine is asked once for all its gangs, and every live job of it is looked at.
+Each cluster has its own thread, so that a slow cluster delays only its own jobs. A thread sleeps
+until a job is woken or, while it has live jobs, until the next tick. On a tick it polls its engine
+once for all gangs and advances every live job.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from allranks import clock
@@ -42,27 +42,27 @@ from allranks.store.records import Records
 
 log = logging.getLogger("allranks.loop")
 
-# A lease on a job row outlives the slowest single step, which asks a cluster several times, and is
-# short enough that another server need not wait long for what a dead one held.
+# Seconds. Longer than the slowest single step, which calls a cluster several times, and short
+# enough that another server soon takes over from a dead one.
 LEASE = 120.0
-# How long a gang that was submitted but never seen may stay unseen before "not there" counts.
+# Seconds after submission during which a gang that the cluster does not list yet is not GONE.
 SETTLE = 10.0
-# How many times its own pace a cluster may go unasked.
-_SLOWEST = 8
-# How long the server waits for its loops to end.
-_PATIENCE = 3.0
+# While nothing happens, the poll interval grows to at most this many times the engine's pace.
+_MAX_SLOWDOWN = 8
+# Seconds the server waits for its loops to end.
+_STOP_TIMEOUT = 3.0
 
 
 class Shared(NamedTuple):
-    """What every loop works with."""
+    """The services that every loop uses."""
 
     home: Home
     records: Records
     points: Points
     clusters: Clusters
-    invitation: AgentVariables
-    bell: Wakeups
-    pulse: Heartbeats
+    agent_variables: AgentVariables
+    wakeups: Wakeups
+    heartbeats: Heartbeats
     clocks: Clocks
     data: Assets
     hangs: Hangs
@@ -70,73 +70,71 @@ class Shared(NamedTuple):
 
 
 class Loops:
-    """A loop for each cluster that has jobs, begun when the first comes. From any thread."""
+    """One loop for each cluster that has jobs, started with its first job. Thread-safe."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._records, self._clusters, self._bell = shared.records, shared.clusters, shared.bell
+        self._records, self._clusters = shared.records, shared.clusters
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Take up every job that has not ended, and what runs on this machine."""
+        """Resume every live job, and clean up gangs of this machine that no live job owns."""
         live = self._records.live()
-        dead = self._left_over({_key(row) for row in live})
+        keys = {_key(row) for row in live}
+        # Listed before any loop can start a new gang.
+        names = (folder.name for folder in self._shared.home.nodes.iterdir())
+        leftovers = [name for name in names if name not in keys]
         for cluster in self._clusters.on_this_machine():
-            self._of(cluster, dead)
+            self._loop_for(cluster, leftovers)
         for row in live:
             try:
-                self._of(self._clusters.cluster(row.plan))
+                self._loop_for(self._clusters.cluster(row.plan))
             except (AllranksError, KeyError):
-                log.exception("%s: nobody can see to it", row.name)
+                log.exception("%s: its cluster cannot be loaded", row.name)
 
     def stop(self) -> None:
         with self._lock:
             loops = list(self._loops.values())
         for loop in loops:
             loop.end()
-        # One that waits for a cluster's answer is not waited for: what it does may be done again.
-        until = time.monotonic() + _PATIENCE
+        # A loop that waits for a cluster is abandoned: its step is repeated after the next start.
+        until = time.monotonic() + _STOP_TIMEOUT
         for loop in loops:
             loop.join(until - time.monotonic())
 
     def wake(self, name: str) -> None:
-        """Something happened to that job: look at it now, and tell those who wait for news."""
+        """Advance the job now, and wake everyone who waits for news of it."""
         row = self._records.latest(name) or self._records.get(name)
-        self._of(self._clusters.cluster(row.plan)).wake(name)
-        self._bell.ring(name)
+        self._loop_for(self._clusters.cluster(row.plan)).wake(name)
+        self._shared.wakeups.notify(name)
 
-    def _of(self, cluster: Cluster, left_over: Sequence[str] = ()) -> Loop:
+    def _loop_for(self, cluster: Cluster, leftovers: Sequence[str] = ()) -> Loop:
         with self._lock:
             if cluster not in self._loops:
-                self._loops[cluster] = Loop(cluster, self._shared, left_over)
+                self._loops[cluster] = Loop(cluster, self._shared, leftovers)
                 self._loops[cluster].start()
             return self._loops[cluster]
 
-    def _left_over(self, live: Set[str]) -> list[str]:
-        """Gangs that a server which was killed had no time to clean up after; looked for before
-        any loop can start a new one."""
-        return [each.name for each in self._shared.home.nodes.iterdir() if each.name not in live]
-
 
 class Loop:
-    """Runs from ``start`` until ``end``. ``wake`` may be called from any thread."""
+    """Drives the jobs of one cluster, from ``start`` until ``end``. ``wake`` is thread-safe."""
 
-    def __init__(self, cluster: Cluster, shared: Shared, left_over: Sequence[str] = ()) -> None:
+    def __init__(self, cluster: Cluster, shared: Shared, leftovers: Sequence[str] = ()) -> None:
         self._cluster, self._clusters = cluster, shared.clusters
-        self._left_over = left_over
+        self._leftovers = leftovers
         self._engine = shared.clusters.engine(cluster)
-        self._home, self._records, self._invitation = shared.home, shared.records, shared.invitation
-        self._bell, self._pulse, self._clocks = shared.bell, shared.pulse, shared.clocks
-        self._data, self._points, self._hangs = shared.data, shared.points, shared.hangs
-        self._states = shared.states
-        # The same for every server of this home, of which its lock allows one at a time: what one
-        # that was killed had leased is its successor's at once.
-        whose = f"{os.uname().nodename}:{shared.home.root}".encode()
-        self._owner = hashlib.sha256(whose).hexdigest()
+        self._shared = shared
+        self._home, self._records, self._clocks = shared.home, shared.records, shared.clocks
+        self._wakeups, self._heartbeats = shared.wakeups, shared.heartbeats
+        self._hangs, self._states = shared.hangs, shared.states
+        # Identical for every server of this home, of which the lock allows one at a time: a new
+        # server takes over the leases of a killed one at once.
+        host_and_home = f"{os.uname().nodename}:{shared.home.root}".encode()
+        self._owner = hashlib.sha256(host_and_home).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._next_tick = self._next_poll = self._pace = 0.0
-        self._ended: list[JobRow] = []
+        self._to_clean: list[JobRow] = []
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
@@ -149,16 +147,15 @@ class Loop:
         self._thread.join(max(0.0, seconds))
 
     def wake(self, name: str) -> None:
-        """Something happened to that job: look at it now."""
         self._woken.put(name)
 
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
         live = True
-        self._tidy()
+        self._remove_leftovers()
         while True:
-            woken = self._wait(self._clocks.tick if live or self._ended else None)
+            woken = self._wait_for_work(self._clocks.tick if live or self._to_clean else None)
             if woken is None:
                 self._clean()
                 return
@@ -166,44 +163,43 @@ class Loop:
                 if woken:
                     self._next_poll = self._pace = 0.0
                 if woken and time.monotonic() < self._next_tick:
-                    live = True  # as far as we know: the next tick looks
+                    live = True  # assumed until the next tick
                     for name in woken:
-                        self._guarded(self._look_at, self._records.get(name))
+                        self._guarded(self._advance, self._records.get(name))
                     continue
                 self._clean()
                 rows = [row for row in self._records.live() if self._is_mine(row)]
                 live = bool(rows)
                 self._next_tick = time.monotonic() + self._clocks.tick
-                self._ask(rows)
+                self._poll(rows)
                 for row in rows:
-                    self._guarded(self._look_at, self._records.get(row.name))
+                    self._guarded(self._advance, self._records.get(row.name))
             except Exception:
-                # A full disk, a locked database: the record is as it was, the next tick tries
+                # A full disk, a locked database: the record is unchanged and the next tick tries
                 # again. Nothing a job does may end the server.
-                log.exception("the loop goes on after an error")
+                log.exception("error in the loop; retrying at the next tick")
                 live = True
                 time.sleep(self._clocks.tick)
 
     def _guarded(self, act: Callable[..., None], row: JobRow, *more: Any) -> None:
-        """Let no job that cannot be handled keep the others from being handled."""
+        """Log an error of one job, so that the other jobs are still handled."""
         try:
             act(row, *more)
         except Exception:
-            log.exception("%s: again at the next tick", row.name)
+            log.exception("%s: failed; retrying at the next tick", row.name)
 
-    def _wait(self, seconds: float | None) -> set[str] | None:
-        """Names of jobs to look at; empty when the tick is due; None to end."""
-        found: set[str] = set()
+    def _wait_for_work(self, seconds: float | None) -> set[str] | None:
+        """Names of woken jobs; empty when the tick is due; None to end."""
+        names: set[str] = set()
         try:
-            left = None if seconds is None else max(0.0, self._next_tick - time.monotonic())
-            first = self._woken.get(timeout=left)
-            while True:
-                if first is None:
-                    return None
-                found.add(first)
-                first = self._woken.get_nowait()
+            timeout = None if seconds is None else max(0.0, self._next_tick - time.monotonic())
+            name = self._woken.get(timeout=timeout)
+            while name is not None:
+                names.add(name)
+                name = self._woken.get_nowait()
+            return None
         except queue.Empty:
-            return found
+            return names
 
     def _is_mine(self, row: JobRow) -> bool:
         return (
@@ -211,82 +207,83 @@ class Loop:
             and self._clusters.cluster(row.plan) == self._cluster
         )
 
-    def _ask(self, rows: list[JobRow]) -> None:
-        """What became of all gangs that are out there: one question. A cluster that many share is
-        asked less and less often while nothing happens; agents' words come by themselves."""
-        asked = {_key(row): row for row in rows if _is_out_there(row)}
-        if not asked or time.monotonic() < self._next_poll:
+    def _poll(self, rows: list[JobRow]) -> None:
+        """Poll the engine once for all submitted gangs. While nothing changes, a shared cluster is
+        polled less and less often; agents report by themselves."""
+        submitted = {_key(row): row for row in rows if _is_submitted(row)}
+        if not submitted or time.monotonic() < self._next_poll:
             return
-        self._pace = min(max(self._engine.pace, self._pace * 1.5), self._engine.pace * _SLOWEST)
+        pace = self._engine.pace
+        self._pace = min(max(pace, self._pace * 1.5), pace * _MAX_SLOWDOWN)
         self._next_poll = time.monotonic() + self._pace
         try:
-            told = self._engine.poll([_handle(row) for row in asked.values()])
+            statuses = self._engine.poll([_handle(row) for row in submitted.values()])
         except Exception as error:
-            # Whatever it was: jobs are decided upon all the same.
+            # Jobs are still decided on, whatever the error.
             if not isinstance(error, AllranksError):
-                log.exception("%s could not be asked", self._cluster.kind)
-            told = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in asked}
-        for key, seen in told.items():
-            self._guarded(self._take_in, asked[key], seen)
+                log.exception("%s could not be polled", self._cluster.kind)
+            statuses = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in submitted}
+        for key, seen in statuses.items():
+            self._guarded(self._record_status, submitted[key], seen)
 
-    def _take_in(self, row: JobRow, seen: GangStatus) -> None:
-        """Record what an engine says, after what the dead left on this disk: their word wins."""
+    def _record_status(self, row: JobRow, seen: GangStatus) -> None:
+        """Record what the engine reports, after the files of dead agents: those take precedence."""
         job, now = row.record, clock.now()
-        happened = []
+        events = []
         if job.given_up and job.stopped_at is not None and seen.state is GangState.UNKNOWN:
-            seen = GangStatus(GangState.GONE)  # its user does not wait for more
+            seen = GangStatus(GangState.GONE)  # canceled with --force
         never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
         if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
             return
         for node in dead(job, seen):
-            collect(self._home, self._records, self._points, row, node)
+            collect(self._home, self._records, self._shared.points, row, node)
             if seen.state is not GangState.GONE:
                 why = seen.why if seen.state is not GangState.UP else ""
-                data = {"why": why or "its agent is dead", **self._pulse.last(row, node)}
-                happened.append(_event(row, Kind.LOST, node=node, data=data))
-        at_work = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
-        if seen.taken and at_work and all(node.reason is None for node in job.nodes):
+                data = {"why": why or "its agent is dead", **self._heartbeats.last_seen(row, node)}
+                events.append(_event(row, Kind.LOST, node=node, data=data))
+        preemptible = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
+        if seen.taken and preemptible and all(node.reason is None for node in job.nodes):
             data = {"by": row.plan.engine, "message": seen.taken}
-            happened.append(_event(row, Kind.PREEMPT_ASKED, data=data))
+            events.append(_event(row, Kind.PREEMPT_ASKED, data=data))
         if seen.paused:
-            self._pulse.excuse(row)
+            self._heartbeats.record_all(row)
         if job.stopped_at is not None and seen.state is GangState.GONE:
-            seen = GangStatus(GangState.GONE)  # as we asked: whatever the cluster calls that
+            seen = GangStatus(GangState.GONE)  # we stopped it: the cluster's reason does not matter
         news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
         if news and job.gang is not GangState.GONE:
             self._pace = 0.0
             data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
-            happened.append(_event(row, Kind.SEEN, data=data))
-        if happened:
-            self._records.append(row.name, happened)
-            self._bell.ring(row.name)
+            events.append(_event(row, Kind.SEEN, data=data))
+        if events:
+            self._records.append(row.name, events)
+            self._wakeups.notify(row.name)
 
-    def _look_at(self, row: JobRow) -> None:
-        """Take every step there is to take now."""
+    def _advance(self, row: JobRow) -> None:
+        """Take every step that is due."""
         while row.record.status not in TERMINAL:
             step = decide.decide(row.record, row.plan.rules, self._clock(row))
             if step is None:
                 return
             if step.effect == "submit" and (why := self._states.waits(row)):
-                self._take_in(row, GangStatus(GangState.UNKNOWN, why))
+                self._record_status(row, GangStatus(GangState.UNKNOWN, why))
                 return
-            # Only an effect needs a lease around it; what is only recorded is held by its version.
+            # Only an effect needs a lease; a pure database change is guarded by the row's version.
             if step.effect and self._records.claim(row.id, self._owner, LEASE) is None:
                 return
-            if not self._take(row, step):
+            if not self._execute(row, step):
                 self._records.release(row.id, self._owner)
                 return
             before, row = row, self._records.get(row.name)
             if row.version == before.version:
-                return  # another holds it: the next tick looks again
+                return  # changed concurrently: retried at the next tick
 
-    def _take(self, row: JobRow, step: Step) -> bool:
-        """Do the step's effect, then record it; False when the effect has to wait."""
+    def _execute(self, row: JobRow, step: Step) -> bool:
+        """Perform the step's effect, then record it; False if the effect failed and is retried."""
         try:
-            event = self._do(row, step)
+            event = self._perform(row, step)
         except AllranksError as error:
-            log.warning("%s: %s did not work, again soon: %s", row.name, step.event, error)
-            self._take_in(row, GangStatus(GangState.UNKNOWN, error.message))
+            log.warning("%s: %s failed, retrying soon: %s", row.name, step.event, error)
+            self._record_status(row, GangStatus(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
         if event.kind is Kind.FINISHED:
@@ -296,12 +293,12 @@ class Loop:
                 "error": event.data["error"],
             }
         saved = self._records.apply(row, self._owner, [event], **columns)
-        self._bell.ring(row.name)
+        self._wakeups.notify(row.name)
         if saved is not None and event.kind in (Kind.FINISHED, Kind.RELAUNCHED):
-            self._ended.append(row)
+            self._to_clean.append(row)
         return True
 
-    def _do(self, row: JobRow, step: Step) -> Event:
+    def _perform(self, row: JobRow, step: Step) -> Event:
         engine = self._engine
         if step.effect == "submit":
             try:
@@ -315,59 +312,65 @@ class Loop:
             except AllranksError:
                 if not row.record.given_up:
                     raise
-            # Only now is nothing written any more.
+            # Only now do the agents no longer write.
             for node in range(len(row.record.nodes)):
-                collect(self._home, self._records, self._points, row, node)
-            self._next_tick = self._next_poll = self._pace = 0.0  # gone by now, most likely
+                collect(self._home, self._records, self._shared.points, row, node)
+            self._next_tick = self._next_poll = self._pace = 0.0  # most likely gone by now
             return _event(row, step.event)
         if step.event is Kind.FINISHED:
-            ended = result_of(row, self._records, self._home)
-            if ended["status"] is JobStatus.COMPLETED:
-                ended |= register(row, self._data)
-            return _event(row, step.event, data=ended)
+            result = result_of(row, self._records, self._home)
+            if result["status"] is JobStatus.COMPLETED:
+                result |= register(row, self._shared.data)
+            return _event(row, step.event, data=result)
         data = step.data
         if step.event is Kind.LOST and step.node is not None:
-            data = {**data, **self._pulse.last(row, step.node)}
+            data = {**data, **self._heartbeats.last_seen(row, step.node)}
         return _event(row, step.event, node=step.node, data=data)
 
     def _gang(self, row: JobRow) -> Gang:
-        return row.plan.gang._replace(key=_key(row), env=self._invitation(row))
+        return row.plan.gang._replace(key=_key(row), env=self._shared.agent_variables(row))
 
     def _clean(self) -> None:
-        """After the end of a launch nothing of it stays, at the engine or on this disk. Done at
-        the next tick: agents that have just said bye are then gone by themselves."""
-        ended, self._ended = self._ended, []
-        for row in ended:
+        """Remove ended launches from the engine and from this disk. This happens at the next tick:
+        by then agents that have just said bye have ended by themselves."""
+        rows, self._to_clean = self._to_clean, []
+        for row in rows:
             try:
-                self._forget(row)
+                self._clean_launch(row)
             except AllranksError as error:
-                log.warning("%s: cleaned up again at the next tick: %s", row.name, error)
-                self._ended.append(row)
+                log.warning("%s: clean-up failed, retrying at the next tick: %s", row.name, error)
+                self._to_clean.append(row)
             except Exception:
-                log.exception("%s: cleaned up again at the next tick", row.name)
-                self._ended.append(row)
+                log.exception("%s: clean-up failed, retrying at the next tick", row.name)
+                self._to_clean.append(row)
 
-    def _forget(self, row: JobRow) -> None:
+    def _clean_launch(self, row: JobRow) -> None:
         self._engine.stop(_handle(row))
         shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
-        self._pulse.forget(row)
+        self._heartbeats.forget(row)
         self._hangs.forget(row)
         self._states.forget(row)
 
-    def _tidy(self) -> None:
-        """What a server that was killed had no time to clean up after."""
+    def _remove_leftovers(self) -> None:
+        """Clean up gangs that a killed server left."""
         try:
-            for key in self._left_over:
+            for key in self._leftovers:
                 self._engine.stop(Handle(key))
                 shutil.rmtree(self._home.nodes / key, ignore_errors=True)
         except Exception:
-            log.exception("not everything could be cleaned up")
+            log.exception("not all leftover gangs could be cleaned up")
 
     def _clock(self, row: JobRow) -> decide.Clock:
-        clocks, pulse = row.plan.rules.clocks(self._clocks), self._pulse
-        silent = pulse.silent(row) if self._invitation.stands(row) else frozenset[int]()
-        hung = self._hangs.look(row)
-        return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, pulse.since(), hung)
+        clocks, heartbeats = row.plan.rules.clocks(self._clocks), self._heartbeats
+        silent = (
+            heartbeats.silent(row)
+            if self._shared.agent_variables.reachable(row)
+            else frozenset[int]()
+        )
+        hung = self._hangs.check(row)
+        return decide.Clock(
+            clock.now(), silent, clocks.hello, clocks.grace, heartbeats.started_at(), hung
+        )
 
 
 def _event(row: JobRow, kind: Kind, *, node: int | None = None, data: Any = None) -> Event:
@@ -383,5 +386,5 @@ def _handle(row: JobRow) -> Handle:
     return Handle(_key(row), row.record.ref)
 
 
-def _is_out_there(row: JobRow) -> bool:
+def _is_submitted(row: JobRow) -> bool:
     return row.record.status is not JobStatus.NOT_STARTED and row.record.gang is not GangState.GONE

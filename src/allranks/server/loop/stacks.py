@@ -1,8 +1,7 @@
-"""Where the processes of a live job are: asked of its agents by their orders, gathered, kept.
+"""The stacks of a live job's processes: requested from its agents, gathered and saved.
 
-A question is a number that agents find beside their orders until it is too old; like orders it is
-no message, and nothing is lost with it but itself. What they answer is in memory until all have,
-then a file of the job's record.
+A request is a number that agents find beside their orders until it expires. Answers are kept in
+memory until all nodes have answered, and then saved as a file of the job's record.
 """
 
 from __future__ import annotations
@@ -23,27 +22,26 @@ from allranks.settings import Home
 from allranks.statuses import NodeState
 from allranks.store.job_rows import JobRow
 
-# Seconds that agents are asked for, and that whoever asks waits for them. An agent that the server
-# reaches by its disk alone looks every so often.
+# Seconds to wait for the agents' answers. Agents with a mailbox poll for orders less often.
 PATIENCE = 5.0
-# What agents tell of a node: a rank's stacks are some kilobytes.
+# The most bytes of one node's answer; the stacks of a rank take some kilobytes.
 MOST = 16 << 20
 
 
 class Answers:
-    """What came of one question."""
+    """The answers to one request."""
 
     def __init__(self, number: int, row: JobRow) -> None:
         self.number, self.launch, self.attempt = number, row.record.launch, row.record.attempt
         self.at = time.time()
         self.until = time.monotonic() + PATIENCE
         self.awaited = set(running(row))
-        self.found: dict[int, list[Process]] = {}
+        self.stacks: dict[int, list[Process]] = {}
 
     @property
     def missing(self) -> list[int]:
         """Nodes that have not answered."""
-        return sorted(self.awaited - self.found.keys())
+        return sorted(self.awaited - self.stacks.keys())
 
     @property
     def over(self) -> bool:
@@ -51,53 +49,51 @@ class Answers:
 
     @property
     def processes(self) -> list[Process]:
-        return [each for node in sorted(self.found) for each in self.found[node]]
+        return [each for node in sorted(self.stacks) for each in self.stacks[node]]
 
 
 class Stacks:
-    """The newest question of each job. From any thread."""
+    """The newest request of each job. Thread-safe."""
 
-    def __init__(self, home: Home, bell: Wakeups) -> None:
-        self._home, self._bell = home, bell
-        self._asked: dict[str, Answers] = {}
+    def __init__(self, home: Home, wakeups: Wakeups) -> None:
+        self._home, self._wakeups = home, wakeups
+        self._requests: dict[str, Answers] = {}
         self._lock = threading.Lock()
 
-    def ask(self, row: JobRow) -> Answers:
-        """Have every node asked that runs ranks; who has just been asked answers for both."""
+    def request(self, row: JobRow) -> Answers:
+        """Request the stacks of every node that runs ranks; joins a request that is pending."""
         with self._lock:
-            last = self._asked.get(row.name)
+            last = self._requests.get(row.name)
             if last is not None and not last.over and last.attempt == row.record.attempt:
                 return last
             number = max(int(time.time() * 1000), last.number + 1 if last else 0)
-            self._asked[row.name] = answers = Answers(number, row)
-        self._bell.ring(row.name)
+            self._requests[row.name] = answers = Answers(number, row)
+        self._wakeups.notify(row.name)
         return answers
 
     def number(self, row: JobRow) -> int:
-        """The question that its agents are to answer now, 0 for none."""
-        last = self._asked.get(row.name)
+        """The request that the job's agents have to answer now, 0 for none."""
+        last = self._requests.get(row.name)
         if last is None or last.over or last.attempt != row.record.attempt:
             return 0
         return last.number
 
-    def take(self, name: str, node: int, number: int, told: Any) -> None:
-        """What a node has answered. Raises ValueError, TypeError or KeyError when it is none."""
-        processes = [stacks.load(each)._replace(node=node) for each in told]
+    def receive(self, name: str, node: int, number: int, answer: Any) -> None:
+        """Take a node's answer. Raises ValueError, TypeError or KeyError if it is malformed."""
+        processes = [stacks.load(each)._replace(node=node) for each in answer]
         with self._lock:
-            last = self._asked.get(name)
+            last = self._requests.get(name)
             if last is not None and last.number == number:
-                last.found[node] = processes
-        self._bell.ring(name)
+                last.stacks[node] = processes
+        self._wakeups.notify(name)
 
     def forget(self, name: str) -> None:
         with self._lock:
-            self._asked.pop(name, None)
+            self._requests.pop(name, None)
 
-    # ------------------------------------------------------------ kept
-
-    def keep(self, name: str, answers: Answers, what: str = "stacks") -> dict[str, Any]:
-        """Write them into the record, in the place of what was asked of that attempt before."""
-        told = {
+    def save(self, name: str, answers: Answers, stem: str = "stacks") -> dict[str, Any]:
+        """Write the answers into the record, replacing earlier ones of the same attempt."""
+        data = {
             "attempt": answers.attempt,
             "at": answers.at,
             "missing": answers.missing,
@@ -105,33 +101,33 @@ class Stacks:
         }
         folder = self._home.jobs / name / "attempts" / str(answers.attempt) / "system_logs"
         folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f"{what}.new"
-        beside.write_text(json.dumps(told))
-        beside.replace(folder / f"{what}.json")
-        return told
+        beside = folder / f"{stem}.new"
+        beside.write_text(json.dumps(data))
+        beside.replace(folder / f"{stem}.json")
+        return data
 
-    def kept(self, name: str) -> dict[str, Any] | None:
-        """The newest in the record, as people are told of it."""
+    def saved(self, name: str) -> dict[str, Any] | None:
+        """The newest stacks in the record as the API shows them, or None."""
         found: list[tuple[float, dict[str, Any]]] = []
         for path in self._home.jobs.joinpath(name).glob("attempts/*/system_logs/*stacks.json"):
-            # Agents of another version may have told what cannot be read as stacks.
+            # Agents of another version may have sent another format.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-                told = json.loads(path.read_text())
-                found.append((float(told["at"]), shown(told)))
+                data = json.loads(path.read_text())
+                found.append((float(data["at"]), shown(data)))
         return max(found, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 def running(row: JobRow) -> Iterable[int]:
-    """The nodes of which ranks run."""
+    """The nodes that run ranks."""
     task = row.plan.task
     for index, node in enumerate(row.record.nodes):
         if node.state is NodeState.RUNNING and ranks_of(task, index):
             yield index
 
 
-def shown(told: dict[str, Any]) -> dict[str, Any]:
-    """As people are told of it: by groups of the same stack, the largest first."""
-    processes = [stacks.load(each) for each in told["processes"]]
+def shown(data: dict[str, Any]) -> dict[str, Any]:
+    """Saved stacks as the API shows them: grouped by equal stacks, the largest group first."""
+    processes = [stacks.load(each) for each in data["processes"]]
     groups = [
         {
             "ranks": each.ranks,
@@ -147,9 +143,9 @@ def shown(told: dict[str, Any]) -> dict[str, Any]:
         }
         for each in stacks.group(processes)
     ]
-    found = stacks.odd(processes)
+    outliers = stacks.odd(processes)
     odd = None
-    if found is not None:
-        one = found[0]
+    if outliers is not None:
+        one = outliers[0]
         odd = {"rank": one.rank, "node": one.node, "pid": one.pid, "at": stacks.at(one)}
-    return {**told, "processes": pack(processes), "groups": groups, "odd": odd}
+    return {**data, "processes": pack(processes), "groups": groups, "odd": odd}

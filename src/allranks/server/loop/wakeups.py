@@ -1,4 +1,4 @@
-"""Wakes those who wait for news of a job: streams, waiting commands, agents that await orders."""
+"""Wake those who wait for news of a job: streams, `job wait`, agents that wait for orders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import defaultdict
 
 
 class Wakeups:
-    """Rung from any thread, waited on in the server's event loop.
+    """``notify`` is thread-safe; ``wait`` is for the server's event loop.
 
-    A waiter first takes the ``count``, looks at what it waits for, then waits for the next count:
-    news between the look and the wait is not lost.
+    A waiter takes the ``count``, checks its condition, then waits for a higher count: news between
+    the check and the wait are not lost.
     """
 
     def __init__(self) -> None:
@@ -18,18 +18,18 @@ class Wakeups:
         self._waiting: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def belongs_to(self, loop: asyncio.AbstractEventLoop) -> None:
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def count(self, name: str) -> int:
         return self._counts[name]
 
-    def ring(self, name: str) -> None:
+    def notify(self, name: str) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._rung, name)
+            self._loop.call_soon_threadsafe(self._wake, name)
 
     async def wait(self, name: str, count: int, timeout: float) -> None:
-        """Return once the count is over ``count``, or after ``timeout`` seconds."""
+        """Return once the count exceeds ``count``, or after ``timeout`` seconds."""
         if self._counts[name] > count:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -41,7 +41,7 @@ class Wakeups:
         finally:
             self._waiting[name].discard(future)
 
-    def _rung(self, name: str) -> None:
+    def _wake(self, name: str) -> None:
         self._counts[name] += 1
         for future in self._waiting.pop(name, ()):
             if not future.done():

@@ -1,7 +1,7 @@
-"""MLflow's own server, as one child of ours: started when somebody first speaks to it.
+"""MLflow's own server as a child process, started at the first request.
 
-It listens on a socket in a folder of the home's owner, and nowhere else: it knows no token and asks
-nobody for one. Its tether ends it with us, however we end. It is never imported here.
+It has no authentication, so it listens only on a Unix socket in a private folder. Its tether ends
+it when this process ends, however that happens. MLflow is never imported here.
 """
 
 from __future__ import annotations
@@ -28,28 +28,27 @@ from allranks.settings import Home
 
 log = logging.getLogger("allranks.mlflow")
 
-# Names a Python that has MLflow, where the server's own is to be kept without it.
+# The path of a Python with MLflow, if this server's own does not have it.
 PYTHON = "ALLRANKS_MLFLOW_PYTHON"
-# Seconds: how long it may take to start (its packages are many, disks slow), to answer what we ask
-# ourselves, and to end.
+# Seconds to wait for its start (many packages, slow disks), for an answer, and for its end.
 _PATIENCE = 180.0
 ANSWER = 60.0
 _GRACE = 3.0
 
 
 def python() -> str | None:
-    """The Python that has MLflow with its server; None: there is none."""
+    """The Python that has MLflow with its server, or None."""
     given = os.environ.get(PYTHON)
     if given:
         return given
-    # `mlflow-skinny` is called mlflow, too, and has no server.
+    # `mlflow-skinny` is also imported as mlflow but has no server.
     has = find_spec("mlflow") is not None and find_spec("flask") is not None
     return sys.executable if has else None
 
 
 class Child:
-    """At most one at a time. Safe to use from several threads; ``come`` is for the event loop.
-    ``anew`` is called before one starts that has no database yet."""
+    """Runs at most one MLflow server. Thread-safe; ``ready`` is for the event loop. ``anew`` is
+    called before a start with an empty database."""
 
     def __init__(self, home: Home, python: str, anew: Callable[[], None]) -> None:
         self._folder, self._python, self._anew = home.mlflow, python, anew
@@ -58,11 +57,11 @@ class Child:
         self._fd: int | None = None
         self._coming: asyncio.Task[str] | None = None
         self._over = False
-        # Set while it answers: who has only something to tell it waits for that.
+        # Set while it answers; the mirror waits for it.
         self.up = threading.Event()
 
-    async def come(self) -> str:
-        """Where it listens, once it does; all who ask meanwhile wait for the one start."""
+    async def ready(self) -> str:
+        """The path of its socket once it answers; concurrent callers share one start."""
         if self._is_up():
             return self._socket()
         if self._coming is None or self._coming.done():
@@ -70,12 +69,12 @@ class Child:
         return await asyncio.shield(self._coming)
 
     def start(self) -> str:
-        """Where it listens; started if it is not up. Raises ServerError when it cannot be."""
+        """Start it unless it runs; returns the path of its socket. Raises ServerError."""
         with self._lock:
             if self._is_up():
                 return self._socket()
             if self._over:
-                raise ServerError("the server is ending")
+                raise ServerError("the server is stopping")
             self._end()
             try:
                 self._begin()
@@ -86,12 +85,12 @@ class Child:
             return self._socket()
 
     def stop(self) -> None:
-        """End it for good; returns when nothing of it runs."""
+        """Stop it permanently; returns when it has ended."""
         self._over = True
         process = self._process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
-                process.stdin.close()  # one that is just starting ends by that, too
+                process.stdin.close()  # also ends one that is starting
         with self._lock:
             self._end()
 
@@ -99,13 +98,13 @@ class Child:
         return self.up.is_set() and not self._has_ended()
 
     def _has_ended(self) -> bool:
-        """The tether's output is closed once it, and all it holds, has ended; the process that was
-        started has long left it to itself."""
+        """Whether the tether and its children have ended, which closes the tether's output. The
+        process started here has detached from it."""
         process = self._process
         return process is None or process.stdout is None or process.stdout.read() == b""
 
     def _socket(self) -> str:
-        # A socket's path has 107 bytes at most, a home's has not.
+        # Through /proc, because a socket's path is limited to 107 bytes.
         return f"/proc/self/fd/{self._fd}/socket"
 
     def _begin(self) -> None:
@@ -116,7 +115,7 @@ class Child:
             self._log.replace(f"{self._log}.old")
         if not (self._folder / "mlflow.db").exists():
             self._anew()
-        # Another for each start: one that is ending still has its own.
+        # A new folder for each start: a server that is ending still uses its own.
         own = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         self._fd = os.open(own, os.O_RDONLY | os.O_DIRECTORY)
         tether = [
@@ -127,21 +126,21 @@ class Child:
             str(_GRACE),
             str(own),
         ]
-        with self._log.open("ab") as said:
+        with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [*tether, *self._words(own.name)],
+                [*tether, *self._command(own.name)],
                 cwd=self._folder,
                 env=self._environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
             )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
 
-    def _words(self, own: str) -> list[str]:
-        # All paths are relative: nothing of a home's name has to be quoted for anybody. The host
-        # and port are what its own checks compare with; it listens on the socket alone.
+    def _command(self, own: str) -> list[str]:
+        # Relative paths, so that the home's name needs no quoting. Its host check uses the host and
+        # port; it listens on the socket only.
         return [
             *("/bin/sh", "-c", 'exec "$@" >>server.log 2>&1', "mlflow"),
             *(self._python, "-P", "-m", "mlflow", "server", "--workers", "1"),
@@ -154,7 +153,7 @@ class Child:
         kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
         return {
             **{name: os.environ[name] for name in kept if name in os.environ},
-            "ALLRANKS_MLFLOW": str(self._folder),  # whose it is, for who finds it
+            "ALLRANKS_MLFLOW": str(self._folder),  # marks its processes in `ps`
             "PYTHONSAFEPATH": "1",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -166,7 +165,7 @@ class Child:
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until and not self._over:
             try:
-                status, _ = self._asked("GET", "/health", timeout=5.0)
+                status, _ = self._send("GET", "/health", timeout=5.0)
                 if status == 200:
                     return
             except OSError:
@@ -175,14 +174,12 @@ class Child:
                 break
             time.sleep(0.1)
         self._end()
-        said = last_lines(self._log)
-        raise self._trouble(said[-1] if said else "it said nothing")
+        lines = last_lines(self._log)
+        raise self._trouble(lines[-1] if lines else "it printed nothing")
 
     def _trouble(self, why: str) -> ServerError:
-        hint = "the whole is in that file; `python -m mlflow server` tells whether it works at all"
-        return ServerError(
-            f"MLflow's server cannot be started: {why}", where=str(self._log), hint=hint
-        )
+        hint = "see that log; check with `python -m mlflow server` whether MLflow works"
+        return ServerError(f"cannot start MLflow's server: {why}", where=str(self._log), hint=hint)
 
     @property
     def _log(self) -> Path:
@@ -197,32 +194,32 @@ class Child:
             with contextlib.suppress(OSError):
                 process.stdin.close()
             os.set_blocking(process.stdout.fileno(), True)
-            process.stdout.read()  # to its end, which is the tether's
+            process.stdout.read()  # until the tether has ended
             process.stdout.close()
             process.wait()
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    # ------------------------------------------------------------ asking it something
+    # ------------------------------------------------------------ requests
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and body of its answer. Raises OSError where it gives none: it is down then, or
-        it is started anew by who asks next."""
+        """Send a request; returns status and body. Raises OSError without an answer; the next
+        caller restarts the server if needed."""
         try:
-            return self._asked(method, path, body)
+            return self._send(method, path, body)
         except OSError:
             self.lost()
             raise
 
     def lost(self) -> None:
-        """It did not answer: who asks next finds out whether it is to be started again."""
+        """Check the server after a failure; if it is down, the next caller restarts it."""
         with contextlib.suppress(OSError):
-            if self._asked("GET", "/health", timeout=5.0)[0] == 200:
+            if self._send("GET", "/health", timeout=5.0)[0] == 200:
                 return
         self.up.clear()
 
-    def _asked(
+    def _send(
         self, method: str, path: str, body: bytes | None = None, timeout: float = ANSWER
     ) -> tuple[int, bytes]:
         connection = _Connection(self._socket(), timeout)

@@ -1,4 +1,4 @@
-"""HTTP to a server on a socket of this machine: both bodies as they come, one call a connection."""
+"""Forward HTTP requests to a Unix socket, streaming both bodies; one request per connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 Send = Callable[[Any], Any]
 
 _PIECE = 1 << 18
-# Of a connection and not of what is said on it, or to be said anew.
+# Headers of a connection, and headers that must not be forwarded.
 _HOP = {
     *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
     *(b"transfer-encoding", b"content-length", b"expect", b"host", b"origin", b"authorization"),
@@ -22,7 +22,7 @@ _HOP = {
 
 
 class Call(NamedTuple):
-    """``target`` is path and query as they are sent; ``size`` None: the body is sent in chunks."""
+    """``target`` is the raw path and query; ``size`` is that of the body, None: chunked."""
 
     method: str
     target: str
@@ -31,35 +31,39 @@ class Call(NamedTuple):
 
 
 async def forward(path: str, call: Call, body: AsyncIterator[bytes], send: Send) -> None:
-    """Make the call at the socket ``path``, and ``send`` the answer as ASGI has it.
+    """Make the call at the socket ``path``, and ``send`` the answer as ASGI messages.
 
-    Raises ConnectionError when there was no whole answer; ``send`` may have been called then.
+    Raises ConnectionError for an incomplete answer; ``send`` may have been called then.
     """
     try:
         reader, writer = await asyncio.open_unix_connection(path)
     except OSError as error:
         raise ConnectionError(str(error)) from error
-    asking = asyncio.create_task(_ask(writer, call, body))
+    sending = asyncio.create_task(_send_request(writer, call, body))
     try:
-        await _answer(reader, call.method, send)
+        await _relay_answer(reader, call.method, send)
     finally:
-        asking.cancel()
-        # What went wrong while asking has broken off the answer, too.
+        sending.cancel()
+        # An error of sending has ended the answer as well.
         with contextlib.suppress(asyncio.CancelledError, Exception):
-            await asking
+            await sending
         writer.close()
 
 
-async def _ask(writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]) -> None:
+async def _send_request(
+    writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]
+) -> None:
     try:
-        await _say(writer, call, body)
+        await _write_request(writer, call, body)
     except BaseException:
-        # Half a question is never answered: who waits for that is told by the end of the line.
+        # Close the connection, so that no one waits for the answer to half a request.
         writer.transport.abort()
         raise
 
 
-async def _say(writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]) -> None:
+async def _write_request(
+    writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]
+) -> None:
     lines = [f"{call.method} {call.target} HTTP/1.1".encode("latin-1")]
     lines += [b"%s: %s" % each for each in call.headers if each[0].lower() not in _HOP]
     size = b"transfer-encoding: chunked" if call.size is None else b"content-length: %d" % call.size
@@ -73,53 +77,53 @@ async def _say(writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[byt
     await writer.drain()
 
 
-async def _answer(reader: asyncio.StreamReader, method: str, send: Send) -> None:
-    heard = _Heard()
-    parser = HttpResponseParser(heard)
-    begun = False
-    while not heard.over:
+async def _relay_answer(reader: asyncio.StreamReader, method: str, send: Send) -> None:
+    response = _Response()
+    parser = HttpResponseParser(response)
+    started = False
+    while not response.complete:
         try:
             data = await reader.read(_PIECE)
             if data:
                 parser.feed_data(data)
         except (OSError, HttpParserError) as error:
-            raise ConnectionError(f"its answer broke off: {error}") from error
-        if heard.begun and not begun:
-            begun = True
-            start = {"status": parser.get_status_code(), "headers": heard.headers}
+            raise ConnectionError(f"the answer ended early: {error}") from error
+        if response.started and not started:
+            started = True
+            start = {"status": parser.get_status_code(), "headers": response.headers}
             await send({"type": "http.response.start", **start})
-        pieces, heard.pieces = b"".join(heard.pieces), []
+        pieces, response.pieces = b"".join(response.pieces), []
         if pieces:
             await send({"type": "http.response.body", "body": pieces, "more_body": True})
-        # To HEAD it tells a length that does not come.
-        if not data or (begun and method == "HEAD"):
+        # An answer to HEAD has a length but no body.
+        if not data or (started and method == "HEAD"):
             break
-    if not begun or not (heard.over or heard.to_the_end or method == "HEAD"):
-        raise ConnectionError("its answer broke off")
+    if not started or not (response.complete or response.until_closed or method == "HEAD"):
+        raise ConnectionError("the answer ended early")
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class _Heard:
-    """What the parser calls."""
+class _Response:
+    """Callbacks of the parser."""
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes]] = []
         self.pieces: list[bytes] = []
-        self.begun = self.over = False
-        self.to_the_end = True  # where it says nothing of its length
+        self.started = self.complete = False
+        self.until_closed = True  # without a length the body ends with the connection
 
     def on_header(self, name: bytes, value: bytes) -> None:
         lower = name.lower()
         if lower in (b"content-length", b"transfer-encoding"):
-            self.to_the_end = False
+            self.until_closed = False
         if lower not in (b"connection", b"keep-alive", b"transfer-encoding", b"server", b"date"):
             self.headers.append((lower, value))
 
     def on_headers_complete(self) -> None:
-        self.begun = True
+        self.started = True
 
     def on_body(self, body: bytes) -> None:
         self.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        self.over = True
+        self.complete = True

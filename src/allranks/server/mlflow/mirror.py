@@ -1,7 +1,7 @@
-"""What our record has of jobs, told to MLflow while its server is up: batches, each once.
+"""Mirror metrics and status of jobs to MLflow while its server runs.
 
-How far each series is told stands in our database, after MLflow has taken the batch. Ended between
-the two we tell it again, and MLflow, to which a point is its name, time, step and value, has it.
+The position of each series is stored in our database after MLflow has accepted a batch. After a
+crash between the two the batch is sent again; MLflow ignores identical points.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from allranks.store.records import Records
 
 log = logging.getLogger("allranks.mlflow")
 
-# Seconds between two looks at what is new.
+# Seconds between two passes.
 _PACE = 1.0
-# So many of one job in a look.
+# The most batches of one job in a pass.
 _BATCHES = 20
-# Before they have nodes, jobs have nothing to tell of but that.
+# Jobs that have no nodes yet, and no metrics.
 _WAITS = (JobStatus.NOT_STARTED, JobStatus.QUEUED)
 
 
 class Mirror:
-    """A thread, from ``start`` until ``stop``; it does nothing while MLflow's server is not up."""
+    """A thread from ``start`` until ``stop``, idle while MLflow's server is down."""
 
     def __init__(
         self, child: Child, runs: Runs, kept: MlflowRuns, records: Records, points: Points
@@ -41,10 +41,10 @@ class Mirror:
         self._child, self._runs, self._kept = child, runs, kept
         self._records, self._points = records, points
         self._over = threading.Event()
-        # How it is told that each job fares, by our id of its run.
+        # The last status sent of each job, by our run id.
         self._status: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="mlflow mirror", daemon=True)
-        # Whether one look came to its end: all that was there before is told.
+        # Whether a pass was completed, so that MLflow has everything from before it.
         self.passed = False
 
     def start(self) -> None:
@@ -61,16 +61,16 @@ class Mirror:
             if not self._child.up.wait(_PACE):
                 continue
             try:
-                self.look()
+                self.run_pass()
                 self.passed = True
             except OSError as error:
                 log.warning("MLflow's server did not answer: %s", error)
             except Exception:
-                log.exception("again soon")
+                log.exception("mirroring failed; retrying soon")
             self._over.wait(_PACE)
 
-    def look(self) -> None:
-        """Tell all that is new. Raises OSError when MLflow's server does not answer."""
+    def run_pass(self) -> None:
+        """Send all news. Raises OSError if MLflow's server does not answer."""
         for name, created_at, status in self._kept.waiting():
             if self._over.is_set():
                 return
@@ -78,30 +78,30 @@ class Mirror:
             if status in _WAITS and told == mlflow_run.STATUS[JobStatus(status)]:
                 continue
             try:
-                self._tell(self._records.get(name))
+                self._send(self._records.get(name))
             except NotFound:
-                continue  # cleared away meanwhile
+                continue  # deleted meanwhile
             except Denied as error:
-                # It will not take the next one either: a run or an experiment that was deleted.
+                # Permanent: its run or experiment was deleted in MLflow.
                 log.warning("%s is not in MLflow: %s", name, error)
                 self._kept.give_up(self._records.get(name).id)
             except AllranksError as error:
-                log.warning("%s: again soon: %s", name, error)
+                log.warning("%s: mirroring failed, retrying soon: %s", name, error)
 
-    def _tell(self, row: JobRow) -> None:
-        """Everything of one job; ``row`` was read before its points were, so that of a job that
-        had ended by then all are there."""
+    def _send(self, row: JobRow) -> None:
+        """Send everything new of one job. ``row`` is read before its points, so that an ended job
+        has all its points."""
         found = self._runs.of(row)
         positions = dict(found.positions)
         for number, (batch, after) in enumerate(self._batches(row, positions)):
             if number == _BATCHES:
-                return  # the rest at the next look: others wait for a word that they have ended
+                return  # the rest in the next pass, so that other jobs are not delayed
             self._runs.call("/runs/log-batch", {"run_id": found.run_id, "metrics": batch})
             positions |= after
             self._kept.set_positions(row.id, positions)
         status, ended = mlflow_run.STATUS[row.record.status], row.record.status in TERMINAL
         if ended:
-            self._runs.tell_parameters(row, found.run_id)
+            self._runs.log_parameters(row, found.run_id)
         if ended or self._status.get(ours(row)) != status:
             data: dict[str, Any] = {"run_id": found.run_id, "status": status}
             if ended and row.ended_at is not None:
@@ -115,12 +115,12 @@ class Mirror:
     def _batches(
         self, row: JobRow, positions: dict[int, int]
     ) -> Iterator[tuple[list[dict[str, Any]], dict[int, int]]]:
-        """Batches of points that are not there yet, and how far each series is told with one."""
+        """Batches of new points, each with the positions that its series have afterwards."""
         batch: list[dict[str, Any]] = []
         after: dict[int, int] = {}
         for one, kind in self._series(row):
             for number, told in enumerate(
-                self._told(one, kind, row.plan.task, positions.get(one.id, 0)),
+                self._entries(one, kind, row.plan.task, positions.get(one.id, 0)),
                 positions.get(one.id, 0) + 1,
             ):
                 batch.append(told)
@@ -134,17 +134,20 @@ class Mirror:
     def _series(self, row: JobRow) -> Iterator[tuple[Series, str]]:
         for kind in (METRIC, RESOURCE):
             for one in self._points.series(row.id, kind):
-                # What a script told MLflow by itself is there.
+                # Metrics that a script logged to MLflow itself are there already.
                 if kind == RESOURCE or one.rank is not None:
                     yield one, kind
 
-    def _told(self, one: Series, kind: str, task: Task, since: int) -> Iterator[dict[str, Any]]:
+    def _entries(self, one: Series, kind: str, task: Task, since: int) -> Iterator[dict[str, Any]]:
         divisor = 1.0
         if kind == METRIC:
             key = mlflow_run.metric(one.name, one.rank, names.of_several(task, one.name))
             if since == 0 and mlflow_run.renamed([one.name]):
                 log.warning(
-                    "%s: MLflow takes no metric %r: it is %r there", task.job, one.name, key
+                    "%s: MLflow does not allow the metric name %r; it is %r there",
+                    task.job,
+                    one.name,
+                    key,
                 )
         else:
             key, divisor = mlflow_run.resource(one.name, task.nodes, one.node, one.rank, one.gpu)

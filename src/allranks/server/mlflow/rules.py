@@ -1,10 +1,9 @@
-"""What a job's own processes may ask of MLflow, and what becomes of it. Pure.
+"""Which MLflow requests a job's processes may make, and how they are rewritten. Pure functions.
 
-Whatever experiment a script names, its runs are its job's: `set_experiment` finds the job's own, so
-that the run of MLFLOW_RUN_ID fits it. Each call is allowed by its name, and by whose run, logged
-model or trace it changes; all that is not named here is refused. Jobs read what other jobs have
-logged, and write what is theirs. A job's run is over when the job is, not when one of its processes
-says so.
+Whatever experiment a script names, it gets the job's own, so that it matches the run of
+MLFLOW_RUN_ID. Calls are allowed by name, and by the owner of the run, logged model or trace that
+they change; unlisted calls are refused. Jobs may read everything and change only what is theirs.
+Processes cannot end their job's run: it ends with the job.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from allranks.plan.metrics.mlflow_run import JOB_TAG, PARENT_TAG, RUN_TAG
 _CALL = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow/(.*)")
 _FILES = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow-artifacts/artifacts/(.*)")
 _TRACES = "/v1/traces"
-# Addresses that tell of the server, and those of one artifact.
+# Paths about the server, and of single artifacts.
 _PAGES: tuple[str, ...] = (
     "/",
     "/health",
@@ -30,7 +29,7 @@ _PAGES: tuple[str, ...] = (
 )
 _PAGES += ("/get-artifact", "/model-versions/get-artifact")
 _PAGES += ("/api/2.0/mlflow-artifacts/artifacts", "/ajax-api/2.0/mlflow-artifacts/artifacts")
-# What a job reads, of whichever job: the calls that only ask.
+# Read-only calls, allowed for data of any job.
 _READS = re.compile(
     r"experiments/(?:get|get-by-name|search)|runs/(?:get|search)|artifacts/list"
     r"|metrics/get-history(?:-bulk(?:-interval)?)?|runs/get-history-bulk"
@@ -41,8 +40,8 @@ _READS = re.compile(
     r"|traces/[^/]+(?:/info|/assessments/[^/]+)?"
     r"|datasets/(?:search|[^/]+|[^/]+/(?:records|experiment-ids))"
 )
-# Calls that only ask and are sent with a body.
-_ASKED = re.compile(
+# Read-only calls that use POST.
+_POST_READS = re.compile(
     r"(?:experiments|runs|logged-models|traces|datasets)/search|runs/get-history-bulk"
     r"|registered-models/get-latest-versions"
     r"|traces/(?:batchGetInfos|metrics|calculate-filter-correlation)"
@@ -57,7 +56,7 @@ _RUNS: tuple[str, ...] = (
     "log-model",
 )
 _RUNS += ("log-parameter", "outputs", "restore", "set-tag", "update")
-# Calls of the registry, which all jobs share, by which models are made and marked.
+# Calls that create and tag models in the registry, which all jobs share.
 _REGISTRY = re.compile(
     r"POST (?:registered-models/(?:create|set-tag|alias)"
     r"|model-versions/(?:create|set-tag|transition-stage))"
@@ -70,17 +69,17 @@ _TRACE = re.compile(
     r"PATCH traces/([^/]+)(?:/tags|/assessments/[^/]+)?|DELETE traces/([^/]+)/tags"
     r"|POST traces/([^/]+)/assessments|DELETE traces/([^/]+)/assessments/[^/]+"
 )
-# A run by any of the names that MLflow takes for it.
+# The keys by which MLflow accepts a run.
 _RUN = ("run_id", "run_uuid", "runId", "runUuid", "source_run_id", "sourceRunId")
 _EXPERIMENT = ("experiment_id", "experimentId")
 _MODEL_ID, _TRACE_ID = ("model_id", "modelId"), ("trace_id", "traceId", "request_id", "requestId")
-# Headers by which a request can be about another experiment, run or workspace than its job's.
+# Headers that select an experiment, run or workspace.
 _EXPERIMENT_HEADER = b"x-mlflow-experiment-id"
 _HEADERS = (_EXPERIMENT_HEADER, b"x-mlflow-run-id", b"x-mlflow-workspace")
 
 
 class Job(NamedTuple):
-    """Its name, its run's id as its ranks know it and as MLflow does, and its experiment."""
+    """``ours`` is the run id that the job's ranks know, ``run`` MLflow's id of the same run."""
 
     name: str
     ours: str
@@ -90,7 +89,7 @@ class Job(NamedTuple):
 
 
 class Request(NamedTuple):
-    """``path`` is MLflow's own, as it was sent; ``body`` is JSON, None where it was not read."""
+    """``path`` is the raw path below /mlflow; ``body`` is parsed JSON, None if it was not read."""
 
     method: str
     path: str
@@ -99,10 +98,10 @@ class Request(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """``request`` is what to ask MLflow, provided that all ``runs``, logged ``models`` and
-    ``traces`` are the job's (of ``traces`` those that are there at all); ``answer``: what to answer
-    instead of asking; ``refused``: why not. ``makes_run``: it wants a run that is under no other,
-    the job's own if nobody has that yet."""
+    """``request`` is what to send to MLflow, provided that all ``runs``, ``models`` (logged ones)
+    and existing ``traces`` belong to the job. ``answer``: what to answer without MLflow;
+    ``refused``: why the request is refused. ``makes_run``: it creates a top-level run, which gets
+    the job's own run if that is unused."""
 
     request: Request
     runs: frozenset[str] = frozenset()
@@ -114,12 +113,12 @@ class Verdict(NamedTuple):
 
 
 def is_file(path: str) -> bool:
-    """Whether it is about the content of an artifact, which may be large and is not looked at."""
+    """Whether the body is the content of an artifact or trace, which is not parsed."""
     return bool(_FILES.fullmatch(path)) or path == _TRACES
 
 
-def only_asks(request: Request) -> bool:
-    """Whether nothing is changed by it."""
+def is_read_only(request: Request) -> bool:
+    """Whether the request is read-only."""
     call = _CALL.fullmatch(request.path)
     last = call[1].strip("/").rpartition("/")[2] if call else ""
     asks = last == "search" or last.startswith("get-") or request.path.endswith("/graphql")
@@ -127,26 +126,26 @@ def only_asks(request: Request) -> bool:
 
 
 def judge(request: Request, job: Job) -> Verdict:
-    """``request`` has MLflow's id of the job's run in the place of ours: `translated`."""
+    """Decide on a request of a job, after `translated`."""
     reads = request.method in ("GET", "HEAD")
     if (files := _FILES.fullmatch(request.path)) is not None:
         path = _steps(files[1])
         if path is None:
-            return Verdict(request, refused="the path of an artifact stays below its run")
+            return Verdict(request, refused="the path of an artifact must be below its run")
         return Verdict(request) if reads else _written(request, job, path)
     if "%" in request.path or "//" in request.path:
-        # MLflow reads what that stands for, and may find another call there than we have judged.
-        return Verdict(request, refused="the name of a call is written as it is, without %")
+        # MLflow decodes the path and might see another call than was judged here.
+        return Verdict(request, refused="write the path of a call without % and //")
     call = _CALL.fullmatch(request.path)
     if call is None:
         pages = request.path in _PAGES or request.path.startswith("/static-files/")
         may = pages if reads else (request.method, request.path) == ("POST", _TRACES)
-        return Verdict(request, refused="" if may else "a job may not do that")
+        return Verdict(request, refused="" if may else "not allowed for jobs")
     return _called(request, job, call[1].strip("/"))
 
 
 def metrics(request: Request) -> list[dict[str, Any]]:
-    """What is told by that request: each with key, value, step and timestamp (ms)."""
+    """The metrics that a request logs: each with key, value, step and timestamp (ms)."""
     call, body = _CALL.fullmatch(request.path), request.body
     if call is None or request.method != "POST" or not isinstance(body, dict):
         return []
@@ -156,19 +155,19 @@ def metrics(request: Request) -> list[dict[str, Any]]:
 
 
 def uses_run(request: Request, job: Job) -> bool:
-    """Whether it writes to the job's own run, which is then somebody's."""
+    """Whether the request writes to the job's own run, which is then used."""
     return request.method != "GET" and job.run in _values(request.body, _RUN)
 
 
 def under(request: Request, job: Job) -> Request:
-    """The same, for a run below the job's."""
+    """The request to create a run, with the job's run as its parent."""
     tags = [*(request.body.get("tags") or ()), {"key": PARENT_TAG, "value": job.run}]
     return request._replace(body={**request.body, "tags": tags})
 
 
 def translated(request: Request, job: Job, data: bytes | None) -> Request:
-    """With MLflow's id of the job's run in the place of ours, and with ``data`` as its body. Raises
-    ValueError when that is not JSON."""
+    """The request with our id of the job's run replaced by MLflow's, and ``data`` as its body.
+    Raises ValueError for invalid JSON."""
     path, query = (text.replace(job.ours, job.run) for text in (request.path, request.query))
     if data is None:
         return Request(request.method, path, query)
@@ -177,7 +176,7 @@ def translated(request: Request, job: Job, data: bytes | None) -> Request:
 
 
 def headers(sent: Sequence[tuple[bytes, bytes]], job: Job) -> list[tuple[bytes, bytes]]:
-    """The headers that go to MLflow: spans that are sent are of the job's experiment."""
+    """The headers to send to MLflow, which assign spans to the job's experiment."""
     kept = [each for each in sent if each[0].lower() not in _HEADERS]
     return [*kept, (_EXPERIMENT_HEADER, job.experiment_id.encode())]
 
@@ -186,14 +185,14 @@ def _called(request: Request, job: Job, call: str) -> Verdict:
     if call == "experiments/get-by-name":
         asked = {**dict(parse_qsl(request.query)), "experiment_name": job.experiment}
         return Verdict(request._replace(query=urlencode(asked)))
-    refused = Verdict(request, refused=f"a job may not do that: {call}")
+    refused = Verdict(request, refused=f"not allowed for jobs: {call}")
     if request.method in ("GET", "HEAD"):
         return Verdict(request) if _READS.fullmatch(call) else refused
     if call == "experiments/create" and request.method == "POST":
         return Verdict(request, answer={"experiment_id": job.experiment_id})
     if not isinstance(request.body, dict):
-        return Verdict(request, refused="this cannot be read")
-    if request.method == "POST" and _ASKED.fullmatch(call):
+        return Verdict(request, refused="the body must be a JSON object")
+    if request.method == "POST" and _POST_READS.fullmatch(call):
         return Verdict(request)
     topic, _, rest = call.partition("/")
     if topic == "runs" and request.method == "POST":
@@ -201,7 +200,7 @@ def _called(request: Request, job: Job, call: str) -> Verdict:
     line = f"{request.method} {call}"
     if line == "POST experiments/set-experiment-tag":
         mine = set(_values(request.body, _EXPERIMENT)) == {job.experiment_id}
-        return Verdict(request, refused="" if mine else "that experiment is another's")
+        return Verdict(request, refused="" if mine else "the experiment is not the job's")
     if _REGISTRY.fullmatch(line):
         return Verdict(request, _named(request, _RUN), models=_named(request, _MODEL_ID))
     if topic == "logged-models":
@@ -219,7 +218,7 @@ def _run_changed(request: Request, job: Job, what: str, refused: Verdict) -> Ver
         body = {k: v for k, v in request.body.items() if k not in ("status", "end_time", "endTime")}
         return Verdict(request._replace(body=body), runs)
     own = what == "delete" and job.run in runs
-    return Verdict(request, runs, refused="its job's own run is not a job's to delete" * own)
+    return Verdict(request, runs, refused="a job cannot delete its own run" * own)
 
 
 def _new_run(request: Request, job: Job) -> Verdict:
@@ -232,7 +231,7 @@ def _new_run(request: Request, job: Job) -> Verdict:
 
 
 def _model_changed(request: Request, job: Job, line: str, refused: Verdict) -> Verdict:
-    """A logged model is the job's by its run, or, made without one, by a tag."""
+    """A logged model belongs to the job of its run or, without a run, of its tag."""
     if line == "POST logged-models":
         tags = _entries(request.body.get("tags"))
         tags += [{"key": RUN_TAG, "value": job.ours}]
@@ -247,7 +246,7 @@ def _model_changed(request: Request, job: Job, line: str, refused: Verdict) -> V
 
 
 def _trace_changed(request: Request, job: Job, line: str, refused: Verdict) -> Verdict:
-    """A trace is the job's by what it was marked with when it was begun."""
+    """A trace belongs to the job that its metadata names since its start."""
     body, one = request.body, _named(request, _TRACE_ID)
     if line == "POST traces":
         return _new_trace(request, job, refused)
@@ -284,7 +283,7 @@ def _new_trace(request: Request, job: Job, refused: Verdict) -> Verdict:
 
 
 def _marks(tags: Any) -> bool:
-    """Whether it would say whose a thing is."""
+    """Whether the tags include the one that marks the owner."""
     return any(each.get("key") == RUN_TAG for each in _entries(tags))
 
 
@@ -293,17 +292,17 @@ def _written(request: Request, job: Job, path: list[str]) -> Verdict:
     kind, *rest = path[1:]
     which = rest[0] if rest and kind in ("models", "traces") else ""
     if path[0] != job.experiment_id or request.method not in ("PUT", "DELETE"):
-        return Verdict(request, refused="a job writes artifacts of its own runs only")
+        return Verdict(request, refused="a job may write artifacts of its own runs only")
     if kind in ("models", "traces"):
         if not which:
-            return Verdict(request, refused="a job writes artifacts of its own runs only")
+            return Verdict(request, refused="a job may write artifacts of its own runs only")
         one = frozenset({which})
         return Verdict(request, models=one) if kind == "models" else Verdict(request, traces=one)
     return Verdict(request, frozenset({kind}))
 
 
 def _steps(path: str) -> list[str] | None:
-    """The steps of an artifact's path; None where it leads elsewhere, however it is written."""
+    """The parts of an artifact's path; None if it may leave its folder in any encoding."""
     seen = unquote(path)
     steps, deeper = seen.split("/"), seen
     for _ in range(5):
@@ -315,7 +314,7 @@ def _steps(path: str) -> list[str] | None:
 
 
 def _entries(given: Any) -> list[dict[str, Any]]:
-    """Keys with values as MLflow's bodies have them."""
+    """The entries ({"key", "value"}) of a list in MLflow's bodies."""
     several = given if isinstance(given, list) else []
     return [each for each in several if isinstance(each, dict)]
 

@@ -1,7 +1,7 @@
-"""Which run in MLflow is a job's: made when it is first needed, found again by its tag.
+"""The MLflow run of each job: created at first use, and found again by its tag.
 
-A run's id is MLflow's to choose, and ranks are told theirs before MLflow is asked: theirs stands in
-a tag of the run, and the proxy puts the one in the place of the other.
+MLflow chooses run ids, but ranks need theirs before MLflow runs. So ranks get an id of ours, which
+is stored in a tag of the run, and the proxy translates between the two.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,34 +20,34 @@ from allranks.store.job_rows import JobRow
 from allranks.store.mlflow_runs import Mirrored, MlflowRuns
 
 API, _API_3 = "/api/2.0/mlflow", "/api/3.0/mlflow"
-# What MLflow calls logged models and traces.
+# Ids of logged models and traces.
 _ID = re.compile(r"[\w-]{1,64}")
-# Entries of one `log-batch`, of each kind: metrics, and parameters or tags.
+# The most entries of one `log-batch`: metrics, and parameters or tags.
 METRICS, PAIRS = 1000, 100
 
 
 class Denied(AllranksError):
-    """MLflow took the request, and did not do it."""
+    """MLflow refused the request."""
 
     http = 502
 
 
 class Gone(Denied):
-    """What it was asked about is not there."""
+    """MLflow does not have the requested object."""
 
 
 class Runs:
-    """Those of a home. Safe to use from several threads; calls wait for MLflow's answers, and raise
-    OSError when there is none, Denied when it says no."""
+    """The MLflow runs of a home's jobs. Thread-safe. Calls block until MLflow answers, and raise
+    OSError without an answer, Denied for a refusal."""
 
     def __init__(self, child: Child, kept: MlflowRuns) -> None:
         self._child, self._kept = child, kept
         self._lock = threading.Lock()
-        # Those that some process of their job has.
+        # Runs that a process of their job already uses.
         self._taken: set[str] = set()
 
     def of(self, row: JobRow) -> Mirrored:
-        """The job's run; made, with all that is known of the job, unless it is there."""
+        """The job's run, created if missing."""
         with self._lock:
             return self._kept.get(row.id) or self._make(row)
 
@@ -58,7 +58,7 @@ class Runs:
         return self._answer("GET", f"{path}?{urlencode(query)}")
 
     def name_of(self, run: str, row: JobRow) -> str | None:
-        """What a run is called that the job has made; None if it has not."""
+        """The name of a run that the job created; None for a run of others."""
         try:
             found = self.get("/runs/get", run_id=run)["run"]
         except Gone:
@@ -71,14 +71,14 @@ class Runs:
         return name if alone else f"{name}_{run[:6]}"
 
     def owns_model(self, model: str, row: JobRow) -> bool:
-        """Whether the job has made the logged model, by the model's tag or its run."""
+        """Whether the job created the logged model, by the model's tag or its run."""
         if not _ID.fullmatch(model):
             return False
         try:
             info = self.get(f"/logged-models/{model}")["model"]["info"]
         except Gone:
             return False
-        if _tag(info.get("tags", ())) == ours(row):
+        if {"key": mlflow_run.RUN_TAG, "value": ours(row)} in info.get("tags", ()):
             return True
         source = str(info.get("source_run_id") or "")
         if source == self.of(row).run_id:
@@ -86,7 +86,7 @@ class Runs:
         return bool(source) and self.name_of(source, row) is not None
 
     def owns_trace(self, trace: str, row: JobRow) -> bool:
-        """Whether the job has begun the trace, or nobody has."""
+        """Whether the job started the trace, or it does not exist yet."""
         if not _ID.fullmatch(trace):
             return False
         try:
@@ -96,7 +96,7 @@ class Runs:
         return bool(info.get("trace_metadata", {}).get(mlflow_run.RUN_TAG) == ours(row))
 
     def take(self, run: str) -> bool:
-        """Note that a process of its job has the run; whether none had."""
+        """Mark the run as used by a process of its job; returns whether it was unused."""
         with self._lock:
             if run in self._taken:
                 return False
@@ -108,9 +108,9 @@ class Runs:
             return not had
 
     def _first_named(self, name: str, experiment: str, row: JobRow) -> str | None:
-        """Of the runs of that name that the job has made, the first: folds are all called so."""
+        """The first run of that name that the job created; several may share it (folds)."""
         if not name.isprintable() or set(name) & set("'\"\\`%_"):
-            return None  # what a filter cannot say
+            return None  # a filter cannot express it
         asked = {
             "experiment_ids": [experiment],
             "filter": (
@@ -123,9 +123,9 @@ class Runs:
         runs = self.call("/runs/search", asked).get("runs") or [None]
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
-    def tell_parameters(self, row: JobRow, run: str) -> None:
-        """Those of the job that its script has not told by itself: 5 is 5.0 to scripts, and to
-        MLflow another value."""
+    def log_parameters(self, row: JobRow, run: str) -> None:
+        """Log the job's parameters, except those that its script logged itself: MLflow would refuse
+        5 after 5.0."""
         told = mlflow_run.run_data(
             row.name, ours(row), row.spec, row.plan.task, row.plan.compute
         ).params
@@ -152,10 +152,10 @@ class Runs:
         return str(found["experiment_id"])
 
     def _found(self, experiment: str, ours: str) -> str | None:
-        """Made by a server that was ended before it could write that down."""
+        """The job's run if a server created it but was killed before recording that."""
         asked = {
             "experiment_ids": [experiment],
-            # Runs that the job itself has made have the tag, too, and a parent.
+            # Runs created by the job itself have this tag, too, but not the second one.
             "filter": f"tags.`{mlflow_run.RUN_TAG}` = '{ours}' AND tags.`{_MAIN}` = 'true'",
             "run_view_type": "ALL",
             "max_results": 1,
@@ -176,24 +176,19 @@ class Runs:
         status, answer = self._child.ask(method, api + path, body)
         if status < 300:
             return json.loads(answer)
-        said = answer.decode(errors="replace")
+        text = answer.decode(errors="replace")
         if status in (429, 502, 503, 504):
-            raise OSError(said[:200])
+            raise OSError(text[:200])
         error = Gone if status == 404 else Denied if status < 500 else ServerError
-        raise error(f"MLflow's server says to {path}: {said[:500]}")
+        raise error(f"MLflow's server answered {path} with: {text[:500]}")
 
 
 _MAIN, _TAKEN = "allranks.main", "allranks.taken"
 
 
 def ours(row: JobRow) -> str:
-    """The id of the job's run, as its ranks are told it."""
+    """Our id of the job's run, which its ranks know."""
     return mlflow_run.run_id(row.name, row.created_at)
-
-
-def _tag(tags: Iterable[Mapping[str, str]]) -> str | None:
-    """The id of the job's run that the tags tell."""
-    return next((each["value"] for each in tags if each["key"] == mlflow_run.RUN_TAG), None)
 
 
 def _pairs(told: Mapping[str, str]) -> list[dict[str, str]]:

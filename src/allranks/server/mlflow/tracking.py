@@ -1,4 +1,4 @@
-"""MLflow's server and what belongs to it, where there is one."""
+"""MLflow's server with its mirror and runs, if MLflow is installed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from allranks.store.records import Records
 
 
 class Tracking(NamedTuple):
-    """Of a home: the child, the runs of its jobs, and what tells it of them."""
+    """The MLflow server of a home, the MLflow runs of its jobs, and the mirror of their metrics."""
 
     child: Child
     runs: Runs
     mirror: Mirror
 
     def stop(self) -> None:
-        """End all of it; returns when the child has ended."""
+        """Stop the mirror and the MLflow server; returns when both have ended."""
         self.mirror.stop()
         self.child.stop()
         self.mirror.join(3.0)
 
-    def invitation(self, row: JobRow, auth: Auth) -> dict[str, str]:
-        """What the job's ranks need to speak to it, but for where it is."""
+    def rank_variables(self, row: JobRow, auth: Auth) -> dict[str, str]:
+        """The MLflow variables of the job's ranks, except the tracking URI."""
         return {
             "MLFLOW_TRACKING_TOKEN": auth.rank_token(row.name, row.record.launch),
             "MLFLOW_RUN_ID": mlflow_run.run_id(row.name, row.created_at),
@@ -40,12 +40,12 @@ class Tracking(NamedTuple):
         }
 
 
-def begin(home: Home, database: Engine, records: Records, points: Points) -> Tracking | None:
-    """Ready to be started by whoever first speaks to it; None where there is no MLflow."""
-    found = python()
-    if found is None:
+def create(home: Home, database: Engine, records: Records, points: Points) -> Tracking | None:
+    """The tracking services of a home, or None without MLflow. The server starts at first use."""
+    interpreter = python()
+    if interpreter is None:
         return None
-    kept = MlflowRuns(database)
-    child = Child(home, found, kept.delete_all)
-    runs = Runs(child, kept)
-    return Tracking(child, runs, Mirror(child, runs, kept, records, points))
+    stored = MlflowRuns(database)
+    child = Child(home, interpreter, stored.delete_all)
+    runs = Runs(child, stored)
+    return Tracking(child, runs, Mirror(child, runs, stored, records, points))

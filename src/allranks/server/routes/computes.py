@@ -1,4 +1,4 @@
-"""Routes for computes: made after asking the cluster, shown with what it has and what waits."""
+"""Routes for computes: created once the cluster agrees, shown with its hosts and jobs."""
 
 from __future__ import annotations
 
@@ -7,106 +7,108 @@ import itertools
 import socket
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter, Body
 from starlette.concurrency import run_in_threadpool
 
 from allranks.agent.network import interfaces
 from allranks.engines.base import Host
 from allranks.errors import AllranksError, Conflict, Problem, SpecError
-from allranks.server.dependencies import Services, services
+from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.jobs import view
 from allranks.server.loop import mailbox
 from allranks.spec.compute import Compute, parse
 
-With = Annotated[Services, Depends(services)]
-Data = Annotated[dict[str, Any], Body()]
 router = APIRouter(prefix="/api/v1/computes")
-# How many hosts of a cluster are looked up to find the way to it.
+# The most hosts of a cluster that are resolved to find a route to it.
 _TRIED = 20
 
 
 @router.get("")
-def list_computes(with_: With) -> dict[str, Any]:
-    """All of them; ``default``; ``stands_for``: names that mean another compute."""
-    known = with_.clusters.known()
+def list_computes(services: ServicesDep) -> dict[str, Any]:
+    """All computes; ``default``; ``stands_for``: names that are mapped to a compute."""
+    known = services.clusters.known()
     return {
-        "computes": [_brief(with_, each, known.default) for each in known.there.values()],
+        "computes": [_brief(services, each, known.default) for each in known.computes.values()],
         "default": known.default,
         "stands_for": known.stands_for,
     }
 
 
 @router.post("", status_code=201)
-async def create(data: Data, with_: With) -> dict[str, Any]:
-    """Make a compute, once its cluster has been asked whether it can be."""
+async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+    """Create a compute after its cluster has checked the options."""
     compute, idle = parse(data)
-    if compute.name == with_.clusters.first:
+    if compute.name == services.clusters.first:
         raise Conflict(
-            f"the compute {compute.name!r} is always there",
-            hint=f"another name, or change it: allranks compute update {compute.name} …",
+            f"the compute {compute.name!r} is built in",
+            hint=f"choose another name, or change it: allranks compute update {compute.name} …",
         )
-    with_.computes.expect_free(compute.name)
-    compute = await _checked(compute, with_)
-    with_.computes.create(compute.name, compute.to_dict())
-    return {**_brief(with_, compute), "without_effect": idle}
+    services.computes.expect_free(compute.name)
+    compute = await _checked(compute, services)
+    services.computes.create(compute.name, compute.to_dict())
+    return {**_brief(services, compute), "without_effect": idle}
 
 
 @router.patch("/{name}")
-async def update(name: str, data: Data, with_: With) -> dict[str, Any]:
-    """Change some of its keys; with null, back to what is default."""
-    found = with_.clusters.find(name)
-    before = found.to_dict()
+async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+    """Change some keys; null resets a key to its default."""
+    current = services.clusters.find(name)
+    before = current.to_dict()
     changed = data.pop("options", None) or {}
     options = {**before.pop("options", {}), **(changed if isinstance(changed, dict) else {})}
     options = {key: value for key, value in options.items() if value is not None}
-    compute, idle = parse({**before, **data, "options": options, "name": found.name})
-    if found.name == with_.clusters.first and compute.type != found.type:
-        raise Conflict(f"the compute {found.name!r} is always of its type", hint="make another")
-    compute = await _checked(compute, with_)
-    with_.computes.put(compute.name, compute.to_dict())
-    return {**_brief(with_, compute), "without_effect": idle}
+    compute, idle = parse({**before, **data, "options": options, "name": current.name})
+    if current.name == services.clusters.first and compute.type != current.type:
+        raise Conflict(
+            f"the type of the built-in compute {current.name!r} is fixed", hint="create another"
+        )
+    compute = await _checked(compute, services)
+    services.computes.put(compute.name, compute.to_dict())
+    return {**_brief(services, compute), "without_effect": idle}
 
 
 @router.delete("/{name}")
-def delete(name: str, with_: With) -> dict[str, Any]:
-    """Jobs that run on it go on; new ones cannot be sent there. ``default``: where those go now
-    that name none, if it was this one. Of the one that is always there its changes are gone."""
-    name = _own(name, with_).name
-    was_default = with_.clusters.known().default == name
-    with_.computes.delete(name)
-    return {"name": name, "default": with_.clusters.known().default if was_default else None}
+def delete(name: str, services: ServicesDep) -> dict[str, Any]:
+    """Delete a compute; its running jobs continue. Resets a changed built-in one. ``default``: the
+    new default compute, if this was the default."""
+    name = _own(name, services).name
+    was_default = services.clusters.known().default == name
+    services.computes.delete(name)
+    return {"name": name, "default": services.clusters.known().default if was_default else None}
 
 
 @router.put("/default", status_code=204)
-def set_default(name: Annotated[str, Body(embed=True)], with_: With) -> None:
-    with_.computes.set_aliases({}, default=with_.clusters.find(name).name)
+def set_default(name: Annotated[str, Body(embed=True)], services: ServicesDep) -> None:
+    services.computes.set_aliases({}, default=services.clusters.find(name).name)
 
 
 @router.put("/map", status_code=204)
-def stand_for(data: Annotated[dict[str, str | None], Body()], with_: With) -> None:
-    """Let names mean other computes; null: no longer."""
-    known = with_.clusters.known()
-    if taken := sorted(name for name, to in data.items() if to is not None and name in known.there):
+def stand_for(data: Annotated[dict[str, str | None], Body()], services: ServicesDep) -> None:
+    """Map names to computes; null removes a mapping."""
+    known = services.clusters.known()
+    if taken := sorted(
+        name for name, to in data.items() if to is not None and name in known.computes
+    ):
         raise Conflict(
-            f"{taken[0]!r} is a compute itself", hint="map a name that is none, or delete that one"
+            f"{taken[0]!r} is a compute itself", hint="map another name, or delete the compute"
         )
     goals = {name: to and known.find(to).name for name, to in data.items()}
-    with_.computes.set_aliases(goals)
+    services.computes.set_aliases(goals)
 
 
 @router.get("/{name}")
-def show(name: str, with_: With) -> dict[str, Any]:
-    """All about it: its options, its hosts as the cluster tells them now, and what waits."""
-    compute = with_.clusters.find(name)
-    told: dict[str, Any] = {"hosts": [], "trouble": None}
+def show(name: str, services: ServicesDep) -> dict[str, Any]:
+    """A compute with its options, its hosts as the cluster lists them now, and its live jobs."""
+    compute = services.clusters.find(name)
+    state: dict[str, Any] = {"hosts": [], "trouble": None}
     try:
-        told["hosts"] = [each._asdict() for each in _hosts(compute, with_)]
+        state["hosts"] = [each._asdict() for each in _hosts(compute, services)]
     except AllranksError as error:
-        told["trouble"] = error.message
-    jobs = [row for row in with_.records.live() if row.plan.compute == compute.name]
+        state["trouble"] = error.message
+    jobs = [row for row in services.records.live() if row.plan.compute == compute.name]
     return {
-        **_brief(with_, compute),
-        **told,
+        **_brief(services, compute),
+        **state,
         "jobs": [
             {
                 "name": row.name,
@@ -119,51 +121,52 @@ def show(name: str, with_: With) -> dict[str, Any]:
     }
 
 
-def _own(name: str, with_: Services) -> Compute:
-    """One that was made, or changed; the one that is always there cannot be made or deleted."""
-    compute = with_.clusters.find(name)
-    if not any(row.name == compute.name for row in with_.computes.list()):
+def _own(name: str, services: Services) -> Compute:
+    """The compute, unless it is an unchanged built-in one, which cannot be deleted."""
+    compute = services.clusters.find(name)
+    if not any(row.name == compute.name for row in services.computes.list()):
         raise Conflict(
-            f"the compute {compute.name!r} is always there, and as it was made",
-            hint="make one of your own: allranks compute create NAME --type …",
+            f"the compute {compute.name!r} is built in and cannot be deleted",
+            hint="create your own: allranks compute create NAME --type …",
         )
     return compute
 
 
-async def _checked(compute: Compute, with_: Services) -> Compute:
-    """The compute once its cluster has agreed, and the door to it is open."""
-    kind = with_.clusters.kind(compute)
-    options = with_.clusters.options(compute)
-    engine = with_.clusters.engine_of(compute)
+async def _checked(compute: Compute, services: Services) -> Compute:
+    """The compute with its server address, after its cluster has checked the options and the
+    agents' listener is open."""
+    kind = services.clusters.kind(compute)
+    options = services.clusters.options(compute)
+    engine = services.clusters.engine_of(compute)
     await run_in_threadpool(engine.check, options)
     if not kind.remote:
         return compute
     if compute.server_address is None:
-        address = await run_in_threadpool(_route, compute, with_)
+        address = await run_in_threadpool(_route, compute, services)
     else:
         address = await run_in_threadpool(_numeric, compute.server_address)
     if address != mailbox.ADDRESS:
-        await with_.door.open(address)
+        await services.agents_listener.open(address)
     return compute.model_copy(update={"server_address": address})
 
 
-def _route(compute: Compute, with_: Services) -> str:
-    """The address of this machine that its hosts are reached from: the kernel's own answer. Where
-    it knows a way to none, there is still the disk they share."""
+def _route(compute: Compute, services: Services) -> str:
+    """The address of this machine by which the cluster's hosts can call it, from the kernel's
+    routes; without a route a mailbox on the shared disk."""
     found = []
-    for host in itertools.islice(_hosts(compute, with_), _TRIED):
+    for host in itertools.islice(_hosts(compute, services), _TRIED):
         try:
             found.append(interfaces.source(_resolved(host.address or host.name)))
         except OSError:
             continue
         if not found[-1].startswith("127."):
             return found[-1]
-    # A host that is this machine: fine if there is no other.
+    # Loopback suffices if the only host is this machine.
     return found[0] if found else mailbox.ADDRESS
 
 
 def _numeric(address: str) -> str:
-    """The address in figures, for agents look no names up; raises SpecError for what is none."""
+    """The numeric address, since agents do not resolve names. Raises SpecError."""
     if address == mailbox.ADDRESS:
         return address
     try:
@@ -172,8 +175,8 @@ def _numeric(address: str) -> str:
     except (OSError, ValueError):
         wild, found = True, ""
     if wild:
-        message = f"{address!r} is not an address of this machine that nodes could call"
-        hint = f"one of `ip address`, such as 10.0.0.5; or {mailbox.ADDRESS}"
+        message = f"{address!r} is not an address of this machine that nodes can call"
+        hint = f"use one that `ip address` shows, such as 10.0.0.5; or {mailbox.ADDRESS}"
         raise SpecError(Problem(message, "server_address", hint=hint))
     return found
 
@@ -183,23 +186,23 @@ def _resolved(name: str) -> str:
     return str(found[0][4][0])
 
 
-def _hosts(compute: Compute, with_: Services) -> list[Host]:
-    engine = with_.clusters.engine_of(compute)
-    return list(engine.hosts(with_.clusters.options(compute)))
+def _hosts(compute: Compute, services: Services) -> list[Host]:
+    engine = services.clusters.engine_of(compute)
+    return list(engine.hosts(services.clusters.options(compute)))
 
 
-def _door(with_: Services, address: str | None) -> str | None:
+def _door(services: Services, address: str | None) -> str | None:
     if address == mailbox.ADDRESS:
-        return f"a mailbox below {with_.home.nodes}"
-    return with_.door.url(address) if address else None
+        return f"a mailbox below {services.home.nodes}"
+    return services.agents_listener.url(address) if address else None
 
 
-def _brief(with_: Services, compute: Compute, default: str | None = None) -> dict[str, Any]:
+def _brief(services: Services, compute: Compute, default: str | None = None) -> dict[str, Any]:
     address = compute.server_address
     return {
         **compute.model_dump(mode="json"),
-        "options": with_.clusters.options(compute),
-        "is_default": compute.name == (default or with_.clusters.known().default),
-        "door": _door(with_, address),
-        "door_trouble": with_.door.trouble.get(address or ""),
+        "options": services.clusters.options(compute),
+        "is_default": compute.name == (default or services.clusters.known().default),
+        "door": _door(services, address),
+        "door_trouble": services.agents_listener.trouble.get(address or ""),
     }

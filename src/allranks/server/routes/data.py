@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter
 
 from allranks.errors import Conflict, UsageError
 from allranks.plan.data import addresses
@@ -13,83 +13,83 @@ from allranks.plan.data.addresses import Store
 from allranks.server.assets import datastores
 from allranks.server.assets.datastores import DEFAULT
 from allranks.server.assets.labels import Labels, labels_of
-from allranks.server.assets.versions import listed, one_version, refuse_words, shown
-from allranks.server.dependencies import Services, services
+from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
+from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.spec import data as data_spec
 from allranks.spec import datastore as datastore_spec
 from allranks.spec.datastore import Datastore
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.assets import AssetRow
 
-With = Annotated[Services, Depends(services)]
-Data = Annotated[dict[str, Any], Body()]
 router = APIRouter(prefix="/api/v1")
 
 # ---------------------------------------------------------------- datastores
 
 
 @router.get("/datastores")
-def list_datastores(with_: With) -> list[dict[str, Any]]:
-    """The one that is always there first."""
-    return [_datastore(each, with_) for each in with_.datastores.all().values()]
+def list_datastores(services: ServicesDep) -> list[dict[str, Any]]:
+    """All datastores, the built-in one first."""
+    return [_datastore(each, services) for each in services.datastores.all().values()]
 
 
 @router.post("/datastores", status_code=201)
-def create_datastore(data: Data, with_: With, replace: bool = False) -> dict[str, Any]:
-    """Add one, or ``replace`` one; its credentials go to the home's secrets and are never shown."""
+def create_datastore(
+    data: JsonBody, services: ServicesDep, replace: bool = False
+) -> dict[str, Any]:
+    """Create or ``replace`` a datastore. Its credentials are stored as secrets and never shown."""
     made, credentials = datastore_spec.parse(data)
     if made.name == DEFAULT:
-        raise Conflict(f"the datastore {DEFAULT!r} is always there", hint="give it another name")
+        raise Conflict(f"the datastore {DEFAULT!r} is built in", hint="choose another name")
     if made.type != "file":
-        datastores.start(made)  # raises for what is no address
-    before = with_.datastores.all().get(made.name)
+        datastores.start(made)  # raises UsageError for an invalid address
+    before = services.datastores.all().get(made.name)
     if before is not None and not replace:
-        hint = f"forget it first: allranks datastore delete {made.name}; or give --replace"
-        raise Conflict(f"there is a datastore {made.name!r} already", hint=hint)
-    kept = [] if credentials is not None else with_.datastores.opened_by(made.name)
-    if before is not None and kept and _who_asks(before) != _who_asks(made):
-        # Else they would be shown to somebody they were not meant for.
+        hint = f"use --replace, or delete it: allranks datastore delete {made.name}"
+        raise Conflict(f"the datastore {made.name!r} exists already", hint=hint)
+    kept = [] if credentials is not None else services.datastores.opened_by(made.name)
+    if before is not None and kept and _credential_scope(before) != _credential_scope(made):
+        # Otherwise the stored credentials would be sent to another server.
         raise UsageError(
-            f"the credentials of {made.name!r} are for another place than that",
+            f"the stored credentials of {made.name!r} belong to another server",
             where=made.name,
-            hint="say where it is in full (--endpoint, too), or give others: --credentials FILE",
+            hint="give the same address (including --endpoint), or new ones: --credentials FILE",
         )
-    with_.datastores.put(made, credentials)
-    return _datastore(made, with_)
+    services.datastores.put(made, credentials)
+    return _datastore(made, services)
 
 
 @router.get("/datastores/{name}")
-def show_datastore(name: str, with_: With) -> dict[str, Any]:
-    return _datastore(with_.datastores.get(name), with_)
+def show_datastore(name: str, services: ServicesDep) -> dict[str, Any]:
+    return _datastore(services.datastores.get(name), services)
 
 
 @router.delete("/datastores/{name}")
-def delete_datastore(name: str, with_: With) -> dict[str, Any]:
-    """Forget it and its credentials; what is in it stays."""
+def delete_datastore(name: str, services: ServicesDep) -> dict[str, Any]:
+    """Delete a datastore and its credentials, not its data."""
     if name == DEFAULT:
-        raise Conflict(f"the datastore {DEFAULT!r} is always there", hint="nothing has to be done")
-    found = with_.datastores.get(name)
+        raise Conflict(f"the datastore {DEFAULT!r} is built in", hint="it needs no deletion")
+    found = services.datastores.get(name)
     if found.name != name:
-        raise Conflict(f"{name!r} is another word for {found.name!r}, which is always there")
-    shown = _datastore(found, with_)
-    with_.datastores.delete(name)
+        raise Conflict(f"{name!r} means the built-in datastore {found.name!r}")
+    shown = _datastore(found, services)
+    services.datastores.delete(name)
     return shown
 
 
-def _who_asks(made: Datastore) -> Store | None:
-    """Who is shown the credentials: whatever the bucket, the same."""
-    return (
-        None if made.type == "file" else datastores.start(made).store._replace(bucket="", region="")
-    )
+def _credential_scope(made: Datastore) -> Store | None:
+    """The server that receives the credentials, whatever the bucket."""
+    if made.type == "file":
+        return None
+    return datastores.start(made).store._replace(bucket="", region="")
 
 
-def _datastore(made: Datastore, with_: Services) -> dict[str, Any]:
-    """``uri`` is where it begins, ``credentials`` only the names of them."""
+def _datastore(made: Datastore, services: Services) -> dict[str, Any]:
+    """``uri`` is the root of the datastore, ``credentials`` only their names."""
     uri = made.path or "" if made.type == "file" else str(datastores.start(made))
     return {
         **made.model_dump(mode="json", exclude_defaults=True),
         "uri": uri,
-        "credentials": with_.datastores.opened_by(made.name),
+        "credentials": services.datastores.opened_by(made.name),
     }
 
 
@@ -97,63 +97,65 @@ def _datastore(made: Datastore, with_: Services) -> dict[str, Any]:
 
 
 @router.get("/data")
-def list_data(with_: With, name: str | None = None) -> list[dict[str, Any]]:
-    """Every version of one, or the newest of each."""
-    return [_data(row) for row in listed(with_.data.versions(name), name)]
+def list_data(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
+    """Every version of one asset, or the newest of each."""
+    return [_data(row) for row in listed(services.data.versions(name), name)]
 
 
 @router.post("/data", status_code=201)
-def create_data(data: Data, with_: With, labels: Labels) -> dict[str, Any]:
-    """Add a version, with labels; "created" unless it was there. What its path means is looked up
-    now; whether anything is there, when a job asks for it."""
+def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
+    """Create a version with labels; ``created`` is false if it existed. Checks now that the path is
+    valid; that data exists there is checked by jobs."""
     made = data_spec.parse(data)
-    refuse_words(made.name, made.version, "map")
-    with_.datastores.locate(made.path, "path")
+    refuse_reserved(made.name, made.version, "map")
+    services.datastores.locate(made.path, "path")
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
-    row = with_.data.create(made.name, made.version, spec)
-    return {**_labelled(row, labels, with_), "created": row.new}
+    row = services.data.create(made.name, made.version, spec)
+    return {**_labelled(row, labels, services), "created": row.new}
 
 
 @router.get("/data/map")
-def show_map(with_: With) -> dict[str, str]:
-    """What beginnings of addresses are taken for others."""
-    return with_.datastores.map()
+def show_map(services: ServicesDep) -> dict[str, str]:
+    """Prefixes of addresses, and the prefixes that replace them."""
+    return services.datastores.map()
 
 
 @router.put("/data/map", status_code=204)
-def change_map(data: Data, with_: With) -> None:
-    """Say what a beginning is to be taken for; null: no longer."""
-    for asked, taken in data.items():
-        if not asked.strip() or (":" not in asked and not asked.startswith("/")):
-            hint = "as in s3://old-bucket/ or azureml://datastores/old/paths/"
-            raise UsageError(f"{asked!r} is no beginning of an address", hint=hint)
-        if taken and not str(taken).startswith(("/", "azureml:")):
-            addresses.address(str(taken))
-    with_.datastores.change_map({k: str(v) if v else None for k, v in data.items()})
+def change_map(data: JsonBody, services: ServicesDep) -> None:
+    """Set replacements of address prefixes; null removes one."""
+    for prefix, replacement in data.items():
+        if not prefix.strip() or (":" not in prefix and not prefix.startswith("/")):
+            hint = "such as s3://old-bucket/ or azureml://datastores/old/paths/"
+            raise UsageError(f"{prefix!r} is not a prefix of an address", hint=hint)
+        if replacement and not str(replacement).startswith(("/", "azureml:")):
+            addresses.address(str(replacement))
+    services.datastores.change_map({k: str(v) if v else None for k, v in data.items()})
 
 
 @router.get("/data/{reference}")
-def show_data(reference: str, with_: With) -> dict[str, Any]:
-    return _data(with_.datastores.row(asset_of(reference, "data")))
+def show_data(reference: str, services: ServicesDep) -> dict[str, Any]:
+    return _data(services.datastores.row(asset_of(reference, "data")))
 
 
 @router.delete("/data/{reference}")
-def delete_data(reference: str, with_: With) -> dict[str, Any]:
-    """Forget a version; the data itself stays where it lies."""
-    row = with_.datastores.row(one_version(reference, "data"))
-    with_.data.delete(row.name, row.version)
+def delete_data(reference: str, services: ServicesDep) -> dict[str, Any]:
+    """Delete a version; the data itself stays."""
+    row = services.datastores.row(one_version(reference, "data"))
+    services.data.delete(row.name, row.version)
     return _data(row)
 
 
 @router.put("/data/{reference}/labels")
-def label_data(reference: str, data: Data, with_: With) -> dict[str, Any]:
-    """Give it labels; each is taken from the version that had it."""
-    return _labelled(with_.datastores.row(asset_of(reference, "data")), labels_of(data), with_)
+def label_data(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+    """Add labels; each moves from the version that had it."""
+    return _labelled(
+        services.datastores.row(asset_of(reference, "data")), labels_of(data), services
+    )
 
 
-def _labelled(row: AssetRow, labels: Sequence[str], with_: Services) -> dict[str, Any]:
-    with_.data.label(row.name, row.version, labels)
-    return _data(with_.datastores.row(asset_of(f"{row.name}:{row.version}", "data")))
+def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> dict[str, Any]:
+    services.data.label(row.name, row.version, labels)
+    return _data(services.datastores.row(asset_of(f"{row.name}:{row.version}", "data")))
 
 
 def _data(row: AssetRow) -> dict[str, Any]:

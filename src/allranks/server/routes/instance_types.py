@@ -1,41 +1,41 @@
-"""Routes for instance types: how many GPUs a size of a cloud has."""
+"""Routes for instance types: how many GPUs a cloud's instance type has."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter
 
 from allranks.errors import Problem, SpecError
 from allranks.plan.job.instance_types import CPU_FAMILIES, NAME, SIZES, normalized
-from allranks.server.dependencies import Services, services
+from allranks.server.dependencies import JsonBody, ServicesDep
 
-With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1/instances")
-# More than any machine has: a slip of the finger is told.
+# More than any machine has, to catch typing errors.
 _MOST = 1024
 
 
 @router.get("/map")
-def show_map(with_: With) -> dict[str, Any]:
-    """``map``: all of it, ``own``: what was said here, ``none``: families without GPUs."""
-    own = with_.clusters.instances()
+def show_map(services: ServicesDep) -> dict[str, Any]:
+    """``map``: the whole map, ``own``: the part configured here, ``none``: families without
+    GPUs."""
+    own = services.clusters.instances()
     return {"map": {**SIZES, **own}, "own": own, "none": list(CPU_FAMILIES)}
 
 
 @router.put("/map", status_code=204)
-def change_map(data: Annotated[dict[str, Any], Body()], with_: With) -> None:
-    """Set how many GPUs instance types have; null: what is built in, if anything."""
+def change_map(data: JsonBody, services: ServicesDep) -> None:
+    """Set how many GPUs instance types have; null restores the built-in value, if any."""
     for size, count in data.items():
         if not NAME.fullmatch(size):
-            hint = "1 to 63 of letters, digits, `-`, `_` and `.`, as in Standard_NC6s_v3"
-            raise SpecError(Problem(f"{size[:80]!r} is no instance type", "SIZE", hint=hint))
+            hint = "use at most 63 letters, digits, `-`, `_` and `.`, as in Standard_NC6s_v3"
+            raise SpecError(Problem(f"{size[:80]!r} is not an instance type", "SIZE", hint=hint))
         plain = isinstance(count, int) and not isinstance(count, bool)
         if count is not None and not (plain and 0 <= count <= _MOST):
-            hint = f"a number from 0 to {_MOST}, as in: allranks instance map {size} --gpus 4"
+            hint = f"give a number from 0 to {_MOST}, as in: allranks instance map {size} --gpus 4"
             raise SpecError(
-                Problem(f"{str(count)[:80]!r} is no number of GPUs", "--gpus", hint=hint)
+                Problem(f"{str(count)[:80]!r} is not a number of GPUs", "--gpus", hint=hint)
             )
     named = {normalized(size) for size in data}
-    other = [size for size in with_.clusters.instances() if normalized(size) in named]
-    with_.computes.change_instances({**dict.fromkeys(other), **data})
+    other = [size for size in services.clusters.instances() if normalized(size) in named]
+    services.computes.change_instances({**dict.fromkeys(other), **data})

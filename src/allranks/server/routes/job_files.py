@@ -1,8 +1,8 @@
-"""Routes for the files of a job's record, and of models: one of them, many small, checksums; and
-which there are in a record.
+"""Routes for files of jobs, models and states: lists, single files, bundles of small files, and
+checksums.
 
-A live job writes while it is read. What is small is told as it was in one moment; what is large
-is fetched up to the size that its reader was told, and then held against a checksum.
+A live job writes while its files are read. Small files are sent as consistent snapshots; large ones
+are downloaded up to the listed size and then verified by checksum.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from allranks.errors import NotFound, UsageError
 from allranks.server.assets.job_files import below
-from allranks.server.dependencies import Services, services
+from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.files.state_folders import CONTENT
 
 
 class _Rest(Convertor[str]):
-    """The rest of an address; Starlette's own `path` ends at a newline, which a name may hold."""
+    """The rest of a URL; Starlette's `path` stops at a newline, which a file name may contain."""
 
     regex = "(?s:.*)"
 
@@ -42,45 +42,44 @@ class _Rest(Convertor[str]):
 
 
 def _path(request: Request) -> str:
-    """The path of the file, byte for byte: in the address as decoded for the routes, what is not
-    UTF-8 is lost."""
+    """The path of the file from the raw URL; decoding for the routes loses bytes that are not
+    UTF-8."""
     return os.fsdecode(unquote_to_bytes(request.scope["raw_path"].split(b"/", 6)[6]))
 
 
 register_url_convertor("rest", _Rest())
 
-With = Annotated[Services, Depends(services)]
 Named = Annotated[str, Depends(_path)]
 router = APIRouter(prefix="/api/v1")
 _JOB, _MODEL, _STATE = "/jobs/{name}", "/models/{reference}", "/states/{state}"
 
 
 class _Place(NamedTuple):
-    """The folder of a job, of a version of a model, or of a state's contents, each under its
-    SHA-256; and what a person calls that."""
+    """The folder of a job, of a model version, or of a state's contents (named by SHA-256), with
+    its name for messages."""
 
     root: Path
     name: str
 
 
-def _place(request: Request, with_: With) -> _Place:
+def _place(request: Request, services: ServicesDep) -> _Place:
     named = request.path_params
     if "reference" in named:
-        versions, asset = with_.models.versions, asset_of(named["reference"], "model")
+        versions, asset = services.models.versions, asset_of(named["reference"], "model")
         return _Place(versions.files(versions.row(asset)).resolve(), f"the model {asset}")
     if "state" in named:
-        folder = with_.states.find(named["state"]).folder
+        folder = services.states.find(named["state"]).folder
         return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
     name = str(named["name"])
-    with_.records.get(name)
-    return _Place((with_.home.jobs / name).resolve(), name)
+    services.records.get(name)
+    return _Place((services.home.jobs / name).resolve(), name)
 
 
 Place = Annotated[_Place, Depends(_place)]
 
-# The most that one bundle may hold: it is put together in memory.
+# The most bytes of a bundle, which is assembled in memory.
 _BUNDLE = 8 << 20
-# After so many bytes a reader of a checksum hears that it is still being worked on.
+# A checksum response sends an empty line every so many bytes, to keep the connection alive.
 _BEAT = 256 << 20
 
 
@@ -91,21 +90,20 @@ class Piece(BaseModel):
 
 @router.get(_JOB + "/files")
 def files(place: Place) -> Response:
-    """Everything in the job's record that can be downloaded, by path; ``mtime_ns`` as `stat`."""
+    """All files in the job's folder, with path, size and ``mtime_ns``."""
     root = str(place.root)
     found = [
         {"path": path[len(root) + 1 :], "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         for path, status in below(root)
         if stat.S_ISREG(status.st_mode)
     ]
-    # By hand: a name that is not UTF-8 is written as the escapes that make it whole again.
+    # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(found), media_type="application/json")
 
 
 @router.get(_JOB + "/links")
 def links(place: Place) -> Response:
-    """The paths of the symbolic links in the job's record: they are not followed, nor told of by
-    ``files``."""
+    """The paths of symbolic links in the job's folder, which ``files`` does not list."""
     root = str(place.root)
     found = [p[len(root) + 1 :] for p, status in below(root) if stat.S_ISLNK(status.st_mode)]
     return Response(json.dumps(found), media_type="application/json")
@@ -115,7 +113,7 @@ def links(place: Place) -> Response:
 @router.get(_MODEL + "/files/{_:rest}")
 @router.get(_STATE + "/files/{_:rest}")
 def file(place: Place, path: Named) -> Response:
-    """One file, or the ranges of it that were asked for."""
+    """One file, or the requested ranges of it."""
     return FileResponse(_found(place, path))
 
 
@@ -123,10 +121,10 @@ def file(place: Place, path: Named) -> Response:
 @router.post(_MODEL + "/bundle")
 @router.post(_STATE + "/bundle")
 def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
-    """Many small files ({"path", "size"}), each up to that size: per file a line of JSON
-    {"size", "mtime_ns", "crc32"} and as many bytes; {"size": null} for one that is gone."""
+    """Many small files ({"path", "size"}), each up to that size. For each a line of JSON,
+    {"size", "mtime_ns", "crc32"}, then its bytes; {"size": null} for a missing file."""
     if sum(each.size for each in wanted) > _BUNDLE:
-        raise UsageError(f"a bundle holds {_BUNDLE} bytes at most", hint="ask for fewer at once")
+        raise UsageError(f"a bundle is limited to {_BUNDLE} bytes", hint="request fewer files")
     pieces = [p for each in wanted for p in _framed(place.root, each.path, each.size)]
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
@@ -135,8 +133,8 @@ def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
 @router.get(_MODEL + "/checksums/{_:rest}")
 @router.get(_STATE + "/checksums/{_:rest}")
 def checksum(place: Place, path: Named, size: Count) -> Response:
-    """Of the first ``size`` bytes, or as many as there are, as the last line, in JSON: {"crc32",
-    "bytes"}, and the file's "size" and "mtime_ns". Empty lines before it are signs of life."""
+    """The checksum of at most the first ``size`` bytes. The last line is JSON: {"crc32", "bytes"}
+    and the file's "size" and "mtime_ns"; empty lines before it keep the connection alive."""
     file = _found(place, path).open("rb")
     return StreamingResponse(_summed(file, size), media_type="application/x-ndjson")
 
@@ -144,18 +142,18 @@ def checksum(place: Place, path: Named, size: Count) -> Response:
 def _found(place: _Place, path: str) -> Path:
     found = _within(place.root, path)
     if found is None:
-        hint = "it may be gone by now"
-        raise NotFound(f"there is no file {path[:255]!r}", where=place.name, hint=hint)
+        hint = "it may have been deleted"
+        raise NotFound(f"file {path[:255]!r} not found", where=place.name, hint=hint)
     return found
 
 
 def _within(root: Path, path: str) -> Path | None:
-    """The file, unless it lies elsewhere: jobs may leave links to anywhere."""
+    """The file, or None if it is outside of ``root``: jobs may leave links to anywhere."""
     try:
         found = Path(root, path).resolve()
         return found if found.is_relative_to(root) and found.is_file() else None
     except (OSError, ValueError, RuntimeError):
-        return None  # no name that a file can have, or links in a ring
+        return None  # an impossible file name, or circular links
 
 
 def _framed(root: Path, path: str, size: int) -> tuple[bytes, bytes]:
@@ -163,7 +161,7 @@ def _framed(root: Path, path: str, size: int) -> tuple[bytes, bytes]:
     if found is None:
         return b'{"size": null}\n', b""
     with found.open("rb", buffering=0) as file:
-        # The time first: what is written from here on makes the file newer than was told.
+        # Read before the content: later writes make the file newer than reported.
         mtime_ns = os.fstat(file.fileno()).st_mtime_ns
         data = file.read(size)
     told = {"size": len(data), "mtime_ns": mtime_ns, "crc32": zlib.crc32(data)}

@@ -1,4 +1,4 @@
-"""Following a job: its ranks' output and its states as they come, for any number of viewers."""
+"""Stream the logs and status of a job to any number of viewers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from allranks.statuses import TERMINAL
 from allranks.store.files.logs import Logs
 from allranks.store.job_rows import JobRow
 
-# The longest a viewer hears nothing: it then gets an empty line and knows the server lives.
+# Seconds without news after which a viewer gets an empty line, as a heartbeat.
 BEAT = 5.0
 
 
 class Wanted(BaseModel):
-    """``positions`` ({"1/0": 4096}: attempt/rank, bytes) says where the viewer left off, ``ranks``
-    which to show, ``attempts`` likewise (-1: the newest). With ``follow`` false it ends with what
-    there is."""
+    """``positions`` ({"1/0": 4096}: attempt/rank, bytes) are the bytes the viewer already has;
+    ``ranks`` and ``attempts`` (-1: the newest) filter. Without ``follow`` the stream ends after
+    the existing output."""
 
     positions: dict[str, Count] | None = None
     ranks: list[Number] | None = None
@@ -34,51 +34,51 @@ class Wanted(BaseModel):
     follow: bool = True
 
 
-async def follow(with_: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
-    """Lines of JSON. ``{"log": text, "attempt", "rank", "node", "offset"}`` carries output, bytes
-    that are not UTF-8 as lone surrogates; ``{"job": …, "last": …}`` comes at each change and last.
-    """
+async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
+    """Lines of JSON. ``{"log": text, "attempt", "rank", "node", "offset"}`` is output, with bytes
+    that are not UTF-8 as lone surrogates; ``{"job": …, "last": …}`` is sent at each change and as
+    the last line."""
     positions = dict(wanted.positions or {})
     ranks, attempts = wanted.ranks, wanted.attempts
-    told = ""
+    sent = ""
     while True:
-        count = with_.bell.count(name)
-        row = await run_in_threadpool(with_.records.get, name)
+        count = services.wakeups.count(name)
+        row = await run_in_threadpool(services.records.get, name)
         ended = row.record.status in TERMINAL
-        standing = view.status_reason(row)
+        reason = view.status_reason(row)
         phase = phases.current(row.record, row.created_at)
-        news = f"{row.record.status} {standing} {row.record.attempt} {phase}"
-        if news != told and not ended:
-            brief = view.brief(row) | {"status_reason": standing or None, "phase": _phase(phase)}
+        news = f"{row.record.status} {reason} {row.record.attempt} {phase}"
+        if news != sent and not ended:
+            brief = view.brief(row) | {"status_reason": reason or None, "phase": _phase(phase)}
             yield _line({"job": brief, "last": False})
-            told = news
-        while pieces := await run_in_threadpool(_read, with_, row, positions, ranks, attempts):
+            sent = news
+        while pieces := await run_in_threadpool(_read, services, row, positions, ranks, attempts):
             for piece in pieces:
                 yield _line(piece)
         if ended or not wanted.follow:
-            note = await run_in_threadpool(with_.annotations.of, row.id)
-            yield _line({"job": view.job(row, with_.home, note), "last": True})
+            note = await run_in_threadpool(services.annotations.of, row.id)
+            yield _line({"job": view.job(row, services.home, note), "last": True})
             return
-        await with_.bell.wait(name, count, BEAT)
-        if with_.bell.count(name) == count:
+        await services.wakeups.wait(name, count, BEAT)
+        if services.wakeups.count(name) == count:
             yield b"\n"
 
 
-async def until_ended(with_: Services, name: str, timeout: float) -> JobRow:
-    """The job once it has ended, or as it is after ``timeout`` seconds."""
+async def until_ended(services: Services, name: str, timeout: float) -> JobRow:
+    """The job once it has ended, or after ``timeout`` seconds."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout
     while True:
-        count = with_.bell.count(name)
-        row = await run_in_threadpool(with_.records.get, name)
-        left = until - loop.time()
-        if row.record.status in TERMINAL or left <= 0:
+        count = services.wakeups.count(name)
+        row = await run_in_threadpool(services.records.get, name)
+        remaining = until - loop.time()
+        if row.record.status in TERMINAL or remaining <= 0:
             return row
-        await with_.bell.wait(name, count, left)
+        await services.wakeups.wait(name, count, remaining)
 
 
 def _phase(found: phases.Current | None) -> dict[str, Any] | None:
-    """As viewers get it: for how long, because their clock may be another one."""
+    """The phase with its duration: the viewer's clock may differ from ours."""
     if found is None:
         return None
     seconds = None if found.since is None else max(0.0, clock.now() - found.since)
@@ -86,14 +86,14 @@ def _phase(found: phases.Current | None) -> dict[str, Any] | None:
 
 
 def _read(
-    with_: Services,
+    services: Services,
     row: JobRow,
     positions: dict[str, int],
     ranks: list[int] | None,
     attempts: list[int] | None,
 ) -> list[dict[str, Any]]:
-    """The next piece of each rank's output; moves ``positions`` on."""
-    logs, found = Logs(with_.home.jobs / row.name), []
+    """The next piece of each rank's output; advances ``positions``."""
+    logs, found = Logs(services.home.jobs / row.name), []
     for attempt, rank, node, file in view.log_files(row):
         newest = attempt - row.record.attempt - 1  # -1 is the newest, -2 the one before
         if ranks is not None and rank not in ranks:

@@ -1,8 +1,8 @@
-"""/mlflow: the one way to MLflow's server, which itself asks nobody who they are.
+"""/mlflow: the authenticating proxy of MLflow's server, which has no authentication itself.
 
-People show the home's token, as MLflow's clients do (MLFLOW_TRACKING_TOKEN), or as a password that
-a browser asks for; jobs show their ranks' token, and do what `rules` lets them. Browsers show
-a password whoever asks them to, so where a request says it comes from is looked at as well.
+People use their token, in MLflow's clients (MLFLOW_TRACKING_TOKEN) or as the password in a browser.
+Jobs use their ranks' token and are limited by `mlflow.rules`. Browsers send passwords with
+cross-site requests, so Host and Origin are checked as well.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from allranks.store.metric_points import Point
 log = logging.getLogger("allranks.mlflow")
 
 PREFIX = "/mlflow"
-# Bytes of JSON that are looked at; MLflow's clients send a megabyte at most.
+# The largest parsed JSON body in bytes; MLflow's clients send at most a megabyte.
 _MOST = 8 << 20
-# So many runs that jobs made are remembered by name.
+# The most cached names of runs and owners of models.
 _NAMES = 10_000
-# Seconds a person's question waits for what the record knows to be there.
+# Seconds that a person's request waits for the mirror's first pass.
 _CATCH_UP = 10.0
 
 Messages = Callable[[], Awaitable[Any]]
 
 
 class Refusal(Exception):
-    """What to answer instead, in MLflow's words."""
+    """An error response in MLflow's format."""
 
     def __init__(self, status: int, code: str, message: str, headers: Any = None) -> None:
         super().__init__(message)
@@ -57,15 +57,23 @@ class Refusal(Exception):
 
 
 class Proxy:
-    """An application for what is below /mlflow; ``people``: those with the home's token, too."""
+    """The application for /mlflow; with ``people`` it accepts people's tokens as well as ranks'."""
 
-    def __init__(self, with_: Services, *, people: bool = True) -> None:
+    def __init__(self, services: Services, *, people: bool = True) -> None:
         self._people = people
-        self._auth, self._called, self._records = with_.auth, with_.names, with_.records
-        self._points, self._bell, self._tracking = with_.points, with_.bell, with_.tracking
-        # What runs are called that jobs made, by the job's own run and theirs.
+        self._auth, self._host_names, self._records = (
+            services.auth,
+            services.host_names,
+            services.records,
+        )
+        self._points, self._wakeups, self._tracking = (
+            services.points,
+            services.wakeups,
+            services.tracking,
+        )
+        # Names of runs that jobs created, by (our id of the job's run, run).
         self._names: dict[tuple[str, str], str] = {}
-        # Logged models that jobs made, alike.
+        # Logged models that jobs created, as (our id of the job's run, model).
         self._owned: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Any, receive: Messages, send: Any) -> None:
@@ -76,44 +84,50 @@ class Proxy:
         except Refusal as refusal:
             answer = refusal.answer
         except OSError as error:
-            # Clients try these again, a while later and while.
+            # MLflow's clients retry this status.
             log.warning("MLflow's server did not answer: %s", error)
             body = {"error_code": "TEMPORARILY_UNAVAILABLE", "message": str(error)}
             answer = JSONResponse(body, 503)
         except AllranksError as error:
-            # Not one of those that clients try again for minutes.
-            said = f"{error} ({error.hint})" if error.hint else str(error)
-            body = {"error_code": "NOT_IMPLEMENTED", "message": said}
+            # A status that MLflow's clients do not retry for minutes.
+            message = f"{error} ({error.hint})" if error.hint else str(error)
+            body = {"error_code": "NOT_IMPLEMENTED", "message": message}
             answer = JSONResponse(body, 501)
         await answer(scope, receive, send)
 
     async def _serve(self, scope: Any, receive: Messages, send: Any) -> None:
         headers = Headers(scope=scope)
         try:
-            self._called.hold_to(headers)
+            self._host_names.check(headers)
         except Forbidden as error:
             raise Refusal(403, "PERMISSION_DENIED", error.message) from None
         who = self._who(headers.get("authorization"))
         if self._tracking is None:
-            hint = "pip install 'allranks[mlflow]' where its server runs, and start that again"
-            raise Refusal(501, "NOT_IMPLEMENTED", f"there is no MLflow: {hint}")
+            hint = (
+                "run pip install 'allranks[mlflow]' on the server's machine and restart the server"
+            )
+            raise Refusal(501, "NOT_IMPLEMENTED", f"MLflow is not installed: {hint}")
         path = _path(scope)
         if path == "":
             await RedirectResponse(PREFIX + "/")(scope, receive, send)
             return
-        socket = await self._tracking.child.come()
+        socket = await self._tracking.child.ready()
         query = scope["query_string"].decode("latin-1")
         request = rules.Request(scope["method"], path, query)
         if isinstance(who, Person):
-            if who.role < Role.MEMBER and not rules.only_asks(request):
-                raise Refusal(403, "PERMISSION_DENIED", f"{who.name} may read, and change nothing")
+            if who.role < Role.MEMBER and not rules.is_read_only(request):
+                raise Refusal(
+                    403,
+                    "PERMISSION_DENIED",
+                    f"{who.name} has the role reader, which may not change anything",
+                )
             await self._caught_up()
             await self._pass(socket, request, headers, _body(receive), send)
         else:
             await self._for_job(who, socket, request, headers, receive, send)
 
     def _who(self, header: str | None) -> Caller | Person:
-        """Who asks. Raises Refusal."""
+        """The caller. Raises Refusal."""
         token = _token(header)
         with contextlib.suppress(Unauthorized):
             if self._people:
@@ -121,13 +135,15 @@ class Proxy:
         try:
             return self._auth.rank(token)
         except Unauthorized:
-            says = "the token does not match this server's: MLFLOW_TRACKING_TOKEN is that of "
-            says += "ALLRANKS_HOME/token; in a browser it is the password"
-            ask = {"www-authenticate": 'Basic realm="allranks: its token is the password"'}
-            raise Refusal(401, "UNAUTHENTICATED", says, ask) from None
+            message = (
+                "the token does not match this server's: set MLFLOW_TRACKING_TOKEN to the one in "
+            )
+            message += "ALLRANKS_HOME/token; in a browser it is the password"
+            challenge = {"www-authenticate": 'Basic realm="allranks: use the token as password"'}
+            raise Refusal(401, "UNAUTHENTICATED", message, challenge) from None
 
     async def _caught_up(self) -> None:
-        """Who looks right after the start sees what there is."""
+        """Wait for the mirror's first pass, so that people see complete data after a start."""
         assert self._tracking is not None
         until = time.monotonic() + _CATCH_UP
         while not self._tracking.mirror.passed and time.monotonic() < until:
@@ -150,19 +166,19 @@ class Proxy:
             size = 0
         target = request.path + (f"?{request.query}" if request.query else "")
         call = Call(request.method, target, headers.raw, size if data is None else len(data))
-        begun = False
+        started = False
 
         async def sent(message: Any) -> None:
-            nonlocal begun
-            begun = True
+            nonlocal started
+            started = True
             await send(message)
 
         try:
-            await forward(socket, call, body if data is None else _whole(data), sent)
+            await forward(socket, call, body if data is None else _once(data), sent)
         except ConnectionError:
             await asyncio.to_thread(self._tracking.child.lost)
-            if begun:  # the connection is all there is left to break off
-                raise RuntimeError("MLflow's server broke off its answer") from None
+            if started:  # an answer was started: only closing the connection is left
+                raise RuntimeError("the answer of MLflow's server ended early") from None
             raise
 
     # ------------------------------------------------------------ jobs
@@ -183,7 +199,7 @@ class Proxy:
         looks = not rules.is_file(request.path) and request.method not in ("GET", "HEAD")
         data = await _read(receive) if looks else None
         try:
-            # Elsewhere: of megabytes it takes so long that others would notice.
+            # In a thread: megabytes of JSON would block other requests.
             request = await run_in_threadpool(rules.translated, request, job, data)
         except ValueError:
             raise Refusal(400, "BAD_REQUEST", "the request is not JSON") from None
@@ -193,7 +209,7 @@ class Proxy:
         verdict = rules.judge(request, job)
         refused = verdict.refused
         if refused := refused or await self._not_its(verdict, row, job):
-            raise Refusal(403, "PERMISSION_DENIED", f"{refused} (it has its job's token)")
+            raise Refusal(403, "PERMISSION_DENIED", f"{refused} (the request has a job's token)")
         answer = verdict.answer
         request = verdict.request
         headers = Headers(raw=rules.headers(headers.raw, job))
@@ -204,7 +220,7 @@ class Proxy:
         elif rules.uses_run(request, job):
             await run_in_threadpool(self._tracking.runs.take, job.run)
         if answer is not None:
-            await _said(answer, send)
+            await _send_json(answer, send)
             return
         told = rules.metrics(request)
         if not told:
@@ -217,17 +233,17 @@ class Proxy:
 
         await self._pass(socket, request, headers, _body(receive), keep)
         if messages[0]["status"] < 300:
-            # Before who told it knows that it was taken: else it would not tell it again.
+            # Stored before the client gets its answer, so that it retries after a failure.
             (run,) = verdict.runs
             called = await self._name(run, row, job)
             points = _points(told, f"{called}/" if called else "")
             await run_in_threadpool(self._points.add_metrics, row.id, row.record.attempt, points)
-            self._bell.ring(row.name)
+            self._wakeups.notify(row.name)
         for message in messages:
             await send(message)
 
     async def _not_its(self, verdict: rules.Verdict, row: JobRow, job: rules.Job) -> str:
-        """Which run, model or trace that a request would change is another's; empty: none."""
+        """Why the job may not change a run, model or trace of the request; empty: it may."""
         assert self._tracking is not None
         for run in verdict.runs:
             if await self._name(run, row, job) is None:
@@ -239,7 +255,9 @@ class Proxy:
                 continue
             if not await run_in_threadpool(owns[what], each, row):
                 return f"the {what} {each} is not one of this job's"
-            if what == "model":  # a trace that nobody has begun may be another's yet
+            if (
+                what == "model"
+            ):  # not cached: a trace that does not exist yet may become another job's
                 self._owned.add((job.ours, each))
         return ""
 
@@ -249,11 +267,13 @@ class Proxy:
         except NotFound as error:
             raise Refusal(403, "PERMISSION_DENIED", error.message) from None
         if row.record.status in TERMINAL or row.record.launch != who.launch:
-            raise Refusal(403, "PERMISSION_DENIED", f"{who.job} is over, and its token with it")
+            raise Refusal(
+                403, "PERMISSION_DENIED", f"{who.job} has ended, and its token is invalid"
+            )
         return row
 
     async def _name(self, run: str, row: JobRow, job: rules.Job) -> str | None:
-        """What a run of the job's is called, its own by nothing; None for one of others."""
+        """The name of a run of the job, empty for its own run; None for a run of others."""
         if run == job.run:
             return ""
         if (job.ours, run) not in self._names:
@@ -269,14 +289,14 @@ class Proxy:
 
 
 def _path(scope: Any) -> str:
-    """What follows /mlflow, as it was sent."""
+    """The raw path after /mlflow."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = str(raw.decode("latin-1").partition("?")[0])
     return path.removeprefix(PREFIX) if unquote(path).startswith(PREFIX) else "/"
 
 
 def _token(header: str | None) -> str | None:
-    """The header as ours are; of a name and password the password counts."""
+    """The header, or the password of basic authentication."""
     scheme, _, rest = (header or "").partition(" ")
     if scheme.lower() != "basic":
         return header
@@ -290,13 +310,13 @@ async def _body(receive: Messages) -> AsyncIterator[bytes]:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise ConnectionError("the client is gone")
+            raise ConnectionError("the client disconnected")
         yield message.get("body", b"")
         if not message.get("more_body"):
             return
 
 
-async def _whole(data: bytes) -> AsyncIterator[bytes]:
+async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
@@ -305,12 +325,12 @@ async def _read(receive: Messages) -> bytes:
     async for piece in _body(receive):
         found += piece
         if len(found) > _MOST:
-            raise Refusal(413, "INVALID_PARAMETER_VALUE", f"that is more than {_MOST} bytes")
+            raise Refusal(413, "INVALID_PARAMETER_VALUE", f"the body is larger than {_MOST} bytes")
     return bytes(found)
 
 
 def _points(told: list[dict[str, Any]], prefix: str) -> list[tuple[str, Point]]:
-    """MLflow has taken them: they are what they should be."""
+    """The points of metrics that MLflow has accepted, so their format is valid."""
     return [
         (
             prefix + str(each["key"]),
@@ -320,7 +340,7 @@ def _points(told: list[dict[str, Any]], prefix: str) -> list[tuple[str, Point]]:
     ]
 
 
-async def _said(answer: Mapping[str, Any], send: Any) -> None:
+async def _send_json(answer: Mapping[str, Any], send: Any) -> None:
     body = json.dumps(answer).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -1,25 +1,24 @@
-"""Routes for people's state folders: what there is, what was, and one in the place of the other.
-Their contents are told of with the files of jobs."""
+"""Routes for state folders: list, show, restore and delete. `job_files` has the routes for their
+contents."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from allranks.errors import NotFound
 from allranks.plan.data.state_manifest import Entries
-from allranks.server.auth.roles import OWNER, Role, Who, hold_to, hold_to_own
-from allranks.server.dependencies import Services, services
+from allranks.server.auth.roles import OWNER, Role, Who, require_own, require_role
+from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs.view import submitter
-from allranks.server.timestamps import when
+from allranks.server.timestamps import iso_time
 from allranks.store.files.state_folders import State, Version
 
-With = Annotated[Services, Depends(services)]
 router = APIRouter(prefix="/api/v1/states")
 
 
@@ -28,66 +27,66 @@ class Wanted(BaseModel):
 
 
 @router.get("")
-def list_states(with_: With, own: bool = False) -> list[dict[str, Any]]:
-    """Those that have a name, or the ``own`` ones of jobs, by name."""
-    return [_brief(with_, each) for each in with_.states.several(own)]
+def list_states(services: ServicesDep, own: bool = False) -> list[dict[str, Any]]:
+    """The named states, or with ``own`` those of jobs, by name."""
+    return [_brief(services, each) for each in services.states.several(own)]
 
 
 @router.get("/{state}")
-def show(state: str, with_: With) -> dict[str, Any]:
-    """One, with its versions, the newest first."""
-    found = with_.states.settled(state)
+def show(state: str, services: ServicesDep) -> dict[str, Any]:
+    """A state with its versions, the newest first."""
+    found = services.states.settled(state)
     versions = [_version(each) for each in reversed(found.versions())]
-    return {**_brief(with_, found), "versions": versions}
+    return {**_brief(services, found), "versions": versions}
 
 
 @router.get("/{state}/manifest")
-def manifest(state: str, with_: With, version: Count | None = None) -> Response:
-    """Everything in it now, or in a version, in the order in which it came: of a file its size and
-    SHA-256; ``mtime_ns`` is that of the content as it lies here, 0 where it is gone."""
-    found = with_.states.settled(state)
+def manifest(state: str, services: ServicesDep, version: Count | None = None) -> Response:
+    """The current entries, or those of a version, in the order of creation. ``mtime_ns`` is that of
+    the stored content, 0 if it is missing."""
+    found = services.states.settled(state)
     entries = found.entries() if version is None else found.version(version).entries
-    # By hand: a name that is not UTF-8 is written as the escapes that make it whole again.
+    # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(_files(found, entries)), media_type="application/json")
 
 
 @router.post("/{state}/restore")
-def restore(state: str, wanted: Wanted, with_: With, who: Who) -> dict[str, Any]:
-    """Have what was in a version: it becomes the newest. That is for admins, and for whoever
-    submitted the last job that had the state."""
-    by = _submitter(with_, with_.states.last_job(state))
-    hold_to_own(who, f"the last job that had {state}", by)
-    with_.states.restore(state, wanted.version)
-    return show(state, with_)
+def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> dict[str, Any]:
+    """Restore a version as the newest. For admins and the submitter of the last job that had the
+    state."""
+    by = _submitter(services, services.states.last_job(state))
+    require_own(who, f"the last job that had {state}", by)
+    services.states.restore(state, wanted.version)
+    return show(state, services)
 
 
 @router.delete("/{state}")
-def delete(state: str, with_: With, who: Who) -> dict[str, Any]:
-    """Take it away with all of its versions. That is for admins; a job's own is also for whoever
-    submitted the job."""
-    told = show(state, with_)
+def delete(state: str, services: ServicesDep, who: Who) -> dict[str, Any]:
+    """Delete a state with all its versions. For admins; a job's own state also for its
+    submitter."""
+    told = show(state, services)
     if told["own"]:
-        hold_to_own(who, state, _submitter(with_, state))
+        require_own(who, state, _submitter(services, state))
     else:
-        hold_to(who, Role.ADMIN)
-    with_.states.delete(state)
+        require_role(who, Role.ADMIN)
+    services.states.delete(state)
     return told
 
 
-def _submitter(with_: Services, job: str) -> str:
-    """Who submitted it; of a job that is not known the owner."""
+def _submitter(services: Services, job: str) -> str:
+    """Who submitted the job; the home's owner if the job is unknown."""
     with contextlib.suppress(NotFound):
-        return submitter(with_.records.get(job).spec)
+        return submitter(services.records.get(job).spec)
     return OWNER.name
 
 
-def _brief(with_: Services, state: State) -> dict[str, Any]:
-    newest, entries, holder = state.newest(), state.entries(), with_.states.holder(state)
+def _brief(services: Services, state: State) -> dict[str, Any]:
+    newest, entries, holder = state.newest(), state.entries(), services.states.holder(state)
     return {
         "name": state.folder.name,
-        "own": with_.states.is_own(state),
+        "own": services.states.is_own(state),
         "version": newest.number if newest else None,
-        "made_at": when(newest.at) if newest else None,
+        "made_at": iso_time(newest.at) if newest else None,
         "held_by": holder.name if holder else None,
         "files": sum(each.what == "file" for each in entries.values()),
         "size": sum(each.size for each in entries.values()),
@@ -98,8 +97,8 @@ def _version(version: Version) -> dict[str, Any]:
     written = max((e.mtime_ns for e in version.entries.values() if e.what == "file"), default=0)
     return {
         "version": version.number,
-        "made_at": when(version.at),
-        "written_at": when(written / 1e9) if written else None,
+        "made_at": iso_time(version.at),
+        "written_at": iso_time(written / 1e9) if written else None,
         "job": version.job or None,
         "attempt": version.attempt or None,
         "why": version.why,

@@ -1,7 +1,7 @@
-"""A home in one file: its database, what that refers to, and the keys.
+"""Back up a home into one file: its database, the files that it refers to, and its keys.
 
-The database is copied first, at one moment, and then files: what it refers to was there before it.
-It holds the home's token and keys, so it is its owner's alone to read, as the home is.
+The database is copied first, as a consistent snapshot, then the files, so that all files it refers
+to exist. The backup holds the home's token and keys, so only its owner can read it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MLFLOW = "mlflow.db"
 
 
 class Report(NamedTuple):
-    """``torn``: files that changed while they were read; a restore leaves them out."""
+    """``torn``: files that shrank while they were read; a restore skips them."""
 
     file: str
     bytes: int
@@ -41,26 +41,25 @@ class Report(NamedTuple):
 
 
 def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Report:
-    """Back up into the file ``goal``, or a new one in the folder ``goal``. It appears once it is
-    whole and was read back. ``report`` hears how far it is.
+    """Back up into the file ``goal``, or a new file in the folder ``goal``. The file appears once
+    it is complete and verified. ``report`` receives the progress.
 
-    Raises AllranksError; OSError when there is no room.
-    """
+    Raises AllranksError, and OSError such as a full disk."""
     if not has_record(home):
-        hint = "ALLRANKS_HOME names another, or nothing was ever run in it"
-        raise NotFound("there is nothing to back up in this home", where=str(home.root), hint=hint)
+        hint = "check ALLRANKS_HOME; a home has a database once a job was run in it"
+        raise NotFound("this home has nothing to back up", where=str(home.root), hint=hint)
     if goal.is_dir():
         goal = goal / time.strftime("allranks-%Y%m%d-%H%M%S.tar")
     if goal.exists():
-        raise Conflict("there is such a file already", where=str(goal), hint="name another")
+        raise Conflict("the file exists already", where=str(goal), hint="choose another name")
     if not goal.parent.is_dir():
-        raise UsageError("there is no such folder", where=str(goal.parent), hint="make it first")
+        raise UsageError("folder not found", where=str(goal.parent), hint="create it first")
     with _beside(goal.parent) as folder:
         beside = Path(folder, goal.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             report(Progress("copying the database"))
             database_copy.take(database(home), Path(folder, home.database.name))
-            what = _what(home, Path(folder), with_files)
+            what = _contents(home, Path(folder), with_files)
             facts = {"allranks": __version__, "at": time.time(), "with_files": with_files}
             manifest = backup_archive.pack(file, what, facts, report, _size(home, with_files))
             file.flush()
@@ -77,21 +76,17 @@ def _beside(parent: Path) -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix=".allranks-backup-", dir=parent)
     except OSError as error:
-        said = f"no file can be written there: {error.strerror}"
-        raise UsageError(said, where=str(parent), hint="name a file on a disk") from None
+        message = f"cannot write files there: {error.strerror}"
+        raise UsageError(message, where=str(parent), hint="choose a writable folder") from None
 
 
-def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Path]]:
-    """Of a home, by names in its backup: not what is made anew when it is missed, nor what is of
-    this machine: environments, caches, working folders, what engines know."""
+def _contents(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Path]]:
+    """The files of a backup, by their names in it. Left out is what can be recreated or belongs to
+    this machine: environments, caches, working folders, state of engines."""
     yield home.database.name, folder / home.database.name
     for path in (home.token, home.secrets, home.server, home.door, home.certificate):
         yield path.name, path
-    for root in (
-        home.blobs,
-        home.models,
-        *((home.jobs, home.data) if with_files else ()),
-    ):
+    for root in (home.blobs, home.models, *((home.jobs, home.data) if with_files else ())):
         yield from _below(root, root.name)
     if with_files:
         yield from _states(home.states)
@@ -102,7 +97,7 @@ def _what(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Pat
 
 
 def _size(home: Home, with_files: bool) -> int:
-    """About how many bytes that is: jobs go on writing meanwhile."""
+    """The approximate number of bytes; jobs may write meanwhile."""
     roots = [home.blobs, home.models]
     if with_files:
         roots += [home.jobs, home.data, home.states, home.mlflow / "artifacts"]
@@ -119,7 +114,7 @@ def _bytes(path: str | Path) -> int:
 
 
 def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
-    """All in a folder, but for what is coming or going."""
+    """Everything in a folder, except unfinished and discarded folders."""
     try:
         entries = sorted(os.scandir(folder), key=lambda each: each.name)
     except (FileNotFoundError, NotADirectoryError):
@@ -134,22 +129,22 @@ def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def _states(root: Path) -> Iterator[tuple[str, Path]]:
-    """State folders, each as it was at one moment, without what is coming of contents."""
+    """State folders, each as a consistent snapshot without partial uploads."""
     yield root.name, root
     for kind in (NAMED, OF_JOBS):
         yield f"{root.name}/{kind}", root / kind
         for state in sorted(each.parent for each in (root / kind).glob(f"[!.]*/{HEAD}")):
             with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=state.parent) as beside:
-                _hold(state, Path(beside))
+                _freeze(state, Path(beside))
                 for each in _below(Path(beside), f"{root.name}/{kind}/{state.name}"):
-                    os.utime(beside)  # `gc` takes what was left an hour ago
+                    os.utime(beside)  # otherwise `gc` removes it after an hour
                     yield each
 
 
-def _hold(state: Path, beside: Path) -> None:
-    """ServerLock on to what a state is now: its manifests, and links to all contents that they
-    name. One that is gone was of a moment that is over, so it is looked at again; where no manifest
-    is another by then it is the state that is damaged."""
+def _freeze(state: Path, beside: Path) -> None:
+    """Copy a state's manifests and link the contents that they name. If a content is missing, the
+    state may have changed meanwhile, so start over; if the manifests are unchanged, the state
+    itself is damaged and the content is left out."""
     (beside / CONTENT).mkdir()
     told: dict[str, bytes] = {}
     while (now := _manifests(state)) != told:
@@ -176,7 +171,7 @@ def _hold(state: Path, beside: Path) -> None:
 
 
 def _manifests(state: Path) -> dict[str, bytes]:
-    """By name: versions, and then the head, which is never older than they are."""
+    """The manifests by name: versions first, then the head, which is never older."""
     numbers: list[str] = []
     with contextlib.suppress(FileNotFoundError):
         numbers = [each for each in os.listdir(state / VERSIONS) if each.isdecimal()]

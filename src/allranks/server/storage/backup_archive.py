@@ -1,6 +1,6 @@
-"""A backup's file: a tar whose last member says what all others are, by size and SHA-256.
+"""The file format of backups: a tar whose last member is a manifest with sizes and SHA-256.
 
-A file that was cut short has no such member, so that half a backup is never taken for one.
+A truncated file has no manifest, so an incomplete backup is always detected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MANIFEST, _FORMAT, _PIECE = "manifest.json", 1, 1 << 20
 
 
 class _Piece:
-    """The first ``size`` bytes of a file, whatever happens to it meanwhile, and their hash."""
+    """Reads exactly ``size`` bytes of a file that may change, and hashes them."""
 
     def __init__(self, file: BinaryIO, size: int, wrote: Callable[[int], None]) -> None:
         self._file, self._left, self._wrote = file, size, wrote
@@ -32,7 +32,7 @@ class _Piece:
     def read(self, most: int) -> bytes:
         most = min(most, self._left)
         found = self._file.read(most)
-        if len(found) < most:  # it was made shorter: what was promised has to be written
+        if len(found) < most:  # the file shrank: the tar header already has its size
             self.torn = True
             found += bytes(most - len(found))
         self._left -= len(found)
@@ -48,9 +48,9 @@ def pack(
     report: OnProgress,
     total: int,
 ) -> dict[str, Any]:
-    """Write files, links and folders under the names given, about ``total`` bytes; the manifest,
-    with ``facts`` in it. What is gone when its turn comes, and what is no plain file, is left out.
-    Raises OSError."""
+    """Write files, links and folders under the given names; ``total`` bytes for the progress.
+    Returns the manifest, which includes ``facts``. Skips removed and special files. Raises
+    OSError."""
     files: dict[str, Any] = {}
     torn = []
     done = 0
@@ -89,20 +89,20 @@ def pack(
 
 
 def unpack(path: Path, goal: Path | None, report: OnProgress) -> dict[str, Any]:
-    """Write what a backup holds into the folder ``goal``, if any, and hold it against its manifest,
-    which is returned. Raises UsageError when it is no backup, or not whole; OSError."""
+    """Verify a backup, and extract it into the folder ``goal`` unless None. Returns the manifest.
+    Raises UsageError if it is not an intact backup, and OSError."""
     try:
         with tarfile.open(path, mode="r|") as tar:
             found, manifest = _unpack(tar, goal, report, path.stat().st_size)
     except (tarfile.TarError, EOFError) as error:
-        raise _bad(path, f"is no backup, or was cut short: {error}") from error
+        raise _bad(path, f"not a backup, or truncated: {error}") from error
     if manifest is None:
-        raise _bad(path, "was cut short")
+        raise _bad(path, "the backup is truncated")
     if manifest.get("format") != _FORMAT:
-        raise _bad(path, f"is a backup of format {manifest.get('format')}, which is not known here")
+        raise _bad(path, f"unknown backup format {manifest.get('format')}")
     wrong = [name for name, told in manifest["files"].items() if found.get(name) != told]
     if wrong or len(found) != len(manifest["files"]):
-        raise _bad(path, f"is damaged: {(wrong or ['its list'])[0]} is not what was written")
+        raise _bad(path, f"the backup is damaged: {(wrong or ['its manifest'])[0]} does not match")
     return manifest
 
 
@@ -127,10 +127,10 @@ def _unpack(
 
 
 def _place(goal: Path, name: str) -> Path:
-    """Where a member goes: never out of the folder, not by a link in it, either."""
+    """The target of a member. Raises UsageError outside of ``goal``, also through links."""
     place = goal / name
     if ".." in place.parts or not place.parent.resolve().is_relative_to(goal.resolve()):
-        raise _bad(goal, f"names a place outside of the home: {name}")
+        raise _bad(goal, f"the backup has a path outside of the home: {name}")
     return place
 
 
@@ -151,5 +151,5 @@ def _copy(source: Any, place: Path | None, member: tarfile.TarInfo) -> str:
     return digest.hexdigest()
 
 
-def _bad(path: Path, what: str) -> UsageError:
-    return UsageError(f"it {what}", where=str(path), hint="take another backup")
+def _bad(path: Path, message: str) -> UsageError:
+    return UsageError(message, where=str(path), hint="use another backup")

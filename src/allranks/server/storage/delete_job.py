@@ -1,4 +1,4 @@
-"""Deleting one job for good, unless something else needs what it left."""
+"""Delete one job, unless another job or a data asset needs its outputs."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from allranks.statuses import TERMINAL
 from allranks.store.job_rows import Damaged, JobRow
 
 
-def delete(row: JobRow | Damaged, with_: Services) -> int:
-    """Remove the job's record, outputs, logs and own state; the bytes that are free then. Models
-    registered from it have their own files and stay; `gc` removes code that no job has. A job whose
-    record is damaged cannot go on, and goes whatever its status.
+def delete(row: JobRow | Damaged, services: Services) -> int:
+    """Remove the job's record, outputs, logs and own state; returns the freed bytes. Models
+    registered from it have their own files and stay; `gc` removes unreferenced code. A job with a
+    damaged record is deleted whatever its status.
 
     Raises Conflict for a job that has not ended, or whose outputs a job or a data asset needs.
     """
     if isinstance(row, JobRow) and row.record.status not in TERMINAL:
-        hint = f"end it first: allranks job cancel {row.name}, then allranks job wait {row.name}"
+        hint = f"cancel it: allranks job cancel {row.name}, then: allranks job wait {row.name}"
         raise Conflict(f"{row.name} is {row.record.status} and has not ended", hint=hint)
-    path = with_.home.jobs / row.name
-    # No job comes in meanwhile that would read it.
-    with with_.coming:
-        _hold_to_unused(row, with_)
+    path = services.home.jobs / row.name
+    # Locked: no job that reads its outputs may be created meanwhile.
+    with services.admission_lock:
+        _require_unused(row, services)
         size = inventory.size(path)
         away = put_away(path) if path.exists() else None
-        with_.records.delete_job(row.name, damaged=isinstance(row, Damaged))
+        services.records.delete_job(row.name, damaged=isinstance(row, Damaged))
         if isinstance(row, Damaged) or not row.plan.task.state:
-            with_.states.drop(row.name)
+            services.states.drop(row.name)
     if away is not None:
         remove_folder(away)
     return size
 
 
-def _hold_to_unused(row: JobRow | Damaged, with_: Services) -> None:
-    jobs = [inventory.job(with_.home, each) for each in with_.records.uses()]
+def _require_unused(row: JobRow | Damaged, services: Services) -> None:
+    jobs = [inventory.job(services.home, each) for each in services.records.uses()]
     if others := readers(row.name, jobs):
         hint = f"delete both: allranks job delete {others[0]} {row.name}"
         raise Conflict(f"the job {others[0]} has outputs of {row.name} as inputs", hint=hint)
-    for each in with_.data.versions():
-        if row.name in inventory.behind(with_.home, [str(each.spec.get("path") or "")]):
+    for each in services.data.versions():
+        if row.name in inventory.behind(services.home, [str(each.spec.get("path") or "")]):
             asset = f"{each.name}:{each.version}"
-            hint = f"delete that first: allranks data delete {asset}"
-            raise Conflict(f"the data {asset} lies in the outputs of {row.name}", hint=hint)
+            hint = f"delete it first: allranks data delete {asset}"
+            raise Conflict(f"the data asset {asset} is in the outputs of {row.name}", hint=hint)

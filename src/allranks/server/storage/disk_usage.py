@@ -1,4 +1,4 @@
-"""How much of the disk a home takes, as `du` says."""
+"""The disk usage of a home, as `du` counts it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pathlib import Path
 
 
 def sizes(root: Path) -> dict[str, int]:
-    """Bytes on disk by the name of each file or folder in ``root``, and of ``root`` itself as
-    ``.``. A file with several names counts once; what cannot be looked at is left out."""
+    """Bytes on disk by the name of each entry of ``root``; ``.`` is the folder ``root`` itself.
+    Hard links count once; unreadable files are skipped."""
     seen: set[tuple[int, int]] = set()
-    found = {".": os.stat(root).st_blocks * 512}
+    usage = {".": os.stat(root).st_blocks * 512}
     for name in sorted(os.listdir(root)):
-        found[name] = _size(os.path.join(root, name), seen)
-    return found
+        usage[name] = _size(os.path.join(root, name), seen)
+    return usage
 
 
 def _size(path: str, seen: set[tuple[int, int]]) -> int:
-    total, ways = 0, [path]
-    while ways:
-        way = ways.pop()
+    total, pending = 0, [path]
+    while pending:
+        entry_path = pending.pop()
         with contextlib.suppress(OSError):
-            status = os.lstat(way)
+            status = os.lstat(entry_path)
             if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
-                which = (status.st_dev, status.st_ino)
-                if which in seen:
+                inode = (status.st_dev, status.st_ino)
+                if inode in seen:
                     continue
-                seen.add(which)
+                seen.add(inode)
             total += status.st_blocks * 512
             if stat.S_ISDIR(status.st_mode):
-                with os.scandir(way) as entries:
-                    ways += [entry.path for entry in entries]
+                with os.scandir(entry_path) as entries:
+                    pending += [entry.path for entry in entries]
     return total

@@ -1,8 +1,8 @@
-"""Clearing a home: what nobody needs any more is put away, and then gone.
+"""Garbage collection: delete unreferenced data of a home.
 
-It may be killed at any moment. A folder is renamed before anything in it is removed, so that none
-is ever seen in half; what was renamed and not removed goes the next time. Nothing goes that a job
-needs: what jobs need is looked at once more, with no job coming in, at the moment a thing goes.
+It may be killed at any moment. A folder is renamed before it is deleted, so that a partial folder
+is never visible; the next run deletes renamed folders. Before each deletion the references of jobs
+are checked again, under the lock that creating a job needs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from allranks.store.files.blobs import Blobs
 from allranks.store.records import Records
 
 
-class Asked(NamedTuple):
-    """``older_than`` in seconds; ``jobs``: their records go, too, but for the ``protected``."""
+class Options(NamedTuple):
+    """``older_than`` in seconds; with ``jobs`` also job records, except ``protected`` ones."""
 
     older_than: float
     dry_run: bool = False
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
 
 class Item(NamedTuple):
-    """What went, or would: ``size`` in bytes that are free then."""
+    """Something deleted, or to be deleted in a dry run; ``size`` is the freed bytes."""
 
     kind: Kind
     name: str
@@ -58,26 +58,32 @@ class Report(NamedTuple):
     failed: list[Failed]
 
 
-class Clearing:
-    """One look through a home. ``coming`` is held by whoever takes a job or a model in; ``models``
-    tells which files of models have a version; ``rest`` hears of which job the own state went."""
+class GarbageCollection:
+    """One run of garbage collection. ``admission_lock`` is held wherever a job or a model is
+    created; ``models`` returns the model files in use; ``rest`` is called with each job whose own
+    state was deleted."""
 
     def __init__(
         self,
         home: Home,
         records: Records,
-        coming: Lock,
-        asked: Asked,
+        admission_lock: Lock,
+        options: Options,
         models: Callable[[], Set[str]] = frozenset,
         rest: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._home, self._records, self._coming, self._asked = home, records, coming, asked
+        self._home, self._records, self._admission_lock, self._options = (
+            home,
+            records,
+            admission_lock,
+            options,
+        )
         self._models, self._rest = models, rest
         self._blobs = Blobs(home.blobs)
         self._report = Report([], [])
-        # Of jobs that were to go and could not: they stay, and so does what they need.
-        self._stay: set[str] = set(asked.protected)
-        # In a dry run: those that would be gone by now.
+        # Jobs to keep, with what they need: protected ones and those whose deletion failed.
+        self._stay: set[str] = set(options.protected)
+        # Jobs that a real run would have deleted by now; dry run only.
         self._gone: set[str] = set()
         self._trouble: OSError | None = None
         self._seen = -1
@@ -85,26 +91,26 @@ class Clearing:
         self._needed: Mapping[Kind, Set[str]] = {}
 
     def run(self) -> Report:
-        """Clear; what could not be done is told and keeps nothing else from being done."""
-        self._ask()
-        if self._asked.jobs:
+        """Delete what is unreferenced. Failures are reported, and the run continues."""
+        self._load()
+        if self._options.jobs:
             self._clear(inventory.jobs)
-            self._ask()
+            self._load()
         for look in LOOKS:
             self._clear(look)
         return self._report
 
-    def _ask(self) -> None:
-        """What the jobs of the record need, as it is now."""
+    def _load(self) -> None:
+        """Load the jobs of the record and what they need."""
         self._seen = self._records.created
         rows = [row for row in self._records.uses() if row.name not in self._gone]
         self._jobs = [inventory.job(self._home, row) for row in rows]
         needed = needs(self._jobs, self._parts(), self._models())
-        stay = kept(self._jobs, self._stay, self._asked.older_than, time.time())
+        stay = kept(self._jobs, self._stay, self._options.older_than, time.time())
         self._needed = {**needed, Kind.JOB: stay}
 
     def _parts(self) -> dict[str, list[str]]:
-        """The blobs that the code of each job names. As long as one does not tell, none goes."""
+        """The chunks of each job's code. If one cannot be read, no code is deleted."""
         codes = {job.code for job in self._jobs if job.code is not None}
         try:
             return {each: self._blobs.chunk_digests(each) for each in codes}
@@ -115,25 +121,25 @@ class Clearing:
     def _clear(self, look: Look) -> None:
         for found in self._found(look):
             path = Path(found.path)
-            if not goes(found, self._needed, self._asked.older_than, time.time()):
+            if not goes(found, self._needed, self._options.older_than, time.time()):
                 continue
             try:
                 size = inventory.size(path)
-                why = self._why(found) if self._asked.dry_run else self._remove(found)
+                why = self._why(found) if self._options.dry_run else self._remove(found)
             except FileNotFoundError:
-                continue  # another was sooner
+                continue  # deleted concurrently
             except OSError as error:
                 self._fail(error, found.path)
                 if found.kind is Kind.JOB:
                     self._stay.add(found.name)
-                    self._ask()
+                    self._load()
                 continue
             if why:
                 item = Item(found.kind, found.name, found.path, why, size, found.used)
                 self._report.items.append(item)
 
     def _found(self, look: Look) -> Iterator[Found]:
-        """What there is; of folders that go whole, not also what lies in them."""
+        """The things of a kind; nothing inside a folder that is deleted as a whole."""
         whole = ""
         if look is inventory.code and self._trouble is not None:
             self._fail(self._trouble, str(self._home.blobs))
@@ -142,34 +148,34 @@ class Clearing:
             for found in look(self._home, self._jobs):
                 if whole and found.path.startswith(whole):
                     continue
-                if goes(found, self._needed, self._asked.older_than, time.time()):
+                if goes(found, self._needed, self._options.older_than, time.time()):
                     whole = found.path + os.sep
                 yield found
         except OSError as error:
             self._fail(error, str(error.filename or self._home.root))
 
     def _why(self, found: Found) -> str:
-        """Why it goes, looked at again; empty if it is in use by now."""
+        """Why it is deleted, checked again; empty if it is in use now."""
         if self._records.created != self._seen or found.kind is Kind.MODEL:
-            self._ask()
+            self._load()
         if found.kind is Kind.CODE and self._trouble is not None:
             return ""
         with contextlib.suppress(FileNotFoundError):
             if found.looked and inventory.changed(found.looked) > found.used:
                 return ""
-        why = goes(found, self._needed, self._asked.older_than, time.time())
-        if why and found.kind is Kind.JOB and self._asked.dry_run:
+        why = goes(found, self._needed, self._options.older_than, time.time())
+        if why and found.kind is Kind.JOB and self._options.dry_run:
             self._gone.add(found.name)
         return why
 
     def _remove(self, found: Found) -> str:
-        """Why it is gone; empty if it is in use by now. Raises OSError."""
+        """Delete it and return why; empty if it is in use now. Raises OSError."""
         path = Path(found.path)
         if found.kind is Kind.DATA and not path.suffix:
-            # Who reads it holds a lock, and who misses it fetches it again.
+            # Readers hold a lock, and a missing entry is downloaded again.
             why = self._why(found)
             return why if why and cache.remove_if_unused(path) else ""
-        with self._coming:
+        with self._admission_lock:
             if not (why := self._why(found)):
                 return ""
             if found.kind is Kind.LOG and path.suffix == ".lock":
@@ -191,7 +197,7 @@ class Clearing:
 
 
 def put_away(path: Path) -> Path | None:
-    """Take a thing from its place in one step; the folder that it is now, if it is one."""
+    """Remove a file, or rename a folder and return its new path, in one step."""
     if path.is_dir() and not path.is_symlink():
         if path.name.startswith(GOING):
             return path
@@ -217,7 +223,7 @@ def remove_folder(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     except PermissionError:
-        # Data that was made read-only with its folders; they are ours all the same.
+        # Folders of read-only data; we own them.
         for each, _, _ in os.walk(folder):
             with contextlib.suppress(OSError):
                 os.chmod(each, stat.S_IRWXU)

@@ -1,6 +1,6 @@
-"""What a home keeps: each thing with its place and when it was last used. Nothing is changed here.
+"""List what a home stores: each thing with its path and its last use. Changes nothing.
 
-A new kind of things is a row in `plan.retention.RULES` and a function in ``LOOKS``.
+A new kind of things needs a row in `plan.data.retention.RULES` and a function in ``LOOKS``.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from allranks.store.files.state_folders import NAMED, OF_JOBS
 from allranks.store.files.trees import TEMPORARY_PREFIX
 from allranks.store.job_rows import Uses
 
-# What is on its way out is called so, beside the place that it had.
+# The prefix of folders that are being deleted, renamed beside their old path.
 GOING = ".going-"
 _ENVIRONMENT = re.compile(r"(?P<recipe>[0-9a-f]{24})(-[0-9a-f]{8})?(?P<rest>\..*)?")
-# So deep in the folder of an environment that is being made lies what tells that it is.
-_DEEP = 5
+# The depth to search for recent changes in unfinished folders.
+_DEPTH = 5
 
 Look = Callable[[Home, Sequence[Job]], Iterator[Found]]
 
 
 def job(home: Home, row: Uses) -> Job:
-    """What of a job matters to what is kept."""
+    """The parts of a job that decide what is kept."""
     inputs = [each.get("source") or "" for each in row.sources or ()]
     return Job(
         name=row.name,
@@ -53,14 +53,14 @@ def job(home: Home, row: Uses) -> Job:
 
 
 def behind(home: Home, paths: Iterable[str]) -> set[str]:
-    """The jobs whose outputs these are, which data assets are said to lie at."""
+    """The jobs in whose outputs these paths of data assets are."""
     paths = [*paths]
     found = (referred({"": path}) for path in paths)
     return {*_at(home.jobs, paths)}.union(*found)
 
 
 def _at(root: Path, paths: Iterable[str]) -> Iterator[str]:
-    """The jobs, or models, in whose folders below ``root`` these lie."""
+    """The names of the jobs or models below ``root`` that contain these paths."""
     for path in map(Path, paths):
         for each in (root, root.resolve()):
             if path.is_relative_to(each) and path != each:
@@ -68,7 +68,7 @@ def _at(root: Path, paths: Iterable[str]) -> Iterator[str]:
 
 
 def jobs(home: Home, known: Sequence[Job]) -> Iterator[Found]:
-    """Records of jobs that have ended, the newest first: who reads another's outputs is newer."""
+    """Ended jobs, the newest first, since jobs that read another's outputs are newer."""
     for each in reversed(known):
         if not each.live and each.ended_at is not None:
             path = str(home.jobs / each.name)
@@ -76,18 +76,17 @@ def jobs(home: Home, known: Sequence[Job]) -> Iterator[Found]:
 
 
 def environments(home: Home, known: Sequence[Job]) -> Iterator[Found]:
-    """Virtual environments, and what is left of making them. Of those that are being made right
-    now nothing is told."""
+    """Virtual environments and remains of building them, except those being built right now."""
     ended: dict[str, float] = {}
     for each in known:
         if each.recipe is not None and each.ended_at is not None:
             ended[each.recipe] = max(each.ended_at, ended.get(each.recipe, 0.0))
-    there = {path: _ENVIRONMENT.fullmatch(path.name) for path in _within(home.environments)}
-    made = {m["recipe"] for path, m in there.items() if m and not m["rest"] and path.is_dir()}
-    for path, matched in there.items():
-        if not matched or file_locks.is_held(_lock_of(path)):
+    candidates = {path: _ENVIRONMENT.fullmatch(path.name) for path in _within(home.environments)}
+    made = {m["recipe"] for path, m in candidates.items() if m and not m["rest"] and path.is_dir()}
+    for path, match in candidates.items():
+        if not match or file_locks.is_held(_lock_of(path)):
             continue
-        rest = matched["rest"] or ""
+        rest = match["rest"] or ""
         if path.is_dir() and not rest:
             ready = path / READY
             key = _recipe(ready)
@@ -95,15 +94,15 @@ def environments(home: Home, known: Sequence[Job]) -> Iterator[Found]:
             used = max(_changed(looked), ended.get(key, 0.0))
             yield Found(Kind.ENVIRONMENT, path.name, str(path), used, key, str(looked))
         elif path.is_dir():
-            log = path.with_name(f"{matched['recipe']}.log")
-            used = max(_changed_within(path, _DEEP), _changed(log))
+            log = path.with_name(f"{match['recipe']}.log")
+            used = max(_changed_within(path, _DEPTH), _changed(log))
             yield Found(Kind.UNFINISHED, path.name, str(path), used, looked=str(path))
-        elif rest in (".log", ".lock") and matched["recipe"] not in made:
+        elif rest in (".log", ".lock") and match["recipe"] not in made:
             yield Found(Kind.LOG, path.name, str(path), _changed(path), looked=str(path))
 
 
 def code(home: Home, _: Sequence[Job]) -> Iterator[Found]:
-    """Blobs, and what came of some and never the rest."""
+    """Blobs, also incomplete ones."""
     for folder in _within(home.blobs):
         for path in _within(folder):
             yield Found(
@@ -112,29 +111,29 @@ def code(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 
 
 def checkouts(home: Home, known: Sequence[Job]) -> Iterator[Found]:
-    """Repositories, whole when nothing of one is in use, and commits of those that are."""
+    """Git repositories, and the checked-out commits in them."""
     needed = [each.in_place for each in known if each.in_place is not None]
     for place in _within(home.code):
         if place.name.startswith(GOING):
             continue
-        here = [path for path in _within(place) if not path.name.startswith(GOING)]
-        used = max([_changed(place), *(_changed(path) for path in here)])
+        commits = [path for path in _within(place) if not path.name.startswith(GOING)]
+        used = max([_changed(place), *(_changed(path) for path in commits)])
         key = _one_in(place, needed)
         yield Found(Kind.CHECKOUT, place.name, str(place), used, key, str(place))
-        for path in here:
+        for path in commits:
             if path.name != "repository":
                 key, name = _one_in(path, needed), f"{place.name}/{path.name}"
                 yield Found(Kind.CHECKOUT, name, str(path), _changed(path), key, str(path))
 
 
 def _one_in(folder: Path, paths: Iterable[str]) -> str:
-    """One of the paths that lies in a folder; empty if none does."""
+    """The first of the paths that is inside a folder; empty: none."""
     whole = folder.resolve()
     return next((each for each in paths if Path(each).is_relative_to(whole)), "")
 
 
 def nodes(home: Home, _: Sequence[Job]) -> Iterator[Found]:
-    """Folders that agents of a gang work in."""
+    """Working folders of a gang's agents."""
     for path in _within(home.nodes):
         if not path.name.startswith(GOING):
             key = path.name.rpartition(".")[0]
@@ -143,13 +142,13 @@ def nodes(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 
 
 def data(home: Home, known: Sequence[Job]) -> Iterator[Found]:
-    """Data from elsewhere in the home's own cache. Who reads it holds a lock; where hosts do not
-    see each other's locks, nothing of it is told that was used since the oldest live job came."""
+    """Cached data. Readers hold a lock; because hosts may not see each other's locks, data used
+    since the oldest live job was created is not listed."""
     since = min((each.created_at for each in known if each.live), default=math.inf) - HOUR
     for path in _within(home.cache):
         looked = path / cache.MANIFEST
         if path.suffix == ".part" and not file_locks.is_held(path.with_suffix(".lock")):
-            used, looked = _changed_within(path, _DEEP), path
+            used, looked = _changed_within(path, _DEPTH), path
         elif not path.suffix and looked.exists():
             used = _changed(looked)
         else:
@@ -159,17 +158,17 @@ def data(home: Home, known: Sequence[Job]) -> Iterator[Found]:
 
 
 def models(home: Home, _: Sequence[Job]) -> Iterator[Found]:
-    """Files of models, and what is left of registering some."""
+    """Files of models, and remains of registering them."""
     for path in _within(home.models):
         if path.name.startswith(TEMPORARY_PREFIX):
-            used = _changed_within(path, _DEEP)
+            used = _changed_within(path, _DEPTH)
             yield Found(Kind.UNREGISTERED, path.name, str(path), used, looked=str(path))
         elif not path.name.startswith(GOING):
             yield Found(Kind.MODEL, path.name, str(path), _changed(path), path.name, str(path))
 
 
 def states(home: Home, _: Sequence[Job]) -> Iterator[Found]:
-    """Own states of jobs, and what has come of contents of any. Those with a name stay."""
+    """Own states of jobs, and partial uploads of any state. Named states are always kept."""
     for kind in (NAMED, OF_JOBS):
         for path in _within(home.states / kind):
             if path.name.startswith(TEMPORARY_PREFIX):
@@ -183,7 +182,7 @@ def states(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 
 
 def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
-    """What one who was clearing up had put away, and was killed before it was gone."""
+    """Folders that a killed garbage collection had renamed but not deleted."""
     repositories = (each for root in [home.code] for each in (root, *_within(root)))
     kept = (home.environments, home.nodes, home.jobs, home.cache, home.models)
     roots = (*kept, home.states / NAMED, home.states / OF_JOBS)
@@ -195,14 +194,14 @@ def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 
 
 def copies(home: Home, _: Sequence[Job]) -> Iterator[Found]:
-    """What is left of copying what one job left for another."""
+    """Remains of copying a job's files for its continuation."""
     for path in _within(home.jobs):
         if path.name.startswith(TEMPORARY_PREFIX):
-            used = _changed_within(path, _DEEP)
+            used = _changed_within(path, _DEPTH)
             yield Found(Kind.COPY, path.name, str(path), used, looked=str(path))
 
 
-# In the order in which things go; records of jobs before all of them, see `clearing`.
+# In the order of deletion; `garbage_collection` deletes job records before all of them.
 LOOKS: tuple[Look, ...] = (
     going,
     copies,
@@ -217,27 +216,27 @@ LOOKS: tuple[Look, ...] = (
 
 
 def size(path: Path) -> int:
-    """The bytes that are free once it is gone: what another folder has too, by a hard link, is
-    not. Of what cannot be looked at nothing is counted."""
+    """The bytes that deleting ``path`` frees: files with hard links elsewhere do not count, nor do
+    unreadable ones."""
     total, links = 0, dict[tuple[int, int], int]()
-    ways = [str(path)]
-    while ways:
-        way = ways.pop()
+    pending = [str(path)]
+    while pending:
+        entry_path = pending.pop()
         with contextlib.suppress(OSError):
-            status = os.lstat(way)
+            status = os.lstat(entry_path)
             if stat.S_ISDIR(status.st_mode):
                 total += status.st_blocks * 512
-                ways += [entry.path for entry in os.scandir(way)]
+                pending += [entry.path for entry in os.scandir(entry_path)]
                 continue
-            which = (status.st_dev, status.st_ino)
-            links[which] = links.get(which, 0) + 1
-            if links[which] == status.st_nlink:
+            inode = (status.st_dev, status.st_ino)
+            links[inode] = links.get(inode, 0) + 1
+            if links[inode] == status.st_nlink:
                 total += status.st_blocks * 512
     return total
 
 
 def changed(path: str) -> float:
-    """When it was last changed. Raises OSError."""
+    """The modification time. Raises OSError."""
     return os.lstat(path).st_mtime
 
 
@@ -245,19 +244,19 @@ def _changed(path: Path) -> float:
     try:
         return changed(str(path))
     except FileNotFoundError:
-        return 0.0  # gone meanwhile
+        return 0.0  # deleted meanwhile
 
 
-def _changed_within(path: Path, deep: int) -> float:
-    """When anything in a folder was last changed, ``deep`` folders down."""
+def _changed_within(path: Path, depth: int) -> float:
+    """The latest modification time in a folder, to the given depth."""
     newest = _changed(path)
-    if deep and path.is_dir() and not path.is_symlink():
-        newest = max([newest, *(_changed_within(each, deep - 1) for each in _within(path))])
+    if depth and path.is_dir() and not path.is_symlink():
+        newest = max([newest, *(_changed_within(each, depth - 1) for each in _within(path))])
     return newest
 
 
 def _within(folder: Path) -> list[Path]:
-    """What lies in a folder, if there is such a folder. Raises OSError when it cannot be read."""
+    """The sorted entries of a folder; none if it does not exist. Raises OSError."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -269,7 +268,7 @@ def _lock_of(path: Path) -> Path:
 
 
 def _recipe(ready: Path) -> str:
-    """What an environment's recipe is known by; empty when it does not say."""
+    """The digest of an environment's recipe; empty if unknown."""
     try:
         return str(json.loads(ready.read_text()).get("recipe") or "")
     except (OSError, ValueError, AttributeError):

@@ -1,9 +1,9 @@
-"""A home from its backup. All is unpacked beside and looked at; then a note is written of what
-goes where, and from that moment on the home is restored: whoever comes next, this command again or
-the next server, does what the note says, however often that is cut short.
+"""Restore a home from a backup. The backup is unpacked and verified beside the home; then a
+journal of all moves is written. From then on the restore is committed: this command or the next
+server carries out the journal, even after several interruptions.
 
-What was there is put aside, never thrown away. What is of this machine stays: by what engines know
-and what agents left, the next server finds those that still run.
+Replaced files are moved aside and never deleted. State of this machine stays, so that the next
+server finds gangs that are still running.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from allranks.settings import Home
 from allranks.store import database, database_copy
 from allranks.store.files.state_folders import OF_JOBS
 
-_NEW, _NOTE = "new", "note.json"
+_NEW, _JOURNAL = "new", "note.json"
 
 
 class Report(NamedTuple):
-    """``live``: jobs that had not ended; ``aside``: where that lies which was there before."""
+    """``live``: jobs that had not ended; ``aside``: the folder with the replaced files."""
 
     home: str
     at: float
@@ -41,12 +41,12 @@ class Report(NamedTuple):
 
 
 def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report:
-    """Make the home what the backup says. Raises AllranksError, and nothing has changed then, when
-    a server uses the home, it has jobs and ``force`` is not given, or the backup is not sound;
-    OSError when there is no room."""
+    """Replace the content of the home by the backup. Raises AllranksError, with nothing changed, if
+    a server is running, the home has jobs and ``force`` is not given, or the backup is damaged;
+    OSError for a full disk."""
     if not backup.is_file():
-        said = "that is a folder, not a backup" if backup.is_dir() else "there is no such file"
-        raise NotFound(said, where=str(backup), hint="`allranks server backup`")
+        message = "a folder, not a backup" if backup.is_dir() else "backup not found"
+        raise NotFound(message, where=str(backup), hint="create one: allranks server backup")
     settings.make(home)
     where = settings.database(home)
     lock = file_locks.take(home.lock)
@@ -54,7 +54,7 @@ def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report
         raise Conflict(
             "a server of this home is running",
             where=str(home.root),
-            hint="`allranks server stop` ends it, and the jobs of this machine; or restore into "
+            hint="stop it and the jobs of this machine: allranks server stop; or restore into "
             "another ALLRANKS_HOME",
         )
     held = None
@@ -72,34 +72,33 @@ def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report
 
 
 def finish(home: Home) -> None:
-    """Do what is left to do of a restore that was cut short, if there is one. The home's lock is
-    to be held. Twice is once."""
+    """Complete an interrupted restore, if any. Needs the home's lock. Idempotent."""
     coming = home.restoring
     try:
-        note = json.loads((coming / _NOTE).read_text())
+        journal = json.loads((coming / _JOURNAL).read_text())
     except FileNotFoundError:
-        shutil.rmtree(coming, ignore_errors=True)  # it had not come so far
+        shutil.rmtree(coming, ignore_errors=True)  # it was interrupted before its journal
         return
-    aside = home.root / note["aside"]
-    for name in note["away"]:
+    aside = home.root / journal["aside"]
+    for name in journal["away"]:
         _rename(home.root / name, aside / name)
     where = settings.database(home)
     if isinstance(where, str):
         _load(coming / _NEW / home.database.name, where, aside / home.database.name)
-    for name in note["units"]:
+    for name in journal["units"]:
         if not os.path.lexists(coming / _NEW / name):
-            continue  # done before
+            continue  # done already
         for each in _with_companions(home, name):
             _rename(home.root / each, aside / each)
         _rename(coming / _NEW / name, home.root / name)
-    (coming / _NOTE).unlink()
+    (coming / _JOURNAL).unlink()
     shutil.rmtree(coming, ignore_errors=True)
 
 
 def _load(copy: Path, where: str, aside: Path) -> None:
-    """Put a copy into a database that is not a file, and what it had aside."""
+    """Load a copy into a PostgreSQL database, and move its previous content aside."""
     if not copy.exists():
-        return  # done before
+        return  # done already
     if not aside.exists():
         aside.parent.mkdir(exist_ok=True, mode=0o700)
         beside = aside.with_name(f"{aside.name}.new")
@@ -114,11 +113,11 @@ def _expect_no_jobs(home: Home, where: Path | str) -> None:
     try:
         jobs = database_copy.count(where)
     except ServerError as error:
-        what = f"what this home has cannot be told: {error.message}"
+        what = f"cannot read the jobs of this home: {error.message}"
     else:
         what = f"this home has {counted(jobs, 'job')}" if jobs else ""
     if what:
-        hint = "restore into another ALLRANKS_HOME, or --force: what is there is put aside"
+        hint = "restore into another ALLRANKS_HOME, or use --force, which moves the jobs aside"
         raise Conflict(what, where=str(home.root), hint=hint)
 
 
@@ -136,11 +135,11 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
             shutil.rmtree(path)
         aside = time.strftime("before-restore-%Y%m%d-%H%M%S")
         away = [str(path.relative_to(home.root)) for path in _strangers(home, new, holds)]
-        _note(home, {"aside": aside, "away": away, "units": [*_units(new)]})
+        _write_journal(home, {"aside": aside, "away": away, "units": [*_units(new)]})
     except BaseException:
         shutil.rmtree(home.restoring, ignore_errors=True)
         raise
-    report(Progress("putting it in place"))
+    report(Progress("moving files into place"))
     finish(home)
     where = str(home.root / aside) if (home.root / aside).exists() else None
     live = sorted(holds.live)
@@ -150,7 +149,7 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
 
 
 def _strangers(home: Home, new: Path, holds: database_copy.Contents) -> Iterator[Path]:
-    """What the restored record does not speak of, and what would mix with what comes."""
+    """Files that the restored record does not mention, or that would mix with restored ones."""
     for folder in home.jobs.iterdir():
         if folder.name not in holds.jobs:
             yield folder
@@ -164,8 +163,8 @@ def _strangers(home: Home, new: Path, holds: database_copy.Contents) -> Iterator
 
 
 def _too_new(jobs: Path, holds: database_copy.Contents) -> Iterator[Path]:
-    """Output of attempts that the record has not come to. An agent that runs one of those sends it
-    once more; one that is started writes its own."""
+    """Output of attempts that the restored record does not have. Running agents send it again; new
+    attempts write their own."""
     for name, (attempt, begun) in holds.live.items():
         with contextlib.suppress(FileNotFoundError):
             for each in (jobs / name / "attempts").iterdir():
@@ -174,7 +173,7 @@ def _too_new(jobs: Path, holds: database_copy.Contents) -> Iterator[Path]:
 
 
 def _units(new: Path) -> Iterator[str]:
-    """What is put in place at one stroke: a file, a blob, a model, the record of a job."""
+    """What is moved in one step: a file, a blob, a model, the folder of a job."""
     for path in sorted(new.iterdir()):
         if path.name in ("models", "jobs"):
             yield from (f"{path.name}/{each.name}" for each in sorted(path.iterdir()))
@@ -186,22 +185,22 @@ def _units(new: Path) -> Iterator[str]:
 
 
 def _with_companions(home: Home, name: str) -> Iterator[str]:
-    """Files that are of no use without it, and harm with another: SQLite's log, before all."""
+    """The file with those that belong to it: SQLite's log and shared memory."""
     if name == home.database.name:
         yield f"{name}-wal"
         yield f"{name}-shm"
     yield name
 
 
-def _note(home: Home, note: dict[str, Any]) -> None:
-    """Once it is there, the home is restored: so all it speaks of is on the disk before."""
+def _write_journal(home: Home, journal: dict[str, Any]) -> None:
+    """Write the journal, which commits the restore, after everything is on the disk."""
     os.sync()
-    beside = home.restoring / f"{_NOTE}.new"
+    beside = home.restoring / f"{_JOURNAL}.new"
     with beside.open("w") as file:
-        json.dump(note, file)
+        json.dump(journal, file)
         file.flush()
         os.fsync(file.fileno())
-    beside.rename(home.restoring / _NOTE)
+    beside.rename(home.restoring / _JOURNAL)
 
 
 def _rename(path: Path, goal: Path) -> None:

@@ -1,11 +1,10 @@
-"""A job that continues another one: its record begins with copies of what that job left.
+"""Start a job from copies of another job's files.
 
-Copies, not hard links: a script that opens its checkpoint for writing would change the file of the
-ended job, too. On a file system that shares blocks between files (XFS, Btrfs) the kernel copies
-nothing until one of them is written.
+Files are copied, not hard-linked: a script that opens its checkpoint for writing would change the
+ended job's file as well. File systems with copy-on-write (XFS, Btrfs) share the blocks.
 
-The copies lie beside the records until the job is recorded, and get their place in one step. A
-server that is killed leaves no half of them in a job; `gc` removes what it left.
+The copies are made beside the jobs' folders, and renamed in one step when the job is recorded. If
+the server is killed, no job has partial copies; `gc` removes them.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from allranks.store.job_rows import JobRow
 
 
 class Continuation:
-    """The record of the job ``task``, which continues ``old``; without ``old`` it begins empty.
+    """Creates the folder and state of the job ``task``, which continues ``old``, or starts empty.
 
-    Entering it copies; leaving it without ``keep`` takes everything back.
+    A context manager: entering copies, leaving without ``keep`` undoes everything.
     """
 
     def __init__(self, services: Services, task: Task, old: JobRow | None) -> None:
@@ -50,17 +49,17 @@ class Continuation:
     def __enter__(self) -> Continuation:
         if self._old is not None:
             try:
-                self.carried = self._copied(self._old)
+                self.carried = self._copy(self._old)
             except OSError as error:
                 shutil.rmtree(self._beside, ignore_errors=True)
-                said = (error.strerror or str(error)).lower()
+                reason = (error.strerror or str(error)).lower()
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-                mend = "make room there" if full else "see that the server can read it"
+                fix = "free disk space" if full else "make it readable for the server"
                 raise Conflict(
-                    f"what {self._old.name} left cannot be copied: {said}",
+                    f"cannot copy the files of {self._old.name}: {reason}",
                     where=os.fsencode(error.filename or self._beside).decode(errors="replace"),
-                    hint=f"{mend}, or begin without it: `job restart --fresh`, "
-                    "`run` without --from",
+                    hint=f"{fix}, or start without them: `job restart --fresh`, or `run` "
+                    "without --from",
                 ) from error
             except BaseException:
                 shutil.rmtree(self._beside, ignore_errors=True)
@@ -78,11 +77,13 @@ class Continuation:
             shutil.rmtree(self._goal, ignore_errors=True)
 
     def place(self) -> None:
-        """Give the copies their place, and the job its state; the name is known to be free."""
+        """Move the copies into place and create the state; the job's name must be free."""
         old, services = self._old, self._services
         if old is not None and self.carried is not None:
             services.records.get(old.name)  # `gc --jobs` may have removed it meanwhile
-            with contextlib.suppress(FileNotFoundError):  # of a job that was never recorded
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # a folder of a job that was never recorded
                 self._goal.rename(self._goal.with_name(f"{GOING}{secrets.token_hex(8)}"))
             self._beside.rename(self._goal)
             self._placed = True
@@ -91,30 +92,30 @@ class Continuation:
             self.carried = self.carried.add(files_of_state(entries))
 
     def keep(self) -> None:
-        """The job is recorded: all of it stays."""
+        """Keep everything, because the job is recorded."""
         self._kept = True
 
     def about(self) -> dict[str, Any]:
-        """What the job's first event tells of it."""
+        """The data of the job's first event."""
         return {} if self.carried is None else {"message": self.carried.sentence(time.time())}
 
-    def _copied(self, old: JobRow) -> Carried:
+    def _copy(self, old: JobRow) -> Carried:
         source, wanted = self._services.home.jobs / old.name, carryover(old.plan.task, self._task)
         self._beside.mkdir(parents=True)
         copy = _Copy(str(source), str(self._goal), self._beside)
-        there = (each for each in wanted.folders if (source / each).is_dir())
-        files = [file for each in there for file in copy.folder(each)]
+        folders = (each for each in wanted.folders if (source / each).is_dir())
+        files = [file for each in folders for file in copy.folder(each)]
         return Carried(old.name, notes=wanted.notes).add(files)
 
 
 class _Copy:
-    """Copies folders of the record ``source``, which are to be those of the record ``goal``."""
+    """Copies folders of the job folder ``source`` to ``beside``, later renamed to ``goal``."""
 
     def __init__(self, source: str, goal: str, beside: Path) -> None:
         self._source, self._goal, self._beside = source, goal, beside
 
     def folder(self, name: str) -> Iterator[File]:
-        """One folder of the record with everything below it; its files. Raises OSError."""
+        """Copy one folder recursively; yields its files. Raises OSError."""
         above = Path(self._beside, name).parent
         above.mkdir(parents=True, exist_ok=True)
         ways, folders = [name], list[str]()
@@ -141,32 +142,32 @@ class _Copy:
             status = os.fstat(file.fileno())
             copy_contents(file, copy, status.st_size)
         shutil.copystat(source, goal)
-        # `gc` takes what nobody has touched for an hour for an abandoned copy.
+        # `gc` deletes copies that have not changed for an hour.
         os.utime(self._beside)
         shown = os.fsencode(path).decode(errors="replace")
         return File(shown, status.st_size, status.st_mtime)
 
     def _target(self, target: str) -> str:
-        """An absolute link to another file of the record (`latest -> …/step-5`) stays in it: else
-        the new job would write to the files of the old one."""
+        """The target of a link. Absolute targets inside the old folder (`latest -> …/step-5`) are
+        changed to the new one; else the new job would write to the old job's files."""
         rest = target.removeprefix(f"{self._source}/")
         return target if rest == target else f"{self._goal}/{rest}"
 
 
 def ended(row: JobRow) -> JobRow:
-    """The job, once it has ended. Raises Conflict before that: it still writes its files."""
+    """The job if it has ended. Raises Conflict for a live job, which still writes its files."""
     if row.record.status not in TERMINAL:
         then = row.record.then
         ending = row.record.canceled or (then is not None and then.purpose == "finish")
         wait, cancel = f"allranks job wait {row.name}", f"allranks job cancel {row.name}"
         raise Conflict(
             f"{row.name} is {'ending' if ending else row.record.status} and has not ended",
-            hint=f"wait for its end: {wait}" if ending else f"cancel it first: {cancel}",
+            hint=f"wait for it: {wait}" if ending else f"cancel it first: {cancel}",
         )
     return row
 
 
 def end_of(row: JobRow) -> str:
-    """Why a job ended, in a word."""
+    """The reason why a job ended."""
     why = row.record.then.reason if row.record.then is not None else ""
     return str(row.error["reason"] if row.error else why)

@@ -1,4 +1,4 @@
-"""Running an ended job again, under the next free name: an ended job itself is never changed."""
+"""Run an ended job again under the next free name. The ended job is never changed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from allranks.server.submission.continuation import end_of, ended
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, diff_of, submit
 from allranks.store.job_rows import JobRow
 
-# Azure ML's names of what git said of the code.
+# The prefix of Azure ML's properties with git information.
 _OF_GIT = "azureml.git."
 
 
 class Code(NamedTuple):
-    """Other code for a job that is run again: the digest of its snapshot, the ``path`` that it was
-    taken of, what git says of it, and what of it is in no commit."""
+    """Other code for a restarted job: the digest of its snapshot, the ``path`` of its folder, git
+    properties, and the ``diff`` of uncommitted changes."""
 
     code: str
     path: str
@@ -31,8 +31,8 @@ class Code(NamedTuple):
     def load(data: Any) -> Code | None:
         if data is None:
             return None
-        known = isinstance(data, dict) and {"code", "path"} <= data.keys() <= {*Code._fields}
-        if not known or not isinstance(data.get("properties", {}), dict):
+        valid = isinstance(data, dict) and {"code", "path"} <= data.keys() <= {*Code._fields}
+        if not valid or not isinstance(data.get("properties", {}), dict):
             raise SpecError(NO_SUBMISSION)
         made = Code(**data)
         properties = (*made.properties, *made.properties.values())
@@ -44,42 +44,48 @@ class Code(NamedTuple):
 def restart(
     row: JobRow, services: Services, by: str, *, fresh: bool = False, code: Code | None = None
 ) -> tuple[JobRow, Carried | None]:
-    """The same job once more, with what it left; ``fresh``: with nothing of it. ``code`` takes the
-    place of its own. Raises Conflict for a job that has not ended."""
+    """Submit the job again, with its files and state unless ``fresh``, and with ``code`` instead of
+    its own if given. Raises Conflict for a job that has not ended."""
     ended(row)
     if (flaw := text.flaw(row.spec, "spec")) is not None:
         message = f"{row.name} cannot be submitted again: {flaw.where}: {flaw.message}"
-        raise Conflict(message, hint="submit it anew with another text")
+        raise Conflict(message, hint="submit a new job with a corrected text")
     task = row.plan.task
     if fresh and task.state:
         hint = f"allranks state delete {task.state}, or restore a version of it"
-        raise UsageError(
-            f"{row.name} has the state {task.state}, which others have, too", hint=hint
-        )
+        raise UsageError(f"{row.name} shares the state {task.state} with other jobs", hint=hint)
     if code is not None and task.in_place:
         raise Conflict(
-            f"{row.name} runs in {task.in_place} itself, and finds the code there as it is now",
-            hint=f"change it there, then: allranks job restart {row.name}",
+            f"{row.name} runs its code in place, in {task.in_place}",
+            hint=f"change the code there, then: allranks job restart {row.name}",
         )
     spec = dict(row.spec)
     if (tags := dict(services.annotations.of(row.id).tags)) or "tags" in spec:
         spec["tags"] = tags
-    kept = diff_of(task.record)
-    diff = kept.read_text(encoding="utf-8") if kept.exists() else ""
+    diff_file = diff_of(task.record)
+    diff = diff_file.read_text(encoding="utf-8") if diff_file.exists() else ""
     digest = task.code
     if code is not None:
         spec, digest, diff = _with_code(spec, code), code.code, code.diff
-    of_code = digest, task.in_place, task.base, task.tools, diff
-    known, after = services.environments.with_deleted(), None if fresh else row
-    asked = task.environment_asked
-    submission = Submission(spec, *of_code, row.name, end_of(row), environment_asked=asked)
+    environments, after = services.environments.with_deleted(), None if fresh else row
+    submission = Submission(
+        spec,
+        digest,
+        task.in_place,
+        task.base,
+        task.tools,
+        diff,
+        continues=row.name,
+        previous=end_of(row),
+        environment_asked=task.environment_asked,
+    )
     while True:
         name = _next_name(row.name, services)
         submission = submission._replace(spec={**spec, "name": name})
         try:
-            return submit(submission, services, by, known, after=after)
+            return submit(submission, services, by, environments, after=after)
         except Conflict as error:
-            # Another restart of the job was done with its copying first.
+            # A concurrent restart of the job took the name.
             if error.where != "name" or not services.records.ever_existed(name):
                 raise
 

@@ -1,4 +1,4 @@
-"""A job comes in: checked against the one model, compiled, admitted by its engine, recorded."""
+"""Submit a job: validate and compile it, let its engine admit it, record it."""
 
 from __future__ import annotations
 
@@ -29,24 +29,22 @@ from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
 from allranks.store.job_rows import JobRow
 
-# -P: the folder an agent works in is the user's, and no place to import from.
+# -P: do not import from the working folder, which is the user's.
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
-
-
-# Seconds between two looks at a state that a submission may ask for.
+# The limits of ``look``, in seconds.
 _LEAST_PACE, _MOST_PACE = 0.05, 60.0
 NO_SUBMISSION = Problem(
-    "a submission is {spec, code, in_place, base, tools, diff}",
-    hint="the command line and the SDK of this version make one",
+    "malformed submission: expected {spec, code, in_place, base, tools, diff}",
+    hint="use the command line or the SDK of this version",
 )
 
 
 class Submission(NamedTuple):
-    """What a door sends: the spec with absolute paths, the code's digest or folder, the
-    environment the submitter had in front, the variables of their pip and uv, and what of the code
-    is in no commit. ``continues`` is the ended job whose files it starts from, ``previous`` why
-    that one ended. ``look``: seconds between two looks at its state, for a rehearsal.
-    ``environment_asked`` is what the environment of that job stood for."""
+    """A submission by the CLI or the SDK: the spec with absolute paths, the digest or folder of the
+    code, the submitter's environment variables (``base``), their variables for pip and uv
+    (``tools``), and the ``diff`` of uncommitted changes. ``continues`` is the ended job whose files
+    it starts from, ``previous`` why that one ended. ``look``: seconds between two syncs of its
+    state, for a rehearsal. ``environment_asked``: the environment that the continued job named."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -63,13 +61,12 @@ class Submission(NamedTuple):
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
             raise SpecError(NO_SUBMISSION)
-        known = {name: data[name] for name in Submission._fields if name in data}
-        made = Submission(**known)
+        made = Submission(**{name: data[name] for name in Submission._fields if name in data})
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
         plain = all(isinstance(each, str) for each in (*texts, made.environment_asked))
         if made.look is not None and not _is_pace(made.look):
             raise SpecError(NO_SUBMISSION)
-        if not plain or not all(map(_is_words, (made.base, made.tools))):
+        if not plain or not all(map(_is_text_map, (made.base, made.tools))):
             raise SpecError(NO_SUBMISSION)
         return made
 
@@ -78,10 +75,10 @@ def _is_pace(data: Any) -> bool:
     return type(data) in (int, float) and _LEAST_PACE <= data <= _MOST_PACE
 
 
-def _is_words(data: Any) -> bool:
-    """Whether it is a mapping of texts to texts."""
-    words = (*data.keys(), *data.values()) if isinstance(data, Mapping) else (None,)
-    return all(isinstance(each, str) for each in words)
+def _is_text_map(data: Any) -> bool:
+    return isinstance(data, Mapping) and all(
+        isinstance(each, str) for each in (*data.keys(), *data.values())
+    )
 
 
 def plan(
@@ -92,14 +89,14 @@ def plan(
     datastores: Datastores,
     find: Callable[[str], JobRow] | None = None,
 ) -> Plan:
-    """The plan of a submission. Pure but for the engine's count of what it has, and for ``find``,
-    which knows other jobs; without it (nobody asks the server) their outputs are taken on trust.
+    """The plan of a submission. Has no effects, but may query the cluster for its GPUs. ``find``
+    looks up other jobs; without it (a dry run) their outputs are assumed to exist.
 
-    Raises SpecError for what cannot be run, Refused for what never fits.
+    Raises SpecError for an invalid job, Refused for one that never fits the compute.
     """
     spec = parse(submission.spec)
     if spec.name is None:
-        raise SpecError(Problem("a job needs a name", "name", hint="the doors make one up"))
+        raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
     compute, options, problems = _compute(spec, clusters)
     table = environments.table()
     on = recipe.Compute(compute.name, bool(options.get("container")))
@@ -152,8 +149,8 @@ def submit(
     known: Environments | None = None,
     after: JobRow | None = None,
 ) -> tuple[JobRow, Carried | None]:
-    """Record the job and set it going; it starts with what the ended job ``after`` left, which is
-    told, too. Nothing is left behind when it is refused."""
+    """Record and start a job; with ``after`` it starts from copies of that ended job's files, which
+    are returned as well. A refused job leaves no trace."""
     known = known or services.environments
     made = plan(
         submission,
@@ -165,65 +162,64 @@ def submit(
     )
     spec, models = signed(submission.spec, by), services.models.versions
     if made.task.environment:
-        # Run again, it gets what it got; `@latest` may be another by then.
+        # Pinned for restarts: `@latest` may change.
         spec["environment"] = f"azureml:{made.task.environment}"
     for each in made.task.inputs:
         if each.asset:
             was, is_model = spec["inputs"][each.name], models.has(each.source)
             spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset, is_model)}
     if after is not None:
-        # Before anything is copied.
-        _hold_to_code(submission, services)
+        # Checked before anything is copied.
+        _require_code(submission, services)
         services.records.check_name_is_free(made.task.job)
-    with Continuation(services, made.task, after) as begun, services.coming:
-        models.hold_to(each.source for each in made.task.inputs)
-        _hold_to_code(submission, services)
+    with Continuation(services, made.task, after) as continuation, services.admission_lock:
+        models.require_existing(each.source for each in made.task.inputs)
+        _require_code(submission, services)
         for other in referred(spec.get("inputs")):
             services.records.get(other)
         if not services.records.ever_existed(made.task.job):
-            begun.place()
+            continuation.place()
             if submission.diff:
-                kept = diff_of(made.task.record)
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_text(submission.diff, encoding="utf-8")
-        row = services.records.create(spec, made, begun.about())
-        begun.keep()
+                diff_file = diff_of(made.task.record)
+                diff_file.parent.mkdir(parents=True, exist_ok=True)
+                diff_file.write_text(submission.diff, encoding="utf-8")
+        row = services.records.create(spec, made, continuation.about())
+        continuation.keep()
     services.loops.wake(row.name)
-    return row, begun.carried
+    return row, continuation.carried
 
 
-def _hold_to_code(submission: Submission, services: Services) -> None:
+def _require_code(submission: Submission, services: Services) -> None:
     if submission.code is not None and not services.blobs.is_complete(submission.code):
-        raise MissingCode("the server does not have this code yet", hint="send it first")
+        raise MissingCode("the server does not have this code yet", hint="upload it first")
 
 
 def notes(made: Plan, kind: Kind) -> list[str]:
-    """What who submits a job should know: the GPUs that it gets, and what it asked for that its
-    compute has nothing for."""
-    has = kind.spot
-    if not made.gang.spot or has == () or any(made.gang.options.get(each) for each in has or ()):
+    """Notes for the submitter: those of the plan, and whether the compute ignores spot."""
+    required = kind.spot
+    options = made.gang.options
+    if not made.gang.spot or required == () or any(options.get(each) for each in required or ()):
         return [*made.notes]
-    mend = f" without `{has[0]}`" if has else ""
-    return [*made.notes, f"{made.compute} treats a spot job{mend} as any other"]
+    without = f" without `{required[0]}`" if required else ""
+    return [*made.notes, f"{made.compute} treats a spot job{without} as any other"]
 
 
 def _pinned(given: Any, asset: str, is_model: bool) -> Any:
-    """An input that names a data asset or a model, with the version it was, and which of the two:
-    one day there may be both."""
-    found = {**(given if isinstance(given, Mapping) else {}), "path": f"azureml:{asset}"}
-    if is_model and found.get("type") not in TYPES:
-        found["type"] = TYPES[0]
-    return found
+    """An input that names a data asset or a model, pinned to its version and its kind."""
+    pinned = {**(given if isinstance(given, Mapping) else {}), "path": f"azureml:{asset}"}
+    if is_model and pinned.get("type") not in TYPES:
+        pinned["type"] = TYPES[0]
+    return pinned
 
 
 def diff_of(record: str) -> Path:
-    """Where a job keeps what of its code is in no commit."""
+    """The file with the uncommitted changes of a job's code."""
     return Path(record, "artifacts", "system_logs", "uncommitted.diff")
 
 
 @lru_cache(maxsize=1)
 def uv() -> str:
-    """The program that makes environments, as it is called here; empty: there is none."""
+    """The path of uv, which builds environments; empty if not installed."""
     from uv import find_uv_bin  # lazy: few jobs need it
 
     try:
@@ -233,7 +229,7 @@ def uv() -> str:
 
 
 def _compiled(spec: CommandJob, context: CompileContext, problems: list[Problem]) -> Plan:
-    """The plan, unless there are problems: all of them are told at once."""
+    """The plan. Raises SpecError with earlier problems and those of compiling."""
     try:
         made = compile(spec, context)
     except SpecError as error:
@@ -244,8 +240,8 @@ def _compiled(spec: CommandJob, context: CompileContext, problems: list[Problem]
 
 
 def _compute(spec: CommandJob, clusters: Clusters) -> tuple[Compute, dict[str, Any], list[Problem]]:
-    """The job's compute, its options, and what is wrong with them; where there is no such compute,
-    the one that is always there, so that all else that is wrong can be told too."""
+    """The job's compute, its options and their problems. For an unknown compute the built-in one,
+    so that all other problems are reported as well."""
     try:
         compute = clusters.find(spec.compute)
     except SpecError as error:
@@ -257,7 +253,7 @@ def _compute(spec: CommandJob, clusters: Clusters) -> tuple[Compute, dict[str, A
     wanted, most = spec.resources.instance_count, compute.max_instances
     if most is not None and wanted > most:
         where = "resources.instance_count"
-        message = f"{wanted} nodes are more than the {most} that {compute.name!r} may have"
-        hint = f"ask for fewer, or: allranks compute update {compute.name} --max-instances {wanted}"
+        message = f"{wanted} nodes exceed the limit of {most} of the compute {compute.name!r}"
+        hint = f"request fewer, or: allranks compute update {compute.name} --max-instances {wanted}"
         problems.append(Problem(message, where, hint=hint))
     return compute, options, problems
