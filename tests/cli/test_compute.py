@@ -30,7 +30,7 @@ def test_the_life_of_a_compute(allranks: Allranks):
     assert allranks("run", "-c", "two", "-n", 2, "--", "true").returncode == 0
     large = allranks("run", "-c", "two", "-n", 3, "--", "true")
     assert large.returncode == 2
-    assert "3 nodes are more than the 2 that 'two' may have" in large.stderr
+    assert "3 nodes exceed the limit of 2 of the compute 'two'" in large.stderr
     assert "--max-instances 3" in large.stderr
     assert allranks("compute", "update", "two", "--max-instances", 3).returncode == 0
     assert allranks("run", "-c", "two", "-n", 3, "--", "true").returncode == 0
@@ -101,7 +101,7 @@ def test_the_built_in_compute_can_be_changed_and_reset(allranks: Allranks):
     assert (nothing.returncode, "always there" in nothing.stderr) == (2, True)
     assert allranks("compute", "update", "local", "--max-instances", 2).returncode == 0
     done = allranks("run", "-n", 3, "--", "true")
-    assert (done.returncode, "3 nodes are more than the 2" in done.stderr) == (2, True)
+    assert (done.returncode, "3 nodes exceed the limit of 2" in done.stderr) == (2, True)
     assert allranks("compute", "update", "local", "--container", "podman").returncode == 0
     assert options(allranks, "local") == {"container": "podman"}
     deleted = allranks("compute", "delete", "local")

@@ -95,7 +95,7 @@ def test_a_restart_with_mended_code(allranks: Allranks, code: Path, script: Path
 def test_a_restart_with_code_that_cannot_be_used(allranks: Allranks, script: Path) -> None:
     allranks("run", "--name", "j", "--in-place", "--", "true")
     done = allranks("job", "restart", "j", "-C", ".")
-    assert (done.returncode, "finds the code there as it is now" in done.stderr) == (2, True)
+    assert (done.returncode, "runs its code in place" in done.stderr) == (2, True)
     allranks("run", "--name", "k", "--", "true")
     done = allranks("job", "restart", "k", "-C", "nowhere")
     assert (done.returncode, "there is no such file or folder" in done.stderr) == (2, True)
@@ -177,7 +177,7 @@ def test_what_cannot_be_copied_refuses_the_restart_and_leaves_nothing(
     assert allranks("run", "--name", "j", "-o", "model", "--", *command).returncode == 0
     done = allranks("job", "restart", "j")
     assert done.returncode == 2
-    assert "what j left cannot be copied: file name too long" in done.stderr
+    assert "cannot copy the files of j: file name too long" in done.stderr
     assert "--fresh" in done.stderr
     assert [each.name for each in (home / "jobs").iterdir()] == ["j"]
     assert allranks("job", "restart", "j", "--fresh").returncode == 0

@@ -245,7 +245,7 @@ def test_labels_and_deletion(shared, code, job):
     [
         (["x", "--path", "nosuch"], "path: there is no ", "--job JOB --path outputs/"),
         (["x"], "path: `path` is required", "--job JOB"),
-        (["x", "--path", "s3://b/m"], "no place to take it from", "--job JOB"),
+        (["x", "--path", "s3://b/m"], "cannot register a model from", "--job JOB"),
         (["x", "--path", "p", "--tag", "a"], "'a' is not KEY=VALUE", "--tag"),
         (["a/b", "--path", "p"], "name: must be 1 to 255", "names become folders"),
         (["x", "--path", "odd"], "'pipe' is not a regular file", "regular files"),

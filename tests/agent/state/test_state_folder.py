@@ -250,7 +250,7 @@ def test_a_node_writes_only_its_own_part(server, nodes):
     entry = ["file", "0" * 64, 1, 0, 0, "", 0]
     for path in ("node-0/x", "shared/../x", "shared/", "shared", "/etc/x", "shared//x", "other/x"):
         request = {"attempt": 1, "after": 0, "same": False, "over": False}
-        with pytest.raises(Exception, match="no path that a node may write"):
+        with pytest.raises(Exception, match="not a path that this node may write"):
             nodes[1].wire.sync({**request, "puts": [{"path": path, "base": 0, "entry": entry}]})
     (nodes[0].root / "node-0" / "mine").write_text("0")
     settle(*nodes)
