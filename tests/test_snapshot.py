@@ -100,7 +100,7 @@ def test_links_that_stay_inside_are_links_others_stay_out(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     notes: list[str] = []
     assert names(snapshot.take_snapshot(tmp_path, notes.append)) == ["real/f", "to-folder"]
-    assert len([note for note in notes if "leads out" in note]) == 2
+    assert len([note for note in notes if "out of the folder" in note]) == 2
 
 
 def test_a_link_that_leaves_and_comes_back_stays_out(tmp_path):

@@ -1,6 +1,6 @@
-"""allranks: one spec, every rank, any cluster.
+"""allranks runs unmodified distributed training scripts on any cluster.
 
-``import allranks`` costs nothing: the names below are loaded when they are first used.
+``import allranks`` is cheap: names are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import importlib
 
 from allranks.version import __version__ as __version__
 
-# As type checkers know it; `typing` itself takes longer to import than all that is before it.
+# For type checkers; importing `typing` takes longer than everything above.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

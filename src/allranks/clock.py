@@ -1,7 +1,7 @@
-"""The time of events: seconds since the epoch, by a clock that is never set.
+"""The time of events: seconds since the epoch, unaffected by clock changes.
 
-The machine's own clock says where it begins; from then on it goes as the time since the machine
-was started does, its sleep included. Nobody's hour is over because a clock was put forward.
+It starts at the machine's clock and advances with the time since boot, including sleep. Setting the
+machine's clock does not trigger time limits.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ def now() -> float:
 
 
 def begin_anew() -> None:
-    """Believe the machine's clock once more: for when nothing is being waited for."""
+    """Take the machine's clock again. For moments when no job is waiting for a time."""
     global _began
     _began = time.time() - time.clock_gettime(_CLOCK)

@@ -1,4 +1,4 @@
-"""The names of ``azure.ai.ml.constants`` that programs for training use, with the same values."""
+"""The names of ``azure.ai.ml.constants`` that training programs use, with the same values."""
 
 from __future__ import annotations
 

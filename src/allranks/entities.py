@@ -1,4 +1,4 @@
-"""The names of ``azure.ai.ml.entities`` that programs for training use."""
+"""The names of ``azure.ai.ml.entities`` that training programs use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything allranks can tell a person went wrong.
+"""All errors that allranks reports to users.
 
     AllranksError            one sentence, where it is, how to mend it
     ├── UsageError           a wrong command line or API call                     exit 2
@@ -27,8 +27,7 @@ import errno
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-# Of a disk that is full or failing, a mount that is gone, a network that is down, a node that is
-# short of everything.
+# Full or failing disk, missing mount, network down, or node out of resources.
 _PASSING = frozenset(
     {
         errno.ENOSPC,
@@ -51,7 +50,7 @@ _PASSING = frozenset(
 
 
 class Problem(NamedTuple):
-    """One thing wrong with a job: ``where`` is the key (``inputs.lr``), ``line`` counts from 1."""
+    """One problem of a job: ``where`` is the key (``inputs.lr``), ``line`` counts from 1."""
 
     message: str
     where: str | None = None
@@ -59,7 +58,7 @@ class Problem(NamedTuple):
     hint: str | None = None
 
     def located(self, file: str | None = None) -> str:
-        """The sentence with its place before it: ``job.yml:4: limits.timeout: …``."""
+        """The message, prefixed with its location: ``job.yml:4: limits.timeout: …``."""
         place = file or ""
         if self.line is not None:
             place = f"{place or 'line'}:{self.line}" if place else f"line {self.line}"
@@ -67,9 +66,10 @@ class Problem(NamedTuple):
 
 
 class AllranksError(Exception):
-    """The root: ``message`` a sentence, ``where`` a file, key, node or rank, ``hint`` the mend.
+    """The base class.
 
-    A traceback of one that nobody caught ends with the hint: it is a note (PEP 678).
+    ``message`` is one sentence, ``where`` a file, key, node or rank, ``hint`` how to fix it. The
+    hint is also a note (PEP 678), so an uncaught traceback ends with it.
     """
 
     kind = "error"
@@ -111,7 +111,7 @@ class UsageError(AllranksError):
 
 
 class CodeTooLarge(UsageError):
-    """May be submitted all the same, if that is said."""
+    """The code folder is over the limit. ``allow_large`` submits it anyway."""
 
 
 class NotFound(AllranksError):
@@ -135,7 +135,7 @@ class Unauthorized(AllranksError):
 
 
 class Passing(AllranksError):
-    """May be otherwise in a while, or on another node."""
+    """The error may pass with time, or on another node."""
 
     kind, http, exit_code = "passing", 503, 1
 
@@ -157,7 +157,7 @@ class ServerError(AllranksError):
 
 
 class Unreachable(ServerError):
-    """``asked``: the question may have arrived, only the answer did not."""
+    """``asked``: the request may have arrived, and only the answer was lost."""
 
     kind = "unreachable"
     asked = False
@@ -172,7 +172,7 @@ class Refused(EngineError):
 
 
 class SpecError(AllranksError):
-    """A job that cannot be run as written; ``problems`` holds every one that was found."""
+    """The job cannot run as written. ``problems`` holds all problems found."""
 
     kind, http = "spec", 422
 
@@ -225,19 +225,19 @@ _KINDS: Mapping[str, type[AllranksError]] = {
 
 
 def from_body(body: Mapping[str, Any]) -> AllranksError:
-    """The exception that ``body()`` described, on the other side of HTTP."""
+    """Recreate the exception that ``body()`` described, on the other side of HTTP."""
     if body.get("error") == SpecError.kind and body.get("problems"):
         return SpecError([Problem(**p) for p in body["problems"]], file=body.get("file"))
     cls = _KINDS.get(str(body.get("error")), AllranksError)
     return cls(
-        str(body.get("message", "the server gave no reason")),
+        str(body.get("message", "the server did not give a reason")),
         where=body.get("where"),
         hint=body.get("hint"),
     )
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether it may be otherwise in a while, or on another node."""
+    """Whether the error may pass with time, or on another node."""
     if isinstance(error, OSError):
         return error.errno in _PASSING
     return isinstance(error, Passing | Unreachable)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Kind(StrEnum):
-    """Every kind of event. The first block is the server's to say, the second the agents'."""
+    """All kinds of events. The server records the first block, agents send the second."""
 
     CREATED = "created"
     SUBMITTED = "submitted"
@@ -54,8 +54,8 @@ FROM_AGENTS = frozenset(
 
 
 class Event(NamedTuple):
-    """One thing that happened. ``at`` is seconds since the epoch on the clock of who says it;
-    ``seq`` numbers one agent's events from 1, and is 0 for the server's own."""
+    """One event. ``at`` is seconds since the epoch on the sender's clock. ``seq`` numbers the
+    events of an agent from 1; it is 0 for the server's events."""
 
     kind: Kind
     at: float

@@ -1,7 +1,7 @@
-"""Locks on files: held as long as any process has the file open that took them, and no longer.
+"""File locks, held as long as a process that took them has the file open.
 
-The kernel lets go of one when its last holder dies, however it dies. That is what they are for
-here: not to wait for one another, but to know who lives.
+The kernel releases a lock when its last holder dies. They are used to detect whether a process is
+alive, not to wait.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import os
 import time
 from pathlib import Path
 
-# Looking whether a lock is held holds it for a moment: one who wants it looks again for so long.
+# Checking a lock holds it for a moment, so taking it retries for this long.
 _MOMENT = 0.5
 
 
 def take(path: Path) -> int | None:
-    """Lock the file, made if need be; its descriptor, or None when another holds it.
+    """Lock the file, creating it if needed. Returns its descriptor, or None if it is locked by
+    another process.
 
     Children that inherit the descriptor hold the lock too. Raises OSError.
     """
@@ -34,13 +35,13 @@ def take(path: Path) -> int | None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds it; not if there is no such file."""
+    """Whether the lock is held. False if the file does not exist."""
     try:
         file = os.open(path, os.O_RDWR)
     except OSError:
         return False
     try:
-        # Shared: two who look at the same moment do not take each other for the holder.
+        # Shared, so that two simultaneous checks do not see each other as the holder.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return False
     except BlockingIOError:

@@ -1,8 +1,8 @@
-"""HTTP as the CLI and the agents speak it: one connection, JSON, streams; errors come back whole.
+"""The HTTP client of the CLI and agents: one connection, JSON, streams, typed errors.
 
-Written on a bare socket because both start once a job: importing ``http.client`` takes 45 ms
-here (all of it the e-mail parser), longer than everything else the agent imports. It speaks only
-what our own server does: HTTP/1.1, Content-Length or chunked bodies, no redirects.
+Written on a bare socket because both start once per job: importing ``http.client`` takes 45 ms (its
+e-mail parser), longer than everything else the agent imports. It supports only what our server
+uses: HTTP/1.1, Content-Length or chunked bodies, no redirects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERSION_HEADER = "x-allranks-version"
 
 Body = bytes | BinaryIO | None
 
-# Addresses that begin so are folders, not URLs: see `agent.transport.mailbox`.
+# Addresses with this prefix are folders, not URLs: see `agent.transport.mailbox`.
 MAILBOX = "mailbox:"
 
 
@@ -32,10 +32,10 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """A connection to the server at ``url``, opened when first needed and again when it broke.
+    """A connection to the server at ``url``, opened on demand and reopened when it breaks.
 
-    Not for several threads at once. Every call raises Unreachable when nothing answers, and the
-    server's own error, as the exception it was there, when it refuses.
+    Not thread-safe. Every call raises Unreachable if the server does not answer, and the server's
+    own exception if it refuses.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Client:
         self.url = url
         self._address = (name.strip("[]"), port)
         self._host = f"{name}:{port}"
-        # Over TLS the server is known by its certificate alone where its fingerprint is known, else
-        # by its name, for which somebody that this machine trusts vouches.
+        # Over TLS the certificate must match the fingerprint if there is one. Otherwise the usual
+        # check of name and authority applies.
         self._secured, self._fingerprint = scheme == "https", fingerprint
         self._token = token
         self._timeout = timeout
@@ -56,20 +56,20 @@ class Client:
         self._file: BufferedReader | None = None
 
     def json(self, method: str, path: str, data: Any = None) -> Any:
-        """Call with a JSON body; the JSON that came back."""
+        """Call with a JSON body; returns the JSON reply."""
         body = None if data is None else json.dumps(data).encode()
         return json.loads(self.call(method, path, body).body or b"null")
 
     def call(
         self, method: str, path: str, body: Body = None, *, timeout: float | None = None
     ) -> Reply:
-        """One request and its whole reply; a ``body`` that is a file is sent from its start."""
+        """One request and its complete reply. A ``body`` that is a file is sent from its start."""
         reply, file = self._open(method, path, body, timeout)
         try:
             content = b"".join(_body(reply, file))
         except (OSError, ValueError) as error:
             self.close()
-            broken = Unreachable(f"the server at {self.url} broke off: {error}")
+            broken = Unreachable(f"the server at {self.url} closed the connection: {error}")
             broken.asked = True
             raise broken from None
         if reply.headers.get("connection", "").lower() == "close":
@@ -79,7 +79,7 @@ class Client:
     def stream(
         self, method: str, path: str, data: Any = None, *, timeout: float = 60.0
     ) -> Iterator[bytes]:
-        """The lines of a reply as they come; raises Unreachable when it breaks off early."""
+        """The lines of a reply as they arrive. Raises Unreachable if the connection breaks."""
         body = None if data is None else json.dumps(data).encode()
         reply, file = self._open(method, path, body, timeout)
         if reply.status >= 400:
@@ -87,7 +87,7 @@ class Client:
         try:
             yield from _lines(_body(reply, file))
         except (OSError, ValueError) as error:
-            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+            raise Unreachable(f"the server at {self.url} closed the connection: {error}") from None
         finally:
             self.close()
 
@@ -99,9 +99,9 @@ class Client:
     def part(
         self, path: str, span: tuple[int, int] | None = None, *, timeout: float = 60.0
     ) -> tuple[Reply, Generator[bytes, None, None]]:
-        """The reply to a GET of the bytes from ``span[0]`` up to ``span[1]``, and its body in
-        pieces as they come. 206: those, as far as there are any; 200: the server tells all; 416:
-        it has none of them, and the body is not one of ours."""
+        """GET the bytes from ``span[0]`` up to ``span[1]``; returns the reply and its body in
+        pieces. Status 206: the bytes that exist; 200: the whole file; 416: none exist, and the body
+        is not ours."""
         more = f"range: bytes={span[0]}-{span[1] - 1}\r\n" if span else ""
         reply, file = self._open("GET", path, None, timeout, more)
         if reply.status >= 400 and reply.status != 416:
@@ -114,13 +114,13 @@ class Client:
             yield from _body(reply, file)
             whole = True
         except (OSError, ValueError) as error:
-            raise Unreachable(f"the server at {self.url} broke off: {error}") from None
+            raise Unreachable(f"the server at {self.url} closed the connection: {error}") from None
         finally:
-            if not whole:  # what was not read would be taken for the next reply
+            if not whole:  # unread data would be taken for the next reply
                 self.close()
 
     def reach(self) -> None:
-        """Open the connection; raises Unreachable when nobody listens there."""
+        """Open the connection. Raises Unreachable if nothing listens."""
         try:
             socket.create_connection(self._address, self._timeout).close()
         except OSError as error:
@@ -142,8 +142,8 @@ class Client:
     def _open(
         self, method: str, path: str, body: Body, timeout: float | None, more: str = ""
     ) -> tuple[Reply, BufferedReader]:
-        """Send, and read up to the body. A kept connection that the server closed is opened anew:
-        nothing was answered on it, and every call of ours may be made twice."""
+        """Send the request and read the reply up to its body. A kept connection that the server has
+        closed is reopened: it had no answer, and all our calls may be repeated."""
         while True:
             fresh = self._socket is None
             try:
@@ -155,9 +155,9 @@ class Client:
                     raise self._unreachable(error, asked) from None
 
     def _unreachable(self, error: Exception, asked: bool) -> Unreachable:
-        hint = "`allranks server status` tells more"
+        hint = "see `allranks server status`"
         if self._secured:
-            hint += "; a server's own certificate is known by ALLRANKS_FINGERPRINT"
+            hint += "; for a self-signed certificate set ALLRANKS_FINGERPRINT"
         told = Unreachable(f"no server answers at {self.url}: {_said(error)}", hint=hint)
         told.asked = asked
         return told
@@ -191,7 +191,7 @@ class Client:
 
 
 def host(url: str) -> str:
-    """The host in a server's URL; raises UsageError when it is none."""
+    """The host of a server's URL. Raises UsageError for an invalid URL."""
     return _parts(url)[1].strip("[]")
 
 
@@ -208,7 +208,7 @@ def _not_a_url(url: str) -> UsageError:
 
 
 def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
-    """The connection under TLS, to nobody but the owner of that very certificate (SHA-256)."""
+    """The connection over TLS, only to the owner of the certificate with this SHA-256."""
     import hashlib  # lazy: as ssl
     import ssl  # lazy: 20 ms, and on the server's own machine there is no TLS
 
@@ -224,19 +224,21 @@ def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
     found = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
     if found != fingerprint:
         secured.close()
-        raise ConnectionError("another server answers there: its certificate is not the known one")
+        raise ConnectionError("its certificate does not match ALLRANKS_FINGERPRINT")
     return secured
 
 
 def _vouched(plain: socket.socket, name: str) -> socket.socket:
-    """The connection under TLS, to whom an authority says is of that name."""
+    """The connection over TLS, with the usual check of name and authority."""
     import ssl  # lazy: as above
 
     try:
         return ssl.create_default_context().wrap_socket(plain, server_hostname=name)
     except ssl.SSLCertVerificationError as error:
         plain.close()
-        raise ConnectionError(f"nobody vouches for it: {error.verify_message.lower()}") from None
+        raise ConnectionError(
+            f"its certificate is not trusted: {error.verify_message.lower()}"
+        ) from None
     except OSError:
         plain.close()
         raise
@@ -260,7 +262,7 @@ def _head(file: BufferedReader) -> Reply:
         raise ConnectionResetError("the server closed the connection")
     parts = line.split(None, 2)
     if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
-        raise ValueError("what answers there does not speak HTTP")
+        raise ValueError("the answer is not HTTP")
     headers = {}
     while (line := file.readline(65536)) not in (b"\r\n", b"\n", b""):
         name, _, value = line.decode("latin-1").partition(":")
@@ -277,7 +279,7 @@ def _body(reply: Reply, file: BufferedReader) -> Iterator[bytes]:
         return
     left = int(reply.headers.get("content-length", "0"))
     while left:
-        # As it comes: on a slow line, or one that breaks, nothing of it waits for the rest.
+        # Yield what has arrived: do not wait for the rest on a slow connection.
         piece = file.read1(min(left, 1 << 20))
         if not piece:
             raise ConnectionResetError("the server closed the connection")
@@ -302,7 +304,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def checked(reply: Reply) -> Reply:
-    """The reply; raises the server's own error when it is one."""
+    """Return the reply, or raise the server's error if it is one."""
     if reply.status < 400:
         return reply
     try:
@@ -311,7 +313,7 @@ def checked(reply: Reply) -> Reply:
         body = {}
     if "error" not in body:
         raise ServerError(
-            f"the server answered {reply.status} and no reason",
-            hint="is it an allranks server? `allranks server status` tells",
+            f"the server answered {reply.status} without a reason",
+            hint="check that it is an allranks server: `allranks server status`",
         )
     raise from_body(body)

@@ -1,4 +1,4 @@
-"""Which variables hold secrets, and what is shown of them instead."""
+"""Detect secrets in variables and addresses and mask them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(^|_)KEY(_|$)|API_?KEY", re.I
 )
-# Up to the last @ before the path begins.
+# Up to the last @ before the path.
 _CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s]*)@", re.I)
-# In Azure's own schemes the name of a container stands there: what cannot be one is still a secret.
+# In Azure's schemes this is the container's name; anything else is a secret.
 _AZURES = ("abfs://", "abfss://", "wasb://", "wasbs://")
 _CONTAINER = re.compile(r"\$?[a-z0-9](?:-?[a-z0-9]){0,62}")
-# What opens an address to whoever has it.
+# Query parameters that grant access.
 _SIGNED = re.compile(
     r"([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|"
     r"(?:access_)?token|api_?key|password)=)[^&\s]+",
@@ -22,20 +22,20 @@ _SIGNED = re.compile(
 )
 _PROXY = re.compile(r"_proxy$", re.I)
 MASK = "********"
-# The property of a job that names the variables of `--env KEY`, whose values nobody typed.
+# The job property that lists the variables of `--env KEY`, whose values came from the shell.
 PASSED_ON = "allranks.passed_on"
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable of that name is one not to show."""
+    """Whether a variable of that name probably holds a secret."""
     return bool(_SECRET.search(name))
 
 
 def masked(
     variables: Mapping[str, Any], properties: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The variables with the values of secrets replaced: those that look like one, and those that
-    the job's ``properties`` name as passed on from their submitter's own environment."""
+    """The variables with secret values masked: those that look like secrets, and those that the
+    job's ``properties`` list as passed from the submitter's environment."""
     passed = ((properties or {}).get(PASSED_ON) or "").split(",")
     return {
         name: MASK if looks_secret(name) or name in passed else _shown(name, value)
@@ -52,7 +52,7 @@ def _shown(name: str, given: Any) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """The text with who and by what password masked in the addresses it holds, and signatures."""
+    """The text with users, passwords and signatures in addresses masked."""
     return _SIGNED.sub(rf"\1{MASK}", _CREDENTIALS.sub(_without_user, text))
 
 
@@ -64,8 +64,8 @@ def _without_user(found: re.Match[str]) -> str:
 
 
 def all_without_credentials(value: Any) -> Any:
-    """Plain JSON with every text in it as ``without_credentials`` has it, and what is called
-    `variables` as ``masked``."""
+    """JSON data with ``without_credentials`` applied to every text and ``masked`` to every
+    `variables`."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):

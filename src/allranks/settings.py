@@ -1,7 +1,7 @@
-"""Where a home keeps its things, and the clocks everything runs by.
+"""The layout of a home, and all intervals and timeouts.
 
-A home is one folder: database, blobs, records, the port, the token. Two homes never meet.
-The clocks are seconds; each can be set by ``ALLRANKS_<NAME>`` so that tests run at a small clock.
+A home is one folder with database, blobs, job records, port and token. Homes are isolated from each
+other. Times are in seconds; each can be set with ``ALLRANKS_<NAME>``, which tests use to run fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Home(NamedTuple):
 
     @property
     def database_url(self) -> Path:
-        """Where the record is, if not in ``database``: the URL of a PostgreSQL database."""
+        """The file with the URL of the PostgreSQL database, if there is one."""
         return self.root / "database.url"
 
     @property
@@ -39,7 +39,7 @@ class Home(NamedTuple):
 
     @property
     def nodes(self) -> Path:
-        """Working folders of agents on this disk, one per gang; short-lived."""
+        """Temporary working folders of agents on this disk, one per gang."""
         return self.root / "nodes"
 
     @property
@@ -48,12 +48,12 @@ class Home(NamedTuple):
 
     @property
     def environments(self) -> Path:
-        """Virtual environments of jobs, each made once."""
+        """Virtual environments of jobs, each built once."""
         return self.root / "environments"
 
     @property
     def cache(self) -> Path:
-        """Data from elsewhere that jobs of nodes which share this disk were given."""
+        """The cache of downloaded inputs of nodes that share this disk."""
         return self.root / "cache"
 
     @property
@@ -63,27 +63,27 @@ class Home(NamedTuple):
 
     @property
     def models(self) -> Path:
-        """The files of models, by what is in them."""
+        """The files of models, by content."""
         return self.root / "models"
 
     @property
     def states(self) -> Path:
-        """State folders: with a name, and of jobs."""
+        """State folders, named ones and those of jobs."""
         return self.root / "states"
 
     @property
     def secrets(self) -> Path:
-        """The key of the credentials in the database."""
+        """The key that encrypts the credentials in the database."""
         return self.root / "secrets.key"
 
     @property
     def code(self) -> Path:
-        """Commits of repositories elsewhere that were asked for."""
+        """Fetched commits of remote repositories."""
         return self.root / "code"
 
     @property
     def snapshots(self) -> Path:
-        """What is known of code by how its files look."""
+        """The cache of code hashes by file size and time."""
         return self.root / "snapshots.json"
 
     @property
@@ -92,27 +92,27 @@ class Home(NamedTuple):
 
     @property
     def door(self) -> Path:
-        """``{"port"}`` of the agents' door for other hosts, if it was ever opened."""
+        """``{"port"}`` of the agents' listener for other hosts, if it was ever opened."""
         return self.root / "door.json"
 
     @property
     def certificate(self) -> Path:
-        """The agents' door's key and certificate."""
+        """Key and certificate of the agents' listener."""
         return self.root / "door.pem"
 
     @property
     def front(self) -> Path:
-        """On which address others may call the server, if somebody asked for that."""
+        """The address on which the server accepts other machines, if enabled."""
         return self.root / "front.json"
 
     @property
     def mlflow(self) -> Path:
-        """MLflow's server: its database and its artifacts, if it was ever used."""
+        """The database and artifacts of MLflow's server, if it was ever used."""
         return self.root / "mlflow"
 
     @property
     def restoring(self) -> Path:
-        """What a backup held, until all of it is in its place."""
+        """A restored backup, until everything is moved into place."""
         return self.root / ".restoring"
 
     @property
@@ -121,7 +121,7 @@ class Home(NamedTuple):
 
     @property
     def server(self) -> Path:
-        """``{"pid", "port", "version", "url"}`` of the server that last ran here."""
+        """``{"pid", "port", "version", "url"}`` of the server that last ran in this home."""
         return self.root / "server.json"
 
     @property
@@ -130,10 +130,10 @@ class Home(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Seconds. ``lease``: an agent unheard of for so long is lost. ``patience``: how long an agent
-    that has nothing left to run waits for a server before it leaves. ``grace``: between SIGTERM and
-    SIGKILL on cancel, preemption and time limit; ``peer_grace`` when another rank has failed;
-    ``look``: between two looks at a state folder."""
+    """In seconds. ``lease``: an agent without heartbeats for this long is lost. ``patience``: how
+    long an agent without work waits for a server before it exits. ``grace``: from SIGTERM to
+    SIGKILL on cancel, preemption and time limit; ``peer_grace``: the same after another rank
+    failed; ``look``: the interval between scans of a state folder."""
 
     tick: float = 0.5
     lease: float = 9.0
@@ -145,13 +145,13 @@ class Clocks(NamedTuple):
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:
-    """The home that ``ALLRANKS_HOME`` names (default ``~/.allranks``); not created here."""
+    """The home named by ``ALLRANKS_HOME`` (default ``~/.allranks``). It is not created."""
     named = environ.get("ALLRANKS_HOME", "").strip()
     return Home(Path(named or "~/.allranks").expanduser().absolute())
 
 
 def make(home: Home) -> None:
-    """The home's folders, for its owner only; raises ServerError when they cannot be used."""
+    """Create the home's folders, readable by the owner only. Raises ServerError if that fails."""
     try:
         home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _narrow(home.root)
@@ -164,8 +164,8 @@ def make(home: Home) -> None:
 
 
 def database(home: Home, environ: Mapping[str, str] = os.environ) -> Path | str:
-    """Where the home's record is: the file in it, or the URL that ALLRANKS_DATABASE gave when it
-    was new. A home keeps its database: raises ServerError when another is named."""
+    """The home's database: its file, or the URL that ALLRANKS_DATABASE had when the home was
+    created. Raises ServerError if ALLRANKS_DATABASE names another one now."""
     named = environ.get("ALLRANKS_DATABASE", "").strip()
     try:
         kept = home.database_url.read_text().strip()
@@ -175,21 +175,21 @@ def database(home: Home, environ: Mapping[str, str] = os.environ) -> Path | str:
         return named or kept or home.database
     if kept or home.database.exists():
         raise ServerError(
-            "this home's record is in another database than ALLRANKS_DATABASE names",
+            "this home uses another database than ALLRANKS_DATABASE",
             where=str(home.database_url if kept else home.database),
-            hint="unset it; or move: `allranks server backup`, then `allranks server restore` with "
-            "it set and a new ALLRANKS_HOME",
+            hint="unset it, or move the home: `allranks server backup`, then `allranks server "
+            "restore` with it set and a new ALLRANKS_HOME",
         )
     return named
 
 
 def has_record(home: Home) -> bool:
-    """Whether anything was ever recorded in it."""
+    """Whether the home has a database."""
     return home.database.exists() or home.database_url.exists()
 
 
 def keep_database(home: Home) -> Path | str:
-    """The same, kept for good: by who holds the home's lock."""
+    """Like ``database``, and store the choice. Needs the home's lock."""
     where = database(home)
     if isinstance(where, str):
         beside = home.root / "database.url.new"
@@ -204,23 +204,23 @@ def _but_password(url: str) -> str:
 
 
 def _narrow(folder: Path) -> None:
-    """For its owner only, whoever made it and with what umask: below it nothing else has to be."""
+    """Restrict it to its owner, independent of the umask; this protects everything below it."""
     there = folder.stat()
     if there.st_uid == os.getuid() and there.st_mode & 0o077:
         folder.chmod(0o700)
 
 
 def unusable(home: Home, error: OSError) -> ServerError:
-    """The sentence for a home that the system will not let us use."""
+    """The error for a home that cannot be used."""
     return ServerError(
         f"the home cannot be used: {(error.strerror or str(error)).lower()}",
         where=str(home.root),
-        hint="set ALLRANKS_HOME to a folder that you may write, on a disk with room",
+        hint="set ALLRANKS_HOME to a writable folder on a disk with free space",
     )
 
 
 def clocks(environ: Mapping[str, str] = os.environ) -> Clocks:
-    """The clocks, with ``ALLRANKS_LEASE=2`` and the like taken over."""
+    """The clocks, with overrides such as ``ALLRANKS_LEASE=2``."""
     found: dict[str, float] = {}
     for name in Clocks._fields:
         key = f"ALLRANKS_{name.upper()}"

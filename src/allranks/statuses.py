@@ -1,7 +1,7 @@
-"""The closed sets: what a job and a node can be, why an attempt ended, and all that follows.
+"""Statuses, reasons and their consequences.
 
-Nothing here is looked up by ``if``: outcome, blame, restart class, sentence and hint of a
-``Reason`` come from one total table, which a test holds complete.
+Outcome, blame, restart class, message and hint of every ``Reason`` come from one table; a test
+checks that it is complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class JobStatus(StrEnum):
-    """Where a job is; Azure ML's words, shown everywhere as they are here."""
+    """The status of a job, with Azure ML's names."""
 
     NOT_STARTED = "NotStarted"
     QUEUED = "Queued"
@@ -28,7 +28,8 @@ TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELED}
 
 
 class NodeState(StrEnum):
-    """Where a node is in the current attempt. Agents say all but LOST, which is the server's."""
+    """The state of a node in the current attempt. Agents report all except LOST, which the server
+    sets."""
 
     ABSENT = "ABSENT"
     SETUP = "SETUP"
@@ -40,7 +41,7 @@ class NodeState(StrEnum):
 
 
 class GangState(StrEnum):
-    """What an engine last said of a gang. ABSENT: never submitted in this launch."""
+    """The state of a gang that the engine last reported. ABSENT: not submitted in this launch."""
 
     ABSENT = "absent"
     QUEUED = "queued"
@@ -78,8 +79,8 @@ class Reason(StrEnum):
 
 
 class RetryOn(StrEnum):
-    """What a job may start again after: the keys of ``retry.on``, and PORT, which is nobody's to
-    choose. What each may cost is in ``plan/lifecycle/retry.py``."""
+    """Causes after which a job may restart: the keys of ``retry.on``, and PORT, which users cannot
+    choose. Their budgets are in ``plan/lifecycle/retry.py``."""
 
     USER = "user"
     HANG = "hang"
@@ -90,7 +91,7 @@ class RetryOn(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """All that follows from a reason; ``retry`` is what a restart after it counts to."""
+    """The consequences of a reason. ``retry`` is the budget that a restart uses."""
 
     outcome: JobStatus
     blame: Blame
@@ -108,86 +109,86 @@ VERDICTS: dict[Reason, Verdict] = {
         Blame.USER,
         RetryOn.USER,
         "a rank ended with an exit code other than 0",
-        "its log: allranks job logs {job} --rank {rank}",
+        "see its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.RANK_KILLED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         RetryOn.USER,
         "a rank was ended by a signal",
-        "its log: allranks job logs {job} --rank {rank}",
+        "see its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.OUT_OF_MEMORY: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         RetryOn.USER,
-        "the kernel killed a process of the job for want of memory",
-        "its log: allranks job logs {job} --rank {rank}",
+        "the kernel killed a process of the job because memory ran out",
+        "see its log: allranks job logs {job} --rank {rank}",
     ),
     Reason.SETUP_FAILED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         RetryOn.SETUP,
         "a node could not prepare the job",
-        "mend what the sentence names, and submit it again",
+        "fix what the message names and submit it again",
     ),
     Reason.OUTPUTS_LOST: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
         None,
-        "not all of what the job left could be brought where it was to go",
-        "what was brought is there, and its ranks had ended well; mend what the sentence names",
+        "not all outputs could be uploaded",
+        "the ranks completed, and the uploaded files are there; fix what the message names",
     ),
     Reason.PEER_FAILED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         RetryOn.USER,
-        "the node was stopped because another one failed first",
-        "look at the first failure: allranks job events {job}",
+        "the node was stopped because another node failed first",
+        "see the first failure: allranks job events {job}",
     ),
     Reason.PORT_TAKEN: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
         RetryOn.PORT,
-        "another process took the port that was found for the job",
-        "it happened on each attempt: a script that listens on MASTER_PORT in two processes "
-        "does it to itself; else `ss -ltnp` on that node shows what listens there",
+        "another process took the port chosen for the job",
+        "it happened on each attempt: check that the script does not listen on "
+        "MASTER_PORT in two processes; `ss -ltnp` on that node shows which process uses it",
     ),
     Reason.NODE_LOST: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
         RetryOn.NODE_LOST,
         "a node was lost",
-        "run it with --max-attempts 2 or more to start again by itself on such a loss",
+        "submit it with --max-attempts 2 or more to restart automatically after a loss",
     ),
     Reason.PREEMPTED: Verdict(
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
         RetryOn.PREEMPTED,
-        "the nodes were taken away for other work",
-        "run it with --max-attempts 2 or more to start again by itself after a preemption",
+        "the job was preempted",
+        "submit it with --max-attempts 2 or more to restart automatically after a preemption",
     ),
     Reason.HANG: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         RetryOn.HANG,
-        "no rank made progress for as long as --hang-timeout says",
-        "where every rank was: allranks job stacks {job}; one that is slow and well needs to print "
-        "a line now and then, or a longer --hang-timeout",
+        "no rank made progress within --hang-timeout",
+        "see where each rank was: allranks job stacks {job}; if it is only slow, "
+        "print a line now and then or raise --hang-timeout",
     ),
     Reason.GANG_REFUSED: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         None,
         "the compute refused the job",
-        "ask for fewer nodes, GPUs, CPUs or less memory, or name another --compute",
+        "request fewer nodes, GPUs or CPUs or less memory, or use another --compute",
     ),
     Reason.TIME_LIMIT: Verdict(
         JobStatus.FAILED,
         Blame.USER,
         RetryOn.PREEMPTED,
         "the job ran longer than limits.timeout",
-        "raise limits.timeout (--timeout SECONDS), or the time the compute gives its jobs",
+        "raise limits.timeout (--timeout SECONDS), or the compute's time limit",
     ),
     Reason.CANCELED: Verdict(JobStatus.CANCELED, Blame.NOBODY, None, "the job was canceled", ""),
     Reason.PLATFORM_ERROR: Verdict(

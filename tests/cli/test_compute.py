@@ -82,7 +82,7 @@ def test_a_file_has_azures_keys_and_the_engines_options(allranks: Allranks, code
         ("name: a\ntype: local\ncpu: 2\n", 3, "unknown option 'cpu'"),
         ("name: a\ntype: local\ncpus: many\n", 3, "'many' is not a positive number"),
         ("name: a\ntype: local\ntier: gold\n", 3, "must be one of"),
-        ("name: a/b\ntype: local\n", 1, "must be 1 to 63 of letters"),
+        ("name: a/b\ntype: local\n", 1, "must have 1 to 63 letters"),
         ("name: a\ntype: local\noptions: foo\n", 3, "must be a mapping"),
     ],
 )
@@ -118,7 +118,7 @@ def test_wrong_use(allranks: Allranks):
     assert (nothing.returncode, "no compute named 'nothing'" in nothing.stderr) == (2, True)
     taken = allranks("compute", "create", "local", "--type", "local")
     assert (taken.returncode, "always there" in taken.stderr) == (2, True)
-    assert "is a compute itself" in allranks("compute", "map", "local=local").stderr
+    assert "is a compute" in allranks("compute", "map", "local=local").stderr
     wrong = allranks("compute", "create", "a", "--type", "local", "--memory", "4x")
     assert "memory: '4x' is not an amount of memory" in wrong.stderr
     cloud = allranks("compute", "create", "a", "--type", "amlcompute")

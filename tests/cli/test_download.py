@@ -158,7 +158,7 @@ def test_an_interrupted_download_goes_on(bed, number):
     assert not (bed.got / "large").exists()
     if number == signal.SIGINT:
         assert begun.returncode == 130
-        assert said == "\ninterrupted; the same command goes on from here\n"
+        assert said == "\ninterrupted; run the same command again to continue\n"
     with Proxy(bed.url) as proxy:
         told = bed.told(through=proxy)
         assert proxy.sent < 4.2 * MB
@@ -298,7 +298,7 @@ def test_what_arrives_otherwise_than_it_was_sent_is_fetched_once_more(bed, size,
     assert bed.same()
     (bed.got / "file").unlink()
     monkeypatch.setattr(Spoiling, "times", 99)
-    with pytest.raises(ServerError, match="twice it was not what the server has") as caught:
+    with pytest.raises(ServerError, match="differed from the server's file both times") as caught:
         download(lambda: Spoiling(bed.url, bed.token), bed.name, got)
     assert "job wait" in str(caught.value.hint)
     assert sorted(path.name for path in bed.got.iterdir()) == ["first"]
@@ -318,7 +318,10 @@ def test_a_server_that_stays_away(bed, monkeypatch):
 
         with pytest.raises(Unreachable) as caught:
             download(then_away, bed.name, bed.folder / "got")
-    assert caught.value.hint == "run the same command again once it is back: what came is kept"
+    assert (
+        caught.value.hint
+        == "run the same command again when it is back; what was downloaded is kept"
+    )
 
 
 @slow
@@ -389,7 +392,7 @@ def test_a_full_disk(bed):
         done = bed.download()
         assert done.returncode == 2
         # Several are fetched at once: which of them meets the full disk first is chance.
-        said = r"outputs/\w+: it cannot be written here: no space left on device"
+        said = r"outputs/\w+: cannot write here: no space left on device"
         assert re.search(said, done.stderr)
         assert "hint: make room and run the same command again" in done.stderr
         subprocess.run(["mount", "-o", "remount,size=20m", got], check=True)

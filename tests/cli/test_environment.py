@@ -121,7 +121,7 @@ def test_the_map_is_shown_changed_and_applied(allranks, wheels, code):
     assert allranks("environment", "map", "apple==1.6", "apple==2.0").returncode == 0
     taken = allranks("job", "create", "-f", "job.yml", "--stream")
     assert taken.stdout == "2.0\n"
-    assert "note: apple==1.6 was asked for, apple==2.0 is taken" in taken.stderr
+    assert "note: apple==1.6 was requested, using apple==2.0" in taken.stderr
     table = answer(allranks, "environment", "map")
     assert table["own"] == {"apple==1.6": "apple==2.0"}
     assert "pytorch/pytorch:*" in allranks("environment", "map").stdout
@@ -168,7 +168,7 @@ def test_the_record_keeps_the_requested_name(allranks, home, requirements, capfd
 @pytest.mark.parametrize("asked", [("-e", "azureml:E@latest"), ("--image", "some/image:1")])
 def test_a_job_says_that_the_current_python_stands_for_another(allranks, asked):
     allranks("environment", "map", "*", "current")
-    said = "the current Python stands for it"
+    said = "using the current Python instead"
     assert allranks("run", *asked, "--", "true").stderr.count(said) == 1
     dry = allranks("run", "--dry-run", *asked, "--", "true")
     assert (dry.stdout + dry.stderr).count(said) == 1
@@ -178,14 +178,14 @@ def test_an_image_where_no_containers_run(allranks, requirements):
     allranks("environment", "create", "fruit", "-f", requirements)
     refused = allranks("run", "--image", "some/image:1", *PRINT)
     assert refused.returncode == 2
-    assert "no environment stands for the image some/image:1" in refused.stderr
+    assert "no environment is mapped to the image some/image:1" in refused.stderr
     allranks("environment", "map", "some/*", "fruit")
     done = allranks("run", "--image", "some/image:1", *PRINT)
     assert done.stdout.startswith("1.0 ")
-    assert "fruit:1 stands for it" in done.stderr
+    assert "using fruit:1 instead" in done.stderr
     assert answer(allranks, "environment", "create", "pod", "--image", "x/y:1")["image"] == "x/y:1"
     refused = allranks("run", "-e", "pod", "--", "true")
-    assert "no environment stands for the image x/y:1" in refused.stderr
+    assert "no environment is mapped to the image x/y:1" in refused.stderr
 
 
 @pytest.mark.end_to_end
@@ -204,7 +204,7 @@ def test_a_conda_file_of_a_job(shared, code, wheels):
     assert "left out: cudatoolkit=11" in done.stderr
     shown = shared("job", "create", "-f", "job.yml", "--dry-run")
     assert "apple<2" in shown.stdout
-    assert "VIRTUAL_ENV=<the environment of the attempt>" in shown.stdout
+    assert "VIRTUAL_ENV=<the attempt's environment>" in shown.stdout
     (code / "conda.yml").write_text("dependencies:\n  - nodejs\n")
     refused = shared("job", "validate", "-f", "job.yml")
     assert refused.returncode == 2
@@ -276,11 +276,11 @@ def test_doctor_reports_whether_it_is_built(allranks, code, requirements):
     )
     (code / "train.py").write_text("import apple, plum\n")
     before = allranks("doctor", "--job", "job.yml", "-v")
-    assert "is not made yet" in before.stdout
+    assert "is not built yet" in before.stdout
     assert "plum" not in before.stdout
     allranks("environment", "build", "-f", requirements)
     after = allranks("doctor", "--job", "job.yml", "-v")
-    assert "is made already" in after.stdout
+    assert "is already built" in after.stdout
     assert "plum" in after.stdout
 
 
@@ -289,11 +289,11 @@ def test_doctor_reports_whether_it_is_built(allranks, code, requirements):
     [
         (["create", "a/b", "--pip", "x"], "letters, digits"),
         (["create", "allranks-mine", "--pip", "x"], "always there"),
-        (["create", "x"], "asks for nothing"),
+        (["create", "x"], "is empty"),
         (["create", "--pip", "x"], "name: is missing"),
-        (["create", "x", "--pip", "numpy>==1"], "is no requirement"),
+        (["create", "x", "--pip", "numpy>==1"], "is not a requirement"),
         (["create", "x", "-f", "nowhere.yml"], "no such file"),
-        (["create", "x", "--requirements", "nowhere.txt"], "no such requirements file"),
+        (["create", "x", "--requirements", "nowhere.txt"], "requirements file not found"),
         (["show", "nope"], "no environment nope@latest"),
         (["show", "allranks-pytorch-2.1"], "did you mean"),
         (["show", "a:b:c"], "names no version"),
@@ -304,16 +304,16 @@ def test_doctor_reports_whether_it_is_built(allranks, code, requirements):
         (["create", "current", "--pip", "x"], "is a reserved word"),
         (["create", "map", "--pip", "x"], "is a reserved word"),
         (["create", "x", "--pip", "x", "--version", "latest"], "is a reserved word"),
-        (["create", "x", "--pip", "./folder"], "a folder that changes"),
+        (["create", "x", "--pip", "./folder"], "an editable folder"),
         (["label", "x:1", "a b"], "are not valid labels"),
         (["label", "x", "7", "good"], "is a version, not a label"),
         (["label", "x", "latest"], "is a reserved label"),
         (["create", "never", "--pip", "x", "--label", "latest"], "is a reserved label"),
         (["show", "never"], "no environment never"),
-        (["map", "six==1", "six==1"], "stands for itself"),
-        (["map", "six==1", ">=bad"], "is no requirement"),
+        (["map", "six==1", "six==1"], "would replace itself"),
+        (["map", "six==1", ">=bad"], "is not a requirement"),
         (["map", "six==1", "six==2", "plum"], "'plum' has no substitute"),
-        (["map", "python=3.6", "none"], "no environment without Python"),
+        (["map", "python=3.6", "none"], "needs Python"),
         (["label", "allranks-sklearn-1", "x"], "always there"),
         (["export", "allranks-sklearn-1", "--format", "docker"], "is not a format"),
         (["clone", "nope", "x"], "no environment nope"),

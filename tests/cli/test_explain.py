@@ -44,4 +44,4 @@ def test_what_has_not_failed_is_not_explained(shared: Allranks):
     shared("run", "-q", "--name", "went-well", "--", "true")
     told = shared("job", "explain", "went-well")
     assert told.returncode != 0
-    assert "went-well is Completed: there is no failure to explain" in told.stderr
+    assert "went-well is Completed: no failure to explain" in told.stderr

@@ -202,7 +202,7 @@ def test_a_killed_server_finishes_the_deletion_the_next_time(allranks, home):
     until(lambda: list(home.glob("environments/.going-*")))
     server.kill()
     asks.join()
-    assert ended == [2], "the command says that it broke off"
+    assert ended == [2], "the command says that it closed the connection"
     assert not folder.exists()
     assert list(home.glob("environments/.going-*"))
     told = cleared(allranks)
@@ -254,7 +254,7 @@ def test_a_repository_that_is_used_again_stays(allranks, home, code, tmp_path):
 def test_invalid_durations(given):
     with pytest.raises(UsageError, match="is not a duration") as raised:
         _seconds(given)
-    assert raised.value.hint == "days as a number, 0 or more, or as in 12h, 30d, 4w"
+    assert raised.value.hint == "give a number of days, or 12h, 30d, 4w"
 
 
 def test_valid_durations():

@@ -116,7 +116,7 @@ def test_a_cluster_is_asked_what_its_hosts_have(allranks: Allranks, code: Path) 
     assert "GPUs: 3 per node, one per process (a node has 4); --gpus 0 for none" in shown
     script, shown = sent("-n", "3", "-p", "3")
     assert "--gres" not in script
-    assert "cannot have one each" in shown
+    assert "need one each" in shown
     script, shown = sent("-p", "3", "--gpus", "0")
     assert "--gres" not in script
     assert "GPUs:" not in shown
@@ -127,4 +127,4 @@ def test_a_cluster_is_asked_what_its_hosts_have(allranks: Allranks, code: Path) 
     script, shown = sent("-p", "2")
     assert time.monotonic() - began < 40
     assert "--gres" not in script
-    assert "does not answer the question" in shown
+    assert "does not report how many" in shown

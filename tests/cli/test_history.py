@@ -68,19 +68,19 @@ def test_list(house, words, found):
 def test_nothing_is_found(house):
     for words in (["--since", "2999-01-01"], ["--until", "2000-01-01T00:00"], ["--archived"]):
         done = house("job", "list", *words)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "no such jobs\n")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "no jobs match\n")
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--since", "soon"], "'soon' is no time"),
-        (["--since", "nand"], "'nand' is no time"),
-        (["--until", "1969-01-01"], "is no time"),
-        (["--metric", "loss"], "'loss' is no condition"),
+        (["--since", "soon"], "'soon' is not a time"),
+        (["--since", "nand"], "'nand' is not a time"),
+        (["--until", "1969-01-01"], "is not a time"),
+        (["--metric", "loss"], "'loss' is not a condition"),
         (["--sort", "-"], "'-' names nothing"),
         (["--columns", "name,,x"], "a column has no name"),
-        (["--tag", "=x"], "names no tag"),
+        (["--tag", "=x"], "is not a tag"),
         (["--all", "--archived"], "not allowed with"),
     ],
 )
@@ -285,7 +285,7 @@ def test_a_damaged_job_is_deleted(allranks, home):
 
 def test_a_word_that_is_no_column_is_said_to_be_none(house):
     done = house("job", "list", "--columns", "nam,status")
-    assert "note: no job here has a metric 'nam'; did you mean `name`?" in done.stderr
+    assert "note: no job listed has a metric 'nam'; did you mean `name`?" in done.stderr
     assert "no job here has a metric 'nope'" in house("job", "list", "--sort", "nope").stderr
     assert house("job", "list", "--sort", "-duration", "--columns", "name,took").stderr == ""
 

@@ -44,9 +44,9 @@ def test_an_output_as_an_input_from_yaml_and_the_command_line(shared, code, firs
 @pytest.mark.parametrize(
     ("job", "output", "path", "message", "hint"),
     [
-        ("nosuch", "o", "", "there is no job named 'nosuch'", "allranks job list"),
+        ("nosuch", "o", "", "job 'nosuch' not found", "allranks job list"),
         (None, "p", "", "has no output 'p'", "its outputs: `o`"),
-        (None, "o", "wrod", "left no ", "it left named-outputs/o/word"),
+        (None, "o", "wrod", "left no ", "it has named-outputs/o/word"),
         (None, "o", "../../x", "is not the address", "without `..`"),
     ],
 )
@@ -280,7 +280,7 @@ def test_a_missing_file_gives_the_nearest_ones(shared, whole):
     name, _ = whole
     script = 'echo x > "$AZURE_ML_OUTPUT_model/w.pt"'
     shared("run", "--name", f"one-{name}", "-o", "model", "--", "bash", "-c", script)
-    right = f"it left named-outputs/model/w.pt; all: allranks job files one-{name}"
+    right = f"it has named-outputs/model/w.pt; all: allranks job files one-{name}"
     azure = f"azureml://jobs/one-{name}/outputs/artifacts/paths/outputs/w.pt"
     for words in (
         ("model", "register", "x", "--job", f"one-{name}", "--path", "outputs/w.pt"),

@@ -158,7 +158,7 @@ HOSTILE = ("a b/../c;$(id)\n", "ü", "..")
 def test_an_unknown_job(shared, command, name):
     done = shared("job", command, name)
     assert done.returncode == 2
-    assert "there is no job named" in done.stderr
+    assert "not found" in done.stderr
     assert "hint: `allranks job list`" in done.stderr
 
 

@@ -57,4 +57,4 @@ def test_a_program_that_is_not_there(command: str, name: str, base: dict[str, st
 def test_quotes_that_are_left_open(base: dict[str, str]):
     (finding,) = job_command.look('python t.py --x "open', base)
     assert finding.state == BAD
-    assert finding.found.startswith("bash cannot read it: unexpected EOF")
+    assert finding.found.startswith("bash cannot parse it: unexpected EOF")

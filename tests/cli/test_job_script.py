@@ -112,7 +112,7 @@ def test_a_script_that_is_not_there_and_one_that_is_left_out(tmp_path: Path) -> 
     assert (missing.state, missing.hint) == (BAD, "did you mean train.py?")
     (left_out,) = look(tmp_path, "python train.py", {"other.py"}).findings
     assert left_out.state == BAD
-    assert "is left out of the code" in left_out.found
+    assert "is excluded from the code" in left_out.found
     (fine,) = look(tmp_path, "python train.py", {"train.py"}).findings
     assert fine.state == OK
     (none,) = job_script.look("python train.py", None, None, {}).findings
@@ -123,7 +123,7 @@ def test_no_python_to_run_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     (finding,) = job_script.look("python9 train.py", tmp_path, None, {"PATH": "/nowhere"}).findings
     assert finding.state == BAD
-    assert "no `python9`" in finding.found
+    assert "`python9`, which runs train.py" in finding.found
 
 
 def test_a_framework_is_in_the_way_and_its_package_is_named() -> None:

@@ -205,7 +205,7 @@ def test_download_verifies_files_and_resumes(shared, shared_home, code):
     kept.write_bytes(whole[:-1])
     done = shared("model", "download", "checked", "-p", "new")
     assert done.returncode == 2
-    assert "big: it is damaged: the server's file is not what was registered" in done.stderr
+    assert "big: it is damaged: the server's file differs from what was registered" in done.stderr
     assert not (code / "new" / "checked" / "big").exists()
     kept.unlink()
     done = shared("model", "download", "checked", "-p", "new")
@@ -247,9 +247,9 @@ def test_labels_and_deletion(shared, code, job):
         (["x"], "path: `path` is required", "--job JOB"),
         (["x", "--path", "s3://b/m"], "cannot register a model from", "--job JOB"),
         (["x", "--path", "p", "--tag", "a"], "'a' is not KEY=VALUE", "--tag"),
-        (["a/b", "--path", "p"], "name: must be 1 to 255", "names become folders"),
+        (["a/b", "--path", "p"], "name: must be 1 to 255", "names are used in paths"),
         (["x", "--path", "odd"], "'pipe' is not a regular file", "regular files"),
-        (["x", "--job", "nosuch", "--path", "outputs"], "no job named 'nosuch'", "job list"),
+        (["x", "--job", "nosuch", "--path", "outputs"], "job 'nosuch' not found", "job list"),
         (["x", "--path", "p", "--type", "uri_file"], "type: ", "custom_model"),
         (["x", "--path", "p", "--label", "3"], "'3' is a version, not a label", "NAME:3"),
     ],

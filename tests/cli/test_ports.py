@@ -48,4 +48,4 @@ def test_a_port_that_is_never_free_fails_the_job(shared: Allranks, code: Path):
     error = job["error"]
     assert (error["reason"], error["blame"]) == ("PORT_TAKEN", "infrastructure")
     assert "rank 0 on node 0 could not listen on port" in error["message"]
-    assert "does it to itself" in error["hint"]
+    assert "does not listen on MASTER_PORT in two processes" in error["hint"]

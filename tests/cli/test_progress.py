@@ -22,7 +22,7 @@ def test_the_rate_is_of_the_last_seconds_and_of_one_kind_of_work():
     assert meter.rate(Progress("a", 20, 100), 2.0) == 10.0
     assert meter.rate(Progress("a", 60, 100), 6.0) == 10.0
     assert meter.rate(Progress("b", 5, 100), 7.0) == 0.0
-    # What was there already was not fetched.
+    # What already exists was not fetched.
     fetched = Meter()
     fetched.rate(Progress("", 50, 100, moved=0), 0.0)
     assert fetched.rate(Progress("", 60, 100, moved=10), 1.0) == 10.0

@@ -78,7 +78,7 @@ def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
     assert told["compared"] >= 10
     assert [*told["left_out"]] == ["speed"]
     assert 0 < told["seconds"] < 60
-    assert "note: left out, because the two runs differ there before the kill: speed" in done.stderr
+    assert "note: ignored, because the two runs differ before the kill: speed" in done.stderr
     for said in ("has written a checkpoint: 1 file", "rank 1 is killed", "it trains again after"):
         assert said in done.stderr
     assert {jobs(quick)[told[which]] for which in ("killed", "uninterrupted")} == {"Canceled"}
@@ -128,7 +128,7 @@ def test_verdicts(quick, how, exit_code, said):
             "forgetful",
             5,
             STEP,
-            "no checkpoint was written: the job is done, and its state is empty",
+            "no checkpoint was written: the job ended with an empty state",
         ),
         ("well", 40, LOSS, "no metric has steps"),
         ("well", 11, STEP, "not enough data to compare: the job was done before a rank"),
@@ -150,7 +150,7 @@ def test_a_second_attempt_without_steps_is_not_compared(quick):
         for ((n = 0; n < 600; n++)); do echo "step $n loss 1"; sleep 0.05; done
     """
     done = quick("run", "--rehearse", "-m", f"loss={STEP}", "--", "bash", "-c", script)
-    said = "ended too early: its second attempt was done and had logged no step"
+    said = "ended too early: its second attempt ended without logging a step"
     assert done.stdout == f"resume not verified: {said}\n", done.stderr
     assert "-uninterrupted" not in done.stderr
 
@@ -195,7 +195,7 @@ def test_an_interrupted_clean_up_is_finished(quick, quick_home, code):
         until(lambda: answer(quick, "job", "show", name)["state"]["version"])
         started.send_signal(signal.SIGINT)
         for line in started.stderr:
-            if "its ranks have their grace to end" in line:
+            if "its ranks have the grace period to end" in line:
                 break
         started.send_signal(signal.SIGINT)
         started.communicate(timeout=120)
@@ -208,8 +208,8 @@ def test_an_interrupted_clean_up_is_finished(quick, quick_home, code):
     ("words", "said"),
     [
         (("--rehearse", "--in-place"), "a rehearsal runs the job twice"),
-        (("--rehearse", "--detach"), "a rehearsal is followed to its end"),
-        (("--rehearse", "--tolerance", "nan"), "nan is no tolerance"),
+        (("--rehearse", "--detach"), "a rehearsal cannot be detached"),
+        (("--rehearse", "--tolerance", "nan"), "nan is not a tolerance"),
         (("--tolerance", "0.1"), "--tolerance needs --rehearse"),
     ],
 )
@@ -244,7 +244,7 @@ print(json.dumps([found.verified, found.sentence, found.uninterrupted, told.getv
     ("how", "found"),
     [
         ("zero", "starts from zero"),
-        ("hang", r"it has logged no step in \d+ s"),  # with less patience than for a user's
+        ("hang", r"no step was logged in \d+ s"),  # with less patience than for a user's
     ],
 )
 def test_rehearsing_from_python(quick, quick_home, code, how, found):

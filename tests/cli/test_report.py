@@ -164,7 +164,7 @@ def test_another_command_is_other_work(shared):
     done = shared("report", "scaling", "one-way", "other-way")
     assert "command differs from one-way: other-way" in done.stdout
     done = shared("report", "scaling", "one-way", "other-way", "--assume-equal")
-    assert "taken as equal work, as asked: command differs" in done.stderr
+    assert "treated as equal work, as requested: command differs" in done.stderr
 
 
 @pytest.mark.slow

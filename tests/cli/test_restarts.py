@@ -111,4 +111,4 @@ def test_a_spot_job_is_preempted_by_a_regular_one(allranks: Allranks):
     job = answer(allranks, "job", "show", "cheap")
     assert (job["status"], job["attempts"], job["launches"]) == ("Completed", 2, 2)
     (asked,) = events(allranks, "cheap", "preempt_asked")
-    assert asked["data"] == {"by": "local", "message": "dear waits for its place"}
+    assert asked["data"] == {"by": "local", "message": "dear waits in the queue"}

@@ -57,7 +57,7 @@ def test_where_every_rank_is_live_and_kept(shared: Allranks, code: Path, tmp_pat
     assert most["doing"].startswith("in barrier (train.py:3)")
     assert odd["doing"].startswith("in load_batch (train.py:4)")
     assert child["name"].endswith("time.sleep(600)")
-    assert sleep["why"].startswith("no Python")
+    assert sleep["why"].startswith("not a Python process")
     assert found["odd"] == {
         "rank": 2, "node": 1, "pid": odd["pids"][0][2], "at": "load_batch (train.py:4)"
     }  # fmt: skip

@@ -39,25 +39,29 @@ from tests.support import CLI, environment
         (["run", "-d", "pytorhc", "--", "true"], "distribution.type", "pytorch"),
         (["run", "-i", "x", "--", "true"], "'x' is not NAME=VALUE", "-i"),
         (["run", "-i", "a b=.", "--", "true"], "inputs.a b", ""),
-        (["run", "--env", "NOT_SET_HERE", "--", "true"], "NOT_SET_HERE is not set here", "--env"),
+        (
+            ["run", "--env", "NOT_SET_HERE", "--", "true"],
+            "NOT_SET_HERE is not set in this shell",
+            "--env",
+        ),
         (["run", "--set", "resources", "--", "true"], "", ""),
         (["run", "--set", "resources.foo=1", "--", "true"], "resources.foo", ""),
         (["run", "-C", "nosuch", "--", "true"], "no such file or folder", "--code"),
         (["run", "-C", "/", "--", "true"], "the root of the file system", "--code DIR"),
-        (["run", "-C", "s3://host/x", "--", "true"], "no place that code can be in", "git+https"),
+        (["run", "-C", "s3://host/x", "--", "true"], "code cannot be read from", "git+https"),
         (
             ["run", "-C", "git+file:///nosuch/repo.git@main", "--", "true"],
             "code: cannot fetch the code from file:///nosuch/repo.git",
             "a branch, tag or full commit hash",
         ),
         (["run", "-C", "/proc", "--", "true"], "cannot read the code", "--code DIR"),
-        (["job", "list", "--status", "Foo"], "'Foo' is none of", "--help"),
+        (["job", "list", "--status", "Foo"], "'Foo' is not one of", "--help"),
         (["job", "list", "--limit", "-1"], "less than 1", "--help"),
         (["top", "--interval", "0"], "0 is not a number of seconds >= 0.1", "--help"),
         (["top", "--interval", "nan"], "nan is not a number of seconds", "--help"),
         (["job", "logs", "x", "--tail", "-3"], "less than 0", "--help"),
         (["server", "start", "--port", "99999"], "99999 is not a port", "--help"),
-        (["run", "--warm", "torch", "--", "true"], "`warm` is not built yet", "leave it out"),
+        (["run", "--warm", "torch", "--", "true"], "`warm` is not supported", "leave it out"),
         (["run", "-i", "seed=5", "--", "true"], "no file or folder '5'", "--set inputs.seed=5"),
         (["run", "-i", "d=:stream", "--", "true"], "the input d has no path", "`.`"),
         (["run", "-i", "d=.:streem", "--", "true"], "'streem' is not a mode of an input", "stream"),
@@ -181,8 +185,8 @@ def test_doctor_is_brief_about_what_is_fine_and_complete_about_what_is_not(share
     assert "-v shows each finding" in done.stderr
     wrong = shared("doctor", env={"PATH": "/nowhere", "VIRTUAL_ENV": "/nowhere"})
     assert wrong.returncode == 1
-    assert "✗ python         no `python` for the ranks" in wrong.stdout
-    assert "hint: activate an environment that has one" in wrong.stdout
+    assert "✗ python         no `python` on the PATH for ranks" in wrong.stdout
+    assert "hint: activate an environment with Python" in wrong.stdout
 
 
 def test_the_current_folder_was_deleted(shared, code):

@@ -123,19 +123,19 @@ def test_all_is_well() -> None:
             lambda t: t["facts", 0].update(files=256),
             "file limit",
             NOTE,
-            "256 open files a process on node 0",
+            "256 open files per process on node 0",
         ),
         (
             lambda t: t["sum", 1].update(right=False, why="timed out"),
             "all-reduce",
             BAD,
-            "the nodes could not add up a few numbers: node 1: timed out",
+            "an all-reduce of a few numbers failed: node 1: timed out",
         ),
         (
             lambda t: t["links", 1]["links"]["0"].update(mb_s=3.0),
             "speed",
             NOTE,
-            "3 MB/s from node 1 to node 0, the slowest; 1,000 in the middle",
+            "3 MB/s from node 1 to node 0, the slowest; median 1,000",
         ),
         (
             lambda t: t["facts", 1].update(
@@ -161,7 +161,7 @@ def test_the_jobs_own_variable_is_worth_knowing() -> None:
     change: Change = lambda told: told["facts", 0]["set"].update(GLOO_SOCKET_IFNAME="x")  # noqa: E731
     assert wrong(change) == []
     found = wrong(change, question=QUESTION._replace(own={"GLOO_SOCKET_IFNAME": "x"}))
-    said = "GLOO_SOCKET_IFNAME=x is the job's own, in place of eth0"
+    said = "GLOO_SOCKET_IFNAME=x is set by the job instead of eth0"
     assert found == [("variable", NOTE, said)]
 
 
@@ -184,7 +184,7 @@ def test_a_silent_node_is_named_with_what_it_was_last_seen_doing() -> None:
     made = wrong(silent, question=QUESTION._replace(current=False), node_states=states)
     assert made[0][1] == NOTE  # an environment that is made for the first time takes minutes
     queued = wrong(lambda told: told.clear(), status="Queued", status_reason="waits for 2 nodes")
-    assert queued == [("gang", NOTE, "the compute has no room for it now: waits for 2 nodes")]
+    assert queued == [("gang", NOTE, "the compute has no free capacity: waits for 2 nodes")]
 
 
 def test_a_gang_that_failed_or_was_never_made() -> None:
@@ -209,7 +209,7 @@ def test_missing_modules_and_launchers() -> None:
     found = wrong(change, question=question)
     assert [each[:2] for each in found] == [("modules", BAD), ("launcher", BAD)]
     assert found[0][2].endswith("imports torch, which node 1 does not have")
-    assert "no mpirun on the PATH of the job's environment on node 0" in found[1][2]
+    assert "mpirun is not on the PATH of the job's environment on node 0" in found[1][2]
 
 
 def test_room_for_ranks_and_gpus() -> None:
@@ -232,4 +232,4 @@ def test_inputs_a_node_cannot_read_and_a_disk_that_hangs() -> None:
     said = "inputs.data: node 1 cannot read /data: permission denied"
     assert found == [("inputs", BAD, said)]
     hanging = wrong(lambda told: told.pop(("looked", 1)), question=question)
-    assert hanging == [("inputs", NOTE, "node 1 did not finish looking at inputs and packages")]
+    assert hanging == [("inputs", NOTE, "node 1 did not finish checking inputs and packages")]

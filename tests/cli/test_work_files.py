@@ -57,9 +57,7 @@ def test_above_the_limit_files_are_named_with_the_flag_that_keeps_them(shared, c
     script = "head -c 300000 /dev/zero > large; echo x > small"
     words = ("--", "bash", "-c", script)
     done = shared("run", "--name", "work-large", "--keep-work", "100k", *words)
-    assert (
-        "not kept: 1 file (300.0 kB) of the working folder, above the limit: large" in done.stderr
-    )
+    assert "not kept: 1 file (300.0 kB) of the working folder, over the limit: large" in done.stderr
     assert "--keep-work 1g " in done.stderr
     assert files(shared, "work-large").keys() == {"work/small"}
 

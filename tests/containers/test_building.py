@@ -107,12 +107,12 @@ def test_what_is_not_there(here: Allranks, code: Path, context: Path) -> None:
     told = submit(here, code, {"build": {"path": "./my image"}})
     assert "job.yml" in told
     assert "there is no 'Dockerfile' in" in told
-    assert "there is no folder" in submit(here, code, {"build": {"path": "./none"}})
+    assert "not found" in submit(here, code, {"build": {"path": "./none"}})
 
 
 def test_on_a_compute_that_runs_no_containers(
     allranks: Allranks, code: Path, context: Path
 ) -> None:
     told = submit(allranks, code, ENVIRONMENT)
-    assert "the compute 'local' runs no containers, and makes no images" in told
+    assert "the compute 'local' runs no containers and builds no images" in told
     assert "allranks compute update local --container" in told

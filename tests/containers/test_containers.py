@@ -306,7 +306,7 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pyt
         True,
     )
     code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--detach")
-    assert (code, "'--detach' is not to be set" in said) == (2, True)
+    assert (code, "'--detach' cannot be set" in said) == (2, True)
     code, said = told(*IN_IMAGE, "--set", "resources.shm_size=lots")
     assert (code, "resources.shm_size: 'lots' is not an amount" in said) == (2, True)
     code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--env A=b other:1")

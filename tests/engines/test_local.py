@@ -118,7 +118,7 @@ def test_spot_gangs_give_way_and_are_served_last(engine):
         engine.submit(each)
     large = gang("large", cpus=1)
     engine.submit(large)
-    assert seen(engine, young).taken.endswith("-large waits for its place")
+    assert seen(engine, young).taken.endswith("-large waits in the queue")
     assert (seen(engine, old).state, seen(engine, old).taken) == (GangState.UP, "")
     late = gang("late", cpus=1, spot=True)
     engine.submit(late)

@@ -332,7 +332,7 @@ except AllranksError as error:
         "got/artifacts/outputs/d",
         "got/named-outputs/o/c",
         "got/named-outputs/o/c",
-        "it left named-outputs/o/c",
+        "it has named-outputs/o/c",
     ]
     left = sorted(each.name for each in (sources / "got").rglob("*") if each.is_file())
     assert left == ["a", "b", "c"]

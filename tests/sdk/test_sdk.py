@@ -260,7 +260,7 @@ def test_what_a_job_did_not_leave_is_told_before_anything_starts(client):
     told = {problem.where: problem for problem in caught.value.problems}
     assert "is Failed" in told["inputs.a.path"].message
     assert f"allranks run --from {made.name}" in told["inputs.a.path"].hint
-    assert "no job named 'nosuch'" in told["inputs.b.path"].message
+    assert "job 'nosuch' not found" in told["inputs.b.path"].message
     assert {job.name for job in client.jobs.list()} == names
 
 
@@ -286,8 +286,8 @@ job = command(
     retry=Retry(on=["hang"]), services={"s": SshJobService(port=22)}, timeout=5,
 )
 made = Client().jobs.create_or_update(job)
-path: str | None = made.outputs.o.path
-following = command(command="x", inputs={"a": made.outputs.o, "b": Input(path=made.outputs.o)})
+path: str | None = job.outputs.o.path
+following = command(command="x", inputs={"a": made.outputs.o, "b": Input(path=job.outputs.o)})
 again: str = load_job(following.to_yaml()).command
 """
 WRONG = """

@@ -15,9 +15,9 @@ from allranks.server.submission.submit import notes
     ("engine", "options", "said"),
     [
         ("local", {}, []),
-        ("slurm", {}, ["c treats a spot job without `spot_partition` as any other"]),
+        ("slurm", {}, ["c treats a spot job without `spot_partition` like any other job"]),
         ("slurm", {"spot_qos": "low"}, []),
-        ("ray", {}, ["c treats a spot job as any other"]),
+        ("ray", {}, ["c treats a spot job like any other job"]),
     ],
 )
 def test_where_spot_means_nothing_it_is_said(engine: str, options: dict[str, Any], said: list[str]):

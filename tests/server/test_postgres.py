@@ -76,7 +76,7 @@ def test_a_database_has_one_server_and_its_backup_goes_anywhere(
     wrong = allranks("server", "stop")
     assert wrong.returncode == 0
     moved = allranks("server", "start", env={"ALLRANKS_DATABASE": postgres.database()})
-    assert "in another database than ALLRANKS_DATABASE names" in moved.stderr
+    assert "uses another database than ALLRANKS_DATABASE" in moved.stderr
     assert (home / "database.url").stat().st_mode & 0o777 == 0o600
     done = allranks("server", "backup", tmp_path / "b.tar", "--json")
     assert json.loads(done.stdout)["jobs"] == 1

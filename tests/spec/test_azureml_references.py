@@ -78,7 +78,7 @@ def test_paths_of_what_a_job_left(path: str, output: str, rest: str) -> None:
     "path", ["", ".", "/etc/passwd", "../x", "outputs/../../x", "outputs.o/.."]
 )
 def test_paths_that_lead_elsewhere(path: str) -> None:
-    with pytest.raises(SpecError, match="no path of what a job left") as caught:
+    with pytest.raises(SpecError, match="not a path of a job's file") as caught:
         left_at("j", path)
     assert "outputs/model.pt" in str(caught.value.hint)
 

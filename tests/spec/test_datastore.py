@@ -29,16 +29,16 @@ def test_azures_own_words() -> None:
     [
         ({"type": "s3"}, "name", ""),
         ({"name": "a/b", "type": "s3", "bucket": "b"}, "name", "letters"),
-        ({"name": "x", "type": "s3"}, "bucket", "is missing"),
-        ({"name": "x", "type": "s3", "bucket": "b", "url": "https://x"}, "url", "has none"),
-        ({"name": "x", "type": "s3", "bucket": "b", "endpoint": "x:1"}, "endpoint", "is no URL"),
+        ({"name": "x", "type": "s3"}, "bucket", "is required"),
+        ({"name": "x", "type": "s3", "bucket": "b", "url": "https://x"}, "url", "not a key"),
+        ({"name": "x", "type": "s3", "bucket": "b", "endpoint": "x:1"}, "endpoint", "is not a URL"),
         ({"name": "x", "type": "file", "path": "data"}, "path", "absolute"),
         ({"name": "x", "type": "ftp"}, "type", "must be one of"),
         ({"name": "x", "type": "s3", "bucket": "b", "bukket": "c"}, "bukket", "is not a key"),
         (
             {"name": "x", "type": "s3", "bucket": "b", "credentials": {"account_key": "k"}},
             "credentials",
-            "not opened by `account_key`",
+            "`account_key` is not a credential",
         ),
         (
             {"name": "x", "type": "s3", "bucket": "b", "credentials": {"access_key_id": 7}},
@@ -48,7 +48,7 @@ def test_azures_own_words() -> None:
         (
             {"name": "x", "type": "file", "path": "/d", "credentials": {"a": "b"}},
             "credentials",
-            "not opened by",
+            "not a credential",
         ),
     ],
 )

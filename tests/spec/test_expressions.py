@@ -51,10 +51,10 @@ def test_fill(text: str, filled: str) -> None:
     [
         (
             "${{inputs.lrr}}",
-            "`${{inputs.lrr}}` refers to nothing",
+            "`${{inputs.lrr}}` is not defined",
             "did you mean `${{inputs.lr}}`?",
         ),
-        ("${{zzz}}", "`${{zzz}}` refers to nothing", "known here: `inputs.lr`"),
+        ("${{zzz}}", "`${{zzz}}` is not defined", "known here: `inputs.lr`"),
         ("a ${{inputs.lr", "`${{` is not closed in `${{inputs.lr`", "close it with `}}`"),
         ("${{inputs.lr} ${{inputs.lr}}", "`${{` is not closed", "close it with `}}`"),
         ("${{a b}}", "`${{a b}}` is not a reference", "dotted name"),

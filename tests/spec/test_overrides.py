@@ -101,7 +101,7 @@ def test_what_was_read_from_a_file_without_an_override_stays_as_it_was() -> None
     [
         ("train $[[--lr ${{inputs.lr}}]]", "inputs.lrr=0.7", "did you mean `lr`?"),
         ("train", "inputs.dta.mode=download", "did you mean `data`?"),
-        ("train", "outputs.model={}", "name it with -o"),
+        ("train", "outputs.model={}", "add it with -o"),
     ],
 )
 def test_a_typed_job_is_held_to_its_own_words(command: str, override: str, hint: str) -> None:

@@ -232,7 +232,7 @@ def test_how_values_are_written(template: str, value: str, path: bool, expected:
         ("echo ${y:-${{inputs.x}}}", "$(id)", "plain word"),
         ("[[ ${{inputs.x}} -eq 1 ]]", "a[$(id)]", "[[ … ]]"),
         ("cat <<EOF\n${{inputs.x}}\nEOF", "EOF", "would end the here-document"),
-        ("cat <<EOF\n${{inputs.x}}\n", "a b", "has no end"),
+        ("cat <<EOF\n${{inputs.x}}\n", "a b", "not terminated"),
         ("cat <<${{inputs.x}}", "a", "delimiter"),
         ("echo ${{inputs.x}}", "a\0b", "NUL"),
     ],

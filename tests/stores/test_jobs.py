@@ -255,16 +255,16 @@ def test_data_map(allranks: Allranks, code: Path) -> None:
     ("path", "said", "hint"),
     [
         ("azureml:nothing@latest", "data asset nothing@latest not found", "data create nothing"),
-        ("azureml:no/name:1", "names no version of anything", "azureml:NAME:VERSION"),
+        ("azureml:no/name:1", "is not a reference to a version", "azureml:NAME:VERSION"),
         ("azureml://datastores/zilch/paths/x", "no datastore named 'zilch'", "datastore create"),
         (
             "azureml://datastores/default/paths/../../x",
             "is outside of its datastore",
             "without `..`",
         ),
-        ("ftp://host/x", "nothing here reads ftp", "s3://"),
-        ("https://me:pass@host/x", "a password in it is not written down", "datastore create"),
-        ("abfss://nobody/x", "names no container", "abfss://CONTAINER@ACCOUNT"),
+        ("ftp://host/x", "cannot read ftp", "s3://"),
+        ("https://me:pass@host/x", "must not contain a password", "datastore create"),
+        ("abfss://nobody/x", "has no container", "abfss://CONTAINER@ACCOUNT"),
     ],
 )
 def test_invalid_addresses(shared: Allranks, path: str, said: str, hint: str) -> None:

@@ -31,7 +31,7 @@ class FakeEngine:
             raise Refused(
                 f"the job can never run here: it needs {gang.nodes} nodes, {self.nodes} available",
                 where="resources",
-                hint="ask for fewer nodes",
+                hint="request fewer nodes",
             )
         if "refuse" in gang.options:
             raise Refused(str(gang.options["refuse"]), where="resources", hint="ask otherwise")

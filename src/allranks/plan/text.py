@@ -77,7 +77,7 @@ def _flaws(
             yield f"the number {value} cannot be stored", path
     elif isinstance(value, int):
         if not -_DIGITS < value < _DIGITS:
-            yield "a number of so many digits cannot be stored", path
+            yield "a number with that many digits cannot be stored", path
     elif isinstance(value, Mapping | list | tuple):
         if len(path) >= DEEPEST:
             yield f"values nest more than {DEEPEST} deep", path[:4]
@@ -92,7 +92,7 @@ def _flaws(
 
 def _of_text(text: str, bad: re.Pattern[str]) -> str:
     if len(text) > LONGEST:
-        return f"a text of {len(text)} characters is longer than the {LONGEST} that are stored"
+        return f"a text of {len(text)} characters is longer than the limit of {LONGEST}"
     found = bad.search(text)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""The Python door: build a job, submit it, watch it. Shaped as Azure ML's MLClient is.
+"""The Python SDK: build, submit and watch jobs. Its shape is that of Azure ML's MLClient.
 
 from allranks import Client, command, PyTorchDistribution
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from allranks.sdk.submit.build import command as command
     from allranks.sdk.submit.build import load_job as load_job
 
-# The CLI imports its neighbours in this package at every start: they must not bring the models.
+# The CLI imports modules of this package at every start, so they must not import the models.
 _HOMES = {
     "Client": "allranks.sdk.client",
     "Job": "allranks.sdk.client",

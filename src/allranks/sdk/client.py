@@ -37,7 +37,7 @@ from allranks.spec.model import Model, ModelVersion
 
 
 class Service(NamedTuple):
-    """Something to reach beside a job; allranks starts none, so most have no ``endpoint``."""
+    """A service of a job. allranks starts none, so most have no ``endpoint``."""
 
     type: str | None
     port: int | None = None
@@ -45,8 +45,9 @@ class Service(NamedTuple):
 
 
 class Job:
-    """A job as the server last told. Every key of `job show --json` is an attribute:
-    ``job.status``, ``job.exit_code``, ``job.error``…; what is a method here is in ``to_dict()``."""
+    """A job as the server last reported it. Every key of `job show --json` is an attribute:
+    ``job.status``, ``job.exit_code``, ``job.error``…; keys with the name of a method are in
+    ``to_dict()``."""
 
     name: str
     status: str
@@ -58,8 +59,8 @@ class Job:
 
     @property
     def outputs(self) -> Outputs:
-        """Where its outputs are: each may be an input of another job, as it is."""
-        # A list tells of each job in brief.
+        """Its outputs by name. Each can be used as an input of another job."""
+        # Lists have only the main keys of each job.
         told = self._told if "spec" in self._told else find_server.ask("GET", job_path(self.name))
         given = told["spec"].get("outputs") or {}
         found = {name: Output(**(value or {})) for name, value in given.items()}
@@ -72,21 +73,21 @@ class Job:
 
     @property
     def studio_url(self) -> str:
-        """Its address at the server: the record as JSON, for who has the token."""
+        """The URL of its record as JSON; needs the token."""
         with find_server.connect() as client:
             return client.url + job_path(self.name)
 
     @property
     def services(self) -> dict[str, Service]:
-        """The services of its job file, and ``Studio``, whose endpoint is ``studio_url``."""
+        """The services in its job file, and ``Studio`` with the endpoint ``studio_url``."""
         told = self._told if "spec" in self._told else find_server.ask("GET", job_path(self.name))
         given = told["spec"].get("services") or {}
         found = {name: Service(each.get("type"), each.get("port")) for name, each in given.items()}
         return {"Studio": Service("Studio", endpoint=self.studio_url), **found}
 
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
-        """The numbers its ranks have printed so far: ``{name: [{"step", "timestamp" (ms since the
-        epoch), "value", "attempt"}, …]}``; a value may be NaN or infinite."""
+        """The metrics reported so far: ``{name: [{"step", "timestamp" (ms since the epoch),
+        "value", "attempt"}, …]}``; values may be NaN or infinite."""
         found = by_name(find_server.ask("GET", job_path(self.name, "/metrics"))["series"])
         for points in found.values():
             for point in points:
@@ -94,7 +95,7 @@ class Job:
         return found
 
     def resources(self) -> list[dict[str, Any]]:
-        """What its nodes, GPUs and ranks used: series with their ``points`` [seconds since the
+        """The resource use of nodes, GPUs and ranks: series with ``points`` [seconds since the
         epoch, value]."""
         found: list[dict[str, Any]] = find_server.ask("GET", job_path(self.name, "/resources"))[
             "series"
@@ -102,34 +103,34 @@ class Job:
         return found
 
     def artifacts(self) -> list[str]:
-        """What it left in ``./outputs``, ``./logs`` and its working folder: paths as `download`
-        makes them."""
+        """The files in ``./outputs``, ``./logs`` and its working folder, as paths that `download`
+        creates."""
         paths = (each["path"] for each in find_server.ask("GET", job_path(self.name, "/files")))
         ours = ("artifacts/outputs/", "artifacts/logs/", "artifacts/work/")
         return sorted(path for path in paths if path.startswith(ours))
 
     def refresh(self) -> Job:
-        """Ask the server how it is now."""
+        """Read its current state from the server."""
         self._told = find_server.ask("GET", job_path(self.name))
         return self
 
     def wait(self, show_output: bool = False, *, timeout: float | None = None) -> Job:
-        """Return once it has ended; meanwhile write what every rank prints to stdout, if asked.
-        Raises TimedOut when it has not after so many seconds: it goes on."""
+        """Wait until the job has ended; with ``show_output`` write the output of all ranks to
+        stdout. Raises TimedOut after ``timeout`` seconds; the job keeps running."""
         jobs = Jobs()
         (jobs.stream if show_output else jobs.wait)(self.name, timeout=timeout)
         return self.refresh()
 
     def watch(self, every: float = 1.0) -> None:
-        """In a notebook: show how it goes, its metrics, load and last lines, until it has ended.
-        Interrupting the cell leaves the job alone. Raises UsageError where there is no IPython."""
+        """In a notebook: show status, metrics, load and the last lines until the job has ended.
+        Interrupting the cell does not affect the job. Raises UsageError outside of IPython."""
         from allranks.sdk.jobs.notebook_watch import watch  # lazy: programs do not need it
 
         watch(self.name, every)
         self.refresh()
 
     def _repr_html_(self) -> str:
-        """How it stands, where a cell of a notebook ends with it."""
+        """Its status, for the end of a notebook cell."""
         from allranks.sdk.jobs.notebook_card import card  # lazy: as above
 
         told = find_server.ask("GET", job_path(self.name))
@@ -141,8 +142,8 @@ class Job:
         return self
 
     def preempt(self, node: int | None = None) -> Job:
-        """Rehearse that its nodes, or one of them, are taken away. Raises AllranksError unless it
-        runs."""
+        """Simulate a preemption of all its nodes, or of one. Raises AllranksError unless the job is
+        running."""
         self._told = interrupt.preempt(self.name, node)
         return self
 
@@ -153,16 +154,16 @@ class Job:
         output_name: str | None = None,
         path: str | None = None,
     ) -> Path:
-        """As ``Jobs.download``."""
+        """Like ``Jobs.download``."""
         return Jobs().download(self.name, download_path, output_name=output_name, path=path)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for by copy and pickle before there is a `_told`
+        if name.startswith("_"):  # copy and pickle ask for this before `_told` exists
             raise AttributeError(name)
         try:
             return self._told[name]
         except KeyError:
-            raise AttributeError(f"a job has no {name!r}") from None
+            raise AttributeError(f"a job has no attribute {name!r}") from None
 
     def __repr__(self) -> str:
         return f"Job(name={self.name!r}, status={self.status!r})"
@@ -172,7 +173,7 @@ class Job:
 
 
 class Client:
-    """The server of ALLRANKS_SERVER, else the home's own, started when it is not running."""
+    """A client of the server at ALLRANKS_SERVER, or of the home's own, started on demand."""
 
     def __init__(self) -> None:
         self.jobs = Jobs()
@@ -194,7 +195,7 @@ class Client:
     def create_or_update(
         self, thing: CommandJob | Environment | Data | Model
     ) -> Job | Environment | Data | ModelVersion:
-        """Submit a job, or add a version of an environment, of data or of a model."""
+        """Submit a job, or create a version of an environment, a data asset or a model."""
         if isinstance(thing, Environment):
             return self.environments.create_or_update(thing)
         if isinstance(thing, Data):
@@ -204,13 +205,12 @@ class Client:
         return self.jobs.create_or_update(thing)
 
     def begin_create_or_update(self, thing: Compute) -> Poller[Compute]:
-        """As ``compute.begin_create_or_update``."""
+        """Like ``compute.begin_create_or_update``."""
         return self.compute.begin_create_or_update(thing)
 
 
 class MLClient(Client):
-    """``Client`` with the name and the parameters of ``azure.ai.ml.MLClient``: a program written
-    for it changes its imports only. There are no workspaces here; the parameters have no effect."""
+    """``Client`` for programs written for ``azure.ai.ml.MLClient``; parameters have no effect."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class MLClient(Client):
 
 
 class Jobs:
-    """The operations on jobs; all raise AllranksError, with a hint."""
+    """Operations on jobs. All raise AllranksError with a hint."""
 
     def create_or_update(
         self,
@@ -241,11 +241,11 @@ class Jobs:
         tags: Mapping[str, str] | None = None,
         allow_large_code: bool = False,
     ) -> Job:
-        """Submit a job. Its relative paths begin at ``base``, else at the folder of the file it
-        was loaded from, else at the current one; the other words take the place of the job's.
+        """Submit a job.
 
-        An existing name is a Conflict: an ended job is never changed. A code folder of more than
-        500 MB or 20,000 files raises CodeTooLarge unless ``allow_large_code``.
+        Relative paths start at ``base``, or else at the folder of its file, or else here. Other
+        keywords replace keys of the job. Raises Conflict if the name exists, and CodeTooLarge for
+        more than 500 MB or 20,000 files of code unless ``allow_large_code``.
         """
         if not isinstance(job, CommandJob):
             raise _no_job(job)
@@ -256,7 +256,7 @@ class Jobs:
             "tags": tags,
         }
         given = {name: value for name, value in words.items() if value is not None}
-        # Checked as a whole again: values inside its mappings may have been changed.
+        # Checked again as a whole, because values in its mappings may have changed.
         spec = parse({**dict(job), **given}).to_dict()
         folder = Path(base or job.base or ".").absolute()
         submission, snapshot = prepare(spec, folder, allow_large=allow_large_code)
@@ -271,9 +271,9 @@ class Jobs:
         tolerance: float = TOLERANCE,
         to: TextIO | None = None,
     ) -> rehearsal.Rehearsal:
-        """Try that the job goes on from its checkpoints: run it to the first, kill a rank, and
-        compare what it logs after that with the same job uninterrupted. Progress is written to
-        ``to`` (stderr). The job itself and its state are not touched."""
+        """Test that the job resumes from its checkpoints: run it to the first one, kill a rank, and
+        compare the metrics after that with an uninterrupted run. Progress is written to ``to``
+        (stderr). The job's own state is not changed."""
         if not isinstance(job, CommandJob):
             raise _no_job(job)
         goal, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
@@ -284,8 +284,8 @@ class Jobs:
         return rehearsal.rehearse(job.to_dict(), folder, tolerance=tolerance, say=say)
 
     def get(self, name: str) -> Job:
-        """The job of that name, or of the only name that begins so; ``@last`` is the newest that
-        you submitted."""
+        """The job with this name, or the only one whose name starts with it; ``@last`` is the
+        newest job you submitted."""
         return Job(find_server.ask("GET", job_path(job_name(name))))
 
     def list(
@@ -300,9 +300,9 @@ class Jobs:
         archived: bool | None = False,
         limit: int = 50,
     ) -> list[Job]:
-        """The jobs that match, the newest first: ``name`` is a part or a glob, a tag's value None
-        is any, ``metrics`` are conditions like ``"loss<0.5"``, ``sort`` is e.g. ``"-loss"``,
-        ``archived`` True is only archived jobs, None archived jobs, too."""
+        """The matching jobs, newest first. ``name`` is a part of the name or a glob, a tag value of
+        None matches any, ``metrics`` are conditions such as ``"loss<0.5"``, ``sort`` is e.g.
+        ``"-loss"``; ``archived`` True lists only archived jobs, None all jobs."""
         tagged = [key if each is None else f"{key}={each}" for key, each in (tags or {}).items()]
         words = {"status": status, "experiment": experiment_name, "name": name}
         given = {key: each for key, each in words.items() if each is not None}
@@ -322,11 +322,11 @@ class Jobs:
     def tag(
         self, name: str, tags: Mapping[str, str] | None = None, *, remove: Sequence[str] = ()
     ) -> Job:
-        """Set tags of a job and remove others; the rest stay."""
+        """Set and remove tags of a job."""
         return self._change(name, {"tags": dict(tags or {}), "remove_tags": [*remove]})
 
     def delete(self, name: str) -> None:
-        """Remove an ended job with its outputs and logs, for good."""
+        """Permanently delete an ended job with its outputs and logs."""
         find_server.ask("DELETE", job_path(name))
 
     def _change(self, name: str, changes: dict[str, Any]) -> Job:
@@ -336,12 +336,12 @@ class Jobs:
         return Job(find_server.ask("POST", job_path(name, "/cancel")))
 
     def begin_cancel(self, name: str) -> Poller[Job]:
-        """As ``cancel``, for programs written for ``azure.ai.ml``."""
+        """Like ``cancel``, for programs written for ``azure.ai.ml``."""
         return Poller(self.cancel(name))
 
     def stream(self, name: str, *, to: TextIO | None = None, timeout: float | None = None) -> Job:
-        """Write every rank's output to ``to`` (stdout) until the job has ended; stderr says when
-        another environment stands for the one that was asked for. Raises TimedOut as ``wait``."""
+        """Write the output of all ranks to ``to`` (stdout) until the job has ended. A substituted
+        environment is reported on stderr. Raises TimedOut like ``wait``."""
         following = Following(
             find_server.connect, name, changed=substitute_note(sys.stderr), seconds=timeout
         )
@@ -352,7 +352,7 @@ class Jobs:
         return Job(following.job)
 
     def wait(self, name: str, *, timeout: float | None = None) -> Job:
-        """Return once the job has ended. Raises TimedOut when it has not after so many seconds."""
+        """Wait until the job has ended. Raises TimedOut after ``timeout`` seconds."""
         wanted: dict[str, object] = {"ranks": []}
         following = Following(find_server.connect, name, wanted=wanted, seconds=timeout)
         for _ in following.pieces():
@@ -360,7 +360,7 @@ class Jobs:
         return Job(following.job)
 
     def files(self, name: str) -> builtins.list[JobFile]:
-        """The files that a job left; each ``path`` is what other operations and inputs take."""
+        """The files of a job. Other operations and inputs accept their ``path``."""
         with find_server.connect() as client:
             return job_files(client, name)
 
@@ -373,18 +373,18 @@ class Jobs:
         path: str | None = None,
         all: bool = True,
     ) -> Path:
-        """Fetch ``artifacts/`` and, with ``all``, ``named-outputs/`` into the folder; with
-        ``output_name``, that output alone. What is there already is not fetched again; after an
-        interruption the same call goes on from there. Returns the folder.
+        """Download ``artifacts/`` and, with ``all``, ``named-outputs/`` into the folder; with
+        ``output_name`` only that output. Existing files are not downloaded again, and an
+        interrupted download continues. Returns the folder.
 
-        With ``path``, an address that ``files`` lists, fetch that file or folder alone and return
-        where it is: ``outputs/model.pt``, ``named-outputs/NAME/…``. Raises NotFound without it.
+        With ``path``, as listed by ``files``, download only that file or folder and return its
+        path: ``outputs/model.pt``, ``named-outputs/NAME/…``. Raises NotFound if it does not exist.
         """
         folder = Path(download_path)
         if path is not None:
             if output_name is not None:
                 hint = f"the path of a file in it: path='named-outputs/{output_name}/…'"
-                raise UsageError("`path` and `output_name` exclude each other", hint=hint)
+                raise UsageError("`path` and `output_name` cannot be used together", hint=hint)
             download(find_server.connect, name, folder, paths=[path])
             return folder / downloaded_as(path)
         download(find_server.connect, name, folder, output=output_name, everything=all)
@@ -393,7 +393,7 @@ class Jobs:
 
 def _no_job(given: object) -> UsageError:
     if isinstance(given, str | PathLike):
-        hint = f"a file is read by load_job({str(given)!r})"
-        return UsageError(f"{str(given)!r} is no job, but text", hint=hint)
-    hint = "`command(...)` makes one, load_job(FILE) reads one"
-    return UsageError(f"what was given is no job, but {type(given).__name__}", hint=hint)
+        hint = f"read a file with load_job({str(given)!r})"
+        return UsageError(f"{str(given)!r} is a str, not a job", hint=hint)
+    hint = "create one with `command(...)` or read one with load_job(FILE)"
+    return UsageError(f"the argument is a {type(given).__name__}, not a job", hint=hint)

@@ -50,7 +50,9 @@ def _walk(root: Path, notes: list[str]) -> Iterator[File]:
                     folders.append((entry.path, f"{name}/"))
                     continue
             elif not parent and entry.name in _JOB_FOLDERS:
-                notes.append(f"left out of the code: {name} (the job has a folder of that name)")
+                notes.append(
+                    f"left out of the code: {name} (the job creates a folder of that name)"
+                )
                 continue
             elif ignored(name):
                 continue
@@ -67,7 +69,7 @@ def _is_excluded_folder(name: str, parent: str, path: str, notes: list[str]) -> 
             notes.append(f"left out of the code: {name}/ (the job gets its own, empty one)")
         return True
     if all(os.path.exists(os.path.join(path, each)) for each in ("token", "server.lock")):
-        notes.append(f"left out of the code: {parent}{name}/ (a home of allranks)")
+        notes.append(f"left out of the code: {parent}{name}/ (an allranks home)")
         return True
     if os.path.exists(os.path.join(path, "pyvenv.cfg")):
         notes.append(
@@ -84,7 +86,7 @@ def _is_supported(path: str, name: str, kind: int, notes: list[str]) -> bool:
         target = os.path.normpath(os.path.join(os.path.dirname(name), goal))
         if not os.path.isabs(goal) and target.split("/")[0] != "..":
             return True
-        notes.append(f"left out of the code: {name} (a link that leads out of the folder)")
+        notes.append(f"left out of the code: {name} (a link out of the folder)")
         return False
     if not stat.S_ISREG(kind):
         notes.append(f"left out of the code: {name} (neither a file nor a folder)")

@@ -168,7 +168,7 @@ def _too_large_error(root: Path, size: int, files: list[File]) -> CodeTooLarge:
     limits = ["500 MB"] * (size > MOST_BYTES) + ["20,000 files"] * (len(files) > MOST_FILES)
     return CodeTooLarge(
         f"the code has {size_text(size)} ({len(files):,} files), and the limit is "
-        f"{' and '.join(limits)}. The largest in it:{_largest_text(files)}",
+        f"{' and '.join(limits)}. Largest:{_largest_text(files)}",
         where=str(root),
         hint="set the folder of your script: --code DIR; exclude data by lines in .amlignore; "
         "or send all of it: --allow-large-code (in Python allow_large_code=True)",
@@ -178,7 +178,7 @@ def _too_large_error(root: Path, size: int, files: list[File]) -> CodeTooLarge:
 def _large_note(root: Path, size: int, files: list[File]) -> str:
     return (
         f"the code in {root} has {size >> 20} MB and is sent with every job; "
-        f"exclude data by lines in .amlignore. The largest in it:{_largest_text(files)}"
+        f"exclude data by lines in .amlignore. Largest:{_largest_text(files)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A compute as its user wrote it: Azure ML's keys, and the options of its engine beside them."""
+"""A compute's definition: Azure ML's keys and the options of its engine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ComputeName = Annotated[
     AfterValidator(
         matching(
             r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
-            "must be 1 to 63 of letters, digits, `-`, `_` and `.`, a letter or digit first",
+            "must have 1 to 63 letters, digits, `-`, `_` or `.`, and start with a letter or digit",
             "as in `gpu-cluster`",
         )
     ),
 ]
-# Azure's, about networks and accounts of a cloud: read, kept and shown, of no effect on a cluster
-# that is there already.
+# Azure's keys about cloud networks and accounts: recorded and shown, without effect on an existing
+# cluster.
 OF_THE_CLOUD = (
     "location",
     "identity",
@@ -41,9 +41,9 @@ OF_THE_CLOUD = (
 
 
 class Compute(Part):
-    """A named target for jobs. ``type`` is the engine, ``options`` its own; a file has those at its
-    top, beside the rest. ``server_address``: where its nodes reach this server. ``gpus_per_node``:
-    what a job gets that does not say how many GPUs it wants."""
+    """A named target for jobs. ``type`` is the engine and ``options`` are its own; in a file they
+    are top-level keys. ``server_address``: the address at which its nodes reach this server.
+    ``gpus_per_node``: the GPUs of a job that does not set a number."""
 
     name: ComputeName
     type: Text
@@ -63,19 +63,19 @@ class Compute(Part):
     def _a_range(self) -> Compute:
         if self.max_instances is not None and self.min_instances > self.max_instances:
             raise Wrong(
-                f"`min_instances` is {self.min_instances} and `max_instances` less",
-                "the least number of nodes first, then the most",
+                f"`max_instances` is less than `min_instances` ({self.min_instances})",
+                "set `max_instances` to at least `min_instances`",
             )
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON without what is default; ``parse`` makes the same of it again."""
+        """JSON data without default values; ``parse`` restores the object from it."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
 class AmlCompute(Compute):
-    """A cluster of virtual machines in Azure. It cannot be created here: its name may stand for a
-    compute that exists."""
+    """An Azure cluster of virtual machines. It cannot be created here; its name can be mapped to an
+    existing compute."""
 
     type: Text = "amlcompute"
 
@@ -83,10 +83,10 @@ class AmlCompute(Compute):
 def parse(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> tuple[Compute, tuple[str, ...]]:
-    """The compute in ``data``, and the keys of it that have no effect here.
+    """The compute in ``data``, and its keys that have no effect here.
 
-    Whatever is no key of a compute's is taken for an option of its engine, which knows its own.
-    Raises one SpecError with everything else that is wrong.
+    Other keys are options of its engine, which checks them. Raises one SpecError with all other
+    problems.
     """
     given = {key: value for key, value in data.items() if value is not None and key != "$schema"}
     idle = tuple(key for key in given if key in OF_THE_CLOUD)

@@ -1,4 +1,4 @@
-"""A data asset: data with a name and versions, wherever it lies."""
+"""A data asset: data with a name and versions, at any address."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from allranks.spec.fields.problems import placed, problems
 from allranks.spec.fields.scalars import Name, PathText, Text, Texts
 from allranks.spec.job_parts import AssetType
 
-# Of Azure's, what says nothing of where it lies and what it is.
+# Azure's keys without effect here.
 _IDLE = ("$schema", "auto_delete_setting", "latest_version", "datastore")
 
 
 class Data(Part):
-    """``path`` is any that an input of a job may have, absolute. ``job`` made it, as ``output``."""
+    """``path`` is an absolute path or address, as for a job's input. ``job`` and ``output`` name
+    what created it."""
 
     name: Name
     version: Name | None = None
@@ -37,7 +38,7 @@ Of = TypeVar("Of", bound=Part)
 def parse(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Data:
-    """The asset in ``data``. Raises one SpecError with everything that is wrong."""
+    """The asset in ``data``. Raises one SpecError with all problems."""
     hint = "a path, a URI such as s3://BUCKET/PATH, or azureml://datastores/D/paths/P"
     return parse_as(Data, data, hint, lines, file)
 
@@ -49,7 +50,8 @@ def parse_as(
     lines: Mapping[str, int] | None = None,
     file: str | None = None,
 ) -> Of:
-    """As ``parse``, for what else has a name, versions and a path; ``hint`` says what that is."""
+    """Like ``parse``, for other assets with a name, versions and a path. ``hint`` describes the
+    path."""
     given = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
     try:
         return kind.model_validate(given)

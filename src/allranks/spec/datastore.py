@@ -1,4 +1,5 @@
-"""A datastore: a place for data with a name, and what opens it. Azure ML's keys where it has one.
+"""A datastore: a named location of data with its credentials. The keys are Azure ML's where it has
+one.
 
 Azure's are ``azure_blob`` and ``azure_data_lake_gen2``; ``file``, ``s3``, ``gcs`` and ``https``
 are ours.
@@ -23,7 +24,7 @@ def _kind(value: object) -> object:
     return _ALSO.get(snaked, snaked) if isinstance(snaked, str) else snaked
 
 
-# As Azure's programs and people write them.
+# Spellings of Azure's tools and users.
 _ALSO = {
     "azureblob": "azure_blob",
     "blob": "azure_blob",
@@ -38,7 +39,7 @@ Kind = Annotated[
     Literal["file", "s3", "gcs", "https", "azure_blob", "azure_data_lake_gen2"],
     BeforeValidator(_kind),
 ]
-# What each kind wants, may have beside it, and is opened by.
+# Required keys, optional keys and credentials of each kind.
 _WANTS: Mapping[str, tuple[str, ...]] = {
     "file": ("path",),
     "s3": ("bucket",),
@@ -64,7 +65,7 @@ CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "azure_blob": _OF_AZURE,
     "azure_data_lake_gen2": _OF_AZURE,
 }
-# Of those that go together one alone opens nothing.
+# Credentials that only work together.
 _TOGETHER = (
     ("access_key_id", "secret_access_key"),
     ("tenant_id", "client_id", "client_secret"),
@@ -72,8 +73,8 @@ _TOGETHER = (
 
 
 class Datastore(Part):
-    """``endpoint`` is the URL of a store that is not its provider's own: MinIO, Ceph, Azurite.
-    ``prefix`` is what all that is in it begins with."""
+    """``endpoint`` is the URL of a store other than the provider's own: MinIO, Ceph, Azurite.
+    ``prefix`` is the beginning of all paths in it."""
 
     name: Name
     type: Kind
@@ -94,9 +95,9 @@ class Datastore(Part):
 def parse(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> tuple[Datastore, dict[str, str] | None]:
-    """The datastore in ``data``, and the credentials that stood there; None where nothing did.
+    """The datastore in ``data`` and its credentials, or None without credentials.
 
-    Raises one SpecError with everything that is wrong.
+    Raises one SpecError with all problems.
     """
     given = {k: v for k, v in data.items() if v is not None and k not in ("$schema", "credentials")}
     found: list[Problem] = []
@@ -124,21 +125,21 @@ def _of_its_kind(made: Datastore) -> list[Problem]:
     for key in wants:
         if not getattr(made, key):
             hint = f"--{key.replace('_', '-')} …, or `{key}: …` in a file"
-            said = f"is missing: a datastore of type `{made.type}` wants it"
+            said = f"is required for a datastore of type `{made.type}`"
             found.append(Problem(said, key, hint=hint))
     for key in {each for keys in (*_WANTS.values(), *_MAY.values()) for each in keys}:
         if getattr(made, key) is not None and key not in (*wants, *may):
-            hint = f"it has {', '.join(f'`{each}`' for each in (*wants, *may))}"
-            found.append(Problem(f"a datastore of type `{made.type}` has none", key, hint=hint))
+            hint = f"its keys are {', '.join(f'`{each}`' for each in (*wants, *may))}"
+            found.append(Problem(f"not a key of a datastore of type `{made.type}`", key, hint=hint))
     if made.type == "file" and made.path and not made.path.startswith("/"):
         found.append(Problem(f"{made.path!r} is not an absolute path", "path", hint="as in /data"))
     for key in ("endpoint", "url"):
         value = getattr(made, key)
         if value and not value.startswith(("http://", "https://")) and made.type not in _AZURE:
-            found.append(Problem(f"{value!r} is no URL", key, hint="as in https://HOST:PORT"))
+            found.append(Problem(f"{value!r} is not a URL", key, hint="as in https://HOST:PORT"))
         elif value and ("?" in value or "@" in value):
-            hint = "what opens it belongs into `credentials`"
-            found.append(Problem("a URL with a password or a query is not kept", key, hint=hint))
+            hint = "put credentials into `credentials`"
+            found.append(Problem("the URL must not contain a password or a query", key, hint=hint))
     return found
 
 
@@ -148,8 +149,8 @@ def _credentials(kind: str, given: Any) -> dict[str, str]:
         raise Wrong("must be a mapping", f"below it: {', '.join(known)}")
     for name, value in given.items():
         if name not in known:
-            hint = f"there are {', '.join(f'`{each}`' for each in known)}" if known else "none"
-            raise Wrong(f"a datastore of type `{kind}` is not opened by `{name}`", hint)
+            hint = f"choose from {', '.join(f'`{each}`' for each in known)}" if known else "none"
+            raise Wrong(f"`{name}` is not a credential of a datastore of type `{kind}`", hint)
         if not isinstance(value, str) or not value or "\n" in value.strip():
             if name == "service_account_key" and isinstance(value, str) and value:
                 continue  # JSON of several lines

@@ -1,7 +1,7 @@
 """What each key of the job file and of asset files means, by model and field.
 
-Data for the reference pages. It is not in the models, so that no command pays for it at start-up.
-Subclasses inherit the descriptions of their base. A test holds that it covers exactly all fields.
+Data for the reference pages. It is not in the models, to keep them cheap to import. Subclasses
+inherit the descriptions of their base. A test checks that it covers all fields.
 """
 
 from __future__ import annotations

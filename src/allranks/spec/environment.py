@@ -1,4 +1,4 @@
-"""An environment with a name, as its user wrote it: Azure ML's keys, and ours for pip."""
+"""A named environment's definition: Azure ML's keys, and ours for pip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from allranks.spec.fields.problems import placed, problems
 from allranks.spec.fields.scalars import Name
 from allranks.spec.job_parts import Environment
 
-# What says nothing of where and how ranks run.
+# Keys that do not affect how ranks run.
 _IDLE = ("$schema", "datastore", "inference_config", "os_type")
 _NAMES: TypeAdapter[str] = TypeAdapter(Name)
 _CONTENT = ("image", "build", "conda_file", "pip", "requirements", "python")
@@ -21,9 +21,9 @@ _CONTENT = ("image", "build", "conda_file", "pip", "requirements", "python")
 def parse(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Environment:
-    """The environment in ``data``, which has a name that can be one.
+    """The environment in ``data``, with a valid name.
 
-    Raises one SpecError with everything that is wrong.
+    Raises one SpecError with all problems.
     """
     given = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
     found: list[Problem] = []
@@ -45,14 +45,14 @@ def parse(
         made = None
     if made is not None and not any(getattr(made, key) for key in _CONTENT):
         hint = "an image, a conda file, or packages for pip"
-        found.append(Problem("the environment asks for nothing", None, hint=hint))
+        found.append(Problem("the environment is empty", None, hint=hint))
     if found or made is None:
         raise SpecError([placed(each, lines or {}) for each in found], file=file)
     return made
 
 
 def unnamed(value: Any) -> Any:
-    """An environment as a job has it: a name, or one written out. Raises SpecError."""
+    """A job's environment: a name or an inline definition. Raises SpecError."""
     if not isinstance(value, Mapping):
         return value
     try:

@@ -1,6 +1,6 @@
 """The environment variables that users may set and those that ranks find. Data for the reference.
 
-A test holds that no name of ``ALLRANKS_*`` in the code is missing here, and that none is extra.
+A test checks that it lists exactly the names of ``ALLRANKS_*`` in the code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ USER: Mapping[str, str] = {
     "ALLRANKS_HTTPS_PASSWORD": "The password that it takes.",
 }
 
-# Of the server, in seconds. The defaults are those of ``settings.Clocks``.
+# For the server, in seconds. Defaults are in ``settings.Clocks``.
 CLOCKS: Mapping[str, str] = {
     "ALLRANKS_TICK": "The time between two runs of the server's loop.",
     "ALLRANKS_LEASE": "How long an agent may be silent before its node is lost.",
@@ -181,7 +181,7 @@ RANK: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-# Between the parts of allranks. They are no contract.
+# Internal variables. They may change.
 INTERNAL = frozenset(
     {
         "ALLRANKS_AGENT_",

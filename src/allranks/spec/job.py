@@ -1,7 +1,5 @@
-"""The job as its user wrote it: Azure ML v2's commandJob, and a few keys of ours.
-
-``parse`` is the one door: YAML, the SDK and the one-line CLI all come through it.
-"""
+"""A job's definition: Azure ML v2's commandJob and a few keys of ours. YAML, the SDK and the
+command line all use ``parse``."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ def _empty_if_none(value: object) -> object:
 
 
 def _unwrapped(value: object) -> object:
-    """``{value: 3}`` is the literal 3 to Azure ML; an output of another job is an input here."""
+    """Unwrap Azure ML's ``{value: 3}``. An output of another job becomes an input."""
     if isinstance(value, Mapping) and value.keys() == {"value"}:
         return value["value"]
     return as_input(value) if isinstance(value, Output) else value
@@ -80,7 +78,7 @@ def _unwrapped(value: object) -> object:
 def _environment(value: str) -> str:
     if value == "current" or re.fullmatch(r"azureml:[^\s]+", value):
         return value
-    hint = "write `azureml:NAME:VERSION`, or `current` for the Python you have in front"
+    hint = "write `azureml:NAME:VERSION`, or `current` for the current Python"
     raise Wrong(f"`{value}` is not an environment", hint)
 
 
@@ -109,7 +107,7 @@ class Outputs(dict[str, Output]):
             return self[name]
         except KeyError:
             has = ", ".join(self) or "none"
-            raise AttributeError(f"there is no output {name!r}; outputs here: {has}") from None
+            raise AttributeError(f"output {name!r} not found; the outputs are: {has}") from None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -156,16 +154,16 @@ class CommandJob(Part):
             super().__setattr__(name, as_in_a_file(name, value))
 
     def __eq__(self, other: object) -> bool:
-        """A job is what it says, wherever it was read."""
+        """Compare by content, not by the file it was read from."""
         return isinstance(other, CommandJob) and self.__dict__ == other.__dict__
 
     @property
     def base(self) -> str | None:
-        """The folder of the file it was read from, which its relative paths begin at."""
+        """The folder of the job's file; relative paths start there."""
         return self._base
 
     def based(self, folder: str | os.PathLike[str]) -> CommandJob:
-        """The same job, its relative paths beginning at ``folder``."""
+        """The same job with relative paths starting at ``folder``."""
         moved = self.model_copy()
         moved._base = os.path.abspath(folder)
         return moved
@@ -177,13 +175,13 @@ class CommandJob(Part):
         lines: Mapping[str, int] | None = None,
         file: str | None = None,
     ) -> CommandJob:
-        """The job in ``data``; ``lines`` says where each dotted key stood in ``file``.
+        """The job in ``data``; ``lines`` has the line of each dotted key in ``file``.
 
-        Raises one SpecError with everything that is wrong.
+        Raises one SpecError with all problems.
         """
         lines = lines or {}
         _refuse_other_types(data, lines, file)
-        # A section left empty in YAML (`tags:`) is a section not given.
+        # An empty section in YAML (`tags:`) counts as absent.
         given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
         try:
             job = cls.model_validate(given)
@@ -192,16 +190,14 @@ class CommandJob(Part):
             raise SpecError([placed(p, lines) for p in found], file=file) from None
         except UnicodeEncodeError as error:
             half = error.object[error.start : error.end]
-            said = f"half a character, {half!r}, is no text"
-            raise SpecError(
-                Problem(said, hint="write it whole, or leave it out"), file=file
-            ) from None
+            said = f"{half!r} is an incomplete character"
+            raise SpecError(Problem(said, hint="correct or remove it"), file=file) from None
         if crossed := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(crossed, file=file)
         return job
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON without what is default; ``parse`` makes the same job of it again."""
+        """JSON data without default values; ``parse`` restores the job from it."""
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, warnings=False)
         if self.distribution is not None:
             data["distribution"] = {"type": self.distribution.type, **data["distribution"]}
@@ -215,8 +211,8 @@ class CommandJob(Part):
         return data
 
     def to_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The job as a file's text, written to ``path`` when one is given; ``load_job`` makes the
-        same job of it. Relative paths stay as they are: they begin at the new file's folder."""
+        """The job as YAML, also written to ``path`` if given; ``load_job`` reads it back. Relative
+        paths are unchanged and start at the new file's folder."""
         # lazy: a server reads and writes no YAML
         from allranks.spec.fields.plain_words import written
 
@@ -227,9 +223,9 @@ class CommandJob(Part):
                     file.write(text)
             except OSError as error:
                 said = (error.strerror or str(error)).lower()
-                hint = "name a file that you may write"
+                hint = "choose a writable file"
                 raise UsageError(
-                    f"the job cannot be written: {said}", where=str(path), hint=hint
+                    f"cannot write the job: {said}", where=str(path), hint=hint
                 ) from error
         return text
 
@@ -241,7 +237,7 @@ def parse(
     return CommandJob.parse(data, lines, file)
 
 
-# Which keys are known at which place; `*` is a name of the user's.
+# The valid keys at each place; `*` is a name chosen by the user.
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "": (CommandJob,),
     "inputs.*": (Input,),
@@ -257,7 +253,7 @@ _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "services.*": SERVICES,
     "identity": IDENTITIES,
 }
-# What `az ml job show` prints and `az ml job create` reads past.
+# Keys that `az ml job show` prints and `az ml job create` ignores.
 READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "parameters"})
 _TYPES = ("command", "sweep", "pipeline")
 _SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
@@ -283,7 +279,7 @@ def _refuse_other_types(
 
 
 def _crossed(job: CommandJob) -> Iterator[Problem]:
-    """What no single key can know: references to other keys, counts that must agree."""
+    """Checks across keys: references, and counts that must agree."""
     known = {"name", *(f"inputs.{n}" for n in job.inputs), *(f"outputs.{n}" for n in job.outputs)}
     yield from _unknown(job.command, known, "command")
     for name, value in job.environment_variables.items():
@@ -295,18 +291,18 @@ def _crossed(job: CommandJob) -> Iterator[Problem]:
     yield from _unknown_metrics(job.metrics)
     if job.retry.max_attempts == 1 and job.retry.budgets != Budgets():
         yield Problem(
-            "there are budgets for restarts, and with `max_attempts: 1` there are none",
+            "`budgets` has no effect with `max_attempts: 1`",
             where="retry.budgets",
-            hint="set `retry.max_attempts` to 2 or more; `on: [preempted]` leaves other causes out",
+            hint="set `retry.max_attempts` to 2 or more; `on: [preempted]` excludes other causes",
         )
     nodes, distribution = job.resources.instance_count, job.distribution
     if isinstance(distribution, TensorFlowDistribution):
         workers = distribution.worker_count
         if workers not in (None, nodes):
             yield Problem(
-                f"there are {workers} workers for {nodes} instances: each instance hosts one",
+                f"`worker_count` is {workers} for {nodes} instances; each instance runs one worker",
                 where="distribution.worker_count",
-                hint=f"leave it out, or set `resources.instance_count: {workers}`",
+                hint=f"remove it, or set `resources.instance_count: {workers}`",
             )
 
 
@@ -315,8 +311,8 @@ def _unknown_metrics(metrics: Mapping[str, Metric | str]) -> Iterator[Problem]:
         pattern = metric.pattern if isinstance(metric, Metric) else metric
         if pattern == BUILTIN and name not in KNOWN:
             known = ", ".join(f"`{each}`" for each in KNOWN)
-            hint = nearest(name, KNOWN) or f"known by name: {known}; or write a pattern"
-            yield Problem(f"no metrics are known as `{name}`", where=f"metrics.{name}", hint=hint)
+            hint = nearest(name, KNOWN) or f"built-in metrics are {known}; or write a pattern"
+            yield Problem(f"`{name}` is not a built-in metric", where=f"metrics.{name}", hint=hint)
 
 
 def _unknown(text: str, known: set[str], where: str) -> Iterator[Problem]:

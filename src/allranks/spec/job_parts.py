@@ -1,7 +1,7 @@
 """The parts of a job: inputs, outputs, distributions, environment, resources, limits.
 
-Names and defaults are Azure ML v2's. An unknown key is an error, but for
-``distribution``, where Azure's own example sends one.
+Names and defaults are Azure ML v2's. Unknown keys are errors, except in ``distribution``, because
+Azure's own example has one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def snake(value: object) -> object:
-    """``PyTorch``, ``UriFolder`` and ``ro-mount`` as the schema writes them."""
+    """Normalize ``PyTorch``, ``UriFolder`` and ``ro-mount`` to the schema's spelling."""
     if not isinstance(value, str):
         return value
     snaked = _WORD_START.sub("_", value.strip()).replace("-", "_").lower()
     return _JOINED.get(snaked, snaked)
 
 
-# Names whose capitals are not word starts, and words people write together.
+# Names with other capitals, and words written together.
 _JOINED = {
     "py_torch": "pytorch",
     "tensor_flow": "tensorflow",
@@ -78,12 +78,12 @@ def _output_mode(value: object) -> object:
 
 
 def _tier(value: object) -> object:
-    # Azure's own word for "none chosen".
+    # Azure's value for "none chosen".
     return None if value == "null" else snake(value)
 
 
 def without(*keys: str) -> BeforeValidator:
-    """Drops what Azure ML writes into a job's description and reads past when it is sent back."""
+    """Drops keys that Azure ML writes into a job and ignores when reading."""
 
     def drop(value: object) -> object:
         if isinstance(value, Mapping):
@@ -126,7 +126,7 @@ MetricName = Annotated[
     AfterValidator(
         matching(
             r"[^\x00-\x1f\x7f]{1,250}",
-            "must be 1 to 250 characters, and none that does not print",
+            "must have 1 to 250 printable characters",
             "write `NAME: 'pattern'`",
         )
     ),
@@ -134,15 +134,15 @@ MetricName = Annotated[
 
 
 class Metric(Part):
-    """Numbers that are read from what ranks print: of ``rank``, or of every one (`all`). Without a
-    ``pattern`` those that are known by the metric's name."""
+    """A metric read from the output of ``rank``, or of all ranks (`all`). Without a ``pattern``,
+    the built-in patterns of that name apply."""
 
     pattern: Pattern = BUILTIN
     rank: Annotated[Integer | Literal["all"], BeforeValidator(_rank)] = 0
 
 
 class Output(Part):
-    """Data a job leaves; without ``path`` it goes to the job's own place."""
+    """An output of a job. Without ``path`` it goes to the job's record."""
 
     type: AssetType = "uri_folder"
     path: PathText | None = None
@@ -156,11 +156,11 @@ def _place(value: object) -> object:
 
 
 class Input(Part):
-    """Data given to a job; ``path`` is as written, relative ones not yet resolved.
+    """An input of a job.
 
-    An output of a job that was submitted is a path too: ``Input(path=made.outputs.model)``.
-    ``unpack``, ``sharded`` and the mode ``stream`` are ours: what is in its archives; to each node
-    its share of the files; the URL of a place on the node that serves the files as they come.
+    ``path`` is as written, not yet resolved; it may be an output of a submitted job:
+    ``Input(path=job.outputs.model)``. Ours are ``unpack`` (unpack archives), ``sharded`` (each node
+    gets its share of the files) and the mode ``stream`` (a URL on the node that serves the files).
     """
 
     type: AssetType = "uri_folder"
@@ -170,7 +170,7 @@ class Input(Part):
     unpack: bool = False
     sharded: bool = False
 
-    if TYPE_CHECKING:  # else an editor would know of text alone
+    if TYPE_CHECKING:  # otherwise editors would expect only str
 
         def __init__(
             self,
@@ -193,18 +193,18 @@ class Input(Part):
         for key, mode in (("unpack", "direct"), ("sharded", "direct"), ("unpack", "stream")):
             if self.mode == mode and getattr(self, key):
                 raise Wrong(
-                    f"`{key}` is not for the mode `{mode}`, which leaves data where it is",
+                    f"`{key}` has no effect with the mode `{mode}`, which does not copy data",
                     "use `ro_mount` or `download`",
                 )
         return self
 
 
 def as_input(output: Output) -> Input:
-    """The output of a job that was submitted, as the input of another."""
+    """Convert the output of a submitted job into an input."""
     if output.path is None:
         raise Wrong(
-            "this output has no place yet: its job has not been submitted",
-            "submit the job, and give what came back: `made.outputs.…`",
+            "this output has no path yet: its job is not submitted",
+            "submit the job and use the returned job's output: `job.outputs.…`",
         )
     return Input.model_validate({"type": output.type, "path": output.path})
 
@@ -218,7 +218,7 @@ class _PerNode(_Distribution):
 
 
 class NoDistribution(_PerNode):
-    """So many copies of the command on each node, told nothing of one another."""
+    """Independent copies of the command on each node."""
 
     type: Literal["none"] = "none"
 
@@ -228,14 +228,14 @@ class PyTorchDistribution(_PerNode):
 
 
 def _implementation(value: object) -> object:
-    """``Open MPI`` and ``openmpi`` are one; anything else has to be a path."""
+    """Accept ``Open MPI`` for ``openmpi``; other values must be a path."""
     if not isinstance(value, str) or "/" in value:
         return value
     name = re.sub(r"[-_ ]|mpi$", "", value.lower())
     known = {"open": "openmpi", "mpich": "mpich", "intel": "intel"}
     if name not in known:
         raise Wrong(
-            f"`{value}` is no MPI that can be chosen",
+            f"`{value}` is not a supported MPI",
             "`openmpi`, `mpich`, `intel`, or the path of an mpirun",
         )
     return known[name]
@@ -262,10 +262,11 @@ class JaxDistribution(_PerNode):
 
 
 class TensorFlowDistribution(_Distribution):
-    """``worker_count`` None: one worker per instance. Parameter servers stand beside workers.
+    """``worker_count`` None: one worker per instance.
 
-    Ours beside Azure's: ``chief_count`` 1 for the coordinator that TensorFlow 2's parameter servers
-    want, as task ``chief`` on the first instance; ``evaluator_count`` for tasks ``evaluator``.
+    Parameter servers run beside workers. Ours are ``chief_count`` 1, for the coordinator that
+    TensorFlow 2's parameter servers need (task ``chief`` on the first instance), and
+    ``evaluator_count`` for tasks ``evaluator``.
     """
 
     type: Literal["tensorflow"] = "tensorflow"
@@ -288,7 +289,7 @@ class RayDistribution(_Distribution):
 
 
 def _typed(value: object) -> object:
-    """The mapping with its ``type`` in the schema's spelling, ready to be told apart by it."""
+    """The mapping with its ``type`` in the schema's spelling."""
     if isinstance(value, dict) and "type" in value:
         return {**value, "type": snake(value["type"])}
     return value
@@ -328,7 +329,7 @@ class BuildContext(Part):
 
 
 class Environment(Part):
-    """An environment written out in the job, instead of a reference to a registered one.
+    """An environment defined inline in a job.
 
     ``pip``, ``requirements``, ``constraints``, ``python`` and ``torch_backend`` (uv's: `cpu`,
     `cu128`, `auto`) are ours.
@@ -353,13 +354,14 @@ class Environment(Part):
     @model_validator(mode="after")
     def _one_image(self) -> Environment:
         if self.image and self.build:
-            raise Wrong("`image` and `build` exclude each other", "keep one of the two")
+            raise Wrong("`image` and `build` cannot be used together", "remove one of the two")
         return self
 
 
 class Resources(Part):
-    """What a job asks of its compute; ``properties.<engine>`` holds an engine's own options. A job
-    without ``gpus_per_instance`` gets what `plan/job/gpu_allocation.py` chooses; 0 means none."""
+    """What a job requests from its compute; ``properties.<engine>`` holds options of an engine. A
+    job without ``gpus_per_instance`` gets what `plan/job/gpu_allocation.py` chooses; 0 means none.
+    """
 
     instance_count: Count = 1
     instance_type: Text | None = None
@@ -372,8 +374,8 @@ class Resources(Part):
 
 
 class Limits(Part):
-    """In seconds. ``timeout`` is for one job with all its attempts; ``grace`` what its ranks have
-    from SIGTERM to SIGKILL on cancel, preemption and time limit, the server's own if None."""
+    """In seconds. ``timeout`` covers all attempts of a job. ``grace`` is the time from SIGTERM to
+    SIGKILL on cancel, preemption and time limit; None means the server's default."""
 
     timeout: Seconds | None = None
     grace: Seconds | None = None

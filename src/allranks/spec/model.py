@@ -1,4 +1,4 @@
-"""A model: files that training left, with a name and versions, and where they came from."""
+"""A model: files of a training with a name, versions and their origin."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from allranks.spec.fields.base import Part
 from allranks.spec.fields.scalars import Free, Name, PathText, Text, Texts
 from allranks.spec.job_parts import ModelType
 
-# Of an input that is one.
+# Types of inputs that are models.
 TYPES = ("custom_model", "mlflow_model", "triton_model")
 
 
 class Model(Part):
-    """``path`` is where its files are taken from: one of the ``job`` that made them, or of this
-    machine. ``flavors`` say who reads it, as MLflow has them: `{pytorch: {}}`; they and the
-    ``type`` are seen from its files where nobody says."""
+    """``path`` is the source of its files, in the ``job`` that created them or on this machine.
+    ``flavors`` are MLflow's: `{pytorch: {}}`. Flavors and ``type`` are detected from the files if
+    not given."""
 
     name: Name
     version: Name | None = None
@@ -34,14 +34,14 @@ class Model(Part):
 
 
 def parse(data: Mapping[str, Any]) -> Model:
-    """The model in ``data``. Raises one SpecError with everything that is wrong."""
+    """The model in ``data``. Raises one SpecError with all problems."""
     hint = "files of this machine, or of a job: --job JOB --path outputs/…"
     return parse_as(Model, data, hint)
 
 
 class ModelVersion(Model):
-    """One that is kept: what the server tells of it, too. ``lineage`` says what was run to make it,
-    ``digest`` is that of its manifest, ``files`` how many there are."""
+    """A registered version with the server's data. ``lineage`` describes the job that created it,
+    ``digest`` is the hash of its manifest, ``files`` their number."""
 
     version: Name
     type: ModelType

@@ -1,4 +1,4 @@
-"""When a job starts again."""
+"""When a job restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Restarts = Annotated[Integer, Field(ge=0)]
 
 
 class Budgets(Part):
-    """How often a job may start again after what is no failure of its script's; None: the rule."""
+    """How often a job may restart after causes other than its script; None means the default."""
 
     node_lost: Restarts | None = None
     preempted: Restarts | None = None
@@ -24,8 +24,8 @@ class Budgets(Part):
 
 
 class Retry(Part):
-    """How often a job may start, and after which causes it may start again. ``max_attempts`` counts
-    failures of the script; each other cause has a budget of its own."""
+    """How often and after which causes a job may restart. ``max_attempts`` limits failures of the
+    script; every other cause has its own budget."""
 
     max_attempts: Count = 1
     on: Several[Key] = ("node_lost", "preempted", "hang", "user", "setup")

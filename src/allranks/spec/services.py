@@ -1,6 +1,6 @@
-"""Services beside a job's ranks, and the identity it acts under: Azure ML's words for both.
+"""Services of a job and its identity, with Azure ML's keys.
 
-Typed, kept in the record and shown. `allranks job tensorboard` opens a TensorBoard; nothing is
+They are checked, recorded and shown. `allranks job tensorboard` opens a TensorBoard; nothing is
 started for other services.
 """
 
@@ -29,7 +29,7 @@ _TYPES = (
 
 
 class JobService(Part):
-    """Something to reach in a running job; ``nodes``: ``all``, or None for the first."""
+    """A service of a running job. ``nodes``: ``all``, or None for the first."""
 
     type: Text | None = None
     port: Port | None = None
@@ -56,7 +56,7 @@ class VsCodeJobService(JobService):
 
 
 class ManagedIdentityConfiguration(Part):
-    """An identity that the compute was given; without an id, the one it has."""
+    """A managed identity of the compute; without an id, its default."""
 
     type: Literal["managed"] = "managed"
     client_id: Text | None = None
@@ -65,7 +65,7 @@ class ManagedIdentityConfiguration(Part):
 
 
 class UserIdentityConfiguration(Part):
-    """The identity of who submits the job."""
+    """The identity of the submitter."""
 
     type: Literal["user_identity"] = "user_identity"
 
@@ -77,17 +77,17 @@ class AmlTokenConfiguration(Part):
 
 
 def _typed(value: object) -> object:
-    """The mapping with its ``type`` in the schema's spelling, ready to be told apart by it."""
+    """The mapping with its ``type`` in the schema's spelling."""
     if not isinstance(value, Mapping):
         return value
-    # REST's name for it.
+    # The REST API's name.
     kind = value.get("type", value.get("job_service_type"))
     rest = {key: item for key, item in value.items() if key not in ("type", "job_service_type")}
     return rest if kind is None else {"type": snake(kind), **rest}
 
 
 def _service(value: object) -> object:
-    """As ``_typed``; a type that is the user's own stays as it is written."""
+    """Like ``_typed``; a user's own type is kept as written."""
     typed = _typed(value)
     if isinstance(typed, dict) and typed.get("type") not in (None, *_TYPES):
         typed["type"] = value.get("type", typed["type"])  # type: ignore[attr-defined]  # a mapping
@@ -120,7 +120,7 @@ Identity = Annotated[
     Field(discriminator="type"),
     BeforeValidator(_typed),
 ]
-# The keys of every kind of service and identity, for those who look for the nearest.
+# Keys of all services and identities, for suggestions.
 SERVICES: tuple[type[BaseModel], ...] = (JobService, *_OWN_KEYS.values())
 IDENTITIES: tuple[type[BaseModel], ...] = (
     ManagedIdentityConfiguration,

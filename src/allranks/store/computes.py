@@ -39,7 +39,7 @@ class Computes:
         if any(row.name == name for row in self.list()):
             raise Conflict(
                 f"a compute named {name!r} already exists",
-                hint=f"use another name, or change it: allranks compute update {name} …",
+                hint=f"use choose another name, or change it: allranks compute update {name} …",
             )
 
     def create(self, name: str, spec: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class Computes:
         with self._engine.begin() as connection:
             deleted = connection.execute(delete(_computes).where(_computes.c.name == name))
         if not deleted.rowcount:
-            raise NotFound(f"there is no compute named {name!r}", hint="allranks compute list")
+            raise NotFound(f"compute {name!r} not found", hint="allranks compute list")
         self.set_aliases(
             {name: None for name, goal in self.aliases().items() if goal == name},
             default="" if self.default() == name else None,

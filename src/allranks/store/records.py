@@ -321,7 +321,7 @@ def _name_taken(name: str, reason: str) -> Conflict:
 
 
 def _no_job(name: str) -> NotFound:
-    return NotFound(f"there is no job named {name!r}", hint="list jobs: allranks job list")
+    return NotFound(f"job {name!r} not found", hint="list jobs: allranks job list")
 
 
 def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobRow:

@@ -99,8 +99,8 @@ def test_one_in_c_code_tells_where_and_that_it_has_not_run_python_since(start: S
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("bash", "-c", "echo up; sleep 600 & wait"), "no Python"),
-        (python(STUCK, "-I"), "no Python, or one that was started with -I"),
+        (("bash", "-c", "echo up; sleep 600 & wait"), "not a Python process"),
+        (python(STUCK, "-I"), "not a Python process, or started with -I"),
     ],
 )
 def test_who_cannot_answer_is_not_asked(start: Start, words: tuple[str, ...], why: str):
@@ -116,7 +116,7 @@ def test_one_that_has_become_another_program_takes_no_harm(start: Start):
         )
     )
     os.kill(pid, signal.SIGURG)  # as if it had happened between the look and the question
-    assert look(pid)[0].why.startswith("no Python")
+    assert look(pid)[0].why.startswith("not a Python process")
 
 
 def test_one_that_closes_all_files_does_not_get_ours_into_its_own(start: Start, tmp_path: Path):

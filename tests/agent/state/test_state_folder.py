@@ -547,7 +547,7 @@ def test_why_the_end_is_not_saved_is_told(server, nodes):
     data = {"status": "Completed", "exit_code": 0, "error": None}
     server.records.append("j", [Event(Kind.FINISHED, 1.0, data=data)])
     (said,) = finish(nodes[0])
-    assert "the last changes of the state folder are not saved: this launch is over" in said
+    assert "the last changes of the state folder are not saved: this launch has ended" in said
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")

@@ -34,15 +34,15 @@ def test_written_in_one_way(written: str, means: str) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("s3://", "names no bucket"),
-        ("s3://b u/x", "names no bucket"),
+        ("s3://", "has no bucket"),
+        ("s3://b u/x", "has no bucket"),
         ("s3://bucket/a/../b", "leads out"),
         ("https://host/%2e%2e/x", "leads out"),
-        ("https:///x", "names no host"),
+        ("https:///x", "has no host"),
         ("https://a:b@host/x", "password"),
-        ("abfss://acct.dfs.core.windows.net/x", "names no container"),
-        ("hdfs://x/y", "nothing here reads hdfs"),
-        ("x", "nothing here reads such an address"),
+        ("abfss://acct.dfs.core.windows.net/x", "has no container"),
+        ("hdfs://x/y", "cannot read hdfs"),
+        ("x", "cannot read such addresses"),
     ],
 )
 def test_what_is_no_address(written: str, said: str) -> None:

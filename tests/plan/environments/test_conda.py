@@ -75,17 +75,17 @@ def test_what_wheels_bring_is_left_out_and_told():
     found = conda.read({"dependencies": ["cudatoolkit=11.1", "mkl", "numpy"]})
     assert [line for _, line in found.requirements] == ["numpy"]
     assert found.notes == (
-        "left out: cudatoolkit=11.1 (wheels bring their own)",
-        "left out: mkl (wheels bring their own)",
+        "left out: cudatoolkit=11.1 (wheels include it)",
+        "left out: mkl (wheels include it)",
     )
 
 
 @pytest.mark.parametrize(
     ("data", "where", "said"),
     [
-        ({"dependencies": ["a", "gcc_linux-64"]}, "dependencies.1", "gcc_linux-64 is no Python"),
-        ({"dependencies": ["r-base=4"]}, "dependencies.0", "r-base is no Python"),
-        ({"dependencies": ["r-ggplot2"]}, "dependencies.0", "r-ggplot2 is no Python"),
+        ({"dependencies": ["a", "gcc_linux-64"]}, "dependencies.1", "gcc_linux-64 is not a Python"),
+        ({"dependencies": ["r-base=4"]}, "dependencies.0", "r-base is not a Python"),
+        ({"dependencies": ["r-ggplot2"]}, "dependencies.0", "r-ggplot2 is not a Python"),
         ({"dependencies": ["a=1|2"]}, "dependencies.0", "alternatives"),
         ({"dependencies": ["a=>1"]}, "dependencies.0", "cannot be read"),
         ({"dependencies": ["a b c d"]}, "dependencies.0", "cannot be read"),

@@ -68,17 +68,17 @@ def test_without_an_image_a_compute_with_containers_is_as_any_other():
             "mpi jobs do not run under",
         ),
         (job(resources={"docker_args": "'"}), {"container": "podman"}, "No closing quotation"),
-        (job(resources={"docker_args": ["-it"]}), {"container": "podman"}, "'-it' is not to be"),
+        (job(resources={"docker_args": ["-it"]}), {"container": "podman"}, "'-it' cannot be"),
         *(
-            (job(resources={"docker_args": word}), {"container": "podman"}, "not to be set")
+            (job(resources={"docker_args": word}), {"container": "podman"}, "cannot be set")
             for word in ("--rm=false", "-d", "-dP", "-d=true", "-Pt", "--pid=host", "-u1")
         ),
-        (job(environment={"image": "/a.sif"}), {"container": "podman"}, "runs no image file"),
-        (job(environment={"image": "a.sif"}), {"container": "apptainer"}, "by a relative path"),
+        (job(environment={"image": "/a.sif"}), {"container": "podman"}, "does not run image files"),
+        (job(environment={"image": "a.sif"}), {"container": "apptainer"}, "must be absolute"),
         (
             job(environment={"build": {"path": "/a"}}),
             {"container": "apptainer"},
-            "builds no Dockerfile",
+            "does not build Dockerfiles",
         ),
     ],
 )

@@ -28,7 +28,7 @@ def take(*lines: str, table: Mapping[str, str] | None = None) -> Replaced:
 def test_packages_of_azure_ml_are_left_out(line: str):
     assert take(line, "numpy") == (
         ("numpy",),
-        (f"left out: {line} (it is for Azure ML alone)",),
+        (f"left out: {line} (it is only for Azure ML)",),
     )
 
 
@@ -51,7 +51,7 @@ def test_the_map_drops_a_package_in_every_version_or_in_one():
     assert take("horovod==0.20", table={"horovod==0.19.5": "none"}).lines == ("horovod==0.20",)
     assert entry("Horovod", "none") == ("horovod", "none")
     assert entry("Horovod == 0.19.5", "none") == ("horovod==0.19.5", "none")
-    with pytest.raises(UsageError, match="without Python"):
+    with pytest.raises(UsageError, match="needs Python"):
         entry("python=3.6", "none")
 
 

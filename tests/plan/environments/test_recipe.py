@@ -24,7 +24,7 @@ KNOWN = {"digits:2": Environment(pip=["scikit-learn"]), "pod:1": Environment(ima
 def find(asset: Asset) -> Resolved:
     name = f"{asset.name}:{asset.version or 2}"
     if name not in KNOWN:
-        raise SpecError(Problem(f"there is no environment {asset}", "environment"))
+        raise SpecError(Problem(f"environment {asset} not found", "environment"))
     return Resolved(name, KNOWN[name])
 
 
@@ -44,7 +44,7 @@ def test_the_python_in_front(asked: object):
 def test_one_that_has_a_name():
     assert means("azureml:digits:2") == Resolved("digits:2", KNOWN["digits:2"])
     assert means("azureml:digits@latest").name == "digits:2"
-    with pytest.raises(SpecError, match="no environment nope:1"):
+    with pytest.raises(SpecError, match="environment nope:1 not found"):
         means("azureml:nope:1")
 
 
@@ -53,7 +53,7 @@ def test_a_name_of_azures_may_stand_for_another():
     found = means(far, table={"AzureML-*pytorch*": "digits:2"})
     assert found.name == "digits:2"
     assert found.notes == (
-        "the environment AzureML-pytorch-1.10:3 is not here; digits:2 stands for it",
+        "the environment AzureML-pytorch-1.10:3 does not exist here; using digits:2 instead",
     )
     assert found.asked == "AzureML-pytorch-1.10:3"
 
@@ -71,7 +71,7 @@ def test_where_they_do_not_another_stands_for_it():
     assert found.asked == "a/b"
     assert means("azureml:pod:1", table=table)[::3] == ("digits:2", "pod:1")
     assert means(Environment(image="c:1"), table=table).environment is None
-    with pytest.raises(SpecError, match="no environment stands for the image d"):
+    with pytest.raises(SpecError, match="no environment is mapped to the image d"):
         means(Environment(image="d"), table=table)
 
 
@@ -92,13 +92,13 @@ def test_packages_on_an_image_are_both_where_containers_run():
 
 def test_an_image_that_is_to_be_made_needs_containers():
     made = Environment(build={"path": "."})
-    with pytest.raises(SpecError, match="runs no containers, and makes no images") as caught:
+    with pytest.raises(SpecError, match="runs no containers and builds no images") as caught:
         means(made)
     assert "--container podman" in caught.value.problems[0].hint
     assert means(made, containers=True).environment == made
     both = made.model_copy(update={"pip": ("x",)})
     assert means(both, containers=True).environment == both
-    with pytest.raises(SpecError, match="runs no containers, and makes no images"):
+    with pytest.raises(SpecError, match="runs no containers and builds no images"):
         means(both)
 
 
@@ -117,7 +117,7 @@ def test_a_recipe_of_all_ways_to_write_one():
         ("six<2",),
         "cpu",
         {"A": "1"},
-        ("left out: mkl (wheels bring their own)",),
+        ("left out: mkl (wheels include it)",),
     )
     task = Task("a", "e", "true", recipe=found)
     assert Task.load(pack(task)) == task
@@ -127,7 +127,7 @@ def test_a_recipe_of_all_ways_to_write_one():
 def test_the_table_takes_another_python(python: str):
     found = made(Environment(python=python, pip=["a"]), {"python=3.6": "3.11"})
     assert found.python == "3.11"
-    assert found.notes == ("python 3.6 was asked for, 3.11 is taken",)
+    assert found.notes == ("python 3.6 was requested, using 3.11",)
 
 
 def test_the_table_takes_other_versions():
@@ -141,13 +141,13 @@ def test_the_table_takes_other_versions():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("numpy>==1", "is no requirement"),
-        ("-e .", "a folder that changes"),
-        ("--editable=.", "a folder that changes"),
-        ("-r other.txt", "does not travel"),
-        ("--constraint c.txt", "does not travel"),
-        (".", "a folder that changes"),
-        ("./pkg[dev]", "a folder that changes"),
+        ("numpy>==1", "is not a requirement"),
+        ("-e .", "an editable folder"),
+        ("--editable=.", "an editable folder"),
+        ("-r other.txt", "is not sent with the job"),
+        ("--constraint c.txt", "is not sent with the job"),
+        (".", "an editable folder"),
+        ("./pkg[dev]", "an editable folder"),
     ],
 )
 def test_lines_that_cannot_be_had(line: str, said: str):
@@ -176,7 +176,9 @@ def test_what_is_taken_is_looked_up_however_it_was_written():
 
 
 def test_an_image_does_not_stand_for_an_image():
-    with pytest.raises(SpecError, match="pod:1, which stands for the image a/b, is an image, too"):
+    with pytest.raises(
+        SpecError, match="pod:1, the replacement for the image a/b, is also an image"
+    ):
         means(Environment(image="a/b"), table={"a/*": "pod:1"})
 
 
@@ -214,7 +216,7 @@ def test_a_star_is_any_image_and_environment_and_no_python_or_package(to):
     for other in ("azureml:E@latest", "azureml:E:3", Environment(image="a/b:1")):
         found = means(other, table=table)
         assert (found.environment is None) == (to == "current")
-        assert "stands for it" in found.notes[0]
+        assert "instead" in found.notes[0]
 
 
 @pytest.mark.parametrize("name", ["AzureML-pytorch-1.10", "python:3.12-slim", "mine"])
@@ -243,12 +245,12 @@ def test_capital_letters_count_for_nothing_in_the_names_of_others():
 
 
 def test_a_requirements_file_that_did_not_travel():
-    with pytest.raises(SpecError, match="what is in the file is missing"):
+    with pytest.raises(SpecError, match="the content of the file is missing"):
         made(Environment(requirements="/x/r.txt"))
 
 
 def test_a_conda_file_that_did_not_travel():
-    with pytest.raises(SpecError, match="what is in the file is missing"):
+    with pytest.raises(SpecError, match="the content of the file is missing"):
         made(Environment(conda_file="conda.yml"))
 
 

@@ -45,9 +45,9 @@ def test_the_node_that_wrote_a_file():
 
 def test_a_hint_lists_the_nearest_addresses():
     known = ["named-outputs/model/model.pt", "outputs/other", "user_logs/std_log.txt"]
-    assert "it left named-outputs/model/model.pt;" in hint("j", "outputs/model.pt", known)
-    assert "it left named-outputs/model/model.pt;" in hint("j", "outputs/modle.pt", known)
-    assert "it left named-outputs/model/model.pt;" in hint("j", "model.pt", known)
+    assert "it has named-outputs/model/model.pt;" in hint("j", "outputs/model.pt", known)
+    assert "it has named-outputs/model/model.pt;" in hint("j", "outputs/modle.pt", known)
+    assert "it has named-outputs/model/model.pt;" in hint("j", "model.pt", known)
     assert "outputs/other" in hint("j", "zzz", known)
     assert "job files j" in hint("j", "zzz", [])
     hint("j", "a", ["a\udcff"]).encode()

@@ -34,8 +34,8 @@ BOARD = "to open t: allranks job tensorboard calm_fox"
             },
             [
                 BOARD,
-                "nothing is started for the services code (vs_code), lab (jupyter_lab), "
-                "mine (my_dashboard), any: they are kept and shown",
+                "the services code (vs_code), lab (jupyter_lab), "
+                "mine (my_dashboard), any are recorded but not started",
             ],
         ),
     ],

@@ -139,13 +139,13 @@ def test_a_metric_is_of_one_rank_or_of_all():
     ("pattern", "said"),
     [
         ("a(", "not a regular expression"),
-        ("a", "has none"),
-        ("(a)(b)(c)", "has 3"),
+        ("a", "needs a group"),
+        ("(a)(b)(c)", "not 3"),
         (r"(?P<vaule>\d+) at (?P<step>\d+)", "`vaule`"),
         (r"(?P<value>\d+) at (?P<setp>\d+)", "`setp`"),
         (r"(?P<step>\d+) loss (\d+)", "none named `value`"),
         (r"loss [[](\d+)", "possible nested set at position 6"),
-        ("(" * 200 + "a" + ")" * 200, "has 200"),
+        ("(" * 200 + "a" + ")" * 200, "not 200"),
     ],
 )
 def test_a_pattern_that_can_find_nothing_is_refused(pattern, said):

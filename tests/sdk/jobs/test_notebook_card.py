@@ -87,7 +87,7 @@ def test_a_job_shows_itself(client_of, code):
     job.wait()
     assert "Completed" in text_of(job._repr_html_())
     assert "0.5" in text_of(job._repr_html_())
-    with pytest.raises(UsageError, match="no notebook"):
+    with pytest.raises(UsageError, match="not a notebook"):
         job.watch()
 
 

@@ -87,15 +87,15 @@ def test_what_is_wrong_is_told_with_its_line(folder):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("none.txt", None, "no such requirements file"),
-        ("none.yml", None, "no such file"),
-        ("loop.txt", "-r loop.txt", "names itself"),
-        ("lost.txt", "-r nowhere.txt", "no such requirements file"),
+        ("none.txt", None, "requirements file not found"),
+        ("none.yml", None, "file not found"),
+        ("loop.txt", "-r loop.txt", "includes itself"),
+        ("lost.txt", "-r nowhere.txt", "requirements file not found"),
         ("lost-wheel.txt", "./nowhere.whl", "cannot be read"),
-        ("far.txt", "-r https://me:pw@x/r.txt", "not fetched"),
+        ("far.txt", "-r https://me:pw@x/r.txt", "not downloaded"),
         ("nul.txt", "-r a\0b", "cannot be read"),
         ("bytes.txt", "\udc80", "not UTF-8"),
-        ("tabs.yml", "dependencies:\n\t- a", "cannot stand here"),
+        ("tabs.yml", "dependencies:\n\t- a", "unexpected character"),
         ("list.yml", "- a", "a mapping"),
     ],
 )
@@ -112,7 +112,7 @@ def test_bad_files(folder, name, text, said):
 def test_what_is_no_requirement_is_told_with_its_line(folder):
     (folder / "r.txt").write_text("-r more.txt\n")
     (folder / "more.txt").write_text("# these\nnumpy\n\nsix>==1\n")
-    with pytest.raises(SpecError, match="is no requirement") as caught:
+    with pytest.raises(SpecError, match="is not a requirement") as caught:
         from_file(folder / "r.txt")
     assert str(caught.value).startswith(f"{folder}/more.txt:4: 'six>==1'")
 
@@ -120,7 +120,7 @@ def test_what_is_no_requirement_is_told_with_its_line(folder):
 def test_a_loop_by_another_way_and_names_that_are_nobodys(folder):
     (folder / "sub").mkdir()
     (folder / "sub" / "l.txt").write_text("-r ../sub/l.txt\n")
-    with pytest.raises(AllranksError, match="names itself"):
+    with pytest.raises(AllranksError, match="includes itself"):
         from_file(folder / "sub" / "l.txt")
     with pytest.raises(NotFound):
         from_file(Path("~nosuchuser/r.txt"))

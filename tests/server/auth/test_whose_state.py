@@ -172,7 +172,7 @@ def test_a_restart_that_is_refused_leaves_no_state_behind(server: Served) -> Non
     fill(server, OF_JOBS, "j", "of j")
     (server.home.blobs / digest[:2] / digest).unlink()
     told = server.people.post("/api/v1/jobs/j/restart")
-    assert "does not have this code" in told.json()["message"]
+    assert "has not been uploaded yet" in told.json()["message"]
     assert own(server) == {"j": 1}
 
 

@@ -62,7 +62,7 @@ def torch(procs: int) -> dict[str, Any]:
         ({"distribution": torch(20)}, 8, "8 per node for 20 processes"),
         ({"distribution": {"type": "mpi", "process_count_per_instance": 2}}, 2, "one per process"),
         ({"distribution": {"type": "tensorflow"}}, 1, "one per process"),
-        ({"distribution": {"type": "ray"}}, 8, "all that it has"),
+        ({"distribution": {"type": "ray"}}, 8, "all it has"),
         ({"resources": {"gpus_per_instance": 0}}, 0, ""),
         ({"resources": {"gpus_per_instance": 5}, "distribution": torch(2)}, 5, ""),
         ({"resources": {"instance_type": "Standard_NC24rs_v3"}}, 4, "as Standard_NC24rs_v3 has"),
@@ -119,7 +119,7 @@ def test_a_cluster_that_answers_late_delays_one_submit_by_a_second(tmp_path: Pat
             made = submitted(server)
             assert time.monotonic() - began < 20
             assert made["gpus_per_node"] == 0
-            assert "does not answer" in made["notes"][0]
+            assert "does not report" in made["notes"][0]
             assert "--gpus G" in made["notes"][0]
             Cluster.answer.set()
             until(lambda: submitted(server)["gpus_per_node"] == 1)
@@ -131,7 +131,7 @@ def test_a_cluster_that_cannot_be_asked_refuses_nothing(tmp_path: Path) -> None:
     with served(tmp_path / "h", FAKE._replace(make=Silent)) as server:  # type: ignore[arg-type]
         made = submitted(server)
         assert made["gpus_per_node"] == 0
-        assert "does not answer" in made["notes"][0]
+        assert "does not report" in made["notes"][0]
 
 
 def test_what_a_cluster_said_counts_for_a_while() -> None:

@@ -178,12 +178,12 @@ def test_one_file_is_one_version_however_it_is_named(house, address, same):
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"path": "outputs/nosuch.pt"}, SpecError, "left no 'outputs/nosuch.pt'"),
+        ({"path": "outputs/nosuch.pt"}, SpecError, "has no 'outputs/nosuch.pt'"),
         ({"path": "outputs.p/x"}, SpecError, "has no output 'p'"),
         ({"path": "outputs.far/x"}, UsageError, "far is in a datastore"),
-        ({"path": "../../token"}, SpecError, "no path of what a job left"),
+        ({"path": "../../token"}, SpecError, "not a path of a job's file"),
         ({"path": "runs:/other/outputs"}, UsageError, "is not of the job j"),
-        ({"job": "nosuch", "path": "outputs"}, AllranksError, "no job named 'nosuch'"),
+        ({"job": "nosuch", "path": "outputs"}, AllranksError, "job 'nosuch' not found"),
         ({"job": None, "path": "s3://bucket/model"}, UsageError, "cannot register a model from"),
         ({"path": "outputs", "type": "uri_file"}, SpecError, "type"),
         ({"path": "outputs", "labels": ["x"]}, SpecError, "labels"),
@@ -201,7 +201,7 @@ def test_what_is_refused_leaves_nothing(house, given, error, said):
 
 def test_of_a_job_that_is_running_nothing_is_taken(house):
     house.job("j", MODEL, live=True)
-    with pytest.raises(Conflict, match="may write it") as caught:
+    with pytest.raises(Conflict, match="may still write it") as caught:
         house.register("j")
     assert "allranks job wait j" in str(caught.value.hint)
 

@@ -113,6 +113,6 @@ def test_where_nobody_reads_nobody_answers(tmp_path: Path):
     alone = Mailbox(mailbox.url(home, "job.1"), "token")
     with pytest.raises(Unreachable, match="does not answer"):
         alone.call("GET", "/echo", timeout=0.1)
-    with pytest.raises(Unreachable, match="cannot be used"):
+    with pytest.raises(Unreachable, match="cannot use the mailbox"):
         Mailbox(f"mailbox:{tmp_path}/nowhere", "token").call("GET", "/echo")
     assert not list((mailbox.box(home, "job.1") / "in").iterdir())

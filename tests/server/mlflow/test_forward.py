@@ -22,7 +22,7 @@ def test_who_goes_away_in_the_middle_of_asking_leaves_nothing_behind(tmp_path: P
 
     async def body() -> AsyncIterator[bytes]:
         yield b"x" * 1000
-        raise ConnectionError("the client is gone")
+        raise ConnectionError("the client disconnected")
 
     async def send(message: object) -> None:
         raise AssertionError(message)

@@ -66,7 +66,7 @@ def test_last_is_the_newest_of_who_asks(server: Served) -> None:
     assert resolve(server, "-", yan)["error"] == "not_found"
     server.people.patch("/api/v1/jobs/zoes", json={"archived": True})
     assert resolve(server, "-", zoe)["error"] == "not_found"
-    assert resolve(server, "zoe", zoe)["name"] == "zoes", "a name finds archived jobs, too"
+    assert resolve(server, "zoe", zoe)["name"] == "zoes", "a name finds include archived jobs"
 
 
 def test_tags_and_archive(server: Served) -> None:

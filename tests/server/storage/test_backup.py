@@ -380,7 +380,7 @@ def test_agents_that_know_more_than_a_restored_record(allranks, home, tmp_path):
         if file == "late.tar":
             lost = json.loads(allranks("job", "wait", "ended", "--json").stdout)
             assert (lost["status"], lost["error"]["reason"]) == ("Failed", "NODE_LOST")
-            assert "there is no job named 'unknown'" in allranks("job", "show", "unknown").stderr
+            assert "job 'unknown' not found" in allranks("job", "show", "unknown").stderr
             until(lambda: "unknown.1" not in gangs(home))
     assert gangs(home) == {"goes-on.1"}, "and no second one"
     (tmp_path / "goes-on").touch()

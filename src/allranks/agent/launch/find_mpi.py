@@ -114,7 +114,7 @@ def find_inside(
     programs = [each.partition("\n") for each in output.split("\0")[1:]]
     if not any(path == "python3" for path, _, _ in programs):
         raise NotFound(
-            "the image has no python3, which starts the ranks of an MPI job",
+            "the image has no python3, which MPI jobs need to start ranks",
             hint="install Python 3.6 or newer in the image",
         )
     if node:

@@ -291,7 +291,7 @@ class Attempt:
         reason = rank_failure.reason(first.signal, self._facts)
         if taken is not None:
             reason = Reason.PORT_TAKEN
-            message = f"{name} could not listen on port {taken}, which was free when it was chosen"
+            message = f"{name} could not listen on port {taken}, which was free before"
         data: dict[str, Any] = {"code": first.code, "signal": first.signal, "failed_at": first.at}
         data |= {"tail": tail, "hint": "", "facts": dict(self._facts)}
         room = self._stage.room

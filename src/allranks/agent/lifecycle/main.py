@@ -83,8 +83,8 @@ class Agent:
         self._patience = self._clocks.patience
         self._link.set_lease(self._clocks.lease)
         has_state, note = answer.get("state", True), partial(self._note, facts={"about": "state"})
-        pace, door = self._clocks.look, self._link.door
-        self._state = State(self._where, door, task.nodes, pace, has_state, note)
+        pace = self._clocks.look
+        self._state = State(self._where, self._link.door, task.nodes, pace, has_state, note)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -396,5 +396,4 @@ def run() -> int:
         message = f"allranks agent: {error} is missing or invalid; only engines start agents"
         print(message, file=sys.stderr)
         return 2
-    patience = float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120"))
-    return Agent(where, patience).run()
+    return Agent(where, float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120"))).run()

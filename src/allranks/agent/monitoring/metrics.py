@@ -107,7 +107,7 @@ def _notes(summary: Mapping[str, Any], metrics: list[MetricTask]) -> Iterator[di
         name = f"the metric {metric.name!r}"
         if metric.name in summary["off"]:
             why = "avoid a repeat inside a repeat, as in `(a+)+`"
-            message = f"{name} was dropped: its pattern took too long on several lines; {why}"
+            message = f"{name} was turned off: its pattern took too long on several lines; {why}"
             yield {"message": message}
         elif count := summary["slow"].get(metric.name):
             lines = f"{count} lines were" if count > 1 else "1 line was"

@@ -189,7 +189,7 @@ def _without(pid: int, now: str, asked: bool) -> str:
     """Why there is no stack, and what the kernel knows instead."""
     if now in "Tt":
         return "stopped by a signal (SIGSTOP, or a debugger)"
-    said = "did not answer" if asked else "no Python, or one that was started with -I, -E or -S"
+    said = "did not answer" if asked else "not a Python process, or started with -I, -E or -S"
     where = ""
     with contextlib.suppress(OSError):
         where = Path(f"/proc/{pid}/wchan").read_text().strip("0\n")

@@ -192,7 +192,7 @@ def _addresses() -> Iterator[tuple[int, str, int]]:
                 if kind == _DONE:
                     return
                 if kind == _ERROR:
-                    raise OSError("the kernel does not list its addresses")
+                    raise OSError("the kernel does not list addresses")
                 yield from _address(data[16:size])
                 data = data[(size + 3) & ~3 :]
 
@@ -287,15 +287,15 @@ def _of_interface(interface: Interface) -> list[Variable]:
     # NCCL takes the name for a prefix; `=` makes it exact. Only where it must: scripts hand the
     # value on to libraries that know no `=`.
     exact = f"={name}" if interface.alike else name
-    reached = "the peers are reached through it"
+    reached = "it routes to the peers"
     if interface.loopback:
         reached = "all nodes are on this machine"
     clash = f"; `=`: not {', '.join(interface.alike)} too" if interface.alike else ""
     return [
         Variable("NCCL_SOCKET_IFNAME", exact, f"NCCL: {reached}{clash}"),
-        Variable("GLOO_SOCKET_IFNAME", name, "gloo would take the one of the host's own name"),
-        Variable("TP_SOCKET_IFNAME", name, "torch.distributed.rpc, as gloo"),
-        Variable("HOROVOD_GLOO_IFACE", name, "Horovod's gloo, as torch's"),
+        Variable("GLOO_SOCKET_IFNAME", name, "gloo would use the interface of the host name"),
+        Variable("TP_SOCKET_IFNAME", name, "torch.distributed.rpc, like gloo"),
+        Variable("HOROVOD_GLOO_IFACE", name, "Horovod's gloo, like torch's"),
     ]
 
 
@@ -310,7 +310,7 @@ def _of_mpi(interface: Interface, same_names: bool) -> list[Variable]:
     by_network = interface.together and ":" not in interface.address
     if by_network or same_names:
         network = interface.cidr if by_network else name
-        why = "Open MPI's messages: else every interface is tried, bridges of containers too"
+        why = "Open MPI's messages: by default it tries bridges of containers too"
         found.append(Variable("OMPI_MCA_btl_tcp_if_include", network, why))
     if same_names:
         # By name: the daemons of both take a network too, but warn that there is none when its
@@ -319,8 +319,8 @@ def _of_mpi(interface: Interface, same_names: bool) -> list[Variable]:
         found.append(Variable("PRTE_MCA_prte_if_include", name, "Open MPI 5's daemons"))
     return [
         *found,
-        Variable("HYDRA_IFACE", name, "MPICH's mpirun: an address where a name may not resolve"),
-        Variable("I_MPI_HYDRA_IFACE", name, "Intel MPI's mpirun, as MPICH's"),
+        Variable("HYDRA_IFACE", name, "MPICH's mpirun: an address, because names may not resolve"),
+        Variable("I_MPI_HYDRA_IFACE", name, "Intel MPI's mpirun, like MPICH's"),
         Variable("FI_TCP_IFACE", name, "libfabric's TCP, under MPICH and Intel MPI"),
     ]
 

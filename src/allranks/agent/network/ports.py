@@ -31,7 +31,7 @@ def hold(count: int, address: str = "") -> list[socket.socket]:
         return found
     raise EngineError(
         f"no {count} free ports between {low} and {high} on this node",
-        hint="see what listens there: ss -ltn",
+        hint="see which ports are in use: ss -ltn",
     )
 
 

@@ -91,7 +91,7 @@ class Probe:
                 hello["address"] = self.addresses[self.node]
                 met = ask(control, hello)
                 if "table" not in met:
-                    raise ValueError(met.get("why", "it was not let in"))
+                    raise ValueError(met.get("why", "it was refused"))
             except (OSError, ValueError) as error:
                 why = said(error)
                 time.sleep(0.05)
@@ -152,7 +152,7 @@ class Probe:
                     back = ask(way, {"do": "echo", "job": self.job})
                     times.append(time.monotonic() - before)
                 if back.get("node") != node:
-                    return {"why": "another program answers there"}
+                    return {"why": "another program listens there"}
                 return {"why": "", "ms": min(times) * 1000}
         except (OSError, ValueError) as error:
             return {"why": said(error)}
@@ -202,7 +202,7 @@ class Probe:
         with self.changed:
             self.changed.wait_for(lambda: name in self.sums, max(0.0, self.left("total") - 0.5))
             if name not in self.sums:
-                raise TimeoutError("no sum came from the node before")
+                raise TimeoutError("no sum arrived from the previous node")
             return self.sums[name]
 
     def _serve(self, way: Way) -> None:
@@ -257,7 +257,7 @@ class Meeting:
                     )
                     answer = {}
                 elif request["do"] == "join":
-                    answer = {"why": "it came when the others had gone on without it"}
+                    answer = {"why": "it arrived after the others had continued without it"}
                 else:
                     answer = {"now": time.time()}
             send(way, answer)

@@ -62,7 +62,7 @@ def ask(way: Way, request: dict[str, Any]) -> dict[str, Any]:
     send(way, request)
     line = way.file.readline()
     if not line:
-        raise ConnectionResetError("the other side hung up")
+        raise ConnectionResetError("the other side closed the connection")
     return json.loads(line)  # type: ignore[no-any-return]
 
 

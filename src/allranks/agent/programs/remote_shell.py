@@ -279,7 +279,7 @@ def _real(program: str, words: list[str], why: str) -> int:
         path = os.path.join(folder, program)
         if folder not in ("", mine) and os.access(path, os.X_OK):
             os.execv(path, [program, *words])
-    return _fail(f"{why}, whose nodes are the only ones")
+    return _fail(f"{why}; only the job's nodes can be reached")
 
 
 def _fail(sentence: str) -> int:
@@ -308,7 +308,7 @@ def _exactly(source: socket.socket, size: int) -> bytes:
     while len(found) < size:
         piece = source.recv(size - len(found))
         if not piece:
-            raise ConnectionError("the connection was closed: the secret may differ")
+            raise ConnectionError("the connection was closed; the secret may differ")
         found += piece
     return found
 

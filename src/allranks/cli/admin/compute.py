@@ -317,7 +317,7 @@ def _print_changed(options: argparse.Namespace, compute: Mapping[str, Any], verb
     name, text = compute["name"], _options_text(compute["options"]) or "no options"
     sentences = [f"{name} is {verb}: {compute['type']}, {text}"]
     if compute["door"]:
-        sentences.append(f"its nodes reach this server at {compute['door']}")
+        sentences.append(f"nodes reach this server at {compute['door']}")
     for key in compute["without_effect"]:
         sentences.append(f"note: `{key}` has no effect on an existing cluster")
     return show.result(options, compute, *sentences, f"try it: allranks run -c {name} -- hostname")

@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
         raise UsageError(
             f"{text!r} is not a duration",
             where="--older-than",
-            hint="days as a number, 0 or more, or as in 12h, 30d, 4w",
+            hint="give a number of days, or 12h, 30d, 4w",
         )
     return seconds
 

@@ -22,12 +22,12 @@ _JOBS_TIMEOUT, _SERVER_TIMEOUT, _ANSWER_TIMEOUT = 40.0, 10.0, 3.0
 def _port(text: str) -> int:
     port = int(text)
     if not 0 < port < 65536:
-        raise argparse.ArgumentTypeError(f"{port} is not a port: 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{port} is not a port number (1 to 65535)")
     return port
 
 
 def start_options(parser: argparse.ArgumentParser) -> None:
-    port = "its port (the home's own, kept for good)"
+    port = "its port (chosen once per home)"
     parser.add_argument("--port", type=_port, metavar="N", help=port)
     _public_options(parser)
 
@@ -37,8 +37,8 @@ def _public_options(parser: argparse.ArgumentParser) -> None:
     host = "also listen on this address, with TLS; 0.0.0.0 for all addresses"
     add("--host", metavar="ADDRESS", help=host)
     add("--host-port", type=_port, metavar="N", help="port of that address (7443)")
-    add("--certificate", metavar="FILE", help="key and certificates, as PEM (the home's own)")
-    add("--no-tls", action="store_true", help="without TLS: behind a proxy that has it")
+    add("--certificate", metavar="FILE", help="a PEM file with key and certificates (self-signed)")
+    add("--no-tls", action="store_true", help="no TLS: for use behind a proxy that provides it")
 
 
 def start(options: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def _public_sentences(public: dict[str, Any]) -> list[str]:
 
 
 def status_options(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit 0 when it runs, 1 when it does not."
+    parser.epilog = "Exits with 0 if the server runs, 1 if not."
 
 
 def status(options: argparse.Namespace) -> int:
@@ -98,7 +98,7 @@ def status(options: argparse.Namespace) -> int:
             f"home      {home.root}{_public_line(home)}"
         )
     else:
-        print(f"stopped   the next command that needs it starts it\nhome      {home.root}")
+        print(f"stopped   starts with the next command that needs it\nhome      {home.root}")
     return 0 if server.alive else 1
 
 
@@ -123,7 +123,7 @@ def stop(options: argparse.Namespace) -> int:
         count = _end_leftovers(home)
         sentence = f"stopped {counted(count, 'job')} of a server that has ended"
         return show.result(
-            options, _status(home, server), sentence if count else "no server was running"
+            options, _status(home, server), sentence if count else "no server is running"
         )
     stopped = _stop_jobs(options)
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -137,7 +137,7 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=_port, metavar="N", help="its port (the home's own)")
+    parser.add_argument("--port", type=_port, metavar="N", help="its port (chosen once per home)")
     _public_options(parser)
 
 
@@ -189,7 +189,7 @@ def _stop_jobs(options: argparse.Namespace) -> int:
         client.call("GET", "/api/v1/server", timeout=_ANSWER_TIMEOUT)
         report = client.json("POST", f"/api/v1/server/stop?all={str(options.all).lower()}")
         for name in report["canceled"]:
-            line.say(f"waiting for {name} to end")
+            line.say(f"waiting for {name} to stop")
             path = f"/api/v1/jobs/{name}/wait?timeout={_JOBS_TIMEOUT}"
             job = json.loads(client.call("GET", path, timeout=_JOBS_TIMEOUT + 5).body)
             if job["ended_at"] is None:

@@ -126,7 +126,9 @@ def _credentials_of_shell(kind: str) -> dict[str, str]:
     credentials = {key: os.environ[name] for name, key in variables.items() if os.environ.get(name)}
     if not credentials:
         hint = f"set one of {', '.join(variables)}"
-        raise UsageError("this shell has no credentials", where="--credentials-from-env", hint=hint)
+        raise UsageError(
+            "this shell has no credentials for it", where="--credentials-from-env", hint=hint
+        )
     if "service_account_key" in credentials:
         credentials["service_account_key"] = Path(credentials["service_account_key"]).read_text()
     return credentials

@@ -25,12 +25,12 @@ def register_options(parser: argparse.ArgumentParser) -> None:
     path = "in the job's record: outputs/model.pt, outputs.NAME/…; without --job a local path"
     add("--path", metavar="PATH", help=path)
     add("--version", metavar="V", help="its version (the next number)")
-    add("--type", metavar="TYPE", help="custom_model, mlflow_model, triton_model (what it is)")
+    add("--type", metavar="TYPE", help="custom_model, mlflow_model or triton_model (detected)")
     add("--flavor", metavar="NAME", help="pytorch, tensorflow, onnx, … (guessed from its files)")
     add("--description", metavar="TEXT", help="a description to show with it")
     add("--tag", action="append", default=[], metavar="K=V", help="a tag; repeat")
     add("--property", action="append", default=[], metavar="K=V", help="a property; repeat")
-    label = "a label for it, its alias; repeat"
+    label = "a label (an alias in MLflow); repeat"
     add("--label", "--alias", action="append", default=[], metavar="LABEL", help=label)
 
 

@@ -13,7 +13,7 @@ from allranks.sdk.connection.urls import state_path
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a state, or a job for its own")
+    parser.add_argument("name", metavar="NAME", help="a state, or the job it belongs to")
 
 
 def list_states_options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`allranks job tag`, `archive`, `restore` and `delete`: change or remove jobs that are there."""
+"""`allranks job tag`, `archive`, `restore` and `delete`: change or remove jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from allranks.sdk.connection.urls import job_path
 
 def tag_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
-    parser.add_argument("tags", nargs="*", metavar="K=V", help="set these tags; the others stay")
+    parser.add_argument("tags", nargs="*", metavar="K=V", help="set these tags and keep the others")
     remove = "remove this tag; repeat"
     parser.add_argument("--remove", action="append", default=[], metavar="K", help=remove)
 
@@ -32,7 +32,7 @@ def tag(options: argparse.Namespace) -> int:
             raise UsageError(f"{text!r} is not K=V", where="K=V", hint=hint)
         tags[key] = value
     if not tags and not options.remove:
-        raise UsageError("there is no tag to set or remove", hint="K=V …, or --remove K")
+        raise UsageError("no tag to set or remove was given", hint="K=V …, or --remove K")
     change = {"tags": tags, "remove_tags": options.remove}
     job = find_server.ask("PATCH", job_path(options.name), change)
     if options.json:
@@ -48,7 +48,7 @@ def archive_options(parser: argparse.ArgumentParser) -> None:
 
 
 def archive(options: argparse.Namespace) -> int:
-    return _archive(options, True, "is archived; `allranks job restore` shows it in lists again")
+    return _archive(options, True, "archived; `allranks job restore` undoes this")
 
 
 restore_options = archive_options
@@ -71,14 +71,14 @@ def _archive(options: argparse.Namespace, archived: bool, said: str) -> int:
 
 def delete_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser, nargs="+")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 def delete(options: argparse.Namespace) -> int:
-    """Delete ended jobs; asks first where there is somebody to ask."""
+    """Delete ended jobs. Asks for confirmation on a terminal."""
     with find_server.connect() as client:
         jobs = [_found(client, name) for name in dict.fromkeys(options.names)]
-        # One that reads another's outputs is newer, and has to go first.
+        # Delete the newest first: newer jobs may use outputs of older ones.
         jobs.sort(key=lambda job: str(job["created_at"]), reverse=True)
         if not options.yes and not options.json and sys.stdin.isatty() and not _agreed(jobs):
             show.talk("nothing was deleted")
@@ -96,7 +96,7 @@ def delete(options: argparse.Namespace) -> int:
 def _found(client: Client, name: str) -> dict[str, Any]:
     try:
         return dict(client.json("GET", job_path(name)))
-    except Conflict:  # its record is damaged: its name is all that is known
+    except Conflict:  # its record is damaged: only the name is known
         return {"name": name, "status": "Damaged", "display_name": name, "created_at": ""}
 
 
@@ -104,5 +104,5 @@ def _agreed(jobs: list[dict[str, Any]]) -> bool:
     for job in jobs:
         show.talk(f"{job['name']}  {job['status']}  {job['display_name']}")
     which = counted(len(jobs), "job")
-    show.talk(f"delete {which} with outputs and logs, for good? [y/N]")
+    show.talk(f"permanently delete {which} with outputs and logs? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

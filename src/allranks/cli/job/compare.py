@@ -13,7 +13,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.metrics import by_name
 
-# Characters of a value; `--json` has all of it.
+# The length limit of a value; `--json` has the full value.
 _WIDE = 48
 
 
@@ -38,7 +38,7 @@ def compare(options: argparse.Namespace) -> int:
             rows.append([section.upper(), *[""] * len(names)])
         rows.append([f"  {each['name']}", *map(_cell, each["values"])])
     if not rows:
-        show.talk("nothing that is known differs")
+        show.talk("no recorded differences")
         return 0
     show.columns(["", *names], rows)
     return 0
@@ -70,7 +70,7 @@ def metrics_of(names: list[str], options: argparse.Namespace) -> int:
             rows.append([metric, *(show.number(each[-1]["value"]) for each in points)])
     else:
         head = ["STEP", *names]
-        # Of a step that several attempts or ranks tell, the last one told.
+        # If several attempts or ranks report a step, the last one.
         by_step = [
             {point["step"]: point["value"] for several in found[name].values() for point in several}
             for name in names

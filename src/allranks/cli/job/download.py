@@ -1,5 +1,5 @@
-"""`allranks job download`, `model download` and `state download`: what is fetched, how far it is,
-and how to go on when it breaks off."""
+"""`allranks job download`, `model download` and `state download`: choose what to download, show
+progress, and resume."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
 
-# So many of the links that were left out are named.
+# The number of skipped links to name.
 _NAMED = 3
 
 
@@ -27,7 +27,7 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser)
     which = parser.add_mutually_exclusive_group().add_argument
-    only = "only this file or folder, as `job files` names it, or a pattern with * (repeat)"
+    only = "only this file or folder, as listed by `job files`, or a pattern with * (repeat)"
     which("--path", action="append", default=[], metavar="PATH", help=only)
     which("--output-name", metavar="O", help="only this named output")
     which(
@@ -37,32 +37,32 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetch a job's things; prints the files that are there now."""
+    """Download files of a job; prints their local paths."""
     which = {"output": options.output_name, "everything": options.all, "paths": options.path}
     return _fetch(options, partial(download, **which))
 
 
 def fetch_model_options(parser: argparse.ArgumentParser) -> None:
     which_option(parser)
-    where = "where to (.): into a folder of its name there"
+    where = "the folder to download into (.); creates a subfolder of its name"
     parser.add_argument("-p", "--download-path", default=".", metavar="DIR", help=where)
 
 
 def fetch_model(options: argparse.Namespace) -> int:
-    """Fetch a version of a model, held against what was registered; prints its files."""
+    """Download a version of a model and verify it; prints its files."""
     return _fetch(options, download_model)
 
 
 def fetch_state_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a state, or a job for its own")
-    version = "as it was then (as it is now)"
+    parser.add_argument("name", metavar="NAME", help="a state, or the job it belongs to")
+    version = "this version (the newest)"
     parser.add_argument("--version", type=int, metavar="N", help=version)
-    where = "where to (.): into a folder of its name there"
+    where = "the folder to download into (.); creates a subfolder of its name"
     parser.add_argument("-p", "--download-path", default=".", metavar="DIR", help=where)
 
 
 def fetch_state(options: argparse.Namespace) -> int:
-    """Fetch the files of a state, held against their checksums; prints them."""
+    """Download the files of a state and verify them; prints them."""
     return _fetch(options, partial(download_state, version=options.version))
 
 
@@ -74,7 +74,7 @@ def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int
         )
     except KeyboardInterrupt:
         line.clear()
-        show.talk("\ninterrupted; the same command goes on from here")
+        show.talk("\ninterrupted; run the same command again to continue")
         return 130
     finally:
         line.clear()
@@ -93,7 +93,7 @@ def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int
 
 def _sentence(name: str, fetched: Fetched) -> str:
     if not fetched.files and not fetched.gone:
-        return f"{name} has left nothing to download so far"
+        return f"{name} has no files to download yet"
     count = len(fetched.files) - len(fetched.there)
     more = []
     if fetched.there:
@@ -113,10 +113,12 @@ def _left_out(links: Sequence[str]) -> str:
 
 
 def _not_fetched(name: str, addresses: Sequence[str]) -> str:
-    """What a plain download leaves out, by folder, and how to have it."""
+    """What a plain download skips, by folder, and how to get it."""
     folders = Counter("/".join(each.split("/")[:2]) for each in addresses)
     named = ", ".join(f"{folder} ({counted(n, 'file')})" for folder, n in folders.items())
-    return f"note: not fetched: {named}; to have them, too: allranks job download {name} --all"
+    return (
+        f"note: not downloaded: {named}; to download everything: allranks job download {name} --all"
+    )
 
 
 def _as_json(fetched: Fetched) -> object:
@@ -135,7 +137,7 @@ def _as_json(fetched: Fetched) -> object:
 
 
 def _print_names(fetched: Fetched) -> None:
-    """The names, byte for byte for programs; on a terminal nothing that would move its cursor."""
+    """The names, exact in a pipe; without control characters on a terminal."""
     for path, _ in fetched.files:
         if sys.stdout.isatty():
             print(show.one_line(str(path)))

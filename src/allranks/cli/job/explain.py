@@ -1,4 +1,4 @@
-"""`allranks job explain`: why a job failed, and what was different when one did not."""
+"""`allranks job explain`: why a job failed, and what changed since the last success."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
-# Ranks of which it is told what became of them.
+# The number of ranks whose end is shown.
 _MOST = 8
 _WIDE = 200
 
@@ -45,13 +45,13 @@ def _told(found: dict[str, Any]) -> Iterator[str]:
         names = ", ".join(found["seen_in"][:3])
         yield ""
         before, where = found["seen_before"], found["experiment_name"]
-        yield f"{counted(before, 'earlier job')} of {where} failed so: {names}"
+        yield f"{counted(before, 'earlier job')} of {where} failed the same way: {names}"
 
 
 _AGAIN = {
-    True: "the same job may well succeed when it is run again",
-    False: "the same job would fail again",
-    None: "whether it would fail again cannot be told",
+    True: "running the same job again may succeed",
+    False: "running the same job again would fail the same way",
+    None: "it is unknown whether running it again would fail",
 }
 
 
@@ -74,7 +74,7 @@ def _evidence(found: dict[str, Any]) -> Iterator[str]:
 def _followed(others: list[dict[str, Any]]) -> Iterator[str]:
     if others:
         yield ""
-        yield "the other ranks, in the order of their ends:"
+        yield "the other ranks, in the order in which they ended:"
     for each in others[:_MOST]:
         yield f"  rank {each['rank']} on node {each['node']} {each['said'][:_WIDE]}"
     if len(others) > _MOST:
@@ -85,10 +85,10 @@ def _changed(found: dict[str, Any]) -> Iterator[str]:
     yield ""
     last, changes = found["last_completed"], found["changed"]
     if last is None:
-        yield f"no earlier job of {found['experiment_name']} has completed"
+        yield f"no earlier job of {found['experiment_name']} completed"
         return
     if not changes:
-        yield f"nothing that is known changed since {last} completed"
+        yield f"no recorded changes since {last} completed"
         return
     yield f"changed since {last} completed:"
     for each in changes:

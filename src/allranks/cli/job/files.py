@@ -1,4 +1,4 @@
-"""`allranks job files`: what a job left, and the lines about it when the job ends."""
+"""`allranks job files`: the files of a job, and the summary when it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.statuses import JobStatus
 
-# Folders of the record, the word for each at the end of a job, and the variable that names it.
+# Folders of the record, their labels in the summary, and their variables.
 _FOLDERS = {"outputs": "", "model": " ($SM_MODEL_DIR)", "data": " ($SSM_OUTPUT)"}
 
 
@@ -25,7 +25,7 @@ def files_options(parser: argparse.ArgumentParser) -> None:
 
 
 def files(options: argparse.Namespace) -> int:
-    """List the files of a job: a path here is an address that every other command takes."""
+    """List the files of a job. All commands accept these paths."""
     from allranks.sdk.jobs.files import job_files  # lazy: `left` is on every job's way
 
     client = find_server.connect()
@@ -34,7 +34,7 @@ def files(options: argparse.Namespace) -> int:
         show.as_json([each._asdict() for each in found])
         return 0
     if not found:
-        show.talk(f"{options.name} has left no files so far")
+        show.talk(f"{options.name} has no files yet")
         return 0
     rows = [
         (each.path, size_text(each.size), "" if each.node is None else str(each.node))
@@ -44,12 +44,12 @@ def files(options: argparse.Namespace) -> int:
     if not options.quiet:
         size = size_text(sum(each.size for each in found))
         show.talk(f"{counted(len(found), 'file')}, {size}")
-        show.talk(f"fetch one: allranks job download {options.name} --path PATH")
+        show.talk(f"to download one: allranks job download {options.name} --path PATH")
     return 0
 
 
 def left(job: dict[str, Any]) -> list[str]:
-    """What an ended job left in its own folders, in lines for a person."""
+    """A summary of the files in a job's folders, as lines."""
     told = []
     if job["status"] == JobStatus.COMPLETED:
         for name, variable in _FOLDERS.items():

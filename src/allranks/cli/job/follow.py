@@ -1,4 +1,4 @@
-"""Following a job on a screen or into a pipe, and leaving with its exit code."""
+"""Follow a job on a terminal or in a pipe, and exit with its exit code."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SUCCESS = "Completed"
 
 
 class Viewer:
-    """Shows one job: what its ranks print, why it waits, and that it starts again.
+    """Shows one job: output, why it waits, restarts.
 
-    May be interrupted, and then goes on from where it was.
+    Continues where it was after an interruption.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Viewer:
         self._attempt, self._reason = 1, ""
         self._job: dict[str, Any] = {}
         self._phases = Phases()
-        # Of who writes to the terminal: the pieces, or the line that tells the time.
+        # For writers to the terminal: output, or the line with the elapsed time.
         self._writing = threading.Lock()
 
     def follow(self) -> dict[str, Any]:
-        """Show the job until it has ended; the job."""
+        """Show the job until it has ended; returns the job."""
         try:
             with every_second(self._writing, self._draw) if self._line.is_on else nullcontext():
                 for piece in self._following.pieces():
@@ -72,7 +72,7 @@ class Viewer:
                 self._say_reason(job)
 
     def _show_phase(self, job: dict[str, Any]) -> None:
-        """On a terminal: the phase at its bottom, and a line for each one that took long."""
+        """On a terminal: the current phase at the bottom, and a line for each long phase."""
         self._job = job
         self._again(job)
         if ended := self._phases.changed(job.get("phase")):
@@ -82,7 +82,7 @@ class Viewer:
         self._draw()
 
     def _draw(self) -> None:
-        """Nothing below a rank's unfinished line, such as its own progress bar."""
+        """Draw nothing below a rank's unfinished line, such as a progress bar."""
         waits = self._job.get("status") in _WAITING
         if not self._job.get("phase") or (self._printer.is_live and not waits):
             self._line.clear()
@@ -91,7 +91,7 @@ class Viewer:
         self._line.say(self._phases.text(self._job))
 
     def _say_reason(self, job: dict[str, Any]) -> None:
-        """In a pipe, a reason to wait is said once."""
+        """In a pipe, print each reason for waiting once."""
         self._again(job)
         reason = f": {job['status_reason']}" if job.get("status_reason") else ""
         if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
@@ -101,7 +101,7 @@ class Viewer:
         self._reason = reason
 
     def _again(self, job: dict[str, Any]) -> None:
-        """That it starts again, and why."""
+        """The note that the job restarts, and why."""
         if job["attempts"] > self._attempt:
             self._line.clear()
             self._printer.hide()
@@ -113,7 +113,7 @@ _WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
 
 
 def _why_again(name: str, attempt: int) -> str:
-    """What ended the attempt before, and where the new one runs."""
+    """Why the previous attempt ended, and where the new one runs."""
     with find_server.connect() as client:
         events = client.json("GET", job_path(name, "/events"))
     before = [event for event in events if event["attempt"] == attempt - 1]
@@ -126,7 +126,7 @@ def _why_again(name: str, attempt: int) -> str:
 
 
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Say how the job ended and where its things are; 0 when it completed, 1 when not."""
+    """Print how the job ended and where its files are. Returns 0 if it completed, else 1."""
     error = job.get("error")
     if not quiet:
         took = ""
@@ -155,7 +155,7 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
 
 
 def _of_metrics(job: dict[str, Any]) -> list[str]:
-    """What became of those that were asked for, where that is not just numbers."""
+    """Problems with the requested metrics."""
     if not job["spec"].get("metrics"):
         return []
     with find_server.connect() as client:
@@ -166,21 +166,21 @@ def _of_metrics(job: dict[str, Any]) -> list[str]:
             if event["attempt"] == job["attempts"] and event["data"].get("about") == "metrics"
         ]
         found = _found(job, client) if any("missed" in each for each in told) else set()
-    # Each node says so by itself; of one whose pattern matched on another nothing is amiss.
+    # Each node reports this separately; ignore it if the pattern matched on another node.
     return list(dict.fromkeys(e["message"] for e in told if e.get("missed") not in found))
 
 
 def _found(job: dict[str, Any], client: Client) -> set[str]:
-    """The metrics that were asked for and have points of the last attempt."""
+    """The requested metrics that have points in the last attempt."""
     series = client.json("GET", job_path(job["name"], "/metrics/summary"))["series"]
     names = {each["name"] for each in series if each["attempt"] == job["attempts"]}
     asked = set(job["spec"]["metrics"])
-    # What is known by name has points of other names.
+    # Built-in metrics have points under other names.
     return names | (asked & KNOWN.keys() if names - asked else set())
 
 
 def exit_code(job: dict[str, Any]) -> int:
-    """The job's own code; 1 when it failed without one."""
+    """The job's exit code; 1 if it failed without one."""
     if job["status"] == SUCCESS:
         return 0
     return job["exit_code"] or 1

@@ -1,4 +1,4 @@
-"""`allranks job …`: looking at jobs, ending them, waiting for them."""
+"""`allranks job show`, `cancel`, `preempt`, `wait` and `events`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.goodput_facts import job_times
 
-# Metrics, and nodes, that one look at a job has room for.
+# The number of metrics and nodes shown.
 _MOST = 8
 
 
@@ -82,7 +82,7 @@ def show_job(options: argparse.Namespace) -> int:
 
 
 def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """What people say about it: its display name and tags, and whether it is archived."""
+    """Its display name, tags and whether it is archived."""
     name, tags, archived = job["display_name"], job["tags"], job["archived_at"]
     lines = [("display name", name)] if name != job["name"] else []
     lines += [("tags", ", ".join(f"{k}={v}" if v else k for k, v in tags.items()))] if tags else []
@@ -90,7 +90,7 @@ def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
-    """The name of its state folder and its newest version, where there is anything in it."""
+    """The name and newest version of its state folder, if it has content."""
     if told["own"] and told["version"] is None:
         return []
     newest = f"version {told['version']}" if told["version"] else "no version yet"
@@ -98,14 +98,13 @@ def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _environment(told: dict[str, Any]) -> str:
-    """What ranks find around them, and what it stands for."""
+    """The environment of the ranks, and what it replaces."""
     asked = told.get("asked_for")
     return f"{_what(told)} (asked for: {asked})" if asked else _what(told)
 
 
 def _what(told: dict[str, Any]) -> str:
-    """The image or name of it, and the packages on top of an image; without either, what it asks
-    for."""
+    """Its image or name, with packages on top of an image; otherwise its definition."""
     if told.get("image"):
         packages = _packages(told)
         return f"the image {told['image']}" + (f" with {packages}" if packages else "")
@@ -120,7 +119,7 @@ def _packages(told: dict[str, Any]) -> str:
 
 
 def _metrics(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """The last value of each metric, and how it went."""
+    """The last value of each metric with a sparkline."""
     if not job["metrics"]:
         return []
     found = find_server.connect().json("GET", job_path(job["name"], "/metrics/summary"))["series"]
@@ -138,7 +137,7 @@ def _metrics(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """What each node used last."""
+    """The latest resource use of each node."""
     told = []
     for each in nodes[:_MOST]:
         name = f"node {each['node']}"
@@ -150,7 +149,7 @@ def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
-    """The tier, services and identity of the job, where its file names some."""
+    """The tier, services and identity in the job file, if any."""
     tier = (spec.get("queue_settings") or {}).get("job_tier")
     services = spec.get("services") or {}
     told = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
@@ -163,7 +162,7 @@ def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _network(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Where the nodes were, and by which interface they reached one another."""
+    """The nodes' hosts and network interfaces."""
     told = [f"{each['address']} ({each['interface'] or '?'})" for each in nodes if each["address"]]
     more = f" and {len(told) - 4} more" if len(told) > 4 else ""
     return [("network", ", ".join(told[:4]) + more)] if told else []
@@ -195,7 +194,7 @@ def events(options: argparse.Namespace) -> int:
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
-    force = "do not wait for the word of a cluster that does not answer"
+    force = "do not wait for a cluster that does not answer"
     parser.add_argument("--force", action="store_true", help=force)
 
 
@@ -206,16 +205,16 @@ def cancel(options: argparse.Namespace) -> int:
         show.as_json(job)
     elif not options.quiet:
         ended = job["ended_at"] is not None
-        said = f"had already ended: {job['status']}" if ended else "is being canceled"
+        said = f"already ended: {job['status']}" if ended else "canceling"
         show.talk(f"{job['name']} {said}")
         if "does not answer" in (job["status_reason"] or "") and not options.force:
-            show.talk("\nhint: its cluster does not answer; if that is gone for good, add --force")
+            show.talk("\nhint: its cluster does not answer; if it is gone, add --force")
     return 0
 
 
 def preempt_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
-    parser.add_argument("--node", type=int, metavar="N", help="only this one (all of them)")
+    parser.add_argument("--node", type=int, metavar="N", help="only this node (all)")
 
 
 def preempt(options: argparse.Namespace) -> int:
@@ -224,19 +223,23 @@ def preempt(options: argparse.Namespace) -> int:
         show.as_json(job)
     elif not options.quiet:
         which = "its nodes are" if options.node is None else f"node {options.node} is"
-        show.talk(f"{job['name']}: {which} taken away; its ranks have their grace to end")
+        show.talk(f"{job['name']}: preempting {which}; its ranks have the grace period to end")
         if job["spec"].get("retry", {}).get("max_attempts", 1) == 1:
-            show.talk("\nhint: it does not start again by itself: that takes --max-attempts 2")
+            show.talk(
+                "\nhint: it will not restart by itself; submit with --max-attempts 2 for that"
+            )
     return 0
 
 
 def wait_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long")
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="give up after this many seconds"
+    )
 
 
 def wait(options: argparse.Namespace) -> int:
-    """Exit 0 when it completed, 1 when it did not, 124 when the time is up."""
+    """Exits with 0 if the job completed, 1 if not, 124 on timeout."""
     until = None if options.timeout is None else time.monotonic() + options.timeout
     find_server.connect().json("GET", job_path(options.name))
     while True:
@@ -257,7 +260,7 @@ def wait(options: argparse.Namespace) -> int:
 
 
 def _waited(name: str, seconds: float) -> dict[str, Any]:
-    """One wait; a server that goes away in the middle is looked for, and asked, again."""
+    """One wait; if the server goes away, find it and wait again."""
     for attempt in range(3):
         try:
             found: dict[str, Any] = find_server.connect().json(

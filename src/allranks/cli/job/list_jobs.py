@@ -1,4 +1,4 @@
-"""`allranks job list`: which jobs, in which order, with which columns."""
+"""`allranks job list`: filter, sort and choose columns."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ def _count(text: str) -> int:
 
 def _status(text: str) -> str:
     if text.lower() not in {status.lower() for status in JobStatus}:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(JobStatus)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(JobStatus)}")
     return text
 
 
 def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--status", type=_status, metavar="S", help="only those, e.g. Running")
-    add("--experiment", metavar="E", help="only those of this experiment")
-    name = "a part of the name or display name, or a pattern with * and ?"
+    add("--status", type=_status, metavar="S", help="only jobs with this status, e.g. Running")
+    add("--experiment", metavar="E", help="only jobs of this experiment")
+    name = "part of the name or display name, or a pattern with * and ?"
     add("--name", metavar="PATTERN", help=name)
-    tag = "with this tag, or with this value of it; repeat"
+    tag = "only jobs with this tag, or this value of it; repeat"
     add("--tag", action="append", default=[], metavar="K[=V]", help=tag)
     add("--since", metavar="WHEN", help="submitted since: 2d, 12h, 2026-11-01, 2026-11-01T08:30")
-    add("--until", metavar="WHEN", help="submitted until then, that day included")
-    metric = "whose last value of a metric is so, e.g. 'loss<0.5'; repeat"
+    add("--until", metavar="WHEN", help="submitted up to then (a day is included)")
+    metric = "by the last value of a metric, e.g. 'loss<0.5'; repeat"
     add("--metric", action="append", default=[], metavar="COND", help=metric)
     sort = f"{', '.join(job_query.SORTS)}, or a metric; -KEY for descending (-created)"
     add("--sort", default="-created", metavar="KEY", help=sort)
-    columns = "e.g. name,status,loss,inputs.lr,tags.team; another word is a metric"
+    columns = "e.g. name,status,loss,inputs.lr,tags.team; other words are metrics"
     add("--columns", metavar="C,C,…", help=columns)
     hidden = parser.add_mutually_exclusive_group()
     hidden.add_argument("--archived", action="store_true", help="only archived jobs")
-    hidden.add_argument("--all", action="store_true", help="archived jobs, too")
+    hidden.add_argument("--all", action="store_true", help="include archived jobs")
     add("--limit", type=_count, default=50, metavar="N", help="the first N (50)")
 
 
@@ -86,7 +86,7 @@ def list_jobs(options: argparse.Namespace) -> int:
 
 
 def _note_unknown(jobs: list[dict[str, Any]], keys: list[str]) -> None:
-    """Say which words are metrics that none of the jobs has: they may be misspelt."""
+    """Report columns that are metrics of none of the jobs: they may be misspelled."""
     for key in dict.fromkeys(filter(_is_metric, keys)):
         name = key.removeprefix("metrics.")
         if not any(name in job.get("metrics", {}) for job in jobs):
@@ -94,18 +94,18 @@ def _note_unknown(jobs: list[dict[str, Any]], keys: list[str]) -> None:
 
             known = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
             near = nearest(name, known)
-            show.talk(f"note: no job here has a metric {name!r}" + (f"; {near}" if near else ""))
+            show.talk(f"note: no job listed has a metric {name!r}" + (f"; {near}" if near else ""))
 
 
 def _none(options: argparse.Namespace) -> str:
     filters = ("status", "experiment", "name", "tag", "since", "until", "metric", "archived")
     if any(getattr(options, each) for each in filters):
-        return "no such jobs"
-    return "no jobs yet; `allranks run -- echo hello` makes one"
+        return "no jobs match"
+    return "no jobs yet; run one: `allranks run -- echo hello`"
 
 
 def _usual(jobs: list[dict[str, Any]]) -> list[str]:
-    """The columns that tell something: where one person uses a home, not who submitted a job."""
+    """The default columns; the submitter only if there are several."""
     several = len({job["created_by"] for job in jobs}) > 1
     named = any(job["display_name"] != job["name"] for job in jobs)
     tagged = any(job["tags"] for job in jobs)
@@ -158,7 +158,7 @@ _HEADS = {"display_name": "display name", "exit_code": "exit code"}
 
 
 def _columns(text: str | None) -> list[str]:
-    """The columns that are asked for. Raises UsageError."""
+    """The requested columns. Raises UsageError."""
     if text is None:
         return []
     found = [each.strip() for each in text.split(",")]
@@ -183,8 +183,8 @@ def _cell(job: Mapping[str, Any], column: str) -> str:
 
 
 def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:
-    """When what is meant begins and ends, in seconds since the epoch: `2d` is that long ago, a day
-    lasts a day. Raises UsageError."""
+    """The begin and end of a time in seconds since the epoch: `2d` is two days ago, a date lasts a
+    day. Raises UsageError."""
     try:
         if text[-1:] in _UNITS and text[:-1].replace(".", "", 1).isdecimal():
             seconds = float(text[:-1]) * _UNITS[text[-1]]
@@ -192,7 +192,7 @@ def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:
                 raise ValueError(text)
             return (now.timestamp() - seconds,) * 2
         found = datetime.fromisoformat(text)
-        # Without a zone it is a time of whoever asks.
+        # Without a time zone it is local time.
         zoned = found.astimezone() if found.tzinfo is None else found
         after = found + timedelta(days=1) if len(text) == len("2026-11-01") else found
         end = after.astimezone() if after.tzinfo is None else after
@@ -201,4 +201,4 @@ def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:
     except (OverflowError, ValueError):
         pass
     hint = "as in 2d, 12h, 30m, 2026-11-01 or 2026-11-01T08:30"
-    raise UsageError(f"{text!r} is no time", where=where, hint=hint)
+    raise UsageError(f"{text!r} is not a time", where=where, hint=hint)

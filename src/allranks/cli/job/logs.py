@@ -25,12 +25,12 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
     parser.add_argument("--rank", action="append", type=int, metavar="R", help="only this rank")
     parser.add_argument(
-        "--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines"
+        "--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank"
     )
 
 
 def stream(options: argparse.Namespace) -> int:
-    """Everything every rank printed, from the start to the job's end; exit as the job does."""
+    """The output of all ranks from the start to the end; exits with the job's exit code."""
     job = find_server.connect().json("GET", job_path(options.name))
     _check_ranks(job, options.rank)
     try:
@@ -43,7 +43,7 @@ def stream(options: argparse.Namespace) -> int:
             prefixed=options.prefix,
         ).follow()
     except KeyboardInterrupt:
-        show.talk(f"\n{job['name']} goes on without you")
+        show.talk(f"\nDetached; {job['name']} is still running")
         return 130
     if options.json:
         show.as_json(ended)
@@ -60,24 +60,25 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser)
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
-    add("--node", action="append", type=int, metavar="N", help="only this node's ranks")
-    add("--attempt", type=int, metavar="A", help="that attempt (the newest)")
-    add("--follow", action="store_true", help="go on until the job has ended")
-    add("--tail", type=_count, metavar="K", help="the last K lines of each rank")
-    add("--prefix", action=argparse.BooleanOptionalAction, help="rank names before lines")
+    add("--node", action="append", type=int, metavar="N", help="only the ranks of this node")
+    add("--attempt", type=int, metavar="A", help="this attempt (the newest)")
+    add("--follow", action="store_true", help="keep printing until the job ends")
+    add("--tail", type=_count, metavar="K", help="only the last K lines of each rank")
+    add("--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank")
     raw = "print redrawn lines, such as progress bars, as the ranks wrote them"
     add("--raw", action="store_true", help=raw)
 
 
 def logs(options: argparse.Namespace) -> int:
-    """What the ranks printed in one attempt, rank by rank."""
+    """The output of one attempt, rank by rank."""
     if options.follow and (options.json or options.tail is not None):
-        raise UsageError("--follow goes with neither --json nor --tail", hint="leave one out")
+        raise UsageError("--follow cannot be used with --json or --tail", hint="leave one out")
     job = find_server.connect().json("GET", job_path(options.name))
     ranks = _ranks(job, options)
     if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
         raise NotFound(
-            f"{job['name']} has no attempt {options.attempt}", hint=f"it has 1 to {job['attempts']}"
+            f"{job['name']} has no attempt {options.attempt}",
+            hint=f"its attempts are 1 to {job['attempts']}",
         )
     attempts = [options.attempt or NEWEST]
     prefixed = False if options.json else options.prefix
@@ -101,7 +102,7 @@ def logs(options: argparse.Namespace) -> int:
 
 
 def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Iterator[Piece]:
-    """What one rank has printed so far, or the last lines of it, piece by piece."""
+    """The output of one rank so far, or its last lines, in pieces."""
     wanted = {"ranks": [rank], "attempts": attempts, "follow": False}
     pieces = Following(find_server.connect, name, wanted=wanted).pieces()
     if tail is None:
@@ -141,13 +142,14 @@ def _check_ranks(job: dict[str, Any], ranks: list[int] | None) -> None:
     for rank in ranks or ():
         if not 0 <= rank < job["processes"]:
             raise NotFound(
-                f"{job['name']} has no rank {rank}", hint=f"it has 0 to {job['processes'] - 1}"
+                f"{job['name']} has no rank {rank}",
+                hint=f"its ranks are 0 to {job['processes'] - 1}",
             )
 
 
 def expect_ranks(spec: dict[str, Any], ranks: list[int]) -> None:
-    """Raise UsageError for one that a job to be will not have. Those with roles of their own are
-    left: they have more ranks than that, or fewer."""
+    """Raise UsageError for a rank that the job will not have. Distributions with roles are skipped,
+    because their number of ranks differs."""
     # lazy: logs of jobs need nothing of the plan
     from allranks.plan.distributions.topology import ONE_EACH
 
@@ -157,8 +159,8 @@ def expect_ranks(spec: dict[str, Any], ranks: list[int]) -> None:
         has_roles = str(distribution.get("type")).lower() in ONE_EACH
         count = int(nodes) * int(procs)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return  # it will be refused, and why is for others to say
+        return  # it will be refused with a better message
     for rank in () if has_roles else ranks:
         if not 0 <= rank < count:
-            hint = f"it will have 0 to {count - 1}"
-            raise UsageError(f"the job will have no rank {rank}", where="--rank", hint=hint)
+            hint = f"its ranks are 0 to {count - 1}"
+            raise UsageError(f"the job has no rank {rank}", where="--rank", hint=hint)

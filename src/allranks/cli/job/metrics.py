@@ -1,4 +1,4 @@
-"""`allranks job metrics`: the numbers that ranks printed, as a table, as points, as they come."""
+"""`allranks job metrics`: metrics as a table, as points, or as they arrive."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def metrics_options(parser: argparse.ArgumentParser) -> None:
     several = "a job: its name, the beginning of it, or - for the newest; several side by side"
     job_argument(parser, nargs="+", help=several)
     add = parser.add_argument
-    add("--name", dest="metric", metavar="M", help="the points of this one")
-    add("--attempt", type=int, metavar="A", help="of this attempt only (all)")
-    add("--follow", action="store_true", help="print points as they come, to the job's end")
+    add("--name", dest="metric", metavar="M", help="print the points of this metric")
+    add("--attempt", type=int, metavar="A", help="only of this attempt (all)")
+    add("--follow", action="store_true", help="print points as they arrive, until the job ends")
 
 
 def metrics(options: argparse.Namespace) -> int:
-    """Every metric in a line, or the points of one; as JSON all points of all."""
+    """A line per metric, or the points of one; as JSON all points."""
     names = list(dict.fromkeys(options.names))
     if len(names) > 1:
-        from allranks.cli.job.compare import metrics_of  # lazy: one job is what is asked for most
+        from allranks.cli.job.compare import metrics_of  # lazy: usually one job is given
 
         return metrics_of(names, options)
     options.name = names[0]
@@ -92,7 +92,7 @@ def _table(options: argparse.Namespace) -> int:
 
 
 def _follow(options: argparse.Namespace) -> int:
-    """A line for each point; of all of them, unless one is named."""
+    """A line for each point, of all metrics or of one."""
     found = False
     for several in news(find_server.connect, options.name):
         wanted = (each for each in several if _is_wanted(each, options))
@@ -124,24 +124,24 @@ def _is_wanted(series: dict[str, Any], options: argparse.Namespace) -> bool:
 
 
 def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
-    """Why there is nothing to show."""
+    """Why there are no metrics."""
     name = job["name"]
     if not job["spec"].get("metrics"):
         return f"{name} has no metrics{_how(options)}"
     if job["ended_at"] is None:
-        return f"{name} has no metrics yet: nothing that its ranks printed has matched"
-    return f"nothing that {name} printed gave a number; why: allranks job events {name}"
+        return f"{name} has no metrics yet: no output has matched a pattern"
+    return f"no number was found in the output of {name}; for details: allranks job events {name}"
 
 
 def _hold_to_attempt(options: argparse.Namespace) -> None:
-    """Raise NotFound for one that the job has not."""
+    """Raise NotFound if the job has no such attempt."""
     if options.attempt is None:
         return
     with find_server.connect() as client:
         last = max(1, client.json("GET", job_path(options.name))["attempts"])
     if not 1 <= options.attempt <= last:
         raise NotFound(
-            f"{options.name} has no attempt {options.attempt}", hint=f"it has 1 to {last}"
+            f"{options.name} has no attempt {options.attempt}", hint=f"its attempts are 1 to {last}"
         )
 
 
@@ -149,7 +149,7 @@ def _unknown(options: argparse.Namespace) -> NotFound:
     with find_server.connect() as client:
         has = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
     words = ", ".join(dict.fromkeys(each["key"] for each in has))
-    hint = f"it has {words}" if words else f"it has none{_how(options)}"
+    hint = f"it has {words}" if words else f"it has no metrics{_how(options)}"
     return NotFound(f"{options.name} has no metric {options.metric!r}", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""`allranks job stacks`: where every process of a job is."""
+"""`allranks job stacks`: the stacks of a job's processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from allranks.plan.diagnosis.stacks import numbers
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
-# Lines of a stack that everybody needs; `--all` shows the rest.
+# The number of stack lines shown; `--all` shows all.
 _MOST = 12
 
 
@@ -21,24 +21,24 @@ def stacks_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser)
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
-    add("--all", action="store_true", help="whole stacks, of every thread that is known")
+    add("--all", action="store_true", help="full stacks of all known threads")
 
 
 def stacks(options: argparse.Namespace) -> int:
-    """Where the processes of every rank are, those at the same place together."""
+    """The stacks of all ranks, equal ones grouped."""
     told = find_server.connect().json("POST", job_path(options.name, "/stacks"))
     if options.rank is not None:
         wanted = set(options.rank)
         told["groups"] = [each for each in told["groups"] if wanted & set(each["ranks"])]
         told["processes"] = [each for each in told["processes"] if each["rank"] in wanted]
         if not told["processes"]:
-            raise NotFound(f"nothing is known of rank {options.rank[0]} of {options.name}")
+            raise NotFound(f"no stacks are known for rank {options.rank[0]} of {options.name}")
     if options.json:
         show.as_json(told)
         return 0
     if not told["live"]:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told["at"]))
-        show.talk(f"{options.name} has ended; this was attempt {told['attempt']} at {at}")
+        show.talk(f"{options.name} has ended; stacks of attempt {told['attempt']} at {at}")
     for missing in told["missing"]:
         show.talk(f"node {missing} did not answer in time")
     for index, each in enumerate(told["groups"]):
@@ -46,9 +46,7 @@ def stacks(options: argparse.Namespace) -> int:
         _group(each, options.all)
     if told["odd"] is not None and not options.quiet:
         odd = told["odd"]
-        show.talk(
-            f"\nelsewhere than most: rank {odd['rank']} on node {odd['node']}, in {odd['at']}"
-        )
+        show.talk(f"\ndiffers from most: rank {odd['rank']} on node {odd['node']}, in {odd['at']}")
     return 0
 
 

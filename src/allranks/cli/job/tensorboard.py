@@ -31,22 +31,22 @@ _START, _LOOK, _END = 60.0, 0.1, 5.0
 
 def tensorboard_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
-    port = f"where it listens on this machine ({_PORT}, or another that is free)"
+    port = f"the port to listen on ({_PORT}, or another free one)"
     parser.add_argument("--port", type=int, metavar="P", help=port)
 
 
 def tensorboard(options: argparse.Namespace) -> int:
-    """Start the TensorBoard of the environment in front on what a job writes to ./logs, ./outputs
-    and $SSM_TENSORBOARD_DIR; Ctrl-C ends it."""
+    """Start the current environment's TensorBoard on a job's ./logs, ./outputs and
+    $SSM_TENSORBOARD_DIR; Ctrl-C stops it."""
     program = _program()
     with find_server.connect() as client:
         job = client.json("GET", job_path(options.name))
-    # What ends this command from outside is to end TensorBoard, too.
+    # Signals that end this command also end TensorBoard.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="allranks-tensorboard-") as made:
         artifacts = _artifacts(job, Path(made))
         _expect_events(job, artifacts)
-        # Links, so that only these folders are read, under short names, as they grow.
+        # Links, so that TensorBoard reads only these folders, with short names.
         logs = Path(made, "logs")
         logs.mkdir()
         for name in SHOWN:
@@ -61,13 +61,13 @@ def tensorboard(options: argparse.Namespace) -> int:
             else:
                 show.line(url)
                 if not options.quiet:
-                    show.talk(f"TensorBoard shows {job['name']} there; Ctrl-C ends it")
+                    show.talk(f"TensorBoard shows {job['name']}; Ctrl-C stops it")
             process.wait()
             raise _ended(process, Path(made, "said"))
 
 
 def _program() -> list[str]:
-    """How TensorBoard is started here. Raises NotFound."""
+    """The command that starts TensorBoard. Raises NotFound."""
     path = current()["PATH"]
     found = shutil.which("tensorboard", path=path)
     if found is not None:
@@ -78,14 +78,14 @@ def _program() -> list[str]:
         if subprocess.run([python, "-c", ask], stderr=subprocess.DEVNULL).returncode == 0:
             return [python, "-m", "tensorboard.main"]
     hint = f"install it there: {python or 'python3'} -m pip install tensorboard"
-    raise NotFound("the environment in front has no TensorBoard", hint=hint)
+    raise NotFound("the current environment has no TensorBoard", hint=hint)
 
 
 def _artifacts(job: dict[str, Any], made: Path) -> Path:
-    """Where the job's artifacts are on this machine: the record, or a copy of what it has now."""
+    """The job's artifacts on this machine: its record, or a copy."""
     folder = Path(job["folder"])
-    # It may not be there yet; then that of all jobs says whose disk this is, unless the server is
-    # another machine's, where a home may have the same path.
+    # The record may not exist yet; then the folder of all jobs shows whether the server is on this
+    # machine.
     own_server = "ALLRANKS_SERVER" not in os.environ
     if any(os.access(each, os.R_OK | os.X_OK) for each in (folder, *[folder.parent] * own_server)):
         return folder / "artifacts"
@@ -93,21 +93,21 @@ def _artifacts(job: dict[str, Any], made: Path) -> Path:
         with contextlib.suppress(NotFound):  # it has written nothing there
             download(find_server.connect, job["name"], made, paths=[name])
     if job["status"] not in TERMINAL:
-        show.talk("note: the job runs elsewhere: this is what it has logged by now")
+        show.talk("note: the job runs on another machine; this shows what it has logged so far")
     return made / "artifacts"
 
 
 def _expect_events(job: dict[str, Any], artifacts: Path) -> None:
-    """Raises NotFound when a job has ended without a file that TensorBoard reads."""
+    """Raises NotFound if a job has ended without event files."""
     if job["status"] not in TERMINAL:
         return
     if not any(any((artifacts / name).rglob("*tfevents*")) for name in SHOWN):
         hint = "write event files below ./logs or ./outputs, or to $SSM_TENSORBOARD_DIR"
-        raise NotFound(f"{job['name']} left nothing that TensorBoard reads", hint=hint)
+        raise NotFound(f"{job['name']} has no TensorBoard event files", hint=hint)
 
 
 def _free(wanted: int | None) -> int:
-    """The port, or without one the usual, or any that is free. Raises UsageError."""
+    """The given port, or the default, or any free one. Raises UsageError."""
     for port in (_PORT, 0) if wanted is None else (wanted,):
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -116,8 +116,8 @@ def _free(wanted: int | None) -> int:
                 return int(tried.getsockname()[1])
             except (OSError, OverflowError):
                 continue
-    hint = "leave --port out: then one that is free is taken"
-    raise UsageError(f"the port {wanted} cannot be taken", where="--port", hint=hint)
+    hint = "leave out --port to use a free one"
+    raise UsageError(f"the port {wanted} cannot be used", where="--port", hint=hint)
 
 
 @contextlib.contextmanager
@@ -128,9 +128,9 @@ def _running(words: list[str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
         except OSError as error:
-            hint = "does it run by hand: tensorboard --version"
+            hint = "check that it works: tensorboard --version"
             raise AllranksError(
-                f"TensorBoard cannot be started: {error.strerror}", where=words[0], hint=hint
+                f"TensorBoard does not start: {error.strerror}", where=words[0], hint=hint
             ) from None
     try:
         yield process
@@ -158,5 +158,5 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, said: Pa
 def _ended(process: subprocess.Popen[bytes], said: Path) -> AllranksError:
     lines = said.read_text(errors="replace").strip().splitlines()
     why = f": {lines[-1]}" if lines else ""
-    hint = "does it run by hand: tensorboard --version"
+    hint = "check that it works: tensorboard --version"
     return AllranksError(f"TensorBoard ended with code {process.returncode}{why}", hint=hint)

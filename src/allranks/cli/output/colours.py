@@ -1,7 +1,7 @@
-"""Colours: where they are used, and what each one means.
+"""Colours and their meaning.
 
-NO_COLOR and `--no-color` win over CLICOLOR_FORCE, which colours pipes as well. Otherwise a terminal
-is coloured, unless TERM is `dumb`.
+NO_COLOR and `--no-color` override CLICOLOR_FORCE, which also colours pipes. Otherwise terminals are
+coloured unless TERM is `dumb`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STATUS: Mapping[str, str] = {
     "Running": BLUE,
     **dict.fromkeys(("NotStarted", "Queued", "Provisioning", "Preparing", "Finalizing"), YELLOW),
 }
-# The words that sentences on stderr begin with.
+# Words at the start of messages on stderr.
 _WORDS: Mapping[str, str] = {
     "error": f"{BOLD};{RED}",
     "hint": f"{BOLD};{CYAN}",
@@ -33,13 +33,13 @@ _off = False
 
 
 def switch_off() -> None:
-    """For this process: somebody gave `--no-color`."""
+    """Switch colours off for this process (`--no-color`)."""
     global _off
     _off = True
 
 
 def coloured(stream: Any) -> bool:
-    """Whether what is written to the stream has colours."""
+    """Whether the stream gets colours."""
     if _off or "NO_COLOR" in os.environ:
         return False
     if os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
@@ -57,7 +57,7 @@ def of_status(status: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """A line for people: the word it begins with coloured, commands in it bold."""
+    """A message with its first word coloured and commands in bold."""
     found = _BEGINNING.match(text)
     begun = paint(found[0], _WORDS[found[1]]) if found else ""
     rest = text[found.end() :] if found else text

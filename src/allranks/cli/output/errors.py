@@ -1,4 +1,4 @@
-"""Errors on a terminal: one sentence, where, then the hint."""
+"""Print errors: location, message, hint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from allranks.errors import AllranksError, SpecError
 
 
 def print_error(error: AllranksError, as_json: bool = False) -> None:
-    """One sentence, where, then the hint; on stdout as JSON when that was asked for."""
+    """Print location, message and hint to stderr, or JSON to stdout."""
     if as_json:
         import json  # lazy: only here
 

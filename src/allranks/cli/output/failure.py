@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-# Characters of a line of evidence that are shown.
+# The length limit of a line of evidence.
 _WIDE = 160
-_AGAIN = {True: " (trying again may well help)", False: "", None: ""}
+_AGAIN = {True: " (running it again may help)", False: "", None: ""}
 
 
 def why(error: dict[str, Any]) -> list[str]:
-    """Why it failed, in a line or two, as far as the error's own message does not say it."""
+    """Why it failed, in one or two lines, beyond the error's message."""
     found = error.get("evidence")
     said = found is None or found["line"] in error["message"]
     if error.get("cause") in (None, "UNKNOWN") or (error["cause"] == error["reason"] and said):

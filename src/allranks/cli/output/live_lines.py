@@ -1,4 +1,4 @@
-"""Lines at the bottom of a terminal that are redrawn while finished ones scroll above them."""
+"""Live lines at the bottom of a terminal, below finished lines that scroll."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from collections.abc import Sequence
 from typing import Any
 
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]?|[^\[]|$)")
-# The size of a terminal that does not say it.
+# The default terminal size.
 _COLUMNS, _ROWS = 80, 24
 
 
 def can_redraw(stream: Any) -> bool:
-    """Whether it is a terminal that can erase what it shows."""
+    """Whether it is a terminal that supports erasing."""
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class LiveLines:
-    """The unfinished line of each rank, on the terminal ``fd``: at most half of its height.
+    """The unfinished line of each rank on the terminal ``fd``, using at most half of its height.
 
-    Works on text to write, so that erasing, scrolling and drawing are one write: nothing flickers.
+    Erasing, scrolling and drawing are one write, to avoid flicker.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        # How wide each of the lines is that are shown.
+        # The width of each shown line.
         self._shown: list[int] = []
 
     def erased(self) -> bytes:
-        """What erases the live lines; the cursor is then where the first one began."""
+        """The text that erases the live lines and moves the cursor to their start."""
         if not self._shown:
             return b""
-        # A terminal that has become narrower has wrapped them.
+        # A terminal that was made narrower has wrapped them.
         columns = self._size()[0]
         rows = sum(max(1, -(-wide // columns)) for wide in self._shown)
         self._shown = []
@@ -41,11 +41,11 @@ class LiveLines:
         return f"\r{up}\x1b[J".encode()
 
     def redrawn(self, finished: bytes, rests: Sequence[tuple[str, bytearray]]) -> bytes:
-        """What writes finished lines, and below them the unfinished ones with their prefixes."""
+        """The text that writes finished lines, and unfinished ones with prefixes below them."""
         columns, rows = self._size()
         begun = self.erased() + finished
         most = max(1, rows // 2)
-        # Of a line that never ends only its beginning can be seen.
+        # Only the beginning of an endless line is visible.
         texts = ((before, bytes(rest[: columns * 16])) for before, rest in rests)
         live = [(before, text) for before, rest in texts if (text := _plain(rest)).strip()]
         lines = [_cut(before, text, columns - 1) for before, text in live]
@@ -64,7 +64,7 @@ class LiveLines:
 
 
 def _plain(rest: bytes) -> str:
-    """Its text without colours, tabs and whatever else moves the cursor."""
+    """Its text without colours and control characters."""
     text = _ESCAPES.sub("", rest.decode(errors="ignore").strip("\r"))
     text = text.rpartition("\r")[2].expandtabs()
     return "".join(char for char in text if char.isprintable())
@@ -80,7 +80,7 @@ def _cut(before: str, text: str, columns: int) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """Its width in terminal columns."""
     return sum(
         0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
         for char in text

@@ -1,4 +1,4 @@
-"""What nodes use, in words."""
+"""Resource use in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def percent(value: float | None) -> str:
 
 
 def memory(load: Load, name: str = "memory") -> str:
-    """How much of how much."""
+    """Used and total memory."""
     used, total = load.get(name), load.get(f"{name}_total")
     if used is None:
         return "-"
@@ -23,7 +23,7 @@ def memory(load: Load, name: str = "memory") -> str:
 
 
 def rate(load: Load, *names: str) -> str:
-    """All of them together."""
+    """The sum of all rates."""
     known = [load[name] for name in names if name in load]
     return f"{size_text(sum(known))}/s" if known else "-"
 
@@ -38,14 +38,14 @@ def gpu(load: Load) -> str:
 
 
 def own(load: Load) -> str:
-    """What a job uses on a node."""
+    """The use of a job on a node."""
     told = [f"cpu {percent(load.get('cpu'))}", f"memory {memory(load)}"]
     told += [f"disk {rate(load, 'disk_read', 'disk_write')}"]
     return ", ".join(told)
 
 
 def node(load: Load) -> str:
-    """What a node uses, with all that runs there."""
+    """The use of the whole node."""
     return f"{own(load)}, network {rate(load, 'net_in', 'net_out')}"
 
 

@@ -1,4 +1,4 @@
-"""The phase that a job is in, on the line at the bottom of a terminal, and how long phases took."""
+"""Show a job's current phase at the bottom of a terminal, and how long phases took."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from allranks.cli.output import show
 from allranks.plan.lifecycle.phases import PREPARATION, Phase
 
-# Seconds after which a phase is worth a line, and between two states of the line at the bottom.
+# Seconds after which a phase gets a line, and between updates of the bottom line.
 _LONG, _EVERY = 1.0, 1.0
 
-# What is said of a phase that has ended; nothing of one whose end is told anyway.
+# The message for an ended phase; phases without one are reported otherwise.
 _ENDED: Mapping[Phase, str] = {
     Phase.QUEUED: "queued",
     Phase.PROVISIONING: "nodes provisioned",
@@ -29,7 +29,7 @@ _ENDED: Mapping[Phase, str] = {
 
 
 class Phases:
-    """The phases of one job, as its server tells them."""
+    """The phases of one job, as reported by the server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -37,23 +37,23 @@ class Phases:
         self._began = 0.0
 
     def changed(self, told: Mapping[str, Any] | None) -> str:
-        """Take the newest word; what is to be said of the phase before, if that has ended."""
+        """Update the phase; returns a message about the previous phase if it ended."""
         phase = None if told is None else Phase(told["name"])
         if phase is self._phase:
             return ""
         began = self._clock()
         if told is not None and told["seconds"] is not None:
-            # What began before the phase that it follows is counted from that one's end.
+            # A phase that began before the previous one ended counts from that end.
             earlier = began - told["seconds"]
             began = earlier if self._phase is None or earlier >= self._began else began
         took, ended = began - self._began, _ENDED.get(self._phase or Phase.RUNNING, "")
-        # One that ends in the end of the job was not finished.
+        # A phase that ends with the job was not completed.
         finished = phase not in (None, Phase.FINALIZING)
         self._phase, self._began = phase, began
         return f"{ended} ({show.seconds(took)})" if ended and finished and took > _LONG else ""
 
     def text(self, job: Mapping[str, Any]) -> str:
-        """What the line at the bottom says."""
+        """The text of the bottom line."""
         took = show.seconds(int(self._clock() - self._began)).replace(".0 s", " s")
         part = ""
         if self._phase in PREPARATION and self._phase is not Phase.PREPARING:
@@ -66,7 +66,7 @@ class Phases:
 
 @contextmanager
 def every_second(lock: threading.Lock, draw: Callable[[], None]) -> Iterator[None]:
-    """Draw a line again and again, under the lock, while the caller waits for news."""
+    """Redraw the line every second, under the lock, while the caller waits."""
     over = threading.Event()
 
     def work() -> None:

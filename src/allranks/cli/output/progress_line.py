@@ -1,4 +1,4 @@
-"""How far long work is, on one line of a terminal: percent, amount, speed, time left."""
+"""One progress line: percent, amount, rate and time left."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from allranks.cli.output import show
 from allranks.plan.progress import Meter, Progress, amounts, percent
 
-# Seconds between two states of the line, before the first one, and between two lines in a pipe.
+# Seconds between updates, before the first one, and between lines in a pipe.
 _EVERY, _FIRST, _IN_PIPES = 0.1, 0.5, 10.0
 
 
 class ProgressLine:
-    """Give its ``report`` to what reports. ``in_pipes``: write a line now and then on a stderr that
-    is no terminal as well."""
+    """Pass its ``report`` to the work. ``in_pipes``: also write a line now and then if stderr is
+    not a terminal."""
 
     def __init__(self, quiet: bool, *, in_pipes: bool = False) -> None:
         self._line = show.StatusLine(quiet)
@@ -27,7 +27,7 @@ class ProgressLine:
 
     def report(self, progress: Progress) -> None:
         if progress.total is None and not progress.done:
-            self._line.say(progress.what)  # what follows may take long, and says no more
+            self._line.say(progress.what)  # what follows may take long and reports nothing
             return
         now = time.monotonic()
         if now < self._looked + _EVERY:
@@ -45,7 +45,7 @@ class ProgressLine:
         self._line.say(": ".join(each for each in (progress.what, words) if each))
 
     def before(self, note: Callable[[str], None]) -> Callable[[str], None]:
-        """The same, with the line out of its way."""
+        """The same, after erasing the line."""
 
         def noted(sentence: str) -> None:
             self.clear()

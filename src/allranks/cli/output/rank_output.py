@@ -1,4 +1,4 @@
-"""Printing ranks' output: whole lines as they are finished, unfinished ones live on a terminal."""
+"""Print the output of ranks: complete lines, and unfinished ones live on a terminal."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from allranks.cli.output.live_lines import LiveLines, can_redraw
 
 # Moves the cursor or erases; colours are kept.
 _MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfsu]")
-# A bar below another one, as tqdm draws it: down a line, the bar, up again.
+# A nested bar as tqdm draws it: one line down, the bar, up again.
 _BELOW = re.compile(rb"\n([^\n]*?)\x1b\[A")
-# Bars below bars are handled to this depth.
+# The depth of nested bars that is handled.
 _DEPTH = 8
 
 
 class Printer:
-    """Writes ranks' output to stdout line by line, so that no rank's line is cut by another's.
+    """Writes the output of ranks to stdout line by line, so lines are never mixed.
 
-    A line that its rank redraws with carriage returns, such as a progress bar, is written once, in
-    its last state. On a terminal, unfinished lines are shown live below the others. With ``raw``,
-    lines are written as the rank wrote them.
+    A line redrawn with carriage returns, such as a progress bar, is written once in its last state.
+    On a terminal, unfinished lines are shown live below the others. With ``raw``, lines are written
+    as the rank wrote them.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Printer:
         self._write(done)
 
     def hide(self) -> None:
-        """Erase the live lines until there is more output: somebody else writes to the terminal."""
+        """Erase the live lines until the next output, so that others can write to the terminal."""
         if self._live is not None:
             self._out.write(self._live.erased())
             self._out.flush()
 
     @property
     def is_live(self) -> bool:
-        """Whether there is an unfinished line, which a terminal shows at its bottom."""
+        """Whether an unfinished line is shown."""
         return self._live is not None and any(rest for _, rest in self._rests.values())
 
     def end(self) -> None:
-        """Write what ranks left without an end of line, with one."""
+        """Write unfinished lines with a line end."""
         self._write(b"".join(self._ended(key) for key in list(self._rests)))
 
     def _ended(self, key: tuple[int, int]) -> bytes:
@@ -99,8 +99,8 @@ class Printer:
 
 
 def last_state(line: bytes) -> bytes:
-    """What a terminal shows in the end of a line that may be redrawn with carriage returns. Its end
-    (LF, CR LF, or a CR after which nothing was drawn yet) is kept."""
+    """The final appearance of a line with carriage returns. Its line end (LF, CR LF or a last CR)
+    is kept."""
     text = line.rstrip(b"\r\n")
     if b"\r" not in text:
         return line
@@ -109,7 +109,7 @@ def last_state(line: bytes) -> bytes:
 
 
 def _flattened(text: bytes) -> bytes:
-    """Bars below bars as states of one line."""
+    """Nested bars as states of one line."""
     for _ in range(_DEPTH):
         text, count = _BELOW.subn(rb"\r\1\r", text)
         if not count:

@@ -1,4 +1,4 @@
-"""What commands put on a screen: columns, times, a status line. Data to stdout, talk to stderr."""
+"""Output of commands: tables, times, a status line. Data goes to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def as_json(data: Any) -> None:
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table. In a pipe it is as wide as it has to be; a terminal gets one that fits."""
+    """Print a table that fits the terminal; in a pipe, as wide as needed."""
     terminal = sys.stdout.isatty()
     if not terminal and not coloured(sys.stdout):
         for row in table(head, rows):
@@ -30,7 +30,7 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from allranks.cli.output import tables  # lazy: only on a terminal
 
     rows = [[one_line(cell) for cell in row] for row in rows]
-    # 0: the terminal does not say.
+    # 0: unknown terminal size.
     wide = os.get_terminal_size(sys.stdout.fileno()).columns or None if terminal else None
     for row in tables.fitted(head, rows, wide, coloured(sys.stdout)):
         print(row)
@@ -45,13 +45,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """What would end a line, or move the cursor, as `?`."""
+    """Control characters replaced by `?`."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def talk(text: str = "", status: str = "") -> None:
-    """Sentences, which may quote what anybody named or printed; the job's ``status`` in them has
-    its colour."""
+    """Print messages to stderr; they may contain any text. The job's ``status`` is coloured."""
     lines = [one_line(each) for each in text.expandtabs().split("\n")]
     if coloured(sys.stderr):
         lines = [colours.sentence(each) for each in lines]
@@ -61,19 +60,19 @@ def talk(text: str = "", status: str = "") -> None:
 
 
 def field(name: str, value: str) -> None:
-    """A name, and what may be text of any kind and of several lines beside it."""
+    """Print a name and its value, which may be any text of several lines."""
     for each in value.expandtabs().split("\n"):
         print(one_line(f"{name:<11} {each}"))
         name = ""
 
 
 def line(text: str) -> None:
-    """At once, also into a pipe: somebody follows it."""
+    """Print and flush, also into a pipe."""
     print(one_line(text), flush=True)
 
 
 def as_line(data: Any) -> None:
-    """One of many, each a line of JSON."""
+    """Print an item as one line of JSON."""
     print(json.dumps(data), flush=True)
 
 
@@ -94,14 +93,14 @@ def result(options: Any, data: Any, *sentences: str) -> int:
 
 
 def number(value: float | str | None) -> str:
-    """A metric's; what is no number is told as text."""
+    """A metric's value; other values as text."""
     if value is None:
         return "-"
     return value if isinstance(value, str) else f"{value:.6g}"
 
 
 def sparkline(values: Sequence[float | str | None]) -> str:
-    """A line as high as the values; a gap where there is no finite number."""
+    """A sparkline of the values, with gaps for values that are not finite."""
     known = [each for each in values if isinstance(each, int | float)]
     if not known:
         return ""
@@ -128,7 +127,7 @@ def size(job: Mapping[str, Any]) -> str:
 
 
 def prefix(rank: int, node: int, nodes: int, *, colours: bool) -> str:
-    """What stands before a rank's lines; with ``colours``, one for each rank."""
+    """The prefix of a rank's lines; with ``colours``, one colour per rank."""
     name = f"rank {rank}" if nodes == 1 else f"node {node} rank {rank}"
     if not colours:
         return f"{name} | "
@@ -136,7 +135,7 @@ def prefix(rank: int, node: int, nodes: int, *, colours: bool) -> str:
 
 
 class StatusLine:
-    """One line on a terminal's stderr that is overwritten; nothing at all anywhere else."""
+    """One line on stderr that is overwritten; silent unless stderr is a terminal."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._on = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -144,12 +143,12 @@ class StatusLine:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody can see it."""
+        """Whether it is shown."""
         return self._on
 
     def say(self, text: str) -> None:
         if self._on:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: it does not say
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: unknown
             dim, off = ("\033[2m", "\033[0m") if coloured(sys.stderr) else ("", "")
             sys.stderr.write(f"\r{dim}{text[: max(10, width - 1)]}{off}\033[K")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Tables on a terminal: they fit its width, numbers end in one column, states have colours."""
+"""Tables on a terminal: fitted to its width, numbers right-aligned, statuses coloured."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from allranks.cli.output.live_lines import width
 # `12`, `-0.5`, `1e-05`, `98 %`, `3.4 MB`, `3.4 MB of 8 MB`, `2 min 05 s`, `8 on 2`.
 _AMOUNT = r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[A-Za-zµ/%]{1,5})?"
 _NUMBER = re.compile(f"{_AMOUNT}(( of| on)? {_AMOUNT})?")
-# What stands where there is no value.
+# The placeholder for no value.
 _NOTHING = ("", "-")
 _STATES = ("STATUS", "STATE")
-# No column is narrower than this, unless its cells are.
+# The minimum width of a column.
 _LEAST = 6
 _GAP = "  "
 _PARTS = re.compile(r"\033\[[\d;]*m|.")
@@ -23,10 +23,10 @@ _PARTS = re.compile(r"\033\[[\d;]*m|.")
 def fitted(
     head: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None, coloured: bool
 ) -> list[str]:
-    """The lines of a table that is at most so many ``columns`` wide; None: as wide as it is.
+    """The lines of a table of at most ``columns`` columns; None for no limit.
 
-    The widest columns are cut first, the one that names the row last. Numbers and states are not
-    cut, but what still does not fit is left out at the right.
+    The widest columns are cut first, the row's name last. Numbers and statuses are not cut; columns
+    at the right that still do not fit are dropped.
     """
     numbers = [_is_numbers([row[i] for row in rows]) for i in range(len(head))]
     widths = [max(map(width, (row[i] for row in (head, *rows)))) for i in range(len(head))]
@@ -49,7 +49,7 @@ def fitted(
 
 
 def cut(text: str, columns: int) -> str:
-    """The text, with an ellipsis in the place of what does not fit."""
+    """The text, cut with an ellipsis."""
     if width(text) <= columns:
         return text
     kept, left = "", columns - 1
@@ -62,7 +62,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def clipped(line: str, columns: int) -> str:
-    """What fits of a line that may have colours, without a wrap."""
+    """A line with colours, cut to the width."""
     shown, left = "", columns
     for part in _PARTS.findall(line):
         left -= 0 if part[0] == "\033" else width(part)
@@ -80,8 +80,7 @@ def _is_numbers(cells: Sequence[str]) -> bool:
 
 
 def _shrunk(widths: list[int], head: Sequence[str], fixed: Sequence[bool], room: int) -> list[int]:
-    """The widths, cut until they fit, as far as they may be: text, then what names the row, then
-    their heads."""
+    """The widths, reduced until they fit: text first, then the row's name, then headers."""
     heads = [max(_LEAST, width(each)) for each in head]
     texts = [i for i in range(1, len(head)) if not fixed[i]]
     names = [] if fixed[0] else [0]

@@ -1,4 +1,4 @@
-"""`allranks doctor`: what would keep jobs from running here, each with its mend."""
+"""`allranks doctor`: find what would keep jobs from running here, and how to fix it."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ from allranks.sdk.submit.current_environment import current
 from allranks.settings import Home
 from allranks.version import __version__
 
-# How long a job is tried, by default and at the least, and at most; and what of that starting and
-# leaving take.
+# The time limit of a job's check: default and minimum, maximum, and the part for start and end.
 _SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0
 
 
 def doctor_options(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit 0 when nothing is in the way, 1 otherwise."
-    every = "each finding on a line of its own"
+    parser.epilog = "Exits with 0 if jobs can run, 1 otherwise."
+    every = "print each finding"
     parser.add_argument("-v", "--verbose", action="store_true", help=every)
-    job = "try this job's script, inputs and compute"
+    job = "also check this job's script, inputs and compute"
     parser.add_argument("--job", metavar="FILE", help=job)
     sets = "with --job: set a key, e.g. resources.instance_count=2"
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
-    most = "with --job: what has not answered by then is told so (10, the least)"
+    most = "with --job: the time to wait for answers (10, the minimum)"
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help=most)
 
 
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not _SECONDS <= seconds <= _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text} is not {_SECONDS:g} to {_LONGEST:g} seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text} is not between {_SECONDS:g} and {_LONGEST:g} seconds"
+        )
     return seconds
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Look, print, and say by the exit code whether jobs can run."""
+    """Check, print the findings, and exit with 0 if jobs can run."""
     home = settings.home()
     if options.job is None:
         if options.set:
-            raise UsageError("--set changes a job", where="--set", hint="add --job FILE")
+            raise UsageError("--set needs a job", where="--set", hint="add --job FILE")
         if options.timeout is not None:
-            raise UsageError("--timeout is for a job", where="--timeout", hint="add --job FILE")
+            raise UsageError("--timeout needs a job", where="--timeout", hint="add --job FILE")
         return _present(list(_look(home)), options)
     return _of_job(options, home)
 
@@ -68,12 +69,12 @@ def _present(found: Sequence[Finding], options: argparse.Namespace) -> int:
 
 
 def _of_job(options: argparse.Namespace, home: Home) -> int:
-    from allranks.cli.preflight.job_checks import preflight  # lazy: the models, for this alone
+    from allranks.cli.preflight.job_checks import preflight  # lazy: imports the models
     from allranks.cli.preflight.probe_gang import within  # lazy: as above
 
     seconds = options.timeout or _SECONDS
     until = time.monotonic() - _age() + seconds - _LEAVING
-    # What ends this command from outside ends the small gang too, as Ctrl-C does.
+    # Signals that end this command also end the probe job, like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     line = show.StatusLine(options.quiet)
     try:
@@ -81,13 +82,13 @@ def _of_job(options: argparse.Namespace, home: Home) -> int:
         of_job = preflight(Path(options.job), options.set, seconds, until, line.say)
     finally:
         line.clear()
-    # Of this machine only what is in the way: the rest of it is told without --job.
+    # With --job, show only blocking findings of this machine.
     wrong = [each for each in found if each.state == BAD]
     return _present([*wrong, *of_job], options)
 
 
 def _age() -> float:
-    """How long this process has been there: on a busy machine importing alone takes a second."""
+    """The age of this process: on a busy machine importing takes a second."""
     try:
         with open("/proc/self/stat") as file:
             started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -117,19 +118,21 @@ def _home(home: Home) -> Finding:
             "home",
             BAD,
             f"{home.root} cannot be written",
-            "set ALLRANKS_HOME to a folder of yours",
+            "set ALLRANKS_HOME to a writable folder",
         )
     free = shutil.disk_usage(place).free
     text = f"{home.root}, {free / (1 << 30):.1f} GiB free"
     if free < 1 << 30:
-        return Finding("home", BAD, text, "make room: logs, code and outputs of jobs lie there")
+        return Finding(
+            "home", BAD, text, "free some space: it holds logs, code and outputs of jobs"
+        )
     return Finding("home", OK, text)
 
 
 def _server(home: Home) -> Finding:
     found = find_server.look(home)
     if not found.alive:
-        return Finding("server", NOTE, "not running; the next job starts it")
+        return Finding("server", NOTE, "not running; starts with the next job")
     try:
         told = find_server.connect(start=False).json("GET", "/api/v1/server")
     except AllranksError as error:
@@ -142,7 +145,10 @@ def _python() -> Finding:
     python = shutil.which("python", path=path)
     if python is None:
         return Finding(
-            "python", BAD, "no `python` for the ranks", "activate an environment that has one"
+            "python",
+            BAD,
+            "no `python` on the PATH for ranks",
+            "activate an environment with Python",
         )
     return Finding("python", OK, f"ranks run {python}")
 
@@ -150,21 +156,21 @@ def _python() -> Finding:
 def _bash() -> Finding:
     if os.access("/bin/bash", os.X_OK):
         return Finding("bash", OK, "/bin/bash")
-    return Finding("bash", BAD, "there is no /bin/bash", "install it: commands are bash")
+    return Finding("bash", BAD, "/bin/bash not found", "install bash: it runs the commands")
 
 
 def _memory() -> Finding:
     size = shutil.disk_usage("/dev/shm").total if os.path.isdir("/dev/shm") else 0
     text = f"/dev/shm has {size / (1 << 20):.0f} MiB"
     if size < 256 << 20:
-        hint = "data loaders with workers need more: mount -o remount,size=2g /dev/shm"
+        hint = "data loader workers need more: mount -o remount,size=2g /dev/shm"
         return Finding("shared memory", NOTE, text, hint)
     return Finding("shared memory", OK, text)
 
 
 def _files() -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} open files a process"
+    text = f"{soft} open files per process"
     if soft < 1024:
         return Finding("file limit", NOTE, text, "ulimit -n 4096")
     return Finding("file limit", OK, text)
@@ -174,20 +180,20 @@ def _gpus() -> Finding:
     count = len([n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()])
     if not count:
         return Finding("GPUs", NOTE, "none seen")
-    return Finding("GPUs", OK, f"{count}; a job gets one for each rank of a node, or --gpus G")
+    return Finding("GPUs", OK, f"{count}; a job gets one per rank of a node, or --gpus G")
 
 
-# Routed as any address of the world is, and nobody's: RFC 5737.
+# A documentation address (RFC 5737), routed like any public address.
 _SOMEWHERE = "198.51.100.1"
 
 
 def _networks() -> Iterator[Finding]:
-    """The interfaces jobs go by, InfiniBand, and what ranks are told of them."""
+    """The network interfaces of jobs, InfiniBand, and the variables for ranks."""
     place = Path(os.environ.get("ALLRANKS_SYS_CLASS") or interfaces.SYS_CLASS)
     fabric = interfaces.fabric(place)
     here = interfaces.interface("127.0.0.2", ["127.0.0.3"], place)
     beyond = interfaces.interface(_SOMEWHERE, [_SOMEWHERE], place)
-    for towards, found in (("between nodes here", here), ("to other hosts", beyond)):
+    for towards, found in (("between local nodes", here), ("to other hosts", beyond)):
         if found is None:
             yield Finding("network", NOTE, f"{towards}: none", "ip route")
             continue
@@ -197,7 +203,7 @@ def _networks() -> Iterator[Finding]:
         words = fabric_words([(port.name, port.link_layer, port.rate) for port in fabric.ports])
         yield Finding("InfiniBand", OK, words)
     if fabric is not None and fabric.down:
-        yield Finding("InfiniBand", NOTE, f"down: {', '.join(fabric.down)}", "ibstat tells why")
-    # Ranks of other hosts' jobs are told more than those that never leave this machine.
+        yield Finding("InfiniBand", NOTE, f"down: {', '.join(fabric.down)}", "see `ibstat`")
+    # Ranks on several hosts get more variables than those on one machine.
     for each in interfaces.explained(beyond or here, fabric):
         yield Finding("variable", OK, f"{each.name}={each.value}  {each.why}")

@@ -1,4 +1,4 @@
-"""What doctor finds: fine, worth knowing, or in the way; each with its mend."""
+"""Findings of `allranks doctor`: ok, note or blocking, each with a fix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from allranks.cli.output import show
 OK, NOTE, BAD = "ok", "note", "bad"
 _MARKS = {OK: "✓", NOTE: "·", BAD: "✗"}
 
-# Which line of the short report a finding belongs to; any other is its job's.
+# The line of the short report for each finding; others belong to the job.
 _GROUPS = {
     "setup": ("allranks", "home", "server"),
     "machine": (
@@ -27,7 +27,7 @@ _GROUP_OF = {what: group for group, each in _GROUPS.items() for what in each}
 
 
 class Finding(NamedTuple):
-    """One thing looked at; ``node`` where it is a node's own."""
+    """One checked item; ``node`` if it concerns one node."""
 
     what: str
     state: str
@@ -37,14 +37,14 @@ class Finding(NamedTuple):
 
     @property
     def needs_a_look(self) -> bool:
-        """Whether there is something to mend or to decide."""
+        """Whether it needs attention."""
         return self.state == BAD or bool(self.hint)
 
 
 def present(findings: Sequence[Finding], *, json: bool, verbose: bool = False) -> int:
-    """Print them; the exit code: 1 when something is in the way.
+    """Print the findings; returns exit code 1 if one is blocking.
 
-    A line a group names what is fine; what needs a look is always printed whole.
+    Each group gets one line for what is ok; the rest is printed in full.
     """
     if json:
         show.as_json([each._asdict() for each in findings])
@@ -73,7 +73,7 @@ def _short(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _named(findings: Sequence[Finding]) -> str:
-    """Their names, with what is worth knowing and how many there are of a name."""
+    """Their names with counts and details."""
     named: dict[str, list[Finding]] = {}
     for each in findings:
         named.setdefault(each.what, []).append(each)

@@ -1,7 +1,7 @@
-"""`allranks doctor --job FILE`: what would keep this job from running on its compute.
+"""`allranks doctor --job FILE`: find what would keep a job from running on its compute.
 
-First what can be read off here (the file, its script, its inputs), then a small gang on the compute
-itself. All of it within the time that was given: what has not answered by then is named.
+First local checks (the file, its script, its inputs), then a probe job on the compute. Everything
+within the time limit; what did not answer is named.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Input, MpiDistribution, RayDistribution
 from allranks.spec.yaml import load
 
-# Of the time that was given, this may go into copying the code: its files are only looked at.
+# The share of the time limit for scanning the code.
 _COPYING = 0.2
 
 
@@ -48,8 +48,8 @@ def preflight(
     until: float,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Finding]:
-    """Everything that was found until the monotonic clock shows ``until``, of the ``seconds`` that
-    were given. Raises NotFound when there is no such file."""
+    """All findings until the monotonic time ``until``, within ``seconds``. Raises NotFound if the
+    file does not exist."""
     say("reading the job")
     try:
         job = load.load(file, overrides, engines=engines(overrides))
@@ -78,15 +78,15 @@ def preflight(
     read = job_script.look(job.command, code, taken, base, job.environment in CURRENT)
     found += read.findings
     question = _question(job, folder, read)._replace(gpus=task.gpus)
-    # The gang has one process a node, and gets what the job would.
+    # The probe job runs one process per node with the job's resources.
     data["resources"] = {**(data.get("resources") or {}), "gpus_per_instance": task.gpus}
     if waits:
-        # Of what is not there yet nothing can be found missing.
+        # Nothing can be missing from an environment that is not built yet.
         data.pop("environment")
         question = question._replace(modules={}, programs=())
     found += _inputs(question.paths)
     if any(each.what == "job file" and each.state == BAD for each in found):
-        return found  # what cannot be submitted is not tried
+        return found  # a job that cannot be submitted is not probed
     say(f"trying {counted(question.nodes, 'node')}")
     inputs = _absolute(data.get("inputs") or {}, folder)
     given = {name: value for name, value in inputs.items() if f"inputs.{name}" in question.paths}
@@ -103,7 +103,7 @@ def preflight(
 
 
 def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
-    """What nodes would be told of the job. Raises SpecError for what this version cannot run."""
+    """The plan of the job. Raises SpecError for what this version cannot run."""
     _, lines = load.read(load.content(file), file=str(file))
     home = settings.home()
     try:
@@ -130,8 +130,7 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
 
 
 def _container(job: CommandJob, home: settings.Home) -> str | None:
-    """The program that runs containers on the job's compute. Whether that compute is there and all
-    else that it has, the rehearsal finds out."""
+    """The container engine of the job's compute. The probe job checks the rest."""
     known = clusters(home)
     try:
         options = known.options(known.find(job.compute), job)
@@ -142,7 +141,7 @@ def _container(job: CommandJob, home: settings.Home) -> str | None:
 
 
 def _gpus(job: CommandJob, home: settings.Home) -> Choice | None:
-    """The GPUs that the job gets there; None for a compute that is not as it should be."""
+    """The GPUs that the job gets; None if the compute is invalid."""
     known = clusters(home)
     try:
         compute = known.find(job.compute)
@@ -159,18 +158,20 @@ def _is_made(recipe: Recipe) -> bool:
 def _environment(task: Task, recipe: Recipe, waits: bool) -> Finding:
     name = task.environment or f"an environment of {len(recipe.requirements)} requirements"
     if not waits:
-        return Finding("environment", OK, f"{name} is made already")
+        return Finding("environment", OK, f"{name} is already built")
     if task.container is not None:
         image = task.container.image or task.container.context
         said = f"the first job installs the packages on top of the image {image}"
-        return Finding("environment", NOTE, f"{said}: what they lack cannot be told before")
-    hint = "make it now: allranks environment build NAME, or -f FILE"
-    said = f"{name} is not made yet: the first job does, and what it lacks cannot be told before"
+        return Finding("environment", NOTE, f"{said}; missing modules are unknown until then")
+    hint = "build it now: allranks environment build NAME, or -f FILE"
+    said = (
+        f"{name} is not built yet (the first job builds it); missing modules are unknown until then"
+    )
     return Finding("environment", NOTE, said, hint)
 
 
 def _absolute(inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Inputs as a submission has them."""
+    """Inputs with absolute paths, as in a submission."""
     return {
         name: {**value, "path": str(path)}
         if isinstance(value, Mapping) and (path := local(value.get("path"), folder))
@@ -184,7 +185,7 @@ def _of_problem(problem: Problem, file: str) -> Finding:
 
 
 def _taken(data: Mapping[str, Any], folder: Path) -> Collection[str] | AllranksError:
-    """The files of the snapshot that a real submission would take, or why there is none."""
+    """The files of the snapshot, or why there is none."""
     try:
         _, snapshot = prepare({"code": data["code"]}, folder, allow_large=True)
     except AllranksError as error:
@@ -200,15 +201,15 @@ def _code(
     if code is None:
         return
     if not code.exists():
-        yield Finding("code", BAD, f"there is no {code}", "`code` is relative to the job's file")
+        yield Finding("code", BAD, f"{code} not found", "`code` is relative to the job file")
     elif isinstance(taken, AllranksError):
         yield Finding("code", BAD, str(taken), taken.hint or "")
     elif taken is None:
-        hint = "it travels with every job: leave data out by lines in .amlignore"
+        hint = "it is sent with every job: exclude data with lines in .amlignore"
         said = f"{code} cannot be copied within {seconds:g} s"
         yield Finding("code", NOTE, said, hint)
     elif not taken:
-        yield Finding("code", NOTE, f"{code} has no files to run", "is it the right folder?")
+        yield Finding("code", NOTE, f"{code} is empty", "check the folder")
     else:
         yield Finding("code", OK, f"{code}: {counted(len(taken), 'file')}")
 
@@ -218,8 +219,8 @@ def _inputs(paths: Mapping[str, str]) -> Iterator[Finding]:
         if not name.startswith("inputs."):
             continue
         if not os.path.exists(path):
-            hint = "relative paths begin at the job file's folder"
-            yield Finding("inputs", BAD, f"{name}: there is no {path}", hint)
+            hint = "relative paths start at the job file's folder"
+            yield Finding("inputs", BAD, f"{name}: {path} not found", hint)
         elif not os.access(path, os.R_OK):
             yield Finding("inputs", BAD, f"{name}: {path} cannot be read", f"chmod +r {path}")
 

@@ -1,4 +1,4 @@
-"""The Python scripts that a job's command starts: which, by which Python, and what is in them."""
+"""Find the Python scripts that a job's command starts, and check them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any, NamedTuple
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
 
 READER = Path(__file__).with_name("read_script.py")
-# Importing nothing and running nothing, so it is quick; a cold disk is not.
+# It only parses, so it is quick except on a cold disk.
 READ_TIMEOUT = 3.0
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _REFERENCE = re.compile(r"\$\{\{.*?\}\}")
 _OPTIONAL = re.compile(r"\$\[\[|\]\]")
-# What only a shell or a node knows: variables, what other commands print, patterns, references.
+# Parts that only a shell or a node can resolve: variables, command output, patterns, references.
 _UNKNOWN = re.compile(r"[$`*?]")
-# Commands after which there may be more programs than before.
+# Commands that may add programs to PATH.
 _MAY_INSTALL = frozenset(
     ["source", ".", "module", "conda", "pip", "pip3", "uv", "make", "export", "apt", "apt-get"]
 )
-# Commands that leave no file behind which a later one may run.
+# Commands that create no files to run.
 _IDLE = frozenset(["cd", "export", "set", "unset", "ulimit", "echo", "true", "[", "test", "sleep"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-# Words before a command that is still a command, and programs that start a Python script.
+# Prefixes of commands, and programs that start a Python script.
 _BEFORE = frozenset(
     ["exec", "time", "nohup", "env", "command", "then", "do", "else", "if", "while", "!", "{"]
 )
@@ -42,7 +42,7 @@ _LAUNCHER_MODULES = re.compile(
 )
 _WITH_VALUE = frozenset(["-W", "-X", "--check-hash-based-pycs"])
 
-# Frameworks a script cannot do without, and what their packages are called.
+# Packages of frameworks whose names differ from their modules.
 PACKAGES: Mapping[str, str] = dict(  # noqa: C408 (names, as `import` has them)
     torch="torch",
     torchvision="torchvision",
@@ -68,8 +68,8 @@ PACKAGES: Mapping[str, str] = dict(  # noqa: C408 (names, as `import` has them)
 
 
 class Script(NamedTuple):
-    """A script or module as the command names it, in ``folder`` below the code's. It may be made
-    only by a command ``after`` which it is started."""
+    """A script or module in the command, in ``folder`` of the code. It may be created by the
+    command ``after`` which it is started."""
 
     python: str
     path: str
@@ -79,8 +79,8 @@ class Script(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What reading the scripts gave: findings, the Python that ranks run (None when it is not seen
-    to run one), and foreign modules."""
+    """The result: findings, the Python of the ranks (None if none is recognized), and third-party
+    modules."""
 
     findings: tuple[Finding, ...] = ()
     python: str | None = None
@@ -88,13 +88,13 @@ class Read(NamedTuple):
 
 
 def scripts(command: str) -> list[Script]:
-    """The Python scripts in a bash command, as far as they stand there plainly."""
+    """The Python scripts that a bash command names explicitly."""
     found: list[Script] = []
     folder = after = ""
     for simple in _commands(command):
         if simple[0] in ("cd", "pushd"):
             if len(simple) != 2 or _UNKNOWN.search(simple[1]) or "(" in command:
-                break  # where the rest is looked for is not known, or changes back somewhere
+                break  # the current folder is unknown from here on
             folder = os.path.normpath(os.path.join(folder, simple[1]))
         elif os.path.basename(simple[0]) in ("bash", "sh") and "-c" in simple[:-1]:
             inner = scripts(simple[simple.index("-c") + 1])
@@ -108,7 +108,7 @@ def scripts(command: str) -> list[Script]:
 
 
 def programs(command: str) -> list[str]:
-    """Names that have to be on PATH for the command, up to where it may put more there itself."""
+    """Programs that the command needs on PATH, up to a command that may add more."""
     found = []
     for simple in _commands(command):
         name = simple[0]
@@ -120,12 +120,12 @@ def programs(command: str) -> list[str]:
 
 
 def as_shell(command: str) -> str:
-    """The command without what is not bash's; a variable stands for each reference."""
+    """The command with variables instead of references."""
     return _OPTIONAL.sub(" ", _REFERENCE.sub("$_", command))
 
 
 def _commands(command: str) -> list[list[str]]:
-    """The simple commands in it; none when only a shell could tell."""
+    """Its simple commands; none if it cannot be parsed."""
     text = as_shell(command).replace("\\\n", " ")
     if "<<" in text:
         return []  # a document within the command
@@ -138,7 +138,7 @@ def _commands(command: str) -> list[list[str]]:
 
 
 def _simple(words: list[str]) -> Iterator[list[str]]:
-    """The simple commands, without assignments, redirections, comments and words before them."""
+    """Simple commands without assignments, redirections, comments and prefixes."""
     current: list[str] = []
     skip = comment = False
     for word in [*words, ";"]:
@@ -208,7 +208,7 @@ def look(
     the job's ``current`` one: else its word on the script is not the last."""
     found = scripts(command)
     if not found:
-        said = "the command starts no Python script that can be read off it"
+        said = "no Python script was recognized in the command"
         return Read((Finding("script", OK, said),))
     findings: list[Finding] = []
     modules: dict[str, Mapping[str, Any]] = {}
@@ -220,18 +220,18 @@ def look(
         if file is None or not file.is_file():
             wrong = _not_there(where, code, taken)
             if script.after:
-                said = f"{wrong.found}, unless `{script.after}` makes it"
+                said = f"{wrong.found}, unless `{script.after}` creates it"
                 wrong = wrong._replace(state=NOTE, found=said)
             findings.append(wrong)
             continue
         if taken is not None and code is not None and _left_out(file, code, taken):
-            hint = f"take it out of .amlignore or .gitignore in {code}"
-            findings.append(Finding("script", BAD, f"{where} is left out of the code", hint))
+            hint = f"remove it from .amlignore or .gitignore in {code}"
+            findings.append(Finding("script", BAD, f"{where} is excluded from the code", hint))
             continue
         folder = (code if code.is_dir() else code.parent) if code is not None else file.parent
         python = script.python if current else "python"
         read = list(_read(file, where, folder, python, base, modules))
-        # On a Python of this machine that is not the job's, nothing is known for sure.
+        # With another Python than the job's, nothing is certain.
         findings += read if current else [_elsewhere(each) for each in read]
     return Read(tuple(findings), found[0].python, modules)
 
@@ -255,21 +255,21 @@ def _left_out(file: Path, code: Path, taken: Collection[str]) -> bool:
 
 
 def _not_there(where: str, code: Path | None, taken: Collection[str] | None) -> Finding:
-    import difflib  # lazy: only when something is not there
+    import difflib  # lazy: only for missing files
 
     if code is None and not os.path.isabs(where):
-        said = f"{where} is not there: the job has no `code`"
-        return Finding("script", BAD, said, "name its folder: `code: .`")
+        said = f"{where} is missing: the job has no `code`"
+        return Finding("script", BAD, said, "add its folder: `code: .`")
     same = [name for name in taken or () if os.path.basename(name) == os.path.basename(where)]
     near = same or difflib.get_close_matches(where, list(taken or ()), 1, 0.6)
-    hint = f"did you mean {near[0]}?" if near else "paths in the command begin at the code's folder"
-    return Finding("script", BAD, f"there is no {where} in {code}", hint)
+    hint = f"did you mean {near[0]}?" if near else "paths in the command start at the code folder"
+    return Finding("script", BAD, f"{where} not found in {code}", hint)
 
 
 def _elsewhere(finding: Finding) -> Finding:
     if finding.state != BAD:
         return finding
-    return finding._replace(state=NOTE, hint="the job's environment has a Python of its own")
+    return finding._replace(state=NOTE, hint="the job's environment has its own Python")
 
 
 def _read(
@@ -282,8 +282,8 @@ def _read(
 ) -> Iterator[Finding]:
     program = shutil.which(python, path=base.get("PATH"))
     if program is None:
-        hint = "activate the environment that has it, or name it in the command"
-        yield Finding("script", BAD, f"there is no `{python}` to run {where}", hint)
+        hint = "activate the environment that has it, or use its path in the command"
+        yield Finding("script", BAD, f"`{python}`, which runs {where}, is not found", hint)
         return
     try:
         done = subprocess.run(
@@ -303,7 +303,9 @@ def _read(
     if wrong is not None:
         place = f"{wrong['file']}:{wrong['line']}" if wrong["line"] else wrong["file"]
         said = f"{place} does not parse on Python {told['python']}: {wrong['message']}"
-        yield Finding("script", BAD, said, "mend that line, or use the Python it is written for")
+        yield Finding(
+            "script", BAD, said, "fix that line, or use the Python version it is written for"
+        )
     else:
         yield Finding("script", OK, f"{where} parses on Python {told['python']}")
     for name, place in told["imports"].items():
@@ -311,10 +313,10 @@ def _read(
 
 
 def missing(name: str, place: Mapping[str, Any], where: str, node: int | None = None) -> Finding:
-    """A module that the script imports and the environment has not got."""
+    """A module that the script imports and the environment lacks."""
     said = f"{place['file']}:{place['line']} imports {name}, which {where} does not have"
     known = name in PACKAGES
     hint = f"pip install {PACKAGES.get(name, name.replace('_', '-'))}, in the job's environment"
     if not known:
-        hint += "; or is it found by a path the script sets itself?"
+        hint += "; ignore this if the script sets its path itself"
     return Finding("modules", BAD if known and place["needed"] else NOTE, said, hint, node)

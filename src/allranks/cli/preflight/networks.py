@@ -1,4 +1,4 @@
-"""Networks as doctor tells of them: interfaces, InfiniBand, and the variables that ranks find."""
+"""Network findings: interfaces, InfiniBand and the variables for ranks."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def infiniband(fact: Mapping[str, Any]) -> bool:
 
 
 def networks(facts: Facts, own: Mapping[str, str]) -> Iterator[Finding]:
-    """What the nodes of a gang told of their networks; ``own`` are the job's own variables."""
+    """Findings on the nodes' networks; ``own`` are the job's own variables."""
     names = {n: f["interface"]["name"] for n, f in facts.items() if f["interface"]}
     unknown = sorted(set(facts) - set(names))
     if unknown:
-        said = f"no one interface leads to all peers on {named(unknown)}"
-        hint = "libraries choose by themselves; set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME"
+        said = f"no single interface reaches all peers on {named(unknown)}"
+        hint = "libraries choose one themselves; set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME"
         yield Finding("network", NOTE, said, hint)
     if len(set(names.values())) > 1:
-        hint = "each node is told its own; Open MPI wants the same names everywhere"
+        hint = "each node gets its own; Open MPI needs the same names everywhere"
         yield Finding("network", NOTE, grouped(names), hint)
     elif names:
         yield Finding("network", OK, interface_words(facts[min(names)]["interface"]))
@@ -54,7 +54,7 @@ def networks(facts: Facts, own: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def interface_words(interface: Mapping[str, Any]) -> str:
-    """An interface as a person reads it."""
+    """Describe an interface."""
     speed = interface["speed"]
     words = [f"{interface['name']} {interface['cidr']}", f"MTU {interface['mtu']}"]
     if speed:
@@ -71,14 +71,14 @@ def _fabrics(facts: Facts) -> Iterator[Finding]:
         without = sorted(set(facts) - set(ported))
         if without:
             said = f"no active port on {named(without)}"
-            hint = "libraries fall back to TCP there, and all wait; or they fail"
+            hint = "libraries fall back to TCP there, which slows all nodes, or fail"
             yield Finding("InfiniBand", BAD, said, hint)
     if down:
-        yield Finding("InfiniBand", NOTE, f"down: {grouped(down)}", "ibstat tells why")
+        yield Finding("InfiniBand", NOTE, f"down: {grouped(down)}", "see `ibstat`")
 
 
 def fabric_words(ports: Sequence[Sequence[Any]]) -> str:
-    """Ports as a person reads them."""
+    """Describe ports."""
     return ", ".join(
         f"{name} {layer}" + (f" {rate:g} Gb/s" if rate else "") for name, layer, rate in ports
     )
@@ -87,10 +87,10 @@ def fabric_words(ports: Sequence[Sequence[Any]]) -> str:
 def _variables(fact: Mapping[str, Any], own: Mapping[str, str]) -> Iterator[Finding]:
     for each in fact["variables"]:
         name, why = each["name"], each["why"]
-        # What a rank really found there counts.
+        # The value that the rank really found counts.
         value = fact["set"].get(name, each["value"])
         if name in own:
-            said = f"{name}={value} is the job's own, in place of {each['value']}"
-            yield Finding("variable", NOTE, said, f"ours is there because: {why}")
+            said = f"{name}={value} is set by the job instead of {each['value']}"
+            yield Finding("variable", NOTE, said, f"reason for ours: {why}")
         else:
             yield Finding("variable", OK, f"{name}={value}  {why}")

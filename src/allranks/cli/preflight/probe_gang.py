@@ -1,7 +1,7 @@
-"""A small gang on a job's own compute, with our probe in place of its script.
+"""The probe job on a job's compute.
 
-It is a job as any other, `preflight-…`, submitted by the same door; it is followed to a deadline
-and canceled on every way out. Should we be killed before that, its own time limit ends it.
+It is an ordinary job named `preflight-…`, followed to a deadline and canceled on every exit path.
+If this process is killed, its time limit ends it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 from allranks.sdk.submit.submission import generate_name, prepare, send
 
-# The slice of this package that travels; beside it `__main__.py` and what is asked.
+# The part of this package that is sent, beside `__main__.py` and the questions.
 _FILES = ("probes/probe.py", "probes/facts.py", "probes/wire.py", "network/interfaces.py")
 _MAIN = "from allranks.agent.probes.probe import main\n\nmain()\n"
 FOLDER = "preflight"
 
-# Of the time there is: from a probe's start until those who have come go on without the rest; and
-# until its end.
+# Shares of the time limit: until present probes continue without missing ones, and until the end.
 MEET, TOTAL = 0.3, 0.6
-# The job's own limit, for when nobody is left to cancel it.
+# The probe job's own time limit, if it is not canceled.
 _LIMIT = 1.5
-# Seconds that are kept for canceling.
+# Seconds reserved for canceling.
 _RESERVE = 0.8
 
 Answer = TypeVar("Answer")
@@ -72,7 +71,7 @@ def rehearse(
     until: float,
     say: Callable[[str], None] = lambda text: None,
 ) -> ProbeAnswers:
-    """Run the gang until it has ended or the monotonic clock shows ``until``."""
+    """Run the probe job until it has ended or until the monotonic time ``until``."""
     gang = _Gang(spec, asked)
     lines: list[Mapping[str, Any]] = []
     rests: dict[int, str] = {}
@@ -100,9 +99,9 @@ def rehearse(
 
 
 def _all_said(lines: list[Mapping[str, Any]]) -> bool:
-    """Whether all who answer have told everything, and have gone on without some who do not.
+    """Whether all answering probes have reported everything.
 
-    With all of them there, the gang ends by itself in a moment.
+    If all nodes are present, the job ends by itself.
     """
     told: dict[str, dict[int, Mapping[str, Any]]] = {}
     for line in lines:
@@ -117,7 +116,7 @@ def _all_said(lines: list[Mapping[str, Any]]) -> bool:
 
 
 def _probes(lines: list[str]) -> Iterator[Mapping[str, Any]]:
-    """What is the probe's own of all that a rank printed."""
+    """The probe's messages in a rank's output."""
     for line in lines:
         if line.startswith('{"preflight"'):
             try:
@@ -127,8 +126,7 @@ def _probes(lines: list[str]) -> Iterator[Mapping[str, Any]]:
 
 
 class _Gang:
-    """The job, followed from a thread of its own: nothing the server does, or leaves undone, keeps
-    the one who waits beyond his deadline."""
+    """The probe job, followed in its own thread, so that a slow server cannot delay the caller."""
 
     def __init__(self, spec: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
         self._spec, self._asked = dict(spec), asked
@@ -150,10 +148,10 @@ class _Gang:
                 return
 
     def stop(self, seconds: float) -> None:
-        """See to it that nothing of it goes on; done when it was not there."""
+        """Cancel it, if it exists."""
         self._stopping = True
         until = time.monotonic() + seconds
-        # Between the request and its answer a job can come into being that nobody knows yet.
+        # A request without an answer may still have created the job.
         self._submitted.wait(seconds / 2)
         if self._thread.is_alive():
             within(seconds / 2, self._cancel)
@@ -174,7 +172,7 @@ class _Gang:
         except AllranksError as error:
             self._news.put(("error", error))
         except OSError as error:
-            self._news.put(("error", Unreachable(f"it could not be tried: {error.strerror}")))
+            self._news.put(("error", Unreachable(f"it could not be tested: {error.strerror}")))
 
     def _submit(self) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="allranks-") as folder:
@@ -192,7 +190,7 @@ class _Gang:
 
 
 def write(folder: Path, asked: Mapping[str, Any]) -> None:
-    """The code of the gang's job: what a bare Python on another host needs, and nothing else."""
+    """The code of the probe job: only what a bare Python needs."""
     root = folder / FOLDER
     package = root / "allranks" / "agent"
     folders = {Path(name).parent for name in _FILES}
@@ -212,7 +210,8 @@ def _get(path: str) -> dict[str, Any]:
 
 
 def within(seconds: float, do: Callable[[], Answer]) -> Answer | None:
-    """What ``do`` gives, or None when it fails or takes longer; then it is left to itself."""
+    """The result of ``do``, or None if it fails or takes too long; it then continues in the
+    background."""
     found: list[Answer] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What `allranks doctor --job` asks of a small gang, and what the gang tells."""
+"""The questions of `allranks doctor --job` to its probe job, and the answers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from allranks.errors import AllranksError
 
 
 class Question(NamedTuple):
-    """What the job is, as far as the verdicts need it. ``python`` is None when it is not seen to
-    run one, ``own`` its variables; ``current``: it runs in the environment in front here."""
+    """The job's properties for the verdicts. ``python`` is None if none is recognized, ``own`` are
+    its variables; ``current``: it uses the current environment."""
 
     nodes: int
     procs: int
@@ -25,8 +25,8 @@ class Question(NamedTuple):
 
 
 class ProbeAnswers(NamedTuple):
-    """What came of it. ``lines`` are the probes' words, ``job`` the newest known of the gang's job,
-    ``error`` why there was none or no more; ``ended`` whether it ended by itself in time."""
+    """The answers. ``lines`` are the probes' messages, ``job`` the latest record of the probe job,
+    ``error`` why it failed; ``ended``: it ended by itself in time."""
 
     lines: tuple[Mapping[str, Any], ...] = ()
     job: Mapping[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Reads a Python script as the job's own Python would: does it parse, what does it import?
+"""Parse a Python script with the job's own Python and list its imports.
 
-Run by that Python, as a file: what to read comes as JSON on standard input, what was found goes to
-standard output. Nothing of the script is executed. Standard library only, for Python 3.7 on.
+Runs as a file in that Python: JSON on standard input and output. The script is not executed.
+Standard library only, Python 3.7 or newer.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import tokenize
 from collections.abc import Iterator
 from typing import Any
 
-# A script imports what lies beside it, and that what lies beside that; somewhere it is enough.
+# Limits for following imports of the user's own files.
 MOST_FILES = 200
 
 
 def read(script: str, folder: str) -> dict[str, Any]:
-    """``imports``: each foreign module with where it is imported first, and whether the script can
-    do without; ``missing``: those that this Python has not got."""
+    """``imports``: third-party modules with their first location and whether they are optional;
+    ``missing``: those that this Python lacks."""
     places = [os.path.dirname(script), folder]
     found: dict[str, Any] = {}
     waiting = [script]
@@ -69,8 +69,8 @@ def _wrong(wrong: Exception, file: str, folder: str) -> dict[str, Any]:
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[str, int, int, bool]]:
-    """(module, level, line, needed): not needed are those in functions and where a failure is
-    caught, and those for type checkers alone."""
+    """(module, level, line, needed). Imports in functions, in `try` and for type checkers are not
+    needed."""
     waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
     while waiting:
         node, needed = waiting.pop()
@@ -91,7 +91,7 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, int, int, bool]]:
 
 
 def _local(name: str, level: int, file: str, places: list[str]) -> list[str] | None:
-    """Files of the user's own that the import means; None when it is not theirs."""
+    """The user's own files for an import; None if it is not theirs."""
     if level:
         base = os.path.dirname(file)
         for _ in range(level - 1):
@@ -120,7 +120,7 @@ def _there(name: str) -> bool:
 
 
 if __name__ == "__main__":
-    # The folder of this file, which Python puts first, is no place to import from.
+    # Python adds this file's folder to the path; do not import from it.
     del sys.path[0]
     asked = json.load(sys.stdin)
     json.dump(read(asked["script"], asked["folder"]), sys.stdout)

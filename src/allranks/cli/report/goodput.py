@@ -1,4 +1,4 @@
-"""`allranks report goodput …`: where the time of jobs went."""
+"""`allranks report goodput …`: how jobs spent their time."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from allranks.plan.insights.goodput import Activity, Goodput
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, job_times
 
-# So many of an experiment are looked at, the newest.
+# The limit of jobs of an experiment, newest first.
 _MOST = 1000
 
 
 def goodput_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser, nargs="*", metavar="JOB")
-    add("--experiment", metavar="E", help="every job of this experiment")
+    add("--experiment", metavar="E", help="all jobs of this experiment")
 
 
 def goodput(options: argparse.Namespace) -> int:
-    """Queueing, preparing, computing, lost work, restarting, finalizing: of each job and in all."""
+    """Queueing, preparing, computing, lost work, restarting, finalizing: per job and in total."""
     if bool(options.names) == bool(options.experiment):
         hint = "allranks report goodput JOB JOB …, or --experiment E"
-        raise UsageError("name jobs, or an experiment", hint=hint)
+        raise UsageError("jobs or an experiment are missing", hint=hint)
     with find_server.connect() as client:
         names = list(dict.fromkeys(options.names))
         if options.experiment:
             query = urlencode({"experiment": options.experiment, "limit": _MOST})
             names = [job["name"] for job in client.json("GET", f"/api/v1/jobs?{query}")]
             if not names:
-                hint = "allranks job list names those there are"
-                raise NotFound(f"no job of the experiment {options.experiment!r}", hint=hint)
+                hint = "see allranks job list"
+                raise NotFound(f"no jobs in the experiment {options.experiment!r}", hint=hint)
         jobs = [job_times(client, name) for name in names]
     advice = _advice(jobs)
     if options.json:
@@ -52,9 +52,9 @@ def goodput(options: argparse.Namespace) -> int:
 
 
 def summary(found: Goodput) -> str:
-    """In a line: the share, and what the rest was, the longest first; empty before the start."""
+    """One line: the share, and the rest by length; empty before the start."""
     if found.stepless:
-        return "unknown: it ended before a metric or a checkpoint showed a step"
+        return "unknown: it ended before a metric or checkpoint reported a step"
     if found.share is None:
         return ""
     rest = [(found.seconds(each), each) for each in Activity if each is not Activity.COMPUTING]
@@ -77,7 +77,7 @@ def _percent(found: Goodput) -> str:
 
 
 def _together(jobs: Sequence[JobTimes]) -> Goodput:
-    """All of them as one, but for those of which nobody knows whether they trained."""
+    """The sum of all jobs, without those whose training is unknown."""
     known = [job.goodput for job in jobs if not job.goodput.stepless]
     spans = tuple(span for each in known for span in each.spans)
     failures = sum(each.failures for each in known)
@@ -95,13 +95,13 @@ def _said(jobs: Sequence[JobTimes], advice: Advice | None) -> Iterator[str]:
     unknown = [job.name for job in jobs if job.goodput.unknown]
     if unknown:
         yield (
-            f"\nhow much was lost is not known of {', '.join(unknown)}, and counts as computing: "
-            "let a metric tell its step (-m 'loss=step (?P<step>\\d+).*loss (?P<value>\\S+)')"
+            f"\nlost work is unknown for {', '.join(unknown)} and counts as computing: "
+            "log the step with a metric (-m 'loss=step (?P<step>\\d+).*loss (?P<value>\\S+)')"
         )
     if stepless := [job.name for job in jobs if job.goodput.stepless]:
         yield (
-            f"\n{', '.join(stepless)}: no metric and no checkpoint shows a step before the end, so "
-            "the time of the ranks need not have been training, and has no goodput"
+            f"\n{', '.join(stepless)}: no metric or checkpoint reported a step, so their "
+            "goodput is unknown"
         )
     whole = _together(jobs)
     if advice is not None:
@@ -117,20 +117,25 @@ def _said(jobs: Sequence[JobTimes], advice: Advice | None) -> Iterator[str]:
             yield f"  {_doubt(advice)}"
     elif whole.failures and whole.seconds(Activity.COMPUTING):
         yield (
-            "\ncheckpoints: how often is best follows from what one costs: let the script tell its "
-            f"seconds as the metric {COSTS[0]}, or write to $ALLRANKS_STATE_DIR and tell its steps"
+            "\ncheckpoints: to compute the best interval, log the seconds of a "
+            f"checkpoint as the metric {COSTS[0]}, or write checkpoints to "
+            "$ALLRANKS_STATE_DIR and log steps"
         )
 
 
-# Of fewer failures a mean says little.
+# With fewer failures a mean is not meaningful.
 _FEW = 5
 
 
 def _doubt(advice: Advice) -> str:
-    """The interval goes with the root of the time between failures, which is known to a factor."""
+    """The interval depends on the root of the time between failures, which is uncertain by a
+    factor."""
     factor = math.sqrt(1 + 1 / math.sqrt(advice.failures))
     low, high = advice.interval / factor, advice.interval * factor
-    return f"of so few failures that is rough: {show.seconds(low)} to {show.seconds(high)}"
+    return (
+        f"with so few failures this is a rough estimate: {show.seconds(low)} to "
+        f"{show.seconds(high)}"
+    )
 
 
 def _as_json(jobs: Sequence[JobTimes], advice: Advice | None) -> dict[str, Any]:

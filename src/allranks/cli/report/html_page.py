@@ -1,4 +1,4 @@
-"""A scaling report as one page of HTML: no scripts, nothing from elsewhere, light and dark."""
+"""A scaling report as one HTML page without scripts or external resources, light and dark."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def page(
     said: Iterable[str],
     warnings: Iterable[str],
 ) -> str:
-    """The whole page: what was found in words, the figures, the table."""
+    """The page: conclusions, figures and table."""
     singular = drawn.unit.removesuffix("s")
     figures = [
         _figure(f"Time by number of {drawn.unit}", _times(drawn), _times_key(drawn)),
         _figure("Efficiency", _efficiency(drawn), _efficiency_key(drawn)),
-        _figure("Where the time went", _bars(drawn), _BARS_KEY, wide=True),
+        _figure("How the time was spent", _bars(drawn), _BARS_KEY, wide=True),
     ]
     lines = [f"<p>{escape(line)}</p>" for line in said]
     lines += [f'<p class="warning">{escape(line)}</p>' for line in warnings]
@@ -60,7 +60,7 @@ def page(
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>Scaling, by {escape(singular)}</title>",
             f"<style>{_STYLE}</style>",
-            f"<h1>What more {escape(drawn.unit)} bring</h1>",
+            f"<h1>Scaling by {escape(drawn.unit)}</h1>",
             *lines,
             '<div class="figures">',
             *figures,
@@ -99,12 +99,12 @@ def _times_key(drawn: Figure) -> str:
 
 def _efficiency_key(drawn: Figure) -> str:
     if not drawn.efficiency:
-        return "not told: the runs cannot be compared"
+        return "not available: the runs cannot be compared"
     return "of the ranks&rsquo; time (filled) and from submission to end (rings)"
 
 
 class _Plane:
-    """Where values lie in a drawing, both axes from zero."""
+    """Positions of values in a drawing."""
 
     def __init__(self, across: Axis, up: Axis) -> None:
         self.across, self.up = across, up
@@ -167,7 +167,7 @@ def _efficiency(drawn: Figure) -> str:
 
 
 def _bars(drawn: Figure) -> str:
-    """A bar for each run; as wide as both other drawings, and as high as there are runs."""
+    """A bar for each run."""
     width, bottom = 2 * _WIDTH, _BAR * len(drawn.bars) + 10
     room = width - _NAMES - 20
 
@@ -192,7 +192,7 @@ def _bars(drawn: Figure) -> str:
             begin += part
     middle = _NAMES + room / 2
     said = f'<text x="{middle}" y="{bottom + 34}" text-anchor="middle">{drawn.clock}</text>'
-    return _svg([*parts, said], bottom + 40, "where the time went", width)
+    return _svg([*parts, said], bottom + 40, "how the time was spent", width)
 
 
 def _svg(parts: Iterable[str], height: float, label: str, width: float = _WIDTH) -> str:

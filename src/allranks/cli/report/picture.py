@@ -1,4 +1,4 @@
-"""A scaling report as a picture, by matplotlib where that is installed."""
+"""A scaling report as a PNG, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _A, _B, _C = "#1f5fa8", "#c2570c", "#7a8794"
 
 
 def write(drawn: Figure, path: Path) -> None:
-    """Write the figure as a PNG. Raises UsageError where there is nothing to draw it with."""
+    """Write the figure as a PNG. Raises UsageError without matplotlib."""
     try:
-        # Not through pyplot: it keeps figures for a screen that is not there.
+        # Not with pyplot, which keeps figures in memory.
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
         raise UsageError(
             f"a picture needs matplotlib: {error}",
             where="--png",
-            hint="pip install 'allranks[report]'; --html FILE draws the same without it",
+            hint="pip install 'allranks[report]'; --html FILE draws the same figures without it",
         ) from None
     high = 4.2 + 0.6 + 0.36 * len(drawn.bars)
     canvas = Canvas(figsize=(10, high), dpi=150, layout="constrained")
@@ -57,13 +57,13 @@ def _efficiency(axes: Any, drawn: Figure) -> None:
         axes.plot(*zip(*drawn.efficiency, strict=True), "o", color=_A, label="ranks' time")
         axes.legend(frameon=False, loc="lower left")
     else:
-        said = "not told: the runs\ncannot be compared"
+        said = "not available: the runs\ncannot be compared"
         axes.text(0.5, 0.5, said, ha="center", va="center", transform=axes.transAxes)
     _frame(axes, drawn, drawn.percent, "%", "Efficiency")
 
 
 def _bars(axes: Any, drawn: Figure) -> None:
-    # A dollar sign begins a formula to matplotlib.
+    # matplotlib reads a dollar sign as a formula.
     names = [f"{each.name} ({each.size})".replace("$", r"\$") for each in drawn.bars]
     begin = [0.0] * len(names)
     labels = ("before the ranks started", "ranks", "after they ended")
@@ -75,7 +75,7 @@ def _bars(axes: Any, drawn: Figure) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, drawn.along.top)
     axes.set_xlabel(drawn.clock)
-    axes.set_title("Where the time went", loc="left")
+    axes.set_title("How the time was spent", loc="left")
     axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1, 0.98))
 
 

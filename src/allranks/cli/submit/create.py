@@ -21,9 +21,9 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _file_options(parser)
     add("--name", help="the job's name, instead of the file's")
-    add("--stream", action="store_true", help="follow the job, exit with its code")
-    add("--dry-run", action="store_true", help="print the plan, start nothing")
-    add("--in-place", action="store_true", help="run in the code's folder itself, copy nothing")
+    add("--stream", action="store_true", help="stream the job and exit with its exit code")
+    add("--dry-run", action="store_true", help="print the plan without starting anything")
+    add("--in-place", action="store_true", help="run in the code folder itself, without copying it")
     add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
     rehearsal_options(add)
 

@@ -47,7 +47,7 @@ def dry_run(
 def _report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     task, properties = job.task, spec.get("properties")
     if task.recipe is not None:
-        base = activated(task.base, "<the environment of the attempt>", task.recipe.variables)
+        base = activated(task.base, "<the attempt's environment>", task.recipe.variables)
         task = task._replace(base=base)
     places = [
         Place(f"<address of node {node}>", f"<host of node {node}>", _ports(task, node), "<its>")

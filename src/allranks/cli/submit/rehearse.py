@@ -85,4 +85,4 @@ def _check_options(options: argparse.Namespace, conflict: str) -> None:
         raise UsageError("a rehearsal starts from nothing", where="--from", hint=hint)
     if conflict:
         hint = f"leave {conflict} out; a shell's `&` or `nohup` runs it in the background"
-        raise UsageError("a rehearsal is followed to its end", where=conflict, hint=hint)
+        raise UsageError("a rehearsal cannot be detached", where=conflict, hint=hint)

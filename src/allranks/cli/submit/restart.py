@@ -17,7 +17,9 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     code = "run this folder, file or repository instead of the job's code"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
     large_code_option(parser.add_argument)
-    parser.add_argument("--stream", action="store_true", help="follow the job, exit with its code")
+    parser.add_argument(
+        "--stream", action="store_true", help="stream the job and exit with its exit code"
+    )
 
 
 def restart(options: argparse.Namespace) -> int:

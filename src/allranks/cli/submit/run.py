@@ -36,15 +36,15 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--gpus", type=int, metavar="G", help="GPUs per node (one a rank, if nodes have GPUs)")
     kinds = "pytorch, tensorflow, mpi, deepspeed, horovod, jax, ray or none (pytorch when N·P > 1)"
     add("-d", "--distribution", metavar="TYPE", help=kinds)
-    add("--workers", type=int, metavar="W", help="tensorflow: workers (one a node)")
+    add("--workers", type=int, metavar="W", help="tensorflow: workers (one per node)")
     add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
     add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
-    add("--in-place", action="store_true", help="run in that folder itself, copy nothing")
+    add("--in-place", action="store_true", help="run in the code folder itself, without copying it")
     large_code_option(add)
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
     environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
     add("-e", "--environment", metavar="SPEC", help=environment)
-    add("--image", metavar="IMAGE", help="run in a container of this image instead")
+    add("--image", metavar="IMAGE", help="run run in a container of this image")
     add("--name", help="the job's name (generated)")
     add("--display-name", metavar="TEXT", help="name to show for the job")
     add("--experiment", metavar="NAME", help="the experiment (the code folder's name)")
@@ -81,9 +81,9 @@ def _follow_options(add: Callable[..., Any]) -> None:
     number = "a metric to read from the output; the group in REGEX matches its number"
     add("-m", "--metric", action="append", default=[], metavar="NAME=REGEX", help=number)
     add("--metric-rank", metavar="R|all", help="rank whose output has the metrics (0)")
-    add("--rank", action="append", type=int, metavar="R", help="print only this rank's output")
-    add("--detach", action="store_true", help="submit and return")
-    add("--dry-run", action="store_true", help="print the plan, start nothing")
+    add("--rank", action="append", type=int, metavar="R", help="print only the output of this rank")
+    add("--detach", action="store_true", help="submit the job and return at once")
+    add("--dry-run", action="store_true", help="print the plan without starting anything")
     interrupt = "Ctrl-C cancels instead of detaching"
     add("--cancel-on-interrupt", action="store_true", help=interrupt)
     prefix = "print the rank before each line (on a terminal)"
@@ -191,9 +191,9 @@ def _environment(options: argparse.Namespace) -> str | dict[str, Any] | None:
     if options.image is not None:
         if name is not None:
             raise UsageError(
-                "--environment and --image exclude each other",
+                "--environment and --image cannot be used together",
                 where="--image",
-                hint="an image is an environment; keep one of the two",
+                hint="remove one of the two",
             )
         return {"image": options.image}
     if name is None:
@@ -220,7 +220,7 @@ def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
         raise UsageError(
             "--workers and --parameter-servers need TensorFlow",
             where="--distribution",
-            hint="add -d tensorflow, or leave them out",
+            hint="add -d tensorflow, or remove them",
         )
     if options.procs_per_node > 1:
         from allranks.plan.distributions.topology import ONE_EACH  # lazy: few runs need the plan

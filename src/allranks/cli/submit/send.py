@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def large_code_option(add: Callable[..., Any]) -> None:
-    large = "send a code folder of more than 500 MB or 20,000 files"
+    large = "allow a code folder of more than 500 MB or 20,000 files"
     add("--allow-large-code", action="store_true", help=large)
 
 
@@ -55,10 +55,11 @@ def submit(
         if names := _dropped_variables(submission):
             if hasattr(options, "env_all"):
                 mend = (
-                    "--env NAME passes one on, --env-all all but secrets, ALLRANKS_PASS_ENV always"
+                    "pass one with --env NAME, all but secrets with --env-all, or set "
+                    "ALLRANKS_PASS_ENV"
                 )
             else:
-                mend = "name them in `environment_variables`, or in ALLRANKS_PASS_ENV"
+                mend = "list them in `environment_variables` or in ALLRANKS_PASS_ENV"
             note(sentence(names, mend))
         return send(find_server.connect(), submission, snapshot, line.report)
 
@@ -136,7 +137,7 @@ def after_submit(
     cancel: bool = False,
     own_code: bool = True,
 ) -> int:
-    """Print what was submitted, and unless ``detach`` follow it to its end.
+    """Print what was submitted, and unless ``detach`` stream it until it ends.
 
     Returns the job's exit code; without ``own_code`` 1 for any failure. ``cancel``: an interrupt
     cancels the job.
@@ -152,7 +153,7 @@ def after_submit(
     if detach:
         show.as_json(job) if options.json else print(name)
         if not options.json and not quiet:
-            show.talk(f"follow it: allranks job stream {name}")
+            show.talk(f"to follow it: allranks job stream {name}")
         return 0
     if not quiet:
         show.talk(f"{name}: {show.size(job)}")

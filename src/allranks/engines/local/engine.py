@@ -217,7 +217,7 @@ class LocalEngine:
         if free.plus(released).missing(need(gang.gang)):
             return NOTHING
         for each in victims:
-            each.taken = f"{gang.gang.key.rpartition('.')[0]} waits for its place"
+            each.taken = f"{gang.gang.key.rpartition('.')[0]} waits in the queue"
         return released
 
     def _waits_for(self, gang: _Gang) -> str:

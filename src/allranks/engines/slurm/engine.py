@@ -45,7 +45,7 @@ _Q, _P, _U, _G = GangState.QUEUED, GangState.PROVISIONING, GangState.UP, GangSta
 # Every state of squeue and sacct: our state, why the gang ended, and a description.
 STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), (_Q, None, "")),
-    **dict.fromkeys(("RESV_DEL_HOLD", "SPECIAL_EXIT"), (_Q, None, "it is held")),
+    **dict.fromkeys(("RESV_DEL_HOLD", "SPECIAL_EXIT"), (_Q, None, "it is on hold")),
     **dict.fromkeys(("CONFIGURING", "POWER_UP_NODE"), (_P, None, "its hosts are being booted")),
     **dict.fromkeys(
         ("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT"), (_U, None, "")
@@ -55,7 +55,7 @@ STATES: Mapping[str, tuple[GangState, Reason | None, str]] = {
     # Used only if no agent has reported: an agent's report is more specific.
     "FAILED": (_G, Reason.SETUP_FAILED, "its script failed"),
     "LAUNCH_FAILED": (_G, Reason.SETUP_FAILED, "its script could not be started"),
-    "CANCELLED": (_G, Reason.CANCELED, "it was canceled in the cluster, not by allranks"),
+    "CANCELLED": (_G, Reason.CANCELED, "it was canceled in Slurm, not by allranks"),
     "PREEMPTED": (_G, Reason.PREEMPTED, "a job of higher priority took its nodes"),
     "TIMEOUT": (_G, Reason.TIME_LIMIT, "it reached the cluster's time limit"),
     "DEADLINE": (_G, Reason.TIME_LIMIT, "it reached its deadline"),
@@ -216,7 +216,7 @@ class SlurmEngine:
         elif gang_state is GangState.PROVISIONING:
             text = f"{nodes} is being booted"
         elif state == "RUNNING" and (self._nodes / key / PROLOGUE).exists():
-            gang_state, text = GangState.PROVISIONING, "its modules and prologue run"
+            gang_state, text = GangState.PROVISIONING, "its modules and prologue are running"
         lost = _ended_agents(self._nodes / key) if state == "RUNNING" else ()
         return GangStatus(gang_state, text and f"Slurm: {text}", lost, why, state in _PAUSED)
 

@@ -91,7 +91,7 @@ def address(uri: str) -> Address:
     read = _READERS.get(kind)
     if read is None:
         hint = f"known are {SCHEMES}, and paths of datastores and data assets"
-        raise UsageError(f"{uri!r}: nothing here reads {kind or 'such an address'}", hint=hint)
+        raise UsageError(f"{uri!r}: cannot read {kind or 'such addresses'}", hint=hint)
     return read(uri)
 
 
@@ -99,7 +99,7 @@ def within(start: Address, path: str) -> Address:
     """What lies at ``path`` below ``start``. Raises UsageError for one that leads out of it."""
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
-        raise UsageError(f"{path!r} leads out of its place", hint="a path without `..`")
+        raise UsageError(f"{path!r} leads outside of its folder", hint="a path without `..`")
     if start.store.kind == "https":
         steps = [quote(step) for step in steps]
     return start._replace(key="/".join(part for part in (start.key, *steps) if part))
@@ -121,7 +121,7 @@ def _bucket(kind: str) -> Callable[[str], Address]:
         # By hand: `?` and `#` are letters like any other in the name of an object.
         bucket, _, key = uri.partition("://")[2].partition("/")
         if not _BUCKET.fullmatch(bucket):
-            raise UsageError(f"{uri!r} names no bucket", hint=f"as in {kind}://BUCKET/PATH")
+            raise UsageError(f"{uri!r} has no bucket", hint=f"as in {kind}://BUCKET/PATH")
         return within(Address(Store("gcs" if kind == "gs" else kind, bucket)), key)
 
     return read
@@ -133,7 +133,7 @@ def _azure(uri: str) -> Address:
     found = _AZURE_HOST.fullmatch(host.lower())
     if not at or not container or found is None:
         hint = "as in abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
-        raise UsageError(f"{uri!r} names no container of a storage account", hint=hint)
+        raise UsageError(f"{uri!r} has no container and storage account", hint=hint)
     _hold_to_cloud(found["cloud"])
     return within(Address(Store("azure", container, found["account"])), key)
 
@@ -141,17 +141,17 @@ def _azure(uri: str) -> Address:
 def _hold_to_cloud(name: str) -> None:
     """The same account name elsewhere is somebody else's."""
     if name != "core.windows.net":
-        hint = "make a datastore of it, whose `endpoint` says so: allranks datastore create"
-        raise UsageError(f"an address of the cloud {name!r} is not opened without more", hint=hint)
+        hint = "create a datastore with its `endpoint`: allranks datastore create"
+        raise UsageError(f"an address of the cloud {name!r} needs an endpoint", hint=hint)
 
 
 def _site(uri: str) -> Address:
     parts = urlsplit(uri)
     if parts.username or parts.password:
-        hint = "make a datastore of it, which keeps them: allranks datastore create"
-        raise UsageError("an address with a password in it is not written down", hint=hint)
+        hint = "create a datastore with the credentials: allranks datastore create"
+        raise UsageError("an address must not contain a password", hint=hint)
     if not parts.hostname:
-        raise UsageError(f"{uri!r} names no host", hint="as in https://HOST/PATH")
+        raise UsageError(f"{uri!r} has no host", hint="as in https://HOST/PATH")
     found = _AZURE_HOST.fullmatch(parts.hostname)
     container, _, key = parts.path.lstrip("/").partition("/")
     if found is not None and container and not parts.query:
@@ -159,7 +159,7 @@ def _site(uri: str) -> Address:
         return within(Address(Store("azure", container, found["account"])), unquote(key))
     path = parts.path.lstrip("/")
     if ".." in unquote(path).split("/"):
-        raise UsageError(f"{uri!r} leads out of its place", hint="a path without `..`")
+        raise UsageError(f"{uri!r} leads outside of its folder", hint="a path without `..`")
     if parts.query:
         path += f"?{parts.query}"
     return Address(Store("https", endpoint=f"{parts.scheme.lower()}://{parts.netloc}"), path)

@@ -20,23 +20,21 @@ class Kept(NamedTuple):
 
 # By the name of the folder in the home.
 PARTS: Mapping[str, Part] = {
-    "jobs": Part("jobs", "records of jobs; with --jobs those go that ended long enough ago"),
-    "blobs": Part("code", "of jobs in the record, or sent within the last hour"),
-    "environments": Part("environments", "used lately, or by a job that has not ended"),
-    "code": Part("checkouts", "used lately, or a job ran in them"),
-    "nodes": Part(
-        "working folders", "of jobs that have not ended, or changed within the last hour"
-    ),
-    "cache": Part("cached data", "used lately, or since the oldest live job came"),
-    "models": Part("models", "of versions: allranks model delete"),
-    "states": Part("states", "of jobs, or with a name: allranks state delete"),
+    "jobs": Part("jobs", "records of jobs; add --jobs to remove old ones"),
+    "blobs": Part("code", "of recorded jobs, or sent within the last hour"),
+    "environments": Part("environments", "used recently, or by a live job"),
+    "code": Part("checkouts", "used recently"),
+    "nodes": Part("working folders", "of live jobs, or changed within the last hour"),
+    "cache": Part("cached data", "used recently, or since the oldest live job was submitted"),
+    "models": Part("models", "of model versions: allranks model delete"),
+    "states": Part("states", "of jobs, or named: allranks state delete"),
     "mlflow": Part("MLflow", "runs and their files: delete them in MLflow, then `mlflow gc`"),
-    "data": Part("datastore", "the files of the default datastore are yours"),
-    "engines": Part("engines", "what engines note of their jobs"),
+    "data": Part("datastore", "files of the default datastore, which are never removed"),
+    "engines": Part("engines", "notes of engines about their jobs"),
 }
-_DATABASE = Part("database", "the record of the home")
-_LOGS = Part("server logs", "what the server and its parts have logged")
-_OTHER = Part("other", "settings, keys and whatever else lies in the home")
+_DATABASE = Part("database", "the database")
+_LOGS = Part("server logs", "logs of the server")
+_OTHER = Part("other", "settings, keys and other files of the home")
 
 
 def part_of(name: str) -> Part:

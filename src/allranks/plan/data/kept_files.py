@@ -121,11 +121,11 @@ def sentences(found: Summary) -> list[str]:
 
 
 _WHY: Mapping[Why, str] = {
-    Why.LIMIT: "above the limit",
-    Why.COUNT: f"above the limit of {FILES:,} files",
+    Why.LIMIT: "over the limit",
+    Why.COUNT: f"over the limit of {FILES:,} files",
     Why.IGNORED: "ignored by .amlignore or .gitignore",
-    Why.TIME: "had no time to be copied",
-    Why.FAILED: "could not be kept",
+    Why.TIME: "not copied in time",
+    Why.FAILED: "could not be copied",
 }
 
 
@@ -135,8 +135,8 @@ def _mend(each: LeftOut, found: Summary) -> str:
     elif each.why in (Why.COUNT, Why.IGNORED):
         wanted = "all"
     else:
-        return "write what is to be kept to ./outputs"
-    return f"--keep-work {wanted} (keep_work: {wanted} in a job file) keeps them the next time"
+        return "write files to keep to ./outputs"
+    return f"--keep-work {wanted} (keep_work: {wanted} in a job file) keeps them next time"
 
 
 def _many(each: LeftOut) -> str:

@@ -51,20 +51,20 @@ RULES: Mapping[Kind, Rule] = {
     Kind.CODE: Rule(HOUR, False, "of no job"),
     Kind.ENVIRONMENT: Rule(0.0, True, "not used for {idle}"),
     # Whose lock nobody holds; where hosts do not see each other's locks, its age has to tell.
-    Kind.UNFINISHED: Rule(HOUR, False, "its making was broken off {idle} ago"),
-    Kind.LOG: Rule(DAY, True, "its environment is not there"),
+    Kind.UNFINISHED: Rule(HOUR, False, "its build was interrupted {idle} ago"),
+    Kind.LOG: Rule(DAY, True, "its environment is gone"),
     # Who has fetched one reads it right after that.
     Kind.CHECKOUT: Rule(HOUR, True, "not used for {idle}"),
     Kind.NODE: Rule(HOUR, False, "its job is over"),
     Kind.DATA: Rule(HOUR, True, "not used for {idle}"),
-    Kind.MODEL: Rule(0.0, False, "no version has it"),
-    Kind.UNREGISTERED: Rule(HOUR, False, "its registering was broken off {idle} ago"),
+    Kind.MODEL: Rule(0.0, False, "no version uses it"),
+    Kind.UNREGISTERED: Rule(HOUR, False, "its registration was interrupted {idle} ago"),
     # That of a job that begins as another's is there before the job is.
     Kind.STATE: Rule(HOUR, False, "its job is gone"),
-    Kind.PIECE: Rule(HOUR, False, "nobody sent the rest for {idle}"),
+    Kind.PIECE: Rule(HOUR, False, "incomplete for {idle}"),
     # Of what another job left: who copies touches it after every file.
-    Kind.COPY: Rule(HOUR, False, "its copying was broken off {idle} ago"),
-    Kind.TRASH: Rule(0.0, False, "left by a removal that was broken off"),
+    Kind.COPY: Rule(HOUR, False, "its copy was interrupted {idle} ago"),
+    Kind.TRASH: Rule(0.0, False, "left by an interrupted removal"),
 }
 
 

@@ -297,7 +297,7 @@ TABLE: dict[Cause, CauseInfo] = {
         _INFRA,
     ),
     Cause.CONNECTION_REFUSED: CauseInfo(
-        "nothing listens at the address that the script tried to connect to",
+        "the script tried to connect to an address where nothing listens",
         "check the address and whether its server is running; `localhost` differs on each node",
         None,
         echo=True,

@@ -106,7 +106,7 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
         elif name in _NOT_ON_PYPI or _NO_PYTHON.fullmatch(name):
             problems.append(_not_on_pypi(name, place))
         elif _is_within_wheels(name):
-            notes.append(f"left out: {line} (wheels bring their own)")
+            notes.append(f"left out: {line} (wheels include it)")
         else:
             found.append((place, taken))
     if problems:
@@ -200,9 +200,9 @@ def _python(version: str) -> str:
 
 def _not_on_pypi(name: str, place: str) -> Problem:
     return Problem(
-        f"{name} is no Python package, and cannot be put into a virtual environment",
+        f"{name} is not a Python package and cannot be installed into a virtual environment",
         place,
-        hint="take the line out and have it on the node, or use an image that has it",
+        hint="remove the line and install it on the node, or use an image that has it",
     )
 
 

@@ -68,7 +68,7 @@ def replaced(lines: Sequence[str], instead: Instead) -> Replaced:
             notes.append(f"left out: {line}{why}")
         else:
             found.append(_in_place_of(asked, taken))
-            notes.append(f"{line} was asked for, {found[-1]} is taken{why}")
+            notes.append(f"{line} was requested, using {found[-1]}{why}")
     return Replaced(tuple(found), tuple(notes))
 
 
@@ -82,9 +82,9 @@ def _taken(asked: Requirement, instead: Instead) -> str | None:
 def _by_rule(asked: Requirement, torch: str | None) -> tuple[str | None, str]:
     name = canonicalize_name(asked.name)
     if _MLFLOW.fullmatch(name):
-        return "mlflow", " (it logs to the same place here)"
+        return "mlflow", " (it logs to the same place)"
     if _AZURE.fullmatch(name):
-        return NONE, " (it is for Azure ML alone)"
+        return NONE, " (it is only for Azure ML)"
     if name in _FITTING and torch is not None and torch != NONE and asked.specifier:
         return f"{name}{_fitting(name, torch)}", f" (it fits {torch})"
     return None, ""

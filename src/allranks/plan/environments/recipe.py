@@ -28,14 +28,14 @@ CURRENT = (None, "current", "azureml:current@latest")
 Table = Mapping[str, str]
 # Of an environment what makes more of an image than it is.
 _BESIDE_IMAGE = ("conda_file", "pip", "requirements", "python")
-_FILE_IS_GONE = "the file does not travel with the job"
+_FILE_IS_GONE = "the file is not sent with the job"
 # Options of pip's that mean something on one machine alone, and what is written instead.
 _NO_GOOD = {
-    "-e": ("it is a folder that changes", "give a wheel, or name the folder in PYTHONPATH"),
+    "-e": ("it is an editable folder", "give a wheel, or name the folder in PYTHONPATH"),
     "-r": (_FILE_IS_GONE, "write `requirements: FILE`"),
     "-c": (_FILE_IS_GONE, "write `constraints:` and below it the lines of that file"),
 }
-_READ_THERE = "where a job is submitted its file is read: send what is in it"
+_READ_THERE = "the client reads the file and sends its content"
 _SHORT = {"--editable": "-e", "--requirement": "-r", "--constraint": "-c"}
 
 
@@ -78,8 +78,8 @@ def resolve(asked: object, on: Compute, table: Table, find: Find) -> Resolved:
     if on.runs_images or (environment.image is None and environment.build is None):
         return found
     if environment.image is None:
-        hint = f"let it run them: {_let_run(on, '')}; or name packages in the place of `build`"
-        message = f"{_of(on)} runs no containers, and makes no images"
+        hint = f"enable containers: {_let_run(on, '')}; or list packages instead of `build`"
+        message = f"{_of(on)} runs no containers and builds no images"
         raise SpecError(Problem(message, "environment.build", hint=hint))
     said = f"the image {environment.image} is not used: {_of(on)} runs no containers"
     if not is_image(environment):
@@ -88,21 +88,23 @@ def resolve(asked: object, on: Compute, table: Table, find: Find) -> Resolved:
     asked_for = found.asked or found.name or environment.image
     other = _standing_for(environment.image, instead, find)
     if other.environment is None:
-        return Resolved(notes=(f"{said}; the current Python stands for it",), asked=asked_for)
+        return Resolved(notes=(f"{said}; using the current Python instead",), asked=asked_for)
     if other.environment is not None and is_image(other.environment):
-        message = f"{other.name}, which stands for the image {environment.image}, is an image, too"
+        message = (
+            f"{other.name}, the replacement for the image {environment.image}, is also an image"
+        )
         hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
         raise SpecError(Problem(message, "environment.image", hint=hint))
-    return other._replace(notes=(f"{said}; {other.name} stands for it",), asked=asked_for)
+    return other._replace(notes=(f"{said}; using {other.name} instead",), asked=asked_for)
 
 
 def _stands_for(image: str, on: Compute, table: Table) -> str:
     if (instead := _named_instead(image, table)) is not None:
         return instead
-    message = f"{_of(on)} runs no containers, and no environment stands for the image {image}"
+    message = f"{_of(on)} runs no containers, and no environment is mapped to the image {image}"
     hint = (
-        f"let it run them: {_let_run(on, image)}; "
-        f"or say what stands for it: allranks environment map {image} ENVIRONMENT"
+        f"enable containers: {_let_run(on, image)}; or map it to an environment: "
+        f"allranks environment map {image} ENVIRONMENT"
     )
     raise SpecError(Problem(message, "environment.image", hint=hint))
 
@@ -124,7 +126,7 @@ def _named(asset: Asset, table: Table, find: Find) -> Resolved:
             raise
     found = _standing_for(asset.name, instead, find)
     name = found.name or "the current Python"
-    said = f"the environment {asset} is not here; {name} stands for it"
+    said = f"the environment {asset} does not exist here; using {name} instead"
     return found._replace(notes=(said,), asked=str(asset))
 
 
@@ -164,16 +166,16 @@ def recipe(of: Resolved, table: Table) -> Recipe:
     asked, problems = _conda(environment)
     if environment.requirements is not None:
         where = "environment.requirements"
-        problems.append(Problem("what is in the file is missing", where, hint=_READ_THERE))
+        problems.append(Problem("the content of the file is missing", where, hint=_READ_THERE))
     notes = [*of.notes, *asked.notes]
     python = (environment.python or asked.python).removeprefix("python").lstrip("= ")
     instead = _instead(f"python={python}", table)
     if instead not in (None, python, f"python={python}"):
         instead = instead.removeprefix("python=")
-        notes.append(f"python {python} was asked for, {instead} is taken")
+        notes.append(f"python {python} was requested, using {instead}")
         python = instead
     if re.match(r"2(\.|$)", python):
-        hint = f"take Python 3 for it: allranks environment map python={python} 3.12"
+        hint = f"use Python 3 instead: allranks environment map python={python} 3.12"
         problems.append(Problem(f"Python {python} is not supported", "environment", hint=hint))
     own = [(f"environment.pip.{n}", line.strip()) for n, line in enumerate(environment.pip)]
     found = []
@@ -201,7 +203,9 @@ def _conda(environment: Environment) -> tuple[conda.Asked, list[Problem]]:
     if environment.conda_file is None:
         return conda.Asked(), []
     if not isinstance(environment.conda_file, Mapping):
-        return conda.Asked(), [Problem("what is in the file is missing", where, hint=_READ_THERE)]
+        return conda.Asked(), [
+            Problem("the content of the file is missing", where, hint=_READ_THERE)
+        ]
     try:
         return conda.read(environment.conda_file, where), []
     except SpecError as error:
@@ -212,18 +216,20 @@ def _check(line: str) -> None:
     """Raise SpecError for a line of pip's that cannot be had."""
     word = line.split()[0].partition("=")[0] if line else ""
     if bad := _NO_GOOD.get(_SHORT.get(word, word)):
-        raise SpecError(Problem(f"{line!r} cannot be had: {bad[0]}", hint=bad[1]))
+        raise SpecError(Problem(f"{line!r} cannot be installed: {bad[0]}", hint=bad[1]))
     if not line or line.startswith("-") or "://" in line:
         return  # an option, or an address: uv looks at it
     if line.startswith((".", "/", "~")):
         hint = "give a wheel of it (a .whl file), or name the folder in PYTHONPATH"
-        raise SpecError(Problem(f"{line!r} cannot be had: it is a folder that changes", hint=hint))
+        raise SpecError(
+            Problem(f"{line!r} cannot be installed: it is an editable folder", hint=hint)
+        )
     try:
         Requirement(line.partition(" --")[0])  # hashes may follow
     except InvalidRequirement as error:
         said = str(error).partition("\n")[0].lower()
         hint = "as pip takes it: `numpy>=1.26,<2`"
-        raise SpecError(Problem(f"{line!r} is no requirement: {said}", hint=hint)) from None
+        raise SpecError(Problem(f"{line!r} is not a requirement: {said}", hint=hint)) from None
 
 
 def entry(asked: str, taken: str) -> tuple[str, str]:
@@ -231,13 +237,13 @@ def entry(asked: str, taken: str) -> tuple[str, str]:
     be had."""
     asked, taken = asked.strip(), taken.strip()
     if not asked or not taken:
-        raise UsageError("there is nothing to take", where=asked, hint="say what is taken for it")
+        raise UsageError("the replacement is empty", where=asked, hint="name a replacement")
     if asked == taken:
-        raise UsageError("that stands for itself", where=asked, hint="say what is taken for it")
+        raise UsageError("it would replace itself", where=asked, hint="name a replacement")
     if asked.startswith(_PYTHON):
         if taken == NONE:
             hint = "name a version: allranks environment map python=3.6 3.11"
-            raise UsageError("there is no environment without Python", where=asked, hint=hint)
+            raise UsageError("an environment needs Python", where=asked, hint=hint)
         return asked, taken.removeprefix("python=")
     if taken == NONE:
         named = requirement(asked)
@@ -247,7 +253,7 @@ def entry(asked: str, taken: str) -> tuple[str, str]:
             Requirement(taken)
         except InvalidRequirement:
             hint = "as pip takes it: torch==2.13.0"
-            raise UsageError(f"{taken!r} is no requirement", where=asked, hint=hint) from None
+            raise UsageError(f"{taken!r} is not a requirement", where=asked, hint=hint) from None
     return looked_up(asked), taken
 
 

@@ -166,7 +166,7 @@ def _refuse_ranks_there_are_not(task: Task) -> None:
     many = world(task)
     for each in task.metrics:
         if each.rank is not None and each.rank >= many:
-            said = f"there is no rank {each.rank}"
+            said = f"the job has no rank {each.rank}"
             hint = f"the ranks of this job are 0 to {many - 1}; `all` means every one"
             raise SpecError(Problem(said, f"metrics.{each.name}.rank", hint=hint))
 
@@ -227,7 +227,7 @@ def _around(
 
 def _nameless(asset: Asset) -> Resolved:
     hint = "write it out: `environment: {pip: […]}`"
-    raise SpecError(Problem(f"nobody knows an environment {asset}", "environment", hint=hint))
+    raise SpecError(Problem(f"environment {asset} not found", "environment", hint=hint))
 
 
 def _container(spec: CommandJob, environment: Environment, engine: str) -> Container:
@@ -248,28 +248,36 @@ def _container(spec: CommandJob, environment: Environment, engine: str) -> Conta
         args = _words(resources.docker_args)
     except ValueError as error:
         hint = "quote as for a shell, or write a list of words"
-        raise SpecError(Problem(f"it cannot be taken apart: {error}", where, hint=hint)) from None
+        raise SpecError(
+            Problem(f"cannot be split into arguments: {error}", where, hint=hint)
+        ) from None
     for before, word in zip(("", *args), args, strict=False):
         if _OURS.match(word):
-            said = "is not to be set: the container is allranks' to name, start and end"
+            said = "cannot be set: allranks names, starts and ends the container"
             raise SpecError(Problem(f"{word!r} {said}", where, hint="leave it out"))
         if not word.startswith("-") and (not before.startswith("-") or "=" in before):
             # It would be taken for the image.
-            hint = "options and their values alone, as in: --cap-add=IPC_LOCK --env A=b"
-            raise SpecError(Problem(f"{word!r} belongs to no option", where, hint=hint))
+            hint = "give options and their values, as in: --cap-add=IPC_LOCK --env A=b"
+            raise SpecError(Problem(f"{word!r} does not belong to an option", where, hint=hint))
     shm_size = _bytes(resources.shm_size, "resources.shm_size")
     made = Container(engine, environment.image or "", shm_size, args)
     if made.image.endswith(FILE) and not made.image.startswith("/") and "://" not in made.image:
-        hint = "give its whole path, which has to be the same on every node"
-        raise SpecError(Problem("an image file by a relative path", "environment.image", hint=hint))
+        hint = "use its absolute path, the same on every node"
+        raise SpecError(
+            Problem("the path of an image file must be absolute", "environment.image", hint=hint)
+        )
     if made.image.startswith("/") and engine not in TRACELESS:
         hint = "give the name of one in a registry, or a compute with --container apptainer"
-        raise SpecError(Problem(f"{engine} runs no image file", "environment.image", hint=hint))
+        raise SpecError(
+            Problem(f"{engine} does not run image files", "environment.image", hint=hint)
+        )
     if (build := environment.build) is None:
         return made
     if engine in TRACELESS:
-        hint = f"build it elsewhere and name it, or give a {FILE} file as the image"
-        raise SpecError(Problem(f"{engine} builds no Dockerfile", "environment.build", hint=hint))
+        hint = f"build it elsewhere and use its name, or use a {FILE} file as the image"
+        raise SpecError(
+            Problem(f"{engine} does not build Dockerfiles", "environment.build", hint=hint)
+        )
     return made._replace(context=build.path, dockerfile=build.dockerfile_path or "Dockerfile")
 
 
@@ -305,7 +313,7 @@ def _options(distribution: Distribution | None) -> dict[str, Any]:
 
 
 def _unbuilt(where: str, what: str) -> Problem:
-    return Problem(f"{what} is not built yet in this version", where, hint="leave it out for now")
+    return Problem(f"{what} is not supported in this version", where, hint="leave it out for now")
 
 
 # How a table is read is its reader's business: its files are all a job is given.

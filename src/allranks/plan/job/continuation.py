@@ -85,7 +85,7 @@ def carryover(old: Task, new: Task) -> Carryover:
         if _in_record(was, old) and _in_record(output, new):
             folders.append(f"{_NAMED}/{output.name}")
         elif output.brought:
-            notes.append(_starts_empty(output, "it is fetched from nowhere"))
+            notes.append(_starts_empty(output, "it cannot be downloaded"))
         elif _place(was) != _place(output):
             notes.append(_starts_empty(output, f"{old.job} wrote it to {_place(was)}"))
     notes += [

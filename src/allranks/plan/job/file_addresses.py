@@ -76,8 +76,8 @@ def hint(job: str, wanted: str, known: Iterable[str]) -> str:
     """What to write instead of an address that is not there."""
     found = _nearest(normal(wanted), [path for path, _ in zip(known, range(_LOOKED_AT))])  # noqa: B905
     if not found:
-        return f"it left no files: allranks job files {job}"
-    return f"it left {', '.join(map(_printable, found))}; all: allranks job files {job}"
+        return f"it has no files: allranks job files {job}"
+    return f"it has {', '.join(map(_printable, found))}; all: allranks job files {job}"
 
 
 def _nearest(wanted: str, known: Sequence[str]) -> list[str]:

@@ -50,7 +50,7 @@ def choose(request: Request) -> Choice:
     if request.requested is not None:
         return Choice(request.requested)
     if request.options is not None:
-        said = f"GPUs: {request.options} per node, as the options of the compute ask; {_NONE}"
+        said = f"GPUs: {request.options} per node, from the options of the compute; {_NONE}"
         return Choice(request.options, said if request.options else "")
     size = request.instance_type
     if size is None:
@@ -68,7 +68,7 @@ def _of_size(size: str, has: int, request: Request) -> Choice:
         most = request.default
     if most is not None and has > most:
         got = f"{most} per node" if most else "none"
-        return Choice(most, f"GPUs: {got}: {size} has {has}, a node has {most} here")
+        return Choice(most, f"GPUs: {got}: {size} has {has}, a node here has {most}")
     if has:
         return Choice(has, f"GPUs: {has} per node, as {size} has; {_NONE}")
     return Choice(0, f"GPUs: none, as {size} has none; {_SOME}" if any(request.hosts or ()) else "")
@@ -85,17 +85,17 @@ def _default(request: Request) -> Choice:
         return Choice(0, said)
     most = available(request)
     if most is None:
-        said = "GPUs: none, for the compute does not answer the question how many its nodes have"
+        said = "GPUs: none, because the compute does not report how many its nodes have"
         return Choice(0, f"{said}; {_SOME}")
     if not most:
         has = sum(request.hosts or ())
-        said = f"GPUs: none, {counted(request.nodes, 'node')} cannot have one each of {has}"
+        said = f"GPUs: none, {counted(request.nodes, 'node')} need one each, and there are {has}"
         return Choice(0, f"{said}; {_SOME}" if has else "")
     if request.processes is None:
-        return Choice(most, f"GPUs: {most} per node, all that it has; {_NONE}")
+        return Choice(most, f"GPUs: {most} per node, all it has; {_NONE}")
     count = min(request.processes, most)
     if count < request.processes:
-        said = f"{count} per node for {request.processes} processes, a node has no more"
+        said = f"{count} per node for {request.processes} processes, all a node has"
     else:
         said = f"{count} per node, one per process (a node has {most})"
     return Choice(count, f"GPUs: {said}; {_NONE}")

@@ -57,7 +57,7 @@ def condition(text: str) -> Condition:
     except ValueError:
         pass
     hint = "a metric, an operator and a number: --metric 'loss<0.5'"
-    raise UsageError(f"{text[:80]!r} is no condition", where="--metric", hint=hint)
+    raise UsageError(f"{text[:80]!r} is not a condition", where="--metric", hint=hint)
 
 
 def sort(text: str) -> Sort:
@@ -65,7 +65,7 @@ def sort(text: str) -> Sort:
     key = text.removeprefix("-")
     if not key.removeprefix(_METRIC):
         hint = f"a metric, or one of {', '.join(SORTS)}; `-` before it for descending"
-        raise UsageError(f"{text!r} names nothing to sort by", where="--sort", hint=hint)
+        raise UsageError(f"{text!r} is not a sort key", where="--sort", hint=hint)
     metric = key not in SORTS
     return Sort(key.removeprefix(_METRIC), text.startswith("-"), metric)
 
@@ -75,7 +75,7 @@ def tag(text: str) -> tuple[str, str | None]:
     key, separator, value = text.partition("=")
     if not key:
         hint = "--tag KEY=VALUE, or --tag KEY for any value"
-        raise UsageError(f"{text[:80]!r} names no tag", where="--tag", hint=hint)
+        raise UsageError(f"{text[:80]!r} is not a tag", where="--tag", hint=hint)
     return key, value if separator else None
 
 

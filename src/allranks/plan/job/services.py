@@ -24,4 +24,4 @@ def service_notes(job: str, services: Mapping[str, Mapping[str, Any]]) -> Iterat
         )
         yield f"to open {name}: allranks job tensorboard {job}{'' if collected else elsewhere}"
     if others:
-        yield f"nothing is started for the services {', '.join(others)}: they are kept and shown"
+        yield f"the services {', '.join(others)} are recorded but not started"

@@ -188,9 +188,9 @@ def _newly_lost(job: Job, clock: Clock) -> Step | None:
         if node.state is NodeState.ABSENT:
             late = job.up_at is not None and clock.now >= max(job.up_at, clock.since) + clock.hello
             if late and job.status is not JobStatus.FINALIZING:
-                return Step(Kind.LOST, node=index, data={"why": "its agent never said hello"})
+                return Step(Kind.LOST, node=index, data={"why": "its agent never connected"})
         elif index in clock.silent:
-            return Step(Kind.LOST, node=index, data={"why": "nothing was heard from it any more"})
+            return Step(Kind.LOST, node=index, data={"why": "its heartbeats stopped"})
     return None
 
 

@@ -25,7 +25,7 @@ _DEPTH = 6
 def validate_event(data: Any) -> Event:
     """The event; raises UsageError where it is none that agents tell."""
     if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
-        raise _wrong("it is no event")
+        raise _wrong("it is not an event")
     unknown = data.keys() - {*Event._fields}
     known = {name: check for name, check in _FIELDS.items() if name in data}
     bad = [name for name, check in known.items() if not check(data[name])]
@@ -42,8 +42,8 @@ def validate_event(data: Any) -> Event:
 
 
 def _wrong(what: str) -> UsageError:
-    hint = "agents of this version tell no such thing"
-    return UsageError(f"that cannot be taken in: {what}", where="event", hint=hint)
+    hint = "agents of this version do not send this"
+    return UsageError(f"invalid event: {what}", where="event", hint=hint)
 
 
 def _whole(value: Any) -> bool:

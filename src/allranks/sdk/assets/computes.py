@@ -15,7 +15,8 @@ _Result = TypeVar("_Result")
 
 
 class Poller(Generic[_Result]):
-    """What the ``begin_…`` operations of ``azure.ai.ml`` return; the operation is done already."""
+    """The result of the ``begin_…`` operations of ``azure.ai.ml``; the operation is already
+    complete."""
 
     def __init__(self, result: _Result) -> None:
         self._result = result
@@ -34,13 +35,13 @@ class Poller(Generic[_Result]):
 
 
 class Computes:
-    """The operations on computes; all raise AllranksError, with a hint."""
+    """Operations on computes. All raise AllranksError with a hint."""
 
     def begin_create_or_update(self, compute: Compute) -> Poller[Compute]:
-        """Create a compute, or change the one of that name.
+        """Create or change a compute.
 
-        No machines of a cloud are created: an ``AmlCompute`` is the compute its name stands for
-        already (`allranks compute map`), and an error without one.
+        Cloud machines are not created: an ``AmlCompute`` must be mapped to an existing compute
+        (`allranks compute map`).
         """
         given = compute.to_dict()
         if isinstance(compute, AmlCompute):
@@ -49,7 +50,7 @@ class Computes:
             except AllranksError as error:
                 which = f"allranks compute map {compute.name}=COMPUTE"
                 error.hint = (
-                    f"no machines of a cloud are made; let its name mean a compute: {which}"
+                    f"allranks does not create cloud machines; map its name to a compute: {which}"
                 )
                 raise
         try:
@@ -60,7 +61,7 @@ class Computes:
             return Poller(_compute(find_server.ask("PATCH", path, changed)))
 
     def get(self, name: str) -> Compute:
-        """The compute of that name, or that the name stands for."""
+        """The compute with this name, or the one it is mapped to."""
         return _compute(find_server.ask("GET", asset_path("computes", name)))
 
     def list(self) -> builtins.list[Compute]:

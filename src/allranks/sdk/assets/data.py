@@ -1,4 +1,4 @@
-"""Data with names and versions, and the datastores it lies in, for Python programs."""
+"""Data assets and datastores, for Python programs."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 
 _DATA, _DATASTORES = "/api/v1/data", "/api/v1/datastores"
-# What the server tells beside the thing itself.
+# Keys that the server adds.
 _TOLD = ("labels", "created_at", "uri", "credentials", "created")
 
 
 class DataAssets:
-    """The operations on data assets; all raise AllranksError, with a hint."""
+    """Operations on data assets. All raise AllranksError with a hint."""
 
     def create_or_update(self, data: Data, *, base: str | Path | None = None) -> Data:
-        """Add a version, the next number unless it has one; the very same one twice is one. A
-        relative path begins at ``base`` (the current folder); the data stays where it lies."""
+        """Create a version; its number is the next one if not set. Creating the same version again
+        changes nothing. A relative path starts at ``base`` (the current folder). The data is not
+        copied."""
         given = data.model_dump(mode="json", exclude_unset=True)
         return _data(
             find_server.ask("POST", _DATA, placed_data(given, Path(base or ".").absolute()))
         )
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Data:
-        """A version, or the one that has the label."""
+        """A version, by number or label."""
         return _data(find_server.ask("GET", version_path("data", name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[Data]:
-        """The newest version of each, or all versions of one."""
+        """The newest version of every asset, or all versions of one."""
         return [_data(each) for each in find_server.ask("GET", versions_path("data", name))]
 
 
 class Datastores:
-    """The operations on datastores; all raise AllranksError, with a hint."""
+    """Operations on datastores. All raise AllranksError with a hint."""
 
     def create_or_update(
         self, datastore: Datastore, credentials: Mapping[str, str] | None = None
     ) -> Datastore:
-        """Add one, or change the one of that name. Its credentials are kept by the server and never
-        told again; without any, nodes use what they have of their own."""
+        """Create or change a datastore. The server stores its credentials and never returns them;
+        without credentials, nodes use their own."""
         given = datastore.model_dump(mode="json", exclude_unset=True)
         sent = {**given, "credentials": dict(credentials or {}) or None}
         return _datastore(find_server.ask("POST", f"{_DATASTORES}?replace=true", sent))
@@ -57,7 +58,7 @@ class Datastores:
         return [_datastore(each) for each in find_server.ask("GET", _DATASTORES)]
 
     def delete(self, name: str) -> None:
-        """Forget it and its credentials; what is in it stays."""
+        """Remove it and its credentials. The data is kept."""
         find_server.ask("DELETE", asset_path("datastores", name))
 
 

@@ -1,4 +1,4 @@
-"""Models with names and versions, for Python programs."""
+"""Models, for Python programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from allranks.spec.model import Model, ModelVersion
 
 
 class Models:
-    """The operations on models; all raise AllranksError, with a hint."""
+    """Operations on models. All raise AllranksError with a hint."""
 
     def register(
         self,
@@ -31,8 +31,8 @@ class Models:
         properties: Mapping[str, str] | None = None,
         labels: Sequence[str] = (),
     ) -> ModelVersion:
-        """Add a version: the file or folder at ``path`` among what the ``job`` left (`outputs/…`),
-        or of this machine, which is sent. The files are the record's own from then on."""
+        """Create a version from the file or folder at ``path`` of a ``job`` (`outputs/…`), or of
+        this machine, which is uploaded. The server keeps its own copy."""
         given = {
             "name": name,
             "path": str(path),
@@ -47,27 +47,28 @@ class Models:
         return _sent({key: each for key, each in given.items() if each is not None}, labels)
 
     def create_or_update(self, model: Model, *, base: str | Path | None = None) -> ModelVersion:
-        """Add a version, the next number unless it has one; the very same one twice is one. A
-        relative path begins at ``base`` (the current folder)."""
+        """Create a version; its number is the next one if not set. Creating the same version again
+        changes nothing. A relative path starts at ``base`` (the current folder)."""
         return _sent(model.model_dump(mode="json", exclude_unset=True), (), base)
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> ModelVersion:
-        """A version, or the one that has the label."""
+        """A version, by number or label."""
         return _told(find_server.ask("GET", version_path("models", name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[ModelVersion]:
-        """The newest version of each, or all versions of one."""
+        """The newest version of every asset, or all versions of one."""
         return [_told(each) for each in find_server.ask("GET", versions_path("models", name))]
 
     def label(self, name: str, version: str, *labels: str) -> ModelVersion:
-        """Give it labels; each is taken from the version that had it."""
+        """Set labels; each moves from the version that had it."""
         data = {"labels": builtins.list(labels)}
         return _told(
             find_server.ask("PUT", asset_path("models", f"{name}:{version}", "/labels"), data)
         )
 
     def delete(self, name: str, version: str) -> None:
-        """Forget a version; its files go with the next `allranks gc`, unless another has them."""
+        """Delete a version. The next `allranks gc` removes its files unless another version uses
+        them."""
         find_server.ask("DELETE", asset_path("models", f"{name}:{version}"))
 
     def download(
@@ -78,8 +79,8 @@ class Models:
         *,
         label: str = "latest",
     ) -> Path:
-        """Fetch it into a folder of its name in ``download_path``, held against the checksums it
-        was registered with; the folder. What is there already is not fetched again."""
+        """Download it into a folder of its name in ``download_path`` and verify its checksums;
+        returns the folder. Existing files are not downloaded again."""
         which = f"{name}:{version}" if version else f"{name}@{label}"
         download_model(find_server.connect, which, Path(download_path))
         return Path(download_path, name)

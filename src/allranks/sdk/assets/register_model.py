@@ -1,4 +1,4 @@
-"""Registering a model, from what a job left or from files of this machine, which are sent."""
+"""Register a model from files of a job or of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allranks.sdk.submit.submission import local
 from allranks.store.files import trees
 
 _MODELS = "/api/v1/models"
-# Seconds: the server copies and reads all of it.
+# In seconds: the server copies and reads all files.
 _PATIENCE = 6 * 3600.0
 
 
@@ -28,10 +28,10 @@ def register(
     labels: Sequence[str] = (),
     report: OnProgress = unheard,
 ) -> dict[str, Any]:
-    """Add a version of a model; what the server tells of it. A relative path begins at ``base``,
-    unless it is of a ``job``. ``report`` hears how far it is.
+    """Create a version of a model and return the server's record.
 
-    Raises SpecError for what is not there, UsageError for what is no plain file, Conflict.
+    A relative path starts at ``base``, or in the ``job``. ``report`` receives the progress. Raises
+    SpecError for missing files, UsageError for what is not a plain file, Conflict.
     """
     path = None if given.get("job") else local(given.get("path"), base)
     address = labelled(_MODELS, labels)
@@ -39,8 +39,8 @@ def register(
     data = dict(given)
     if path is not None:
         if not path.exists():
-            hint = f"relative paths begin at {base}; of a job: --job JOB --path outputs/…"
-            raise SpecError(Problem(f"there is no {str(path)!r}", "path", hint=hint))
+            hint = f"relative paths start at {base}; of a job: --job JOB --path outputs/…"
+            raise SpecError(Problem(f"{str(path)!r} not found", "path", hint=hint))
         report(Progress("reading its files"))
         files = trees.model_files(path, path.resolve() if path.is_dir() else path.resolve().parent)
         data["path"] = str(path)
@@ -48,7 +48,7 @@ def register(
     while True:
         try:
             body = json.dumps(data).encode()
-            report(Progress("the server takes its files"))
+            report(Progress("the server stores its files"))
             made: dict[str, Any] = json.loads(
                 client.call("POST", address, body, timeout=_PATIENCE).body
             )

@@ -1,4 +1,4 @@
-"""State folders, for Python programs: what jobs go on from, and what it was before."""
+"""State folders and their versions, for Python programs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from allranks.sdk.transfer.download import download_state
 
 
 class StateVersion(NamedTuple):
-    """What was in a state once: of which attempt of which job, and why it was kept; ``written_at``
-    is when its newest file was, None where it has none."""
+    """A version of a state: the job and attempt that wrote it, and why it was kept. ``written_at``
+    is the time of its newest file, None without files."""
 
     version: int
     made_at: str
@@ -26,8 +26,8 @@ class StateVersion(NamedTuple):
 
 
 class StateFolder(NamedTuple):
-    """A state as it is now. ``own``: it is a job's, of the job's name; ``held_by``: the job that
-    has it, if one has; ``versions`` are told by ``get`` alone, the newest first."""
+    """A state folder. ``own``: it belongs to the job of that name. ``held_by``: the job that uses
+    it now, if any. ``versions`` are filled by ``get`` only, newest first."""
 
     name: str
     own: bool
@@ -40,11 +40,11 @@ class StateFolder(NamedTuple):
 
 
 class States:
-    """The operations on state folders; all raise AllranksError, with a hint. The name of a job is
-    the name of its own."""
+    """Operations on state folders. All raise AllranksError with a hint. A job's own state has the
+    job's name."""
 
     def list(self, own: bool = False) -> builtins.list[StateFolder]:
-        """Those that have a name, or the ``own`` ones of jobs."""
+        """The named states, or with ``own`` those of jobs."""
         found = find_server.ask("GET", "/api/v1/states" + ("?own=true" if own else ""))
         return [_told(each) for each in found]
 
@@ -52,7 +52,7 @@ class States:
         return _told(find_server.ask("GET", state_path(name)))
 
     def entries(self, name: str, version: int | None = None) -> builtins.list[dict[str, Any]]:
-        """Everything in it now, or in a version, the newest last: "path", "what" ("file", "folder",
+        """The entries of the state or of a version, newest last: "path", "what" ("file", "folder",
         "link"), "size" and "sha256" of files, "target" of links."""
         query = "" if version is None else f"?version={version}"
         found: builtins.list[dict[str, Any]] = find_server.ask(
@@ -61,19 +61,19 @@ class States:
         return found
 
     def restore(self, name: str, version: int) -> StateFolder:
-        """Have what was in a version: the next job goes on from there."""
+        """Restore a version; the next job continues from it."""
         return _told(find_server.ask("POST", state_path(name, "/restore"), {"version": version}))
 
     def download(
         self, name: str, version: int | None = None, download_path: str | Path = "."
     ) -> Path:
-        """Fetch its files into a folder of its name in ``download_path``, held against their
-        checksums; the folder. What is there already is not fetched again."""
+        """Download its files into a folder of its name in ``download_path`` and verify their
+        checksums; returns the folder. Existing files are not downloaded again."""
         download_state(find_server.connect, name, Path(download_path), version)
         return Path(download_path, name)
 
     def delete(self, name: str) -> None:
-        """Remove it with all its versions: there is no way back."""
+        """Permanently delete it with all versions."""
         find_server.ask("DELETE", state_path(name))
 
 

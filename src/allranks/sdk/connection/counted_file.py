@@ -1,4 +1,4 @@
-"""Files that report how far they are read while they are sent."""
+"""Files that report progress while they are uploaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from allranks.plan.progress import OnProgress, Progress, unheard
 
 
 class _Counted:
-    """Has no descriptor, so that a socket reads it piece by piece."""
+    """Has no file descriptor, so sockets read it in pieces."""
 
     def __init__(self, file: BinaryIO, before: Progress, report: OnProgress) -> None:
         self._file, self._before, self._report = file, before, report
@@ -22,5 +22,5 @@ class _Counted:
 
 
 def counted(file: BinaryIO, before: Progress, report: OnProgress) -> BinaryIO:
-    """The file as what is sent; ``before`` is how far all of the work is until then."""
+    """A file for upload; ``before`` is the progress of the whole upload so far."""
     return file if report is unheard else cast(BinaryIO, _Counted(file, before, report))

@@ -1,4 +1,4 @@
-"""Find the server, or start one: never two for one home."""
+"""Find or start the server. A home never has two."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from allranks.http_client import Client
 from allranks.settings import Home
 from allranks.version import __version__
 
-# Servers this process has started. They outlive it on purpose; held so that Python, which would
-# warn of a child left behind, knows it too.
+# Servers started by this process. They outlive it on purpose; keeping them avoids Python's warning
+# about running children.
 _STARTED: list[subprocess.Popen[bytes]] = []
 
-# How long a server may take to answer after it was started, or to end after it was told to.
+# How long a server may take to answer after its start, or to stop.
 _START = 30.0
 
 
 class Running(NamedTuple):
-    """What a home's server.json says of the server that last ran, and whether it still does."""
+    """The content of a home's server.json, and whether that server still runs."""
 
     pid: int | None
     url: str | None
@@ -34,10 +34,10 @@ class Running(NamedTuple):
 
 
 def connect(*, start: bool = True, any_version: bool = False) -> Client:
-    """A client of the server that ALLRANKS_SERVER names, else of the home's own, which is started
-    when it is not running and ``start`` allows.
+    """A client of the server at ALLRANKS_SERVER, or else of the home's own server, which is started
+    if ``start`` is set.
 
-    Raises ServerError when it is of another version, cannot be started or does not answer.
+    Raises ServerError if it has another version, cannot be started or does not answer.
     """
     named = os.environ.get("ALLRANKS_SERVER", "").strip()
     if named:
@@ -52,19 +52,19 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
         raise Unreachable(
             "no server is running for this home",
             where=str(home.root),
-            hint="`allranks server start` starts one; so does every command that needs it",
+            hint="start it with `allranks server start`; commands that need it also start it",
         )
     return _client(home, start_server(home), any_version)
 
 
 def ask(method: str, path: str, data: Any = None) -> Any:
-    """What the server answers to one question, as JSON."""
+    """The server's JSON reply to one request."""
     with connect() as client:
         return client.json(method, path, data)
 
 
 def look(home: Home) -> Running:
-    """The server of a home, without a word to it."""
+    """The server of a home, without contacting it."""
     try:
         data: dict[str, Any] = json.loads(home.server.read_text())
     except (OSError, ValueError):
@@ -74,10 +74,10 @@ def look(home: Home) -> Running:
 
 
 def start_server(home: Home, port: int | None = None) -> Running:
-    """Start the home's server and wait until it listens; one that is starting is waited for."""
+    """Start the home's server, or wait for one that is starting, until it listens."""
     until = time.monotonic() + _START
     while time.monotonic() < until:
-        # Again when one that was just ending, or starting beside us, has let go meanwhile.
+        # Retry: another server that was stopping or starting may have released the lock.
         if not file_locks.is_held(home.lock):
             _spawn(home, port)
         found = look(home)
@@ -85,14 +85,14 @@ def start_server(home: Home, port: int | None = None) -> Running:
             return found
         time.sleep(0.02)
     raise ServerError(
-        "a server of this home runs but does not answer",
+        "the server of this home runs but does not answer",
         where=str(home.root),
-        hint=f"`allranks server stop` ends it; what it said is in {home.log}",
+        hint=f"stop it with `allranks server stop`; its log is {home.log}",
     )
 
 
 def wait_gone(home: Home, seconds: float) -> bool:
-    """Whether the home's server is gone within so many seconds."""
+    """Whether the home's server has exited within ``seconds``."""
     until = time.monotonic() + seconds
     while file_locks.is_held(home.lock):
         if time.monotonic() > until:
@@ -102,7 +102,7 @@ def wait_gone(home: Home, seconds: float) -> bool:
 
 
 def end(home: Home, number: signal.Signals) -> None:
-    """Signal a server that does not answer; it is known by the lock it holds."""
+    """Signal a server that does not answer, identified by its lock."""
     found = look(home)
     if found.alive and found.pid is not None:
         os.kill(found.pid, number)
@@ -137,7 +137,7 @@ def _spawn(home: Home, port: int | None) -> None:
         raise ServerError(
             "the server could not be started",
             where=str(home.root),
-            hint=f"what it said is in {home.log}",
+            hint=f"its log is {home.log}",
         )
 
 
@@ -155,8 +155,8 @@ def _client(home: Home, found: Running, any_version: bool) -> Client:
         raise ServerError(
             f"the server of this home is allranks {found.version}, this command is {__version__}",
             where=str(home.root),
-            hint="`allranks server stop` ends it (and its local jobs); the next command starts "
-            "one of this version",
+            hint="stop it (and its local jobs) with `allranks server stop`; the next command "
+            "starts this version",
         )
     assert found.url is not None
     return Client(found.url, os.environ.get("ALLRANKS_TOKEN", "").strip() or _token(home))
@@ -169,12 +169,12 @@ def _token(home: Home) -> str:
         raise ServerError(
             f"the token cannot be read: {(error.strerror or str(error)).lower()}",
             where=str(home.token),
-            hint="only the user who owns the home may use its server",
+            hint="only the owner of the home may use its server",
         ) from error
 
 
 def _token_if_it_is_ours(url: str) -> str:
-    """The home's token for the home's own server; a stranger is not shown it."""
+    """The home's token, only for the home's own server."""
     home = settings.home()
     return _token(home) if look(home).url == url.rstrip("/") else ""
 

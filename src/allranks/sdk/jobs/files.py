@@ -1,4 +1,4 @@
-"""The files that a job left, by the addresses that every command takes."""
+"""The files of a job, by the paths that commands accept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from allranks.sdk.connection.urls import job_path
 
 
 def job_files(client: Client, name: str) -> list[JobFile]:
-    """All of them, in the order of their addresses. Raises NotFound when there is no such job."""
+    """All files of a job, sorted by path. Raises NotFound if the job does not exist."""
     job = client.json("GET", job_path(name))
     listing = client.json("GET", job_path(name, "/files"))
     found = ((address(each["path"], job["attempts"]), each["size"]) for each in listing)
@@ -22,8 +22,8 @@ def job_files(client: Client, name: str) -> list[JobFile]:
 def selected(
     job: Mapping[str, Any], listing: Sequence[Mapping[str, Any]], wanted: Sequence[str]
 ) -> set[str]:
-    """The paths in the record of the files that the addresses in ``wanted`` mean. Raises NotFound
-    for an address that means none."""
+    """The record's paths of the files that ``wanted`` matches. Raises NotFound for one without a
+    match."""
     known = {each["path"]: address(each["path"], job["attempts"]) for each in listing}
     found = set()
     for each in wanted:

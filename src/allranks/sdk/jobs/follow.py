@@ -1,4 +1,4 @@
-"""Following a job to its end, whatever becomes of the server in between."""
+"""Follow a job to its end, across restarts of the server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from allranks.errors import ServerError, TimedOut, Unreachable
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
 
-# A server that was killed is started again by us, as by any command; one on another machine is
-# waited for this long.
+# A killed local server is started again, as by any command. A server on another machine gets this
+# long to return.
 _PATIENCE = 60.0
-# However little time there is: how a job stands is heard once.
+# Even with little time left, read the status once.
 _LEAST = 1.0
 
 
 def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any:
-    """The answer of a server that may be away for a while."""
+    """The reply of a server that may be temporarily down."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -32,7 +32,7 @@ def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any
 
 
 def substitute_note(to: TextIO) -> Callable[[dict[str, Any]], None]:
-    """Write to ``to``, once, that another environment stands for the one that a job asks for."""
+    """Report once on ``to`` that the job's environment is substituted."""
     done = False
 
     def note(job: dict[str, Any]) -> None:
@@ -40,15 +40,14 @@ def substitute_note(to: TextIO) -> Callable[[dict[str, Any]], None]:
         found = job.get("environment") or {}
         if found.get("asked_for") and not done:
             name = found.get("name") or found.get("image")
-            print(f"note: environment: {name} (asked for: {found['asked_for']})", file=to)
+            print(f"note: environment: {name} (requested: {found['asked_for']})", file=to)
         done = True
 
     return note
 
 
 class Following:
-    """A viewer of one job, for so many ``seconds`` if they are given. ``job`` is the newest that is
-    known of it."""
+    """Follows one job, for at most ``seconds`` if given. ``job`` is its latest known record."""
 
     def __init__(
         self,
@@ -67,8 +66,8 @@ class Following:
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
 
     def pieces(self) -> Iterator[dict[str, Any]]:
-        """Pieces of output, each once and in order per rank, until the job has ended.
-        Raises TimedOut."""
+        """Pieces of output until the job has ended, each once and in order per rank. Raises
+        TimedOut."""
         away_since: float | None = None
         while True:
             try:
@@ -78,7 +77,7 @@ class Following:
                     if piece:
                         yield piece
                 return
-            except ServerError:  # away, or (a full disk) not able to tell just now
+            except ServerError:  # down, or temporarily failing (a full disk)
                 self._hold_to_time()
                 away_since = away_since or time.monotonic()
                 if time.monotonic() - away_since > _PATIENCE:
@@ -104,7 +103,7 @@ class Following:
             self._positions[f"{told['attempt']}/{told['rank']}"] = told["offset"]
             yield told
         if not ended:
-            raise Unreachable(f"the server at {client.url} broke off")
+            raise Unreachable(f"the server at {client.url} closed the connection")
 
     def _hold_to_time(self) -> None:
         """Raises TimedOut once it is up."""
@@ -112,6 +111,6 @@ class Following:
             return
         status = f" {self.job['status']}" if self.job else ""
         raise TimedOut(
-            f"{self._name} is still{status or ' there'} after {self._seconds:g} s",
-            hint="it goes on: wait longer, or cancel it",
+            f"{self._name} is still{status or ' running'} after {self._seconds:g} s",
+            hint="it keeps running: wait longer or cancel it",
         )

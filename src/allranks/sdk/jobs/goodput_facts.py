@@ -1,4 +1,4 @@
-"""From what the server tells of a job to where its time went."""
+"""How a job spent its time, from the server's data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from allranks.plan.insights.rehearsal import is_counted
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.statuses import JobStatus
 
-# Metrics by which scripts say for how many seconds a checkpoint held them up.
+# Metrics with which scripts report the seconds that a checkpoint takes.
 COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
 
 Told = Mapping[str, Any]
 
 
 class JobTimes(NamedTuple):
-    """A job's time; ``cost`` is what a checkpoint took it, seconds, where it told, or where its
-    state and its steps do."""
+    """How a job spent its time. ``cost`` is the seconds per checkpoint, if metrics or state and
+    steps show it."""
 
     name: str
     status: str
@@ -34,7 +34,7 @@ class JobTimes(NamedTuple):
 
 
 def job_times(client: Client, name: str) -> JobTimes:
-    """Where the job's time went until now. Raises NotFound where there is none of that name."""
+    """How the job has spent its time so far. Raises NotFound if it does not exist."""
     job = client.json("GET", job_path(name))
     events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
     series = _series(client, job)
@@ -47,7 +47,7 @@ def job_times(client: Client, name: str) -> JobTimes:
 
 
 def _stepless(job: Told) -> bool:
-    """Whether it ended before anything showed that it trained: no metric, no checkpoint."""
+    """Whether it ended without a metric or checkpoint that shows training."""
     ended = job["ended_at"] is not None and job["status"] != JobStatus.COMPLETED
     return ended and not job["metrics"] and job["state"]["version"] is None
 

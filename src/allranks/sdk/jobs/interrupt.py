@@ -1,4 +1,4 @@
-"""Taking a running job its nodes away, as its cluster might, or killing a rank: rehearsals."""
+"""Simulate failures of a running job: preempt its nodes or kill a rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from allranks.sdk.connection.urls import job_path
 
 
 def preempt(name: str, node: int | None = None) -> dict[str, Any]:
-    """The job, of which all nodes or that one are to go. Raises AllranksError unless it runs."""
+    """Preempt all nodes or one node; returns the job. Raises AllranksError unless it is running."""
     query = "" if node is None else f"?node={node}"
     told: dict[str, Any] = find_server.ask(
         "POST", job_path(name, f"/preempt{query}"), {"by": _by()}
@@ -20,8 +20,7 @@ def preempt(name: str, node: int | None = None) -> dict[str, Any]:
 
 
 def kill(name: str, rank: int) -> dict[str, Any]:
-    """The job, of which that rank is to be ended by SIGKILL. Raises AllranksError unless it
-    runs."""
+    """Kill a rank by SIGKILL; returns the job. Raises AllranksError unless it is running."""
     told: dict[str, Any] = find_server.ask(
         "POST", job_path(name, f"/kill?rank={rank}"), {"by": _by()}
     )

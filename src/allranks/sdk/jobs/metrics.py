@@ -1,4 +1,4 @@
-"""The metrics of a job: their points by name, and what is new as it comes."""
+"""The metrics of a job: points by name, and new points as they arrive."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from allranks.sdk.jobs.follow import answered
 
 
 def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """``{metric: [{"step", "timestamp" (ms since the epoch), "value", "attempt"}, …]}`` of the
-    series that a server tells, those of several attempts one after the other."""
+    """``{metric: [{"step", "timestamp" (ms since the epoch), "value", "attempt"}, …]}`` from the
+    server's series; attempts follow one another."""
     found: dict[str, list[dict[str, Any]]] = {}
     for each in several:
         found.setdefault(each["key"], []).extend(
@@ -30,8 +30,8 @@ def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, An
 def rounds(
     connect: Callable[[], Client], name: str, wait: float | None = None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Series with their new points, each once, until the job has ended; none when there was nothing
-    new for some seconds, or for ``wait``. A server that goes away is waited for."""
+    """Series with new points, each once, until the job has ended; empty after some seconds, or
+    ``wait``, without news. Waits for a server that goes away."""
     positions: dict[str, int] = {}
     known = {"positions": positions} | ({} if wait is None else {"wait": wait})
     while True:
@@ -48,5 +48,5 @@ def rounds(
 
 
 def news(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, Any]]]:
-    """As ``rounds``, and only when there is something new."""
+    """Like ``rounds``, without empty ones."""
     return filter(None, rounds(connect, name))

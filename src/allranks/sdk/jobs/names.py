@@ -1,4 +1,4 @@
-"""Which job a person means by the beginning of a name, `-` or `@last`."""
+"""Resolve a job by the beginning of its name, `-` or `@last`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from allranks.sdk.connection import find_server
 
 
 def job_name(reference: object) -> str:
-    """The whole name of the job; an exact name wins. Raises NotFound with the nearest names, and
-    Conflict where the names of several jobs begin so."""
+    """The full name of the job; an exact match wins. Raises NotFound with similar names, and
+    Conflict if several names match."""
     if not isinstance(reference, str):
-        hint = "what `create_or_update` gives has a `name`; `list` gives all of them"
+        hint = "use the `name` of what `create_or_update` returned; `list` returns all"
         kind = type(reference).__name__
-        raise UsageError(f"the name of a job is text, not {kind}", hint=hint)
+        raise UsageError(f"the name of a job must be a str, not {kind}", hint=hint)
     text = reference.encode(errors="replace").decode()
     return str(find_server.ask("GET", f"/api/v1/resolve?{urlencode({'job': text})}")["name"])

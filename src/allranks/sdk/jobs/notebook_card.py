@@ -1,4 +1,4 @@
-"""A job as a piece of HTML for notebooks: how it stands, its metrics, its load, its last lines."""
+"""A job as HTML for notebooks: status, metrics, load and last lines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from allranks.plan.amounts import size_text
 _WIDTH, _HEIGHT = 150, 26
 _COLOURS = {"Completed": "#2e7d32", "Failed": "#c62828", "Canceled": "#8d6e00"}
 _RUNNING = "#1565c0"
-# Metrics and nodes that it has room for.
+# The limit of metrics and nodes shown.
 _MOST = 8
 
 Told = Mapping[str, Any]
 
 
 def card(job: Told, metrics: Iterable[Told] = (), lines: Iterable[str] = ()) -> str:
-    """``job`` as `job show --json` tells, ``metrics`` their summaries, ``lines`` what its ranks
-    printed last. Nothing is loaded from anywhere, and what came from the job is text."""
+    """``job`` is the output of `job show --json`, ``metrics`` are summaries, ``lines`` the last
+    output. No external resources; text from the job is escaped."""
     parts = [_head(job), _error(job), _metrics([*metrics]), _load(job.get("load", ()))]
     text = "\n".join(lines)
     if text:
@@ -27,7 +27,7 @@ def card(job: Told, metrics: Iterable[Told] = (), lines: Iterable[str] = ()) -> 
     return f'<div class="allranks-job" style="{_BOX}">{"".join(parts)}</div>'
 
 
-# In place: a notebook takes no styles along when it is saved and shown elsewhere.
+# Inline styles: notebooks do not keep others when they are saved.
 _BOX = (
     "border:1px solid rgba(128,128,128,.4);border-radius:6px;padding:8px 12px;"
     "max-width:52em;font-family:system-ui,sans-serif;font-size:13px"
@@ -100,8 +100,8 @@ def _table(rows: Sequence[str], count: int, what: str) -> str:
 
 
 def line(values: Sequence[Any]) -> str:
-    """A small line as high as the values; broken where there is no finite number."""
-    # Halves: of the greatest numbers the span is one, too.
+    """A sparkline with gaps for values that are not finite."""
+    # Halved, because the difference of the largest numbers overflows.
     known = [each / 2 for each in values if isinstance(each, int | float)]
     if len(known) < 2:
         return ""

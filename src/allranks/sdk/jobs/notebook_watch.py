@@ -1,4 +1,4 @@
-"""Following a job in a notebook: one card that is drawn again as the job goes on."""
+"""Follow a job in a notebook with a card that is redrawn."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following, answered
 from allranks.sdk.jobs.notebook_card import card
 
-# The last lines that are shown.
+# The number of output lines shown.
 _LINES = 12
 
 
 def watch(name: str, every: float) -> None:
-    """Show the job where the notebook is, anew every so many seconds, until it has ended.
+    """Show the job in the notebook and redraw it until it has ended.
 
-    Raises UsageError where there is no IPython.
+    Raises UsageError without IPython.
     """
     try:
         from IPython.display import HTML, display  # lazy: notebooks have it
     except ImportError:
-        hint = "elsewhere: job.wait(show_output=True)"
-        raise UsageError("there is no notebook to show the job in", hint=hint) from None
+        hint = "outside of notebooks use job.wait(show_output=True)"
+        raise UsageError("this is not a notebook", hint=hint) from None
     following = Following(find_server.connect, name)
     lines: deque[str] = deque([""], maxlen=_LINES)
     handle = display(HTML(_drawn(name, lines)), display_id=True)
@@ -41,7 +41,7 @@ def watch(name: str, every: float) -> None:
 
 
 def _add(lines: deque[str], piece: dict[str, Any]) -> None:
-    """What a rank has printed; progress bars overwrite their line."""
+    """Add output of a rank; progress bars overwrite their line."""
     text = piece["log"].encode(errors="surrogateescape").decode(errors="replace")
     first, *rest = text.split("\n")
     lines[-1] = (lines[-1] + first).rpartition("\r")[2]

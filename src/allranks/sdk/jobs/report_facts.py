@@ -1,4 +1,4 @@
-"""From what the server tells of a job to the facts that reports look at."""
+"""Collect the facts for reports from the server's data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from allranks.plan.insights import comparable_runs
 from allranks.plan.insights.job_facts import Facts, Point, Series
 from allranks.sdk.connection.urls import job_path
 
-# They run beside those that train, at a pace of their own.
+# These roles run beside the training ranks at their own pace.
 _ASIDE = ("ps", "evaluator")
 
 Told = Mapping[str, Any]
 
 
 def observed(client: Client, name: str) -> Facts:
-    """All that the server knows of a job. Raises NotFound where there is none of that name."""
+    """All facts about a job. Raises NotFound if it does not exist."""
     job = client.json("GET", job_path(name))
     metrics = client.json("GET", job_path(name, "/metrics"))
     resources = client.json("GET", job_path(name, "/resources"))
@@ -28,8 +28,8 @@ def observed(client: Client, name: str) -> Facts:
 
 
 def facts(job: Told, metrics: Told, resources: Told, files: Iterable[Told] = ()) -> Facts:
-    """The job as reports see it, of the server's answers: the job, its metrics and its use of
-    resources (``{"series": […]}``), the files of its record."""
+    """The facts from the server's replies: the job, its metrics and resource use (``{"series":
+    […]}``), and its files."""
     nodes, error = job["node_states"], job["error"] or {}
     return Facts(
         job["name"],
@@ -71,7 +71,7 @@ def _text(value: Any) -> str:
 
 
 def _logged(job: Told, files: Iterable[Told]) -> dict[int, int]:
-    """The bytes that each rank printed in the last attempt."""
+    """The bytes of output of each rank in the last attempt."""
     sizes = {each["path"]: each["size"] for each in files}
     ranks, folder = job["processes"], f"attempts/{job['attempts']}"
     return {rank: sizes.get(f"{folder}/{log_name(rank, ranks)}", 0) for rank in range(ranks)}

@@ -1,4 +1,4 @@
-"""Building jobs in Python: the same models as the YAML's."""
+"""Build jobs in Python with the same models as YAML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from allranks.spec.retry import Retry
 from allranks.spec.services import Identity, JobService
 from allranks.spec.yaml import load
 
-# Short words of `command`, and the section of the job they stand for.
+# Keywords of `command` and the section of the job they belong to.
 _SECTIONS = {
     "instance_count": "resources",
     "instance_type": "resources",
@@ -81,10 +81,10 @@ def command(
     hang_timeout: float | None = None,
     **unknown: Never,
 ) -> CommandJob:
-    """A command job, of the words of the job YAML; models and plain mappings may be mixed.
+    """A command job from the keys of the job YAML, as models or mappings.
 
-    Words of ``resources``, ``limits`` and ``queue_settings`` may be given by themselves. Relative
-    paths begin at the current folder when the job is submitted. Raises SpecError.
+    Keys of ``resources``, ``limits`` and ``queue_settings`` can be given directly. Relative paths
+    start at the current folder at submission. Raises SpecError.
     """
     given = {**locals(), **unknown}
     del given["unknown"]
@@ -92,7 +92,7 @@ def command(
 
 
 def _job(given: dict[str, Any]) -> CommandJob:
-    """The job of ``command``'s words; the short ones win over those of their section."""
+    """The job of ``command``'s keywords; direct ones override those of their section."""
     short = {word: given.pop(word) for word in _SECTIONS if word in given}
     for word, value in short.items():
         section = _SECTIONS[word]
@@ -101,10 +101,10 @@ def _job(given: dict[str, Any]) -> CommandJob:
 
 
 def load_job(source: str | os.PathLike[str] | IO[str]) -> CommandJob:
-    """The job of a YAML file, an open one, or the text that ``to_yaml`` gives (several lines).
+    """A job from a YAML file, an open file or the text of ``to_yaml`` (several lines).
 
-    Relative paths stay as written, and begin at the file's folder when the job is submitted.
-    Raises SpecError with key, line and hint.
+    Relative paths start at the file's folder at submission. Raises SpecError with key, line and
+    hint.
     """
     if isinstance(source, str | os.PathLike):
         if isinstance(source, str) and "\n" in source and not os.path.exists(source):
@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 def _dicts(value: Any) -> Any:
-    """Mappings of any kind as dicts, which is all the models take."""
+    """Convert all mappings to dicts for the models."""
     if isinstance(value, Mapping):
         return {name: _dicts(each) for name, each in value.items()}
     return value

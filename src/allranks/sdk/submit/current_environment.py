@@ -1,4 +1,4 @@
-"""`current`: the Python the submitter has in front, and what its activation set, for the ranks."""
+"""The environment `current`: the submitter's Python and what its activation set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from allranks.errors import UsageError
 from allranks.masking import looks_secret
 
-# The clean base: who and where one is. Nothing else of the submitter's shell leaks in.
+# The clean base. Nothing else of the submitter's shell is passed on.
 _BASE = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PATH")
 _ACTIVATION = (
     "VIRTUAL_ENV",
@@ -24,17 +24,17 @@ _ACTIVATION = (
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Indexes, caches and certificates of pip and uv; not what uv sets for whom it runs.
+# Indexes, caches and certificates of pip and uv, without what uv sets for its child processes.
 _TOOLS = re.compile(
     r"(PIP_|UV_(?!RUN_|PROJECT|WORKING_DIR|PYTHON$)|SSL_CERT_|XDG_C(ONFIG|ACHE)_|NETRC$"
     r"|REQUESTS_CA_BUNDLE$|SSH_AUTH_SOCK$)"
 )
-# Of the CLI itself, or of the shell it runs in: never a job's business.
+# Variables of the CLI or the shell itself, never passed to jobs.
 _OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
 
 
 def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment ranks start from, with the chosen Python's folder first on PATH."""
+    """The base environment of ranks, with the current Python's folder first on PATH."""
     found = {name: environ[name] for name in (*_BASE, *_ACTIVATION) if environ.get(name)}
     for name in environ:
         if name.lower() in _PROXIES or name.startswith("CONDA_"):
@@ -49,16 +49,16 @@ def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def tools(environ: Mapping[str, str] = os.environ, python: bool = True) -> dict[str, str]:
-    """What this shell tells pip and uv, for those who make an environment for its job, and which
-    ``python`` is in front where that cannot be read off PATH: asking takes a while."""
+    """This shell's settings for pip and uv, for building the job's environment; with ``python``
+    also the current Python if PATH does not show it (slow)."""
     found = {name: value for name, value in environ.items() if _TOOLS.match(name)}
     front = _python(environ) if python else None
     return found if front is None else {**found, "ALLRANKS_PYTHON": front}
 
 
 def _python(environ: Mapping[str, str]) -> str | None:
-    """The Python in front, where what is first on PATH is a program that chooses one (pyenv's,
-    mise's, asdf's): which it is depends on where and in which shell one asks."""
+    """The current Python behind a shim of pyenv, mise or asdf, which depends on the folder and the
+    shell."""
     front = _bin(environ, environ.get("PATH") or _SYSTEM_PATH)
     names = [os.path.join(front or "", name) for name in ("python", "python3")]
     found = next((each for each in names if os.path.exists(each)), None)
@@ -83,7 +83,7 @@ def asked_for(
 ) -> dict[str, str]:
     """The variables of `--env KEY=VALUE`, `--env KEY` and `--env-all`.
 
-    Raises UsageError for a KEY that is not set here.
+    Raises UsageError for a KEY that is not set.
     """
     found = {}
     if everything:
@@ -97,7 +97,9 @@ def asked_for(
         if not given:
             if name not in environ:
                 raise UsageError(
-                    f"{name} is not set here", where="--env", hint=f"give it: --env {name}=VALUE"
+                    f"{name} is not set in this shell",
+                    where="--env",
+                    hint=f"set it: --env {name}=VALUE",
                 )
             value = environ[name]
         found[name] = value

@@ -1,4 +1,4 @@
-"""Files that environments are written in, read where the job is submitted: they do not travel."""
+"""Read environment files on the client and inline their content."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def from_file(file: Path) -> dict[str, Any]:
 
 
 def inlined(environment: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """The environment with what is in its files in the place of their paths, which begin at
-    ``base``. What has the wrong form stays as it is: the models say so. Raises as ``from_file``."""
+    """The environment with the content of its files instead of their paths, relative to ``base``.
+    Invalid values are left for the models to report. Raises like ``from_file``."""
     found = {key: _written(value) for key, value in environment.items()}
     limits: list[str] = []
     if isinstance(found.get("conda_file"), str | os.PathLike):
@@ -64,22 +64,20 @@ def inlined(environment: Mapping[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _context(build: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
-    """What an image is made of, where it lies; addresses are its program's business."""
+    """The build context with an absolute path; URLs are left unchanged."""
     path = build.get("path")
     if not isinstance(path, str) or "://" in path or path.startswith("git@"):
         return build
     folder = Path(os.path.abspath(base / Path(path.removeprefix("file:")).expanduser()))
     if not folder.is_dir():
-        hint = f"relative paths begin at {base.absolute()}"
-        problem = Problem(
-            f"there is no folder {str(folder)!r}", "environment.build.path", hint=hint
-        )
+        hint = f"relative paths start at {base.absolute()}"
+        problem = Problem(f"folder {str(folder)!r} not found", "environment.build.path", hint=hint)
         raise SpecError(problem)
     file = build.get("dockerfile_path") or "Dockerfile"
     if isinstance(file, str) and not (folder / file).is_file():
         hint = "`dockerfile_path: …` names another, from the folder of `path`"
         where = "environment.build.dockerfile_path"
-        raise SpecError(Problem(f"there is no {file!r} in {str(folder)!r}", where, hint=hint))
+        raise SpecError(Problem(f"{file!r} not found in {str(folder)!r}", where, hint=hint))
     return {**build, "path": str(folder)}
 
 
@@ -96,7 +94,7 @@ def _conda(file: Path, limits: list[str]) -> dict[str, Any]:
 
 
 def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> dict[str, Any]:
-    """A conda file's mapping with the lines of its pip sections as those of requirements files."""
+    """A conda file's mapping with its pip sections read like requirements files."""
 
     def one(each: Any) -> Any:
         several = each.get("pip") if isinstance(each, Mapping) else None
@@ -117,13 +115,13 @@ def _yaml(file: Path) -> tuple[dict[str, Any], dict[str, int]]:
         text = load.content(file)
     except NotFound:
         hint = "a requirements file (.txt), a conda file, or an environment's YAML"
-        raise NotFound("there is no such file", where=str(file), hint=hint) from None
+        raise NotFound("file not found", where=str(file), hint=hint) from None
     data, lines = load.read(text, file=str(file))
     return _written(data), lines
 
 
 def _written(value: Any) -> Any:
-    """As it was written: `python: 3.10` is not the number 3.1."""
+    """Keep the spelling: `python: 3.10` is not 3.1."""
     if isinstance(value, dict):
         return {key: _written(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -132,20 +130,20 @@ def _written(value: Any) -> Any:
 
 
 def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[str]:
-    """The lines of a requirements file, with those of the files that it names."""
+    """The lines of a requirements file and of the files it includes."""
     try:
         whole = file.resolve()
         text = "" if whole in within else file.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
-        hint = "relative paths begin at the file that names them"
-        raise NotFound("there is no such requirements file", where=str(file), hint=hint) from None
+        hint = "relative paths start at the folder of the file that contains them"
+        raise NotFound("requirements file not found", where=str(file), hint=hint) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(
             f"the file cannot be read: {why}", where=str(file), hint="a line for each package"
         ) from None
     if whole in within:
-        raise UsageError("the file names itself", where=str(file), hint="take that `-r` out")
+        raise UsageError("the file includes itself", where=str(file), hint="remove that `-r`")
     found = []
     for number, row in _joined(text):
         for line in _lines([row], file.parent, limits, (*within, whole)):
@@ -155,7 +153,7 @@ def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[
 
 
 def _hold_to_form(line: str, file: Path, number: int) -> None:
-    """Raise SpecError for what is neither a requirement, an option nor an address."""
+    """Raise SpecError for a line that is not a requirement, an option or an address."""
     from packaging.requirements import InvalidRequirement, Requirement  # lazy: 10 ms, and few files
 
     if line.startswith(("-", ".", "/")) or "://" in line:
@@ -165,15 +163,15 @@ def _hold_to_form(line: str, file: Path, number: int) -> None:
     except InvalidRequirement as error:
         said = str(error).partition("\n")[0].lower()
         hint = "as pip takes it: `numpy>=1.26,<2`"
-        problem = Problem(f"{line!r} is no requirement: {said}", None, number, hint)
+        problem = Problem(f"{line!r} is not a requirement: {said}", None, number, hint)
         raise SpecError(problem, file=str(file)) from None
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, those that go on in the next put together."""
+    """Numbered lines, with continuation lines joined."""
     kept = ""
     for number, row in enumerate(text.splitlines(), 1):
-        # As pip: a comment does not go on in the next line.
+        # Like pip: comments have no continuation lines.
         goes_on = row.endswith("\\") and not row.lstrip().startswith("#")
         kept += f"{row[:-1]} " if goes_on else row
         if not goes_on:
@@ -195,9 +193,9 @@ def _lines(
         if option and (kind := _FILES.get(option["option"])):
             value = option["value"].strip()
             if "://" in value:
-                hint = "fetch it, and name the file"
+                hint = "download it and give the file"
                 shown = without_credentials(value)
-                raise UsageError("requirements are not fetched", where=shown, hint=hint)
+                raise UsageError("requirements are not downloaded", where=shown, hint=hint)
             found = _read(_path(value, folder), limits, within)
             if kind == "-r":
                 yield from found
@@ -217,14 +215,14 @@ def _is_path(line: str) -> bool:
 
 
 def _file(path: Path) -> str:
-    """A package's own file by what is in it: when it is built again it is another."""
+    """A package's file with its hash, because a rebuild changes its content."""
     if not path.name.endswith(_BUILT):
         return str(path)
     try:
         content = path.read_bytes()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        hint = "relative paths begin at the file that names them"
+        hint = "relative paths start at the folder of the file that contains them"
         raise NotFound(f"the package cannot be read: {why}", where=str(path), hint=hint) from None
     name = path.name.partition("-")[0]
     return f"{name} @ file://{quote(str(path))}#sha256={hashlib.sha256(content).hexdigest()}"

@@ -1,9 +1,7 @@
-"""Rehearse that a job goes on after a rank was killed: for real, and compared with one that was
-left alone.
+"""Test that a job resumes after a rank is killed, compared with an undisturbed run.
 
-Both are jobs as all others, of the same spec and the same code, one after the other: they have the
-same machine to themselves. Nothing that is the user's is touched: each begins with an empty state
-of its own, which goes when it is known what there is to know, and keeps its outputs to itself.
+Both are ordinary jobs with the same spec and code, run one after the other. Each has its own empty
+state, deleted afterwards, and its own outputs.
 """
 
 from __future__ import annotations
@@ -26,23 +24,23 @@ from allranks.sdk.jobs import interrupt
 from allranks.sdk.submit.rehearsal_run import Run, Say, ask, cancel
 from allranks.sdk.submit.submission import generate_name, prepare, send
 
-# Of a state that is written to all the time no version is made while it is: after so many seconds
-# with something in it a rank is killed nevertheless.
+# A state that changes all the time gets no version: after this many seconds with content a rank is
+# killed anyway.
 _RESTLESS = 5.0
-# Seconds between two looks of its agents at the state: a version is there after three or four.
+# Seconds between scans of the state; a version takes three or four scans.
 _LOOK = 0.1
-# And as many without another file: the rest of a checkpoint may come a moment later.
+# The same time without a new file: the rest of a checkpoint may follow.
 _SETTLED = 0.3
-# With a checkpoint there the first steps of a metric are waited for as long again, and so long.
+# After a checkpoint, wait again as long, and at least this long, for the first steps of a metric.
 _PATIENCE = 60.0
-# A second attempt that has run so many times as long as the first one had to, and tells no step.
+# Give up on a second attempt after this many times the first one's duration without a step.
 _HANGS = 3.0
 
 
 class Rehearsal(NamedTuple):
-    """What came of it, in a ``sentence``, with ``notes`` and a ``hint`` (or none). ``killed`` and
-    ``uninterrupted`` are the jobs' names, the second empty where it was not needed. ``seconds``
-    passed from the kill of ``rank`` to the first step that was logged again."""
+    """The result: a ``sentence``, ``notes`` and an optional ``hint``. ``killed`` and
+    ``uninterrupted`` are the jobs' names, the second empty if not needed. ``seconds`` is the time
+    from the kill of ``rank`` to the next logged step."""
 
     found: Result
     sentence: str
@@ -59,7 +57,7 @@ class Rehearsal(NamedTuple):
         return self.found.verdict in VERIFIED
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: what is no finite number is text."""
+        """JSON data, with numbers that are not finite as text."""
         told = pack(self)
         found = told.pop("found")
         told = {"verified": self.verified, "verdict": found["verdict"], **told, **found}
@@ -83,15 +81,15 @@ def rehearse(
     say: Say = lambda sentence: None,
     allow_large_code: bool = False,
 ) -> Rehearsal:
-    """Run the job to its first checkpoint, kill its last rank, let it go on, and compare what it
-    logs with the same job uninterrupted; ``say`` hears how far it is.
+    """Run the job to its first checkpoint, kill its last rank, let it resume, and compare its
+    metrics with an uninterrupted run.
 
-    On every way out both jobs are canceled, and their states gone. Raises AllranksError where the
-    job is refused.
+    ``say`` receives progress. Both jobs are canceled and their states deleted on every exit path.
+    Raises AllranksError if the job is refused.
     """
     if not 0 <= tolerance < 1:
-        hint = "a part of the value: 0.001 is a thousandth; 0 allows no difference at all"
-        raise UsageError(f"{tolerance:g} is no tolerance", where="--tolerance", hint=hint)
+        hint = "it is relative: 0.001 is a thousandth; 0 allows no difference"
+        raise UsageError(f"{tolerance:g} is not a tolerance", where="--tolerance", hint=hint)
     stem = f"rehearsal-{generate_name()}"
     wanted = {**spec_of(spec), "name": stem}
     submission, snapshot = prepare(
@@ -125,12 +123,12 @@ def rehearse(
     return _told(killed, found, tolerance, trouble, other.name)
 
 
-# The first job goes on after its killed rank, once, and after nothing else.
+# The first job restarts once after the killed rank, and after nothing else.
 _RETRY = {"max_attempts": 2, "on": ["user"]}
 
 
 def spec_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The same job with a state, and places for its outputs, of its own."""
+    """The same job with its own state and outputs."""
     dropped = ("name", "state", "retry")
     kept = {key: value for key, value in spec.items() if key not in dropped}
     kept["tags"] = {**(spec.get("tags") or {}), "rehearsal": "resume"}
@@ -143,7 +141,7 @@ def spec_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dry(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job that would be killed, for who wants to see its plan first."""
+    """The plan of the job that would be killed."""
     return {**spec_of(spec), "retry": _RETRY}
 
 
@@ -164,13 +162,14 @@ def _told(
 
 
 class _Killed:
-    """The job that is killed: how it fared before, and after."""
+    """The job with the killed rank, before and after the kill."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.rank: int | None = None
         self.seconds: float | None = None
-        # By our own clock: since when its ranks run, something of it is kept, and that is whole.
+        # By our own clock: since when ranks run, the state has content, and the content is
+        # complete.
         self._ran_at = self._kept_at = self._held_at = 0.0
         self._files, self._counted_at = 0, 0.0
         self._killed_at = self._again_at = self._resumed_at = 0.0
@@ -184,15 +183,15 @@ class _Killed:
         return self.run.trail(2)
 
     def rehearse(self) -> tuple[Verdict | None, str]:
-        """None, once there is enough to be judged; else why there never will be."""
+        """Returns None once there is enough data for a verdict, or why there will not be."""
         for _ in self.run.looks():
             kills = int(self.rank is not None)
             if self.run.job["attempts"] > 1 + kills:
-                return Verdict.DISTURBED, f"attempt {1 + kills} failed, and nobody had killed it"
+                return Verdict.DISTURBED, f"attempt {1 + kills} failed without a kill"
             if kills:
                 self._after_the_kill()
                 if silent := self._silent():
-                    return Verdict.FAILS, f"it has logged no step in {silent:.0f} s"
+                    return Verdict.FAILS, f"no step was logged in {silent:.0f} s"
             elif self._before_the_kill():
                 return Verdict.NO_STEPS, rehearsal.backwards(self.run.points.get(1, {}))
             if self._is_over():
@@ -200,7 +199,7 @@ class _Killed:
         return self._ended()
 
     def _before_the_kill(self) -> bool:
-        """Kill a rank once there is a checkpoint, and steps; whether there will never be any."""
+        """Kill a rank once there are a checkpoint and steps; returns why there never will be."""
         run, now = self.run, time.monotonic()
         if run.job["started_at"] is None:
             return False
@@ -217,7 +216,7 @@ class _Killed:
         return by is None and now - self._held_at > max(_PATIENCE, self._held_at - self._ran_at)
 
     def _held(self) -> str:
-        """What a whole checkpoint has in it, in words; empty without one."""
+        """Describe the complete checkpoint; empty without one."""
         state = self._kept()
         if state is None:
             return ""
@@ -232,7 +231,7 @@ class _Killed:
         return f"{state['files']} file{'s' * (state['files'] > 1)}, {size_text(state['size'])}"
 
     def _kept(self) -> dict[str, Any] | None:
-        """The job's state, if there is a file in it."""
+        """The job's state, if it has a file."""
         try:
             state: dict[str, Any] = ask("GET", state_path(self.run.name))
         except NotFound:
@@ -247,17 +246,17 @@ class _Killed:
         except Conflict:
             return  # it has just ended
         self.rank, self._killed_at = rank, time.monotonic()
-        run.say(f"rank {rank} is killed; the last {by} is that of step {max(self.before[by])}")
+        run.say(f"killing rank {rank}; the last {by} is of step {max(self.before[by])}")
 
     def _after_the_kill(self) -> None:
         if not self._again_at and self.after:
             self._again_at = time.monotonic()
             self.seconds = self._since_the_kill()
             took = "" if self.seconds is None else f" after {self.seconds:.1f} s"
-            self.run.say(f"it trains again{took}")
+            self.run.say(f"training again{took}")
 
     def _silent(self) -> float:
-        """For how long its second attempt has told no step, once that is too long; else 0."""
+        """Seconds without a step of the second attempt, if too long, else 0."""
         if self._again_at or self.run.job["attempts"] < 2 or self.run.job["status"] != "Running":
             return 0.0
         now = time.monotonic()
@@ -275,7 +274,7 @@ class _Killed:
         return anew or rehearsal.is_enough(self.before, self.after, took, takes)
 
     def _since_the_kill(self) -> float | None:
-        """Seconds until the first step that was logged by the second attempt."""
+        """Seconds until the first step of the second attempt."""
         for event in ask("GET", job_path(self.run.name, "/events")):
             if event["kind"] == "kill_asked":
                 asked = datetime.fromisoformat(event["at"]).timestamp()
@@ -283,34 +282,33 @@ class _Killed:
         return None
 
     def _ended(self) -> tuple[Verdict | None, str]:
-        """The job has ended by itself: is there enough to be judged?"""
+        """Whether an ended job has enough data for a verdict."""
         job, error = self.run.job, self.run.job["error"] or {}
         why = str(error.get("message") or job["status"])
         if self.rank is not None and job["attempts"] == 2:
             if job["status"] == "Completed" and not self.after:
-                return Verdict.DISTURBED, "its second attempt was done and had logged no step"
+                return Verdict.DISTURBED, "its second attempt ended without logging a step"
             if job["status"] == "Completed":
                 return None, ""
-            # Who cancels it, and a node that is lost, say nothing of the script.
+            # A cancel or a lost node says nothing about the script.
             if job["status"] == "Failed" and error["blame"] == "user":
                 return Verdict.FAILS, why
         if job["status"] != "Completed":
             return Verdict.DISTURBED, why
         if not self._held_at and not self._kept():
-            return Verdict.NO_CHECKPOINT, "the job is done, and its state is empty"
+            return Verdict.NO_CHECKPOINT, "the job ended with an empty state"
         if rehearsal.clock(self.before) is None:
             return Verdict.NO_STEPS, rehearsal.backwards(self.run.points.get(1, {}))
-        why = "the job was done before a rank could be killed"
+        why = "the job ended before a rank could be killed"
         if self.rank is not None:
-            why = f"the job was done when the kill of rank {self.rank} came"
+            why = f"the job ended before the kill of rank {self.rank}"
         elif not self._held_at:
-            why += "; a checkpoint has to lie there whole for a second first"
+            why += "; a checkpoint must be complete for a second first"
         return Verdict.TOO_LITTLE, why
 
 
 def _whole(run: Run, before: Trail, after: Trail) -> tuple[Trail, str]:
-    """What the job logs that nobody touches, as far as it is compared; or why it never came so
-    far."""
+    """The metrics of the undisturbed job as far as they are compared, or why it ended early."""
     for _ in run.looks():
         if rehearsal.is_covered(before, after, run.trail(1)):
             return run.trail(1), ""

@@ -1,4 +1,4 @@
-"""One of the two jobs of a rehearsal: followed, with what it logs, and taken away again."""
+"""One of the two jobs of a rehearsal: follow it, read its metrics, clean it up."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs.follow import answered
 from allranks.sdk.jobs.metrics import rounds
 
-# Seconds between two looks at what many nodes may have told meanwhile.
+# Seconds between updates.
 _PACE = 0.2
-# What was sent to the server when it was broken off arrives within so many seconds, or never.
+# A request in flight arrives within this many seconds, or never.
 _ON_ITS_WAY = 2.0
-# A canceled job has its grace to end; one that does not is left to its own end.
+# How long to wait for a canceled job to end.
 _LEAVE = 60.0
 
 Say = Callable[[str], None]
 
 
 class Run:
-    """One of the two jobs, from its start to its end: canceled on the way out, its state gone."""
+    """One of the two jobs. Canceled on exit, and its state deleted."""
 
     def __init__(self, made: Mapping[str, Any], say: Say) -> None:
         self.job: Mapping[str, Any] = made
         self.name, self.say = str(made["name"]), say
-        # Of each attempt, metric by metric, as they were logged: step, value; and the first's time.
+        # Per attempt and metric the logged steps and values, and the time of the first.
         self.points: dict[int, dict[str, list[tuple[int, float]]]] = {}
         self.began: dict[int, float] = {}
 
@@ -48,7 +48,7 @@ class Run:
         try:
             self._leave()
         except KeyboardInterrupt:
-            self._leave()  # who means it does so once more
+            self._leave()  # pressing Ctrl-C again interrupts
             raise
 
     def _leave(self) -> None:
@@ -56,19 +56,19 @@ class Run:
         ask("POST", job_path(self.name, "/cancel"))
         self.job = ask("GET", job_path(self.name, "/wait?timeout=2"))
         if not self.has_ended:
-            with contextlib.suppress(OSError):  # of a terminal that is gone
-                self.say(f"{self.name} is canceled: its ranks have their grace to end")
+            with contextlib.suppress(OSError):  # the terminal is gone
+                self.say(f"{self.name} canceled; its ranks have the grace period to end")
         while not self.has_ended and time.monotonic() < until:
             self.job = ask("GET", job_path(self.name, "/wait?timeout=5"))
         try:
-            # Not one of the user's that happens to have that name.
+            # Never a state of the user with the same name.
             if self.has_ended and ask("GET", state_path(self.name))["own"]:
                 ask("DELETE", state_path(self.name))
         except NotFound:
-            pass  # it has never kept anything
+            pass  # it has no state
 
     def looks(self) -> Iterator[None]:
-        """Again and again, with what is new, until the job has ended."""
+        """Yield updates until the job has ended."""
         shown, due = "", 0.0
         for series in rounds(find_server.connect, self.name, wait=_PACE):
             self._take(series)
@@ -104,7 +104,7 @@ class Run:
 
 
 def cancel(name: str) -> None:
-    """Of a job that may be about to be taken: what was sent just now may still be on its way."""
+    """Cancel the job, even if its submission may still be in flight."""
     until = time.monotonic() + _ON_ITS_WAY
     while time.monotonic() < until:
         try:
@@ -115,5 +115,5 @@ def cancel(name: str) -> None:
 
 
 def ask(method: str, path: str) -> Any:
-    """The answer of a server that may be away for a while."""
+    """The reply of a server that may be temporarily down."""
     return answered(find_server.connect, lambda client: client.json(method, path))

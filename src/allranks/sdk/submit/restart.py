@@ -1,4 +1,4 @@
-"""Running an ended job again, as it was or with other code."""
+"""Restart an ended job, unchanged or with other code."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def restart(
     allow_large: bool = False,
     progress: OnProgress = unheard,
 ) -> dict[str, Any]:
-    """Run the job again, with what it left unless it is to be ``fresh``; the new job. ``code`` is a
-    folder, file or repository that takes the place of its code; ``note`` is told about that,
-    and ``progress`` how far that is."""
+    """Restart the job with its outputs and state unless ``fresh``; returns the new job. ``code`` is
+    a folder, file or repository that replaces its code. ``note`` and ``progress`` receive messages
+    and progress."""
     where = job_path(name, "/restart" + ("?fresh=true" if fresh else ""))
     client = find_server.connect()
     data = snapshot = None
     if code is not None:
-        client.json("GET", job_path(name))  # before the code of a wrong name is read
+        client.json("GET", job_path(name))  # check the name before reading the code
         read, snapshot = prepare(
             {"name": name, "code": code},
             Path.cwd(),
@@ -38,8 +38,8 @@ def restart(
             progress=progress,
         )
         if snapshot is None:
-            hint = "name the folder with the code: -C DIR"
-            raise UsageError("there are no files to run", where=code, hint=hint)
+            hint = "give the folder with the code: -C DIR"
+            raise UsageError("there is no code to run", where=code, hint=hint)
         spec = read["spec"]
         data = {"code": read["code"], "path": spec["code"], "diff": read["diff"]}
         data["properties"] = spec.get("properties") or {}

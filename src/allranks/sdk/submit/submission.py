@@ -1,8 +1,7 @@
-"""From what a user wrote to what the server is sent: the same for YAML, SDK and the command line.
+"""Turn a job's definition into a submission, for YAML, SDK and command line.
 
-The paths a user wrote are the submitter's: they are made absolute and looked at here. Works on
-plain dictionaries, so that `allranks run` need not import the models; the server holds every job
-against them anyway.
+Paths are made absolute and checked on the client. Works on plain dictionaries, so `allranks run`
+need not import the models; the server validates every job.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ _NOUNS = (
     "meadow", "otter", "pebble", "pepper", "river", "rocket", "sparrow", "tulip", "willow",
 )
 # fmt: on
-# Seconds that a server may take to copy what another job left.
+# Seconds that a server may take to copy another job's files.
 COPYING = 6 * 3600.0
 JOBS = "/api/v1/jobs"
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 
 
 def generate_name() -> str:
-    """A name like ``calm_otter_7x2k9q``: one can say it, and it is nobody else's."""
+    """A name like ``calm_otter_7x2k9q``: easy to say, and unique."""
     dice = os.urandom(10)
     tail = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in dice[2:])
     return f"{_ADJECTIVES[dice[0] % len(_ADJECTIVES)]}_{_NOUNS[dice[1] % len(_NOUNS)]}_{tail}"
@@ -59,10 +58,10 @@ def prepare(
     allow_large: bool = False,
     progress: OnProgress = unheard,
 ) -> tuple[dict[str, Any], Snapshot | None]:
-    """The submission of a job whose relative paths are relative to ``base``, and its snapshot.
+    """The submission of a job and its snapshot; relative paths start at ``base``.
 
-    Raises SpecError for a file that is not there, by key, and CodeTooLarge unless ``allow_large``.
-    ``note`` hears what a person should know.
+    Raises SpecError for missing files, and CodeTooLarge unless ``allow_large``. ``note`` receives
+    messages for the user.
     """
     spec = dict(spec)
     spec.setdefault("name", generate_name())
@@ -106,7 +105,7 @@ def prepare(
 
 
 def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
-    """Where the code lies here, fetched if it is the address of a repository."""
+    """The local path of the code; a repository is fetched."""
     if given is None:
         return None, None
     if isinstance(given, str):
@@ -116,9 +115,7 @@ def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
             return found.folder, found
         if _is_uri(given):
             hint = "give a local folder, or a repository: git+https://HOST/PATH.git@REF#FOLDER"
-            raise SpecError(
-                Problem(f"{given!r} is no place that code can be in", "code", hint=hint)
-            )
+            raise SpecError(Problem(f"code cannot be read from {given!r}", "code", hint=hint))
     return _absolute(given, base), None
 
 
@@ -131,8 +128,8 @@ def send(
     where: str = JOBS,
     timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Submit to ``where``, with the code when the server has not got it; the job as the server
-    shows it. When that is broken off, the server is told to remove what it was sent."""
+    """Submit to ``where``, uploading code that the server lacks; returns the server's job. If
+    interrupted, tell the server to discard the upload."""
     sent: list[str] = []
     if submission and submission.get("continues"):
         timeout = COPYING
@@ -150,9 +147,9 @@ def send(
     except BaseException as error:
         if isinstance(error, Unreachable) and error.asked and submission and where == JOBS:
             name = submission["spec"]["name"]
-            error.hint = f"{name} may have been taken: `allranks job show {name}` tells"
+            error.hint = f"{name} may have been submitted: check with `allranks job show {name}`"
         if sent:
-            client.close()  # it may be in the middle of a request
+            client.close()  # the connection may be in the middle of a request
             with contextlib.suppress(AllranksError):
                 client.json("POST", "/api/v1/blobs/discard", sent)
         raise
@@ -164,8 +161,8 @@ def send_code(
     progress: OnProgress = unheard,
     sent: list[str] | None = None,
 ) -> None:
-    """What the server has not got of it; the list of the parts last, so that it is never there
-    without them. ``sent`` is told the digests beforehand."""
+    """Upload missing chunks, and the manifest last, so that it never refers to missing chunks.
+    ``sent`` gets each digest before its upload."""
     told = [] if sent is None else sent
     missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
     sizes = {digest: sum(f.status.st_size for f in snapshot.parts[digest]) for digest in missing}
@@ -181,7 +178,7 @@ def send_code(
 
 
 def _hold_to_text(submission: Mapping[str, Any]) -> None:
-    """Raise UsageError for names or values that no record can hold."""
+    """Raise UsageError for names or values that cannot be stored."""
     try:
         json.dumps(submission, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -192,7 +189,7 @@ def _hold_to_text(submission: Mapping[str, Any]) -> None:
 
 
 def _moves_data(spec: Mapping[str, Any]) -> bool:
-    """Whether nodes may have to make an environment for what moves data."""
+    """Whether nodes may need an environment for moving data."""
     given = [*(spec.get("inputs") or {}).values(), *(spec.get("outputs") or {}).values()]
     several = [each for each in given if isinstance(each, Mapping)]
     return any(
@@ -211,9 +208,9 @@ def _input(name: str, value: Any, base: Path) -> Any:
 
 
 def placed_data(value: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """A data asset as it is sent: its path absolute, and what that is, if nobody says.
+    """A data asset for upload, with an absolute path and a detected type.
 
-    Raises SpecError when nothing is there.
+    Raises SpecError if the path does not exist.
     """
     found = dict(value)
     if isinstance(found.get("path"), str | os.PathLike):
@@ -224,22 +221,22 @@ def placed_data(value: Mapping[str, Any], base: Path) -> dict[str, Any]:
 
 
 def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
-    """An environment as it is sent: what its files hold in the place of their paths, which begin
-    at ``base``. Raises NotFound or SpecError, with the file."""
-    from allranks.sdk.submit.environment_files import inlined  # lazy: few jobs write one out
+    """An environment for upload: file contents instead of paths, relative to ``base``. Raises
+    NotFound or SpecError with the file."""
+    from allranks.sdk.submit.environment_files import inlined  # lazy: few jobs define one inline
 
     return inlined(value, base)
 
 
 def _found(path: str, where: str, base: Path) -> str:
-    """The path made absolute, a URI as it is; raises SpecError when nothing is there."""
+    """The absolute path; URIs are unchanged. Raises SpecError if it does not exist."""
     path = _without_scheme(path)
     if _is_uri(path):
         return path
     found = _absolute(path, base)
     if not found.exists():
         raise SpecError(
-            Problem(f"there is no {str(found)!r}", where, hint=f"relative paths begin at {base}")
+            Problem(f"{str(found)!r} not found", where, hint=f"relative paths start at {base}")
         )
     return str(found)
 
@@ -252,15 +249,15 @@ def _output(value: Any, base: Path) -> Any:
 
 
 def local(path: Any, base: Path) -> Path | None:
-    """The file of this machine that a path in a job means, whether it is there or not; None for
-    other URIs and for what is no path."""
+    """The local file that a path of a job refers to, existing or not; None for URIs and other
+    values."""
     if not isinstance(path, str) or _is_uri(plain := _without_scheme(path)):
         return None
     return _absolute(plain, base)
 
 
 def _without_scheme(path: str) -> str:
-    """A `file:` URI as the path it means; relative ones exist too: `file:./data`."""
+    """The path of a `file:` URI; relative ones are allowed: `file:./data`."""
     rest = path.removeprefix("file:")
     if rest == path:
         return path

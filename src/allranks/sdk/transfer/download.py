@@ -1,4 +1,4 @@
-"""Fetching what a job left: laid out as `az ml job download` does; run again, it goes on."""
+"""Download the files of a job in the layout of `az ml job download`. Running it again continues."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from allranks.sdk.transfer.fetch import Fetcher, Tally, Wanted
 from allranks.sdk.transfer.write_files import Stopped, beside, checked, is_there
 
 _CONNECTIONS = 4
-# Files up to this size travel in bundles, of so many bytes and files at most.
+# Files up to this size are sent in bundles of at most this many bytes and files.
 _SMALL, _BUNDLE, _FILES = 1 << 20, 2 << 20, 128
-# How often one is told how far it is, and how long connections have to end when they shall.
+# The interval of progress reports, and the time for connections to stop.
 _BEAT, _END = 0.1, 2.0
 
 
 class Fetched(NamedTuple):
-    """What lies in the folder now: the files, those of them that were ``there`` already, the bytes
-    ``received``, and the record's files that were ``gone`` before they could be fetched; the
-    symbolic ``links``, and the addresses of other files that were ``left_out``."""
+    """The content of the folder: all files, those that were already ``there``, the bytes
+    ``received``, files ``gone`` before their download, skipped symbolic ``links``, and paths of
+    other files ``left_out``."""
 
     files: list[tuple[Path, int]]
     there: set[Path]
@@ -55,9 +55,9 @@ def download(
     ``output``, ``everything``, or the files at ``paths`` (addresses of files or folders, patterns
     with `*`), over a few connections.
 
-    A file is whole, and what the server has, or not there. One that is there with the server's
-    size and time is not fetched again; a large one that was interrupted is gone on with. A file
-    that grows meanwhile is fetched up to the size it had at the start. Symbolic links are left out.
+    A file is complete and equal to the server's, or absent. Existing files with the server's size
+    and time are skipped; interrupted large files continue. A growing file is downloaded up to its
+    size at the start. Symbolic links are left out.
 
     Raises NotFound for an output or a file the job has not got; ServerError where one may not
     write, when the server names files that would lie elsewhere, or when a file keeps changing;
@@ -71,8 +71,12 @@ def download(
             raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {listed}")
         if output is not None and "://" in (place := (job.get("outputs") or {}).get(output, "")):
             uri = f"azureml://jobs/{name}/outputs/{output}/paths/"
-            hint = f"an input of another job reads it: -i NAME={uri}; or the store's own program"
-            raise NotFound(f"the output {output} is not in the record", where=place, hint=hint)
+            hint = (
+                f"read it as an input of another job (-i NAME={uri}) or with the store's own tool"
+            )
+            raise NotFound(
+                f"the output {output} is not stored in the job's record", where=place, hint=hint
+            )
         listing = client.json("GET", job_path(name, "/files"))
         links = client.json("GET", job_path(name, "/links"))
 
@@ -103,10 +107,10 @@ def download_model(
     *,
     progress: OnProgress = unheard,
 ) -> Fetched:
-    """Fetch a version of a model into a folder of its name in ``folder``, as ``download`` does.
+    """Download a version of a model into a folder of its name in ``folder``, like ``download``, and
+    verify its SHA-256.
 
-    What is there is what was registered, by its SHA-256. Raises ServerError for a file that is
-    damaged, NotFound when there is no such model.
+    Raises ServerError for a damaged file, NotFound for an unknown model.
     """
     with connect() as client:
         told = client.json("GET", asset_path("models", reference))
@@ -116,8 +120,8 @@ def download_model(
     wanted = list(_wanted(listing, {each["path"]: f"{name}/{each['path']}" for each in listing}))
     fetched = _fetched(connect, place, folder, wanted, progress)
     if fetched.gone:
-        hint = "register it again from where it is whole: that mends it"
-        message = f"a file of {name}:{version} is gone from the server"
+        hint = "register it again from an intact copy"
+        message = f"a file of {name}:{version} is missing on the server"
         raise ServerError(message, where=fetched.gone[0], hint=hint)
     return fetched
 
@@ -130,10 +134,11 @@ def download_state(
     *,
     progress: OnProgress = unheard,
 ) -> Fetched:
-    """Fetch the files of a state, as it is now or was in a ``version``, into a folder of its name
-    in ``folder``, as ``download_model`` does. Links and empty folders are left out.
+    """Download the files of a state, or of a ``version``, into a folder of its name in ``folder``,
+    like ``download_model``.
 
-    Raises ServerError for a file that is damaged, NotFound when there is no such state or version.
+    Links and empty folders are skipped. Raises ServerError for a damaged file, NotFound for an
+    unknown state or version.
     """
     query = "" if version is None else f"?version={version}"
     with connect() as client:
@@ -147,8 +152,8 @@ def download_state(
     ]
     fetched = _fetched(connect, state_path(name), folder, wanted, progress)
     if fetched.gone:
-        hint = f"another version may be whole: allranks state show {name}"
-        raise ServerError("a file of the state is gone from the server", where=name, hint=hint)
+        hint = f"another version may be intact: allranks state show {name}"
+        raise ServerError("a file of the state is missing on the server", where=name, hint=hint)
     links = (f"{name}/{each['path']}" for each in listing if each["what"] == "link")
     return fetched._replace(links=tuple(links))
 
@@ -167,7 +172,7 @@ def _fetched(
     before, whole = (sum(each.size for each in files) for files in (there, wanted))
 
     def connected() -> Client:
-        with one_at_a_time:  # of a few who miss a server, one starts it
+        with one_at_a_time:  # one of several connections starts a missing server
             return connect()
 
     def told() -> Progress:
@@ -199,7 +204,7 @@ def _wanted(listing: list[dict[str, Any]], goals: Mapping[str, str | None]) -> I
 
 
 def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str | None:
-    """Where a file of the record goes, or None when it was not asked for."""
+    """The local path of a file of the record, or None if it was not requested."""
     if output is not None:
         return path if path.startswith(f"named-outputs/{output}/") else None
     found = downloaded(path, attempts)
@@ -207,7 +212,7 @@ def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str
 
 
 def _units(missing: list[Wanted]) -> Iterator[Unit]:
-    """The large files, the largest first, each by itself; then the small ones in bundles."""
+    """Large files first, one by one; then small ones in bundles."""
     large = [each for each in missing if each.size > _SMALL]
     yield from ([each] for each in sorted(large, key=lambda each: -each.size))
     bundle: Unit = []
@@ -227,7 +232,7 @@ def _run(
     stop: threading.Event,
     progress: Callable[[], None],
 ) -> None:
-    """Fetch all units; raises what the first that failed raised, KeyboardInterrupt at once."""
+    """Download all units. Raises the first error, and KeyboardInterrupt at once."""
     failed: list[BaseException] = []
 
     def work() -> None:
@@ -246,7 +251,7 @@ def _run(
         finally:
             own.close()
 
-    # Daemons: one that waits for a server that is silent keeps nobody from leaving.
+    # Daemon threads: one that waits for a silent server does not block the exit.
     count = min(_CONNECTIONS, len(units))
     threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     for thread in threads:
@@ -268,5 +273,5 @@ def _run(
 def _next(units: deque[Unit]) -> Unit | None:
     try:
         return units.popleft()
-    except IndexError:  # another took the last one
+    except IndexError:  # another thread took the last one
         return None

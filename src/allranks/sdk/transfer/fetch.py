@@ -1,7 +1,7 @@
-"""One connection's share of a download: many small files at once, a large one piece by piece.
+"""The part of a download over one connection: bundles of small files, and large files in pieces.
 
-Whatever is fetched is held against the server's CRC-32 of it. A connection that breaks is opened
-again for as long as something comes of it, and for `_PAUSES` when nothing does.
+All data is checked against the server's CRC-32. A broken connection is reopened while there is
+progress, and for `_PAUSES` without.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from allranks.http_client import Client
 from allranks.sdk.connection.urls import checksum_path, file_path
 from allranks.sdk.transfer.write_files import Destination, Stopped, destination, is_there
 
-# Seconds between tries while nothing comes; a server of ours that was killed is started by the
-# first of them, one on another machine has this long to come back.
+# Seconds between retries without progress. The first retry starts a killed local server; a remote
+# one has this long to return.
 _PAUSES = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0, 20.0)
 
 T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
-    """A file of the record, where it goes below the folder, and its part's name beside it; of a
-    model its ``sha256``, too, by which it was registered."""
+    """A file of the record, its path in the folder and the name of its part; for models also the
+    registered ``sha256``."""
 
     path: str
     size: int
@@ -38,8 +38,8 @@ class Wanted(NamedTuple):
 
 
 class Tally:
-    """What several connections have done so far. ``size`` counts what was there of a part, too;
-    ``received`` only what came."""
+    """The progress of all connections. ``size`` includes existing parts; ``received`` only new
+    data."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,17 +57,16 @@ class Tally:
             self.done.append(each)
 
     def lost(self, each: Wanted) -> None:
-        """The job has removed it since it was told of."""
+        """The job has removed the file since it was listed."""
         with self._lock:
             self.gone.append(each)
 
 
 class Fetcher:
-    """Fetches files of what has the address ``place`` into ``folder`` over one connection, until
-    ``stop``.
+    """Downloads files at the URL ``place`` into ``folder`` over one connection, until ``stop``.
 
-    Raises Unreachable when the server stays away, ServerError when a file cannot be written, is
-    twice not what the server says it is, or not what was registered, Stopped.
+    Raises Unreachable if the server stays down, ServerError if a file cannot be written or is
+    damaged twice, Stopped.
     """
 
     def __init__(
@@ -100,10 +99,10 @@ class Fetcher:
         raise _damaged(files[0])
 
     def one(self, each: Wanted) -> None:
-        """A large file, from where its part ends if that is how the server's begins."""
+        """A large file, continued if its part matches the beginning of the server's file."""
         with self._landing(each) as file:
             if is_there(self._folder, each.goal, each.size, each.mtime_ns, each.sha256):
-                file.discard()  # another has fetched it meanwhile
+                file.discard()  # another process has downloaded it
                 self._tally.add(each.size, 0)
                 self._tally.landed(each)
                 return
@@ -115,7 +114,7 @@ class Fetcher:
                 self._tally.lost(each)
 
     def _unpacked(self, files: Sequence[Wanted], body: bytes) -> list[Wanted]:
-        """Write what a bundle holds; those that did not arrive as they were sent."""
+        """Write the files of a bundle; returns those that arrived damaged."""
         at, damaged = 0, []
         for each in files:
             head, _, _ = body[at : at + 200].partition(b"\n")
@@ -157,8 +156,8 @@ class Fetcher:
         raise _damaged(each)
 
     def _agree(self, each: Wanted, file: Destination) -> None:
-        """Keep of the part what is the server's, as it is now: a file that grew is gone on with,
-        one that was written anew is begun anew."""
+        """Keep the part if it matches the server's file: a grown file continues, a rewritten one
+        starts again."""
         if file.size > each.size:
             file.cut(each.size)
         if file.size:
@@ -168,12 +167,12 @@ class Fetcher:
                 file.cut()
 
     def _pull(self, client: Client, each: Wanted, file: Destination) -> None:
-        """What is missing, as far as the server has it."""
+        """Download the missing rest, as far as the server has it."""
         if file.size == each.size:
             return
         span = (file.size, each.size)
         reply, pieces = client.part(file_path(self._place, each.path), span)
-        if reply.status == 416:  # it has become shorter; the checksum tells
+        if reply.status == 416:  # the file has become shorter; the checksum detects it
             for _ in pieces:
                 pass
             return
@@ -197,13 +196,13 @@ class Fetcher:
             try:
                 told: dict[str, Any] = json.loads(last)
             except ValueError:
-                raise Unreachable(f"the server at {client.url} broke off") from None
+                raise Unreachable(f"the server at {client.url} closed the connection") from None
             return told
 
         return self._patiently(ask)
 
     def _patiently(self, ask: Callable[[Client], T]) -> T:
-        """The answer, asked for again when the connection breaks."""
+        """The reply, requested again if the connection breaks."""
         pauses = iter(_PAUSES)
         while True:
             before = self._heard
@@ -217,7 +216,9 @@ class Fetcher:
                     pauses = iter(_PAUSES)
                 pause = next(pauses, None)
                 if pause is None:
-                    error.hint = "run the same command again once it is back: what came is kept"
+                    error.hint = (
+                        "run the same command again when it is back; what was downloaded is kept"
+                    )
                     raise
                 if self._stop.wait(pause):
                     raise Stopped from None
@@ -228,7 +229,7 @@ class Fetcher:
 
 def _damaged(each: Wanted) -> ServerError:
     return ServerError(
-        "it was fetched twice, and twice it was not what the server has",
+        "it was downloaded twice and differed from the server's file both times",
         where=each.path,
-        hint="does its job still write it? `allranks job wait NAME`, then fetch it again",
+        hint="its job may still write it: `allranks job wait NAME`, then download again",
     )

@@ -1,8 +1,8 @@
-"""Where a fetched file lands: below its folder whatever it is called, and whole or not there.
+"""Write downloaded files safely: always inside the folder, complete or absent.
 
-Every folder on the way is opened from the one before it and never through a symbolic link, so that
-neither a name nor what lies in the folder already can lead elsewhere. Bytes go to a ``.part``
-beside the file, under a lock: of two who fetch the same, the second waits and finds it there.
+Every folder is opened from its parent and never through a symbolic link, so neither names nor
+existing content lead outside. Data goes to a ``.part`` file under a lock: a second download of the
+same file waits and finds it complete.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from allranks.errors import ServerError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PART = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-# How often one looks whether another, who fetches the same file, is done with it.
+# The interval of checks whether another download of the same file is done.
 _LOOK = 0.05
-# Where a file system knows no locks, two who fetch into it at once are on their own.
+# File systems without locks do not protect simultaneous downloads.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
 class Stopped(Exception):
-    """The download ends here: it was interrupted, or failed elsewhere."""
+    """The download was interrupted, or failed in another thread."""
 
 
 def checked(path: str) -> str:
-    """The path, which the server named; raises ServerError for one that would lead elsewhere."""
+    """The path sent by the server. Raises ServerError if it leads outside."""
     if "\0" in path or any(word in ("", ".", "..") for word in path.split("/")):
         raise ServerError(
-            f"the server names a file that would lie elsewhere: {path!r}",
-            hint="nothing was written; is it the server you mean?",
+            f"the server sent a path outside of the folder: {path!r}",
+            hint="nothing was written; check that this is the right server",
         )
     return path
 
 
 def beside(goal: str, taken: Container[str]) -> str:
-    """The name of the part of ``goal``, beside it: none that another file will have."""
+    """The unique name of the part of ``goal``, in the same folder."""
     folder, slash, name = goal.rpartition("/")
     part = name + ".part"
-    if len(os.fsencode(part)) > 255:  # the longest that file systems take
+    if len(os.fsencode(part)) > 255:  # the limit of file systems
         part = f".{zlib.crc32(os.fsencode(name)):08x}.part"
     while folder + slash + part in taken:
         part = f".{part}" if len(part) > 240 else part + ".part"
@@ -54,8 +54,8 @@ def beside(goal: str, taken: Container[str]) -> str:
 
 
 def is_there(folder: Path, goal: str, size: int, mtime_ns: int, sha256: str = "") -> bool:
-    """Whether the file lies there whole, and as old as it is on the server; where its ``sha256`` is
-    known, it is read."""
+    """Whether the complete file exists with the server's time; with a ``sha256`` its content is
+    verified."""
     try:
         if not _same(os.lstat(folder / goal), size, mtime_ns):
             return False
@@ -70,17 +70,17 @@ def is_there(folder: Path, goal: str, size: int, mtime_ns: int, sha256: str = ""
 
 @contextlib.contextmanager
 def destination(folder: Path, goal: str, part: str, stop: threading.Event) -> Iterator[Destination]:
-    """A ``Landing``, ours alone meanwhile. What was written of it stays, for the next to go on
-    with. Raises ServerError where one may not write, Stopped while waiting for another."""
+    """A ``Destination`` with an exclusive lock. A partial file is kept for the next download.
+    Raises ServerError without write permission, Stopped while waiting for the lock."""
     made: Destination | None = None
     try:
         made = Destination(folder, goal, part, stop)
         yield made
     except OSError as error:
         raise ServerError(
-            f"it cannot be written here: {(error.strerror or str(error)).lower()}",
+            f"cannot write here: {(error.strerror or str(error)).lower()}",
             where=str(folder / goal),
-            hint=_HINTS.get(error.errno or 0, "name another folder: -p DIR"),
+            hint=_HINTS.get(error.errno or 0, "choose another folder: -p DIR"),
         ) from error
     finally:
         if made is not None:
@@ -105,7 +105,7 @@ class Destination:
         self.crc = 0
 
     def read(self) -> None:
-        """Take the part as it is, for ``crc``."""
+        """Read the existing part to compute ``crc``."""
         self.crc = done = 0
         while piece := os.pread(self._file, 1 << 20, done):
             self._go_on()
@@ -114,7 +114,7 @@ class Destination:
         self.size = done
 
     def cut(self, size: int = 0) -> None:
-        """Keep the first ``size`` bytes of the part; ``crc`` is that of none until ``read``."""
+        """Truncate the part to ``size`` bytes; call ``read`` to update ``crc``."""
         os.ftruncate(self._file, size)
         self.size, self.crc = size, 0
 
@@ -128,18 +128,17 @@ class Destination:
             left = left[written:]
 
     def finish(self, mtime_ns: int, sha256: str = "") -> None:
-        """It is whole, and as old as on the server: by that it is known again. Raises ServerError
-        when it is not what ``sha256`` says, and keeps nothing of it."""
+        """Move the complete file into place with the server's time. Raises ServerError and removes
+        it if it does not match ``sha256``."""
         if sha256 and self._sha256() != sha256:
             self.cut()
             raise ServerError(
-                "it is damaged: the server's file is not what was registered",
+                "it is damaged: the server's file differs from what was registered",
                 where=self._name,
-                hint="register it again from where it is whole: that mends it, or take a version "
-                "that is not damaged",
+                hint="register it again from an intact copy, or use another version",
             )
         os.utime(self._file, ns=(mtime_ns, mtime_ns))
-        # Takes the place of a symbolic link, and of nothing that the link leads to.
+        # Replaces a symbolic link itself, not its target.
         os.replace(self._part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._kept = False
 
@@ -169,7 +168,7 @@ class Destination:
         with contextlib.suppress(FileNotFoundError):
             found = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode):
-                raise IsADirectoryError(errno.EISDIR, "a folder has its name")
+                raise IsADirectoryError(errno.EISDIR, "a folder of that name exists")
 
     def _claimed(self) -> int:
         while True:
@@ -178,7 +177,7 @@ class Destination:
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
-                os.unlink(self._part, dir_fd=self._folder)  # a symbolic link: none of ours
+                os.unlink(self._part, dir_fd=self._folder)  # a symbolic link, not ours
                 continue
             try:
                 self._lock(file)
@@ -202,7 +201,7 @@ class Destination:
                 raise
 
     def _is_ours(self, file: int) -> bool:
-        """Whether the file is the part still, and nothing else: who held it may have finished."""
+        """Whether the file is still the part: its previous holder may have finished."""
         status = os.fstat(file)
         try:
             named = os.stat(self._part, dir_fd=self._folder, follow_symlinks=False)
@@ -212,30 +211,30 @@ class Destination:
             return False
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             return True
-        # A pipe, or a second name of some other file: what is written there would go elsewhere.
+        # A pipe or a hard link: data would go elsewhere.
         os.unlink(self._part, dir_fd=self._folder)
         return False
 
 
-_AGAIN = "and run the same command again: what was fetched is kept"
+_AGAIN = "and run the same command again; what was downloaded is kept"
 _HINTS = {
     errno.ENOSPC: f"make room {_AGAIN}",
     errno.EDQUOT: f"make room {_AGAIN}",
     errno.EFBIG: f"make room {_AGAIN}",
-    errno.ELOOP: "a symbolic link lies in its way: remove it, or name another folder: -p DIR",
-    errno.EISDIR: "move it away, or name another folder: -p DIR",
-    errno.ENOTDIR: "what lies in its way is no folder: move it away, or name another: -p DIR",
+    errno.ELOOP: "a symbolic link is in the way: remove it, or choose another folder: -p DIR",
+    errno.EISDIR: "move it away, or choose another folder: -p DIR",
+    errno.ENOTDIR: "what is in the way is not a folder: move it away, or choose another: -p DIR",
 }
 
 
 def _same(found: os.stat_result, size: int, mtime_ns: int) -> bool:
-    # To the microsecond: some file systems keep no more of a time than that.
+    # To the microsecond, the precision of some file systems.
     near = abs(found.st_mtime_ns - mtime_ns) < 1000
     return stat.S_ISREG(found.st_mode) and found.st_size == size and near
 
 
 def _opened(folder: Path, words: list[str], *, make: bool) -> int:
-    """A descriptor of the folder ``words`` below ``folder``, which alone may be a link itself."""
+    """A descriptor of the folder ``words`` below ``folder``, the only one that may be a link."""
     try:
         at = os.open(folder, _DIRECTORY)
     except FileNotFoundError:
@@ -262,6 +261,6 @@ def _below(above: int, word: str, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    with contextlib.suppress(FileExistsError):  # another of our connections made it
+    with contextlib.suppress(FileExistsError):  # another connection created it
         os.mkdir(word, dir_fd=above)
     return os.open(word, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)

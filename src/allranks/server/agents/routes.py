@@ -86,7 +86,7 @@ async def hello(request: Request) -> Response:
     # One agent per node and launch: the events of a second one, started by an engine that retries,
     # would be ignored as duplicates.
     if over or job.nodes[agent.node].state is not NodeState.ABSENT:
-        raise Unauthorized("this launch is over for this node", hint="leave")
+        raise Unauthorized("this launch has ended for this node", hint="leave")
     answer = {
         "attempt": job.attempt,
         "task": pack(row.plan.task),

@@ -48,7 +48,7 @@ def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
     what = f"no {of.path!r}" if of.path else "nothing"
     where = f" in its output {of.output!r}" if _is_named(of) else ""
     hint = file_addresses.hint(row.name, wanted, _addresses(home, row))
-    return Problem(f"the job {row.name!r} left {what}{where}", hint=hint)
+    return Problem(f"the job {row.name!r} has {what}{where}", hint=hint)
 
 
 def below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -81,5 +81,5 @@ def _named_output(row: JobRow, of: OutputOf) -> OutputTask:
     has = ", ".join(f"`{each.name}`" for each in outputs) or "none"
     message = f"the job {row.name!r} has no output {of.output!r}"
     raise SpecError(
-        Problem(message, hint=f"its outputs: {has}; all: allranks job files {row.name}")
+        Problem(message, hint=f"its outputs are {has}; see allranks job files {row.name}")
     )

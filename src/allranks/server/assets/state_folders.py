@@ -84,7 +84,7 @@ class States:
         first = self.holder(self.of(row)) if row.plan.task.state else None
         if first is None or first.id >= row.id:
             return ""
-        return f"waits for the job {first.name}, which has the state {row.plan.task.state}"
+        return f"waits for the job {first.name}, which uses the state {row.plan.task.state}"
 
     def begin(self, task: Task, after: JobRow | None) -> Entries:
         """Create the own state of a new job, empty or as a copy of that of ``after``, the ended job
@@ -123,7 +123,7 @@ class States:
         launches, whose late requests must change nothing."""
         job = row.record
         if job.status in TERMINAL or launch != job.launch or not node < len(job.nodes):
-            raise Unauthorized("this launch is over for this node", hint="leave")
+            raise Unauthorized("this launch has ended for this node", hint="leave")
         if job.nodes[node].left or job.nodes[node].state is NodeState.LOST:
             raise Unauthorized("this node was lost or has left", hint="leave")
         return self.of(row)

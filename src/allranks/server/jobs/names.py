@@ -35,7 +35,7 @@ def resolve(reference: str, records: Records, person: str) -> str:
         more = ", …" if len(matches) > _MOST else ""
         hint = f"use a longer prefix: {', '.join(matches[:_MOST])}{more}"
         raise Conflict(f"{reference!r} is a prefix of several job names", hint=hint)
-    raise NotFound(f"there is no job named {reference!r}", hint=_nearest(reference, records))
+    raise NotFound(f"job {reference!r} not found", hint=_nearest(reference, records))
 
 
 def _newest(records: Records, person: str) -> str:

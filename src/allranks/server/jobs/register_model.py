@@ -74,7 +74,9 @@ class Models(NamedTuple):
         row = self.find(of.job)
         if row.record.status not in TERMINAL:
             hint = f"wait for it: allranks job wait {row.name}"
-            raise Conflict(f"the job {row.name} is {row.record.status} and may write it", hint=hint)
+            raise Conflict(
+                f"the job {row.name} is {row.record.status} and may still write it", hint=hint
+            )
         left = job_files.find(self.home, row, of)
         if left.output is not None and left.output.uri:
             raise _elsewhere(left.output)
@@ -87,7 +89,7 @@ class Models(NamedTuple):
     def _sent(self, sent: Sequence[Entry]) -> dict[str, Path]:
         missing = [each.sha256 for each in sent if not self.blobs.has(each.sha256)]
         if missing:
-            raise MissingCode("the server does not have these files yet", hint="upload them first")
+            raise MissingCode("the files have not been uploaded yet", hint="upload them first")
         return {each.path: self.blobs.path(each.sha256) for each in sent}
 
     def _verify(self, sent: Sequence[Entry], found: Sequence[Entry]) -> None:

@@ -41,7 +41,8 @@ async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     if compute.name == services.clusters.first:
         raise Conflict(
             f"the compute {compute.name!r} is built in",
-            hint=f"choose another name, or change it: allranks compute update {compute.name} …",
+            hint="choose choose another name, or change it: allranks compute update "
+            f"{compute.name} …",
         )
     services.computes.expect_free(compute.name)
     compute = await _checked(compute, services)
@@ -89,9 +90,7 @@ def stand_for(data: Annotated[dict[str, str | None], Body()], services: Services
     if taken := sorted(
         name for name, to in data.items() if to is not None and name in known.computes
     ):
-        raise Conflict(
-            f"{taken[0]!r} is a compute itself", hint="map another name, or delete the compute"
-        )
+        raise Conflict(f"{taken[0]!r} is a compute", hint="map another name, or delete the compute")
     goals = {name: to and known.find(to).name for name, to in data.items()}
     services.computes.set_aliases(goals)
 

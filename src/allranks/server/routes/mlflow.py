@@ -138,7 +138,7 @@ class Proxy:
             message = (
                 "the token does not match this server's: set MLFLOW_TRACKING_TOKEN to the one in "
             )
-            message += "ALLRANKS_HOME/token; in a browser it is the password"
+            message += "ALLRANKS_HOME/token; in a browser use it as the password"
             challenge = {"www-authenticate": 'Basic realm="allranks: use the token as password"'}
             raise Refusal(401, "UNAUTHENTICATED", message, challenge) from None
 
@@ -247,14 +247,14 @@ class Proxy:
         assert self._tracking is not None
         for run in verdict.runs:
             if await self._name(run, row, job) is None:
-                return f"the run {run} is not one of this job's"
+                return f"the run {run} does not belong to this job"
         owns = {"model": self._tracking.runs.owns_model, "trace": self._tracking.runs.owns_trace}
         several = {"model": verdict.models, "trace": verdict.traces}
         for what, each in ((what, each) for what, those in several.items() for each in those):
             if (job.ours, each) in self._owned:
                 continue
             if not await run_in_threadpool(owns[what], each, row):
-                return f"the {what} {each} is not one of this job's"
+                return f"the {what} {each} does not belong to this job"
             if (
                 what == "model"
             ):  # not cached: a trace that does not exist yet may become another job's

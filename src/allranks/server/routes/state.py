@@ -55,7 +55,7 @@ def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> dict
     """Restore a version as the newest. For admins and the submitter of the last job that had the
     state."""
     by = _submitter(services, services.states.last_job(state))
-    require_own(who, f"the last job that had {state}", by)
+    require_own(who, f"the last job that used {state}", by)
     services.states.restore(state, wanted.version)
     return show(state, services)
 

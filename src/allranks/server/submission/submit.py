@@ -191,7 +191,7 @@ def submit(
 
 def _require_code(submission: Submission, services: Services) -> None:
     if submission.code is not None and not services.blobs.is_complete(submission.code):
-        raise MissingCode("the server does not have this code yet", hint="upload it first")
+        raise MissingCode("the code has not been uploaded yet", hint="upload it first")
 
 
 def notes(made: Plan, kind: Kind) -> list[str]:
@@ -201,7 +201,7 @@ def notes(made: Plan, kind: Kind) -> list[str]:
     if not made.gang.spot or required == () or any(options.get(each) for each in required or ()):
         return [*made.notes]
     without = f" without `{required[0]}`" if required else ""
-    return [*made.notes, f"{made.compute} treats a spot job{without} as any other"]
+    return [*made.notes, f"{made.compute} treats a spot job{without} like any other job"]
 
 
 def _pinned(given: Any, asset: str, is_model: bool) -> Any:

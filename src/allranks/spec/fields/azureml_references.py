@@ -1,4 +1,4 @@
-"""``azureml://jobs/J/outputs/O/paths/P``: what another job left, named in an input's path."""
+"""References to files of another job: ``azureml://jobs/J/outputs/O/paths/P``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _URI = re.compile(
 
 
 class OutputOf(NamedTuple):
-    """An output of a job, and a path within it (empty: the whole of it)."""
+    """An output of a job and a path within it; empty for the whole output."""
 
     job: str
     output: str
@@ -28,9 +28,9 @@ def output_uri(job: str, output: str) -> str:
 
 
 def output_of(path: str, where: str) -> OutputOf | None:
-    """What an input's path refers to, or None where it is no address of a job's output.
+    """The job output that an input's path refers to, or None for other paths.
 
-    Raises SpecError for one that cannot be read, or that would lead out of the output.
+    Raises SpecError if it is malformed or leads outside of the output.
     """
     if not path.startswith(_PREFIX):
         return None
@@ -42,21 +42,18 @@ def output_of(path: str, where: str) -> OutputOf | None:
     return OutputOf(matched["job"], matched["output"], "/".join(step for step in steps if step))
 
 
-# What Azure ML calls all that a job left beside its named outputs.
+# Azure ML's name for the files of a job beside its named outputs.
 ARTIFACTS = "artifacts"
 
 
 def left_at(job: str, path: str) -> OutputOf:
-    """What ``path`` is among the things that `job download` shows of a job: `outputs/…` (its own
-    folder), `artifacts/…`, `named-outputs/O/…`, or `outputs.O/…` for the named output `O`. Without
-    an ``output`` it lies in the artifacts.
-
-    Raises SpecError for one that leads elsewhere.
-    """
+    """Resolve a path as shown by `job download`: `outputs/…` (its own folder), `artifacts/…`,
+    `named-outputs/O/…`, or `outputs.O/…` for the named output `O`. Without an ``output`` it is in
+    the artifacts. Raises SpecError if it leads outside."""
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if path.startswith("/") or ".." in steps or not steps:
-        hint = "as `allranks job download` shows it: outputs/model.pt, or outputs.NAME/model.pt"
-        raise SpecError(Problem(f"{path!r} is no path of what a job left", "path", hint=hint))
+        hint = "as shown by `allranks job files`: outputs/model.pt, or outputs.NAME/model.pt"
+        raise SpecError(Problem(f"{path!r} is not a path of a job's file", "path", hint=hint))
     first, *rest = steps
     if first == "named-outputs" and rest:
         return OutputOf(job, rest[0], "/".join(rest[1:]))
@@ -66,29 +63,29 @@ def left_at(job: str, path: str) -> OutputOf:
 
 
 def address_of(of: OutputOf) -> str:
-    """The one address of what a job left, as `job files` lists it: `outputs/model.pt`,
+    """The address of a job's file, as listed by `job files`: `outputs/model.pt`,
     `named-outputs/NAME/model.pt`; `artifacts` for all but the named outputs."""
     if of.output:
         return f"named-outputs/{of.output}/{of.path}".rstrip("/")
-    # A folder of the artifacts may be called as a named output is.
+    # A folder of the artifacts may have the name of a named output.
     plain = bool(of.path) and left_at(of.job, of.path) == of
     return of.path if plain else f"{ARTIFACTS}/{of.path}".rstrip("/")
 
 
 def of_run(path: str) -> OutputOf | None:
-    """What MLflow's ``runs:/J/P`` refers to, or None where it is none. Raises SpecError."""
+    """The file that MLflow's ``runs:/J/P`` refers to, or None for other paths. Raises SpecError."""
     run, _, rest = path.removeprefix("runs:").lstrip("/").partition("/")
     return left_at(run, rest) if path.startswith("runs:") else None
 
 
 def left_by(path: str, where: str) -> OutputOf | None:
-    """What of a job an address means, ``azureml://jobs/J/outputs/O/paths/P`` or ``runs:/J/P``; None
-    for other paths. Raises SpecError for one that cannot be read."""
+    """The job's file for an address ``azureml://jobs/J/outputs/O/paths/P`` or ``runs:/J/P``; None
+    for other paths. Raises SpecError if it is malformed."""
     return output_of(path, where) or of_run(path)
 
 
 class Asset(NamedTuple):
-    """Something with a name and versions; without a ``version`` the one that has the ``label``."""
+    """A reference to a named asset, by ``version`` or by ``label``."""
 
     name: str
     version: str = ""
@@ -99,20 +96,20 @@ class Asset(NamedTuple):
 
 
 _ASSET = re.compile(r"(?P<name>[^:@/\s]+)(:(?P<version>[^:@/\s]+)|@(?P<label>[^:@/\s]+))?")
-# Azure's long addresses: of a registry, or of a workspace in a subscription.
+# Azure's long addresses, of a registry or a workspace.
 _LONG = re.compile(
     r"(azureml:)?/.+/(?P<name>[^/:@\s]+)/(versions/(?P<version>[^/\s]+)|labels/(?P<label>[^/\s]+))"
 )
 
 
 def asset_of(reference: str, where: str) -> Asset:
-    """`NAME:VERSION`, `NAME@LABEL` or `NAME`, which is `NAME@latest`; `azureml:` may stand before.
+    """Parse `NAME:VERSION`, `NAME@LABEL` or `NAME` (for `NAME@latest`), with or without `azureml:`.
 
-    Raises SpecError for what is none of these.
+    Raises SpecError for anything else.
     """
     found = _LONG.fullmatch(reference) or _ASSET.fullmatch(reference.removeprefix("azureml:"))
     if found is None:
         hint = "write `azureml:NAME:VERSION` or `azureml:NAME@latest`"
-        raise SpecError(Problem(f"{reference!r} names no version of anything", where, hint=hint))
+        raise SpecError(Problem(f"{reference!r} is not a reference to a version", where, hint=hint))
     version = found["version"] or ""
     return Asset(found["name"], version, "" if version else found["label"] or "latest")

@@ -1,4 +1,4 @@
-"""The base of every part of a job: pydantic models whose errors are ours."""
+"""The base of all parts of a job: pydantic models that raise SpecError."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from allranks.errors import SpecError
 from allranks.spec.fields.problems import problems
 
-if TYPE_CHECKING:  # else type checkers would not see the parameters and attributes of each model
+if TYPE_CHECKING:  # otherwise type checkers would not see the models' parameters and attributes
     _Base = BaseModel
 else:
 
     class _Constructor(type(BaseModel)):
-        """Calls that raise SpecError where pydantic raises an error of its own."""
+        """Raises SpecError instead of pydantic's error."""
 
         def __call__(cls, *args: Any, **given: Any) -> Any:
             try:
@@ -39,7 +39,7 @@ class Part(_Base):
     """A part of a job. Unknown keys are errors. An attribute may be assigned: the value is checked
     as a constructor checks it, and the part stays as it was when SpecError is raised.
 
-    A part that is put into another is copied, so that two jobs never share one.
+    A part that is assigned to another is copied, so jobs never share parts.
     """
 
     model_config = ConfigDict(

@@ -1,4 +1,4 @@
-"""Numbers that ranks print: what a pattern for them may be, and those that are known by name."""
+"""Patterns for metrics in the output of ranks, and the built-in ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import NamedTuple
 
-# Whose warnings are caught is known of a whole process, not of a thread.
+# Catching warnings is global to the process, not to a thread.
 _WARNED = Lock()
-# What is written where a pattern would be: those that are known by the metric's name.
+# Written instead of a pattern to use the built-in ones.
 BUILTIN = "builtin"
-# Groups that say what they are, for a line that has its step before the number.
+# Named groups, for lines with the step before the number.
 VALUE, STEP = "value", "step"
 
 
@@ -100,23 +100,23 @@ def wrong(pattern: str) -> tuple[str, str] | None:
     try:
         compiled = _compiled(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        hint = "put it in 'single quotes': shells and YAML leave alone what is in those"
+        hint = "put it in 'single quotes', which shells and YAML do not change"
         return f"is not a regular expression: {error}", hint
     except FutureWarning as warning:
         hint = r"inside `[…]` write a backslash before `[`, `-`, `&`, `|` and `~`"
-        return f"may mean something else to another Python: {str(warning).lower()}", hint
+        return f"is ambiguous: {str(warning).lower()}", hint
     named = compiled.groupindex.keys()
-    hint = f"a group may be named `(?P<{VALUE}>…)` or `(?P<{STEP}>…)`; one that groups is `(?:…)`"
+    hint = f"name groups `(?P<{VALUE}>…)` or `(?P<{STEP}>…)`; write others as `(?:…)`"
     for name in named - {VALUE, STEP}:
-        return f"has a group named `{name}`, which stands for nothing", hint
+        return f"has an unknown group name `{name}`", hint
     if VALUE in named:
         return None
     if STEP in named:
-        return f"has a group `{STEP}`, and none named `{VALUE}`", hint
+        return f"has a group `{STEP}` but none named `{VALUE}`", hint
     if compiled.groups == 0:
         hint = r"as in 'loss: ([0-9.]+)'; a second group may hold the step"
-        return "must have a group around the number, and has none", hint
+        return "needs a group around the number", hint
     if compiled.groups > 2:
-        hint = "a group that only groups is `(?:…)`; or name the two: `(?P<value>…)`, `(?P<step>…)`"
-        return f"must have one group, or two with the step's, and has {compiled.groups}", hint
+        hint = "write other groups as `(?:…)`, or name the two: `(?P<value>…)`, `(?P<step>…)`"
+        return f"must have one group, or two with the step, not {compiled.groups}", hint
     return None

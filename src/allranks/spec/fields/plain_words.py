@@ -1,4 +1,4 @@
-"""YAML's plain words as YAML 1.2 reads them, and text that both YAMLs read back the same.
+"""Plain scalars by the rules of YAML 1.2, and output that YAML 1.1 and 1.2 read alike.
 
 ``on``, ``yes`` and ``2024-01-01`` are text (PyYAML's 1.1 would make ``retry.on`` the key ``True``),
 ``1e-3`` is a number.
@@ -31,7 +31,7 @@ def written(data: Mapping[str, Any]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what either YAML would take for something else than text."""
+    """Quotes text that YAML 1.1 or 1.2 would not read as text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -39,7 +39,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _scalar(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
-    # Line breaks to YAML 1.1 that are none to us: only between double quotes do they stay.
+    # Line breaks only in YAML 1.1: kept only in double quotes.
     if any(odd in text for odd in "\x85\u2028\u2029\r"):
         style = '"'
     return dumper.represent_scalar(TAG + "str", text, style=style)

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, said as a person would say it: one problem for each key."""
+"""Turn pydantic's errors into readable problems, one per key."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import BaseModel, ValidationError
 from allranks.errors import Problem
 from allranks.spec.fields.scalars import Wrong
 
-# The models whose keys are known at a place.
+# The models whose keys are valid at a place.
 Models = Mapping[str, tuple[type[BaseModel], ...]]
 
 _A_TYPE = {"distribution": "pytorch", "identity": "user_identity"}
 
-# pydantic's error types, by what they wanted to see.
+# What pydantic's error types expect.
 _WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -44,7 +44,7 @@ _BOUND = {
 
 
 def problems(error: ValidationError, data: Mapping[str, Any], models: Models) -> list[Problem]:
-    """One problem per key, in the order of ``error``; ``models`` knows the keys of each place."""
+    """One problem per key, in the order of ``error``. ``models`` has each place's valid keys."""
     by_key: dict[str, list[dict[str, Any]]] = {}
     for one in error.errors(include_url=False):
         where = _dotted(one["loc"], data, missing=one["type"] == "missing")
@@ -61,13 +61,13 @@ def placed(problem: Problem, lines: Mapping[str, int]) -> Problem:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """``did you mean …?`` when something known is near enough."""
+    """``did you mean …?`` if a similar name exists."""
     near = get_close_matches(word, sorted(known), n=1)
     return f"did you mean `{near[0]}`?" if near else None
 
 
 def _dotted(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> str:
-    """The key as the user wrote it: pydantic's path also names variants, which they did not."""
+    """The key as the user wrote it, without the variants in pydantic's path."""
     kept: list[str] = []
     for number, step in enumerate(loc):
         last = number == len(loc) - 1
@@ -99,7 +99,7 @@ def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
     if kind in _BOUND:
         name, words = _BOUND[kind]
         message = f"must be {words} {context[name]:g}, not {_shown(value)}"
-        return Problem(message, where=key, hint="write such a number, or leave the key out")
+        return Problem(message, where=key, hint="use such a number, or remove the key")
     if kind in ("string_too_short", "too_short"):
         return Problem("must not be empty", where=key, hint=f"write `{_last(key)}: …`")
     if wanted:
@@ -112,7 +112,7 @@ def _unknown_key(key: str, models: Models) -> Problem:
     above = place.rpartition(".")[0]
     known = _keys(models.get(place) or models.get(f"{above}.*") or ())
     inside = f" in `{place}`" if place else ""
-    # A name has to be looked at without its dots too, as `$schema` and `a.b: 1` are one key.
+    # A key such as `a.b: 1` may itself contain dots.
     hint = nearest(name, known) or _elsewhere(name, models)
     if hint is None:
         hint = "known here: " + ", ".join(f"`{k}`" for k in known)
@@ -120,13 +120,13 @@ def _unknown_key(key: str, models: Models) -> Problem:
 
 
 def _keys(models: Iterable[type[BaseModel]]) -> list[str]:
-    """The keys of all of them, each once."""
+    """The keys of all models, without duplicates."""
     fields = [item for model in models for item in model.model_fields.items()]
     return list(dict.fromkeys(field.alias or name for name, field in fields))
 
 
 def _elsewhere(name: str, models: Models) -> str | None:
-    """Where the key would be right: ``instance_count`` at the top belongs in ``resources``."""
+    """Where the key belongs: a top-level ``instance_count`` belongs in ``resources``."""
     for place, here in models.items():
         if place and "*" not in place and name in _keys(here):
             return f"it belongs in `{place}`: `{place}.{name}`"
@@ -155,7 +155,7 @@ def _wrong_form(key: str, value: object, wanted: list[str]) -> Problem:
     message = f"must be {forms}, not {_shown(value)}"
     hint = f"write `{_last(key)}: …` with {forms}"
     if value is None:
-        hint = f"give `{_last(key)}` a value, or leave it out"
+        hint = f"give `{_last(key)}` a value, or remove it"
     elif "a list" in wanted and isinstance(value, str):
         hint = f"write `{_last(key)}: [{value}]`"
     elif isinstance(value, Mapping):

@@ -1,5 +1,5 @@
-"""Forms that Python programs and command lines use where a job file has one only: a command as a
-list of words, an environment by its bare name.
+"""Forms that only Python and the command line accept: a command as a list of arguments, and an
+environment by its bare name.
 
 ``allranks run`` imports this module at every start: standard library only.
 """
@@ -17,17 +17,17 @@ _FILES = (".txt", ".yml", ".yaml")
 
 
 def joined(words: Sequence[str]) -> str:
-    """The words as one shell line, each quoted; a word that is a ``${{…}}`` stays a reference."""
+    """The arguments as one shell line, quoted; a ``${{…}}`` argument stays a reference."""
     return " ".join(word if _is_reference(word) else shlex.quote(word) for word in words)
 
 
 def environment_reference(name: str) -> str:
-    """``NAME``, ``NAME:VERSION`` and ``NAME@LABEL`` as a job file has them."""
+    """``NAME``, ``NAME:VERSION`` and ``NAME@LABEL`` in the form of a job file."""
     return name if name == "current" else f"azureml:{name.removeprefix('azureml:')}"
 
 
 def as_in_a_file(key: str, value: Any) -> Any:
-    """The value of a job's ``key`` as a job file has it. Raises SpecError."""
+    """The value of a job's ``key`` in the form of a job file. Raises SpecError."""
     if key == "command" and isinstance(value, list | tuple):
         return joined([_word(number, word) for number, word in enumerate(value)])
     if key == "environment" and isinstance(value, str) and value:
@@ -43,8 +43,8 @@ def as_in_a_file(key: str, value: Any) -> Any:
 def _word(number: int, word: Any) -> str:
     if isinstance(word, str | int | float | os.PathLike):
         return os.fspath(word) if isinstance(word, os.PathLike) else str(word)
-    message = f"a word must be text or a number, not {type(word).__name__}"
-    raise SpecError(Problem(message, f"command.{number}", hint="write str(…) around it"))
+    message = f"an argument must be a str or a number, not {type(word).__name__}"
+    raise SpecError(Problem(message, f"command.{number}", hint="convert it with str(…)"))
 
 
 def _is_reference(word: str) -> bool:

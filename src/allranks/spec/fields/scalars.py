@@ -1,7 +1,7 @@
-"""Text where a job wants text, whatever YAML took the plain word for.
+"""Text fields, also for values that YAML reads as something else.
 
-``version: 1.10`` and ``FLAG: true`` are a number and a truth value to YAML; where the contract
-says text they become text again, as they were written.
+``version: 1.10`` and ``FLAG: true`` are a number and a boolean in YAML; text fields get them as
+written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 if TYPE_CHECKING:
-    # What a list of the contract may be given as, for type checkers; what is kept is a tuple.
+    # For type checkers: a list field accepts any sequence and keeps a tuple.
     _Item = TypeVar("_Item", covariant=True)
     Several = Sequence[_Item]
 else:
@@ -38,7 +38,7 @@ class Real(float):
 
 
 class Wrong(ValueError):
-    """What a value breaks, in one sentence, and how to mend it."""
+    """A value is invalid: the message, and a hint how to fix it."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ def _text_or_empty(value: object) -> object:
 
 def _no_nul(value: str) -> str:
     if "\0" in value:
-        raise Wrong("must not hold a NUL byte", "no command line or variable can carry one")
+        raise Wrong("must not hold a NUL byte", "command lines and variables cannot hold one")
     return value
 
 
@@ -98,7 +98,7 @@ Seconds = Annotated[float, BeforeValidator(_counted), Field(gt=0, allow_inf_nan=
 
 
 def _bare(value: Any) -> Any:
-    """The same tree without the memory of how its numbers were written."""
+    """The same tree with plain numbers, without their original spelling."""
     if isinstance(value, dict):
         return {key: _bare(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -109,7 +109,8 @@ def _bare(value: Any) -> Any:
 
 
 def sendable(value: Any) -> Any:
-    """The same tree for JSON: numbers that it would write otherwise (`1.10`, `007`) as text."""
+    """The same tree for JSON: numbers that JSON would write differently (`1.10`, `007`) become
+    text."""
     if isinstance(value, dict):
         return {key: sendable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -124,8 +125,8 @@ Name = Annotated[
     AfterValidator(
         matching(
             r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}",
-            "must be 1 to 255 of letters, digits, `-`, `_` and `.`, a letter or digit first",
-            "names become folders and parts of URLs: put anything else in `display_name`",
+            "must have 1 to 255 letters, digits, `-`, `_` or `.`, and start with a letter or digit",
+            "names are used in paths and URLs; use `display_name` for other text",
         )
     ),
 ]
@@ -134,15 +135,15 @@ DataName = Annotated[
     AfterValidator(
         matching(
             r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}",
-            "must be 1 to 255 of letters, digits, `_`, `-` and `.`, none of the last two first",
-            "as in `data`, `my-data` or `1x`: it names a folder, and a variable inside the job",
+            "must have 1 to 255 letters, digits, `_`, `-` or `.`, and not start with `-` or `.`",
+            "as in `data`, `my-data` or `1x`; it is used for a folder and a variable of the job",
         )
     ),
 ]
 Variable = Annotated[
     Text,
     AfterValidator(
-        matching(r"[^=]+", "must not be empty or hold `=`", "write `NAME: value`, one to a line")
+        matching(r"[^=]+", "must not be empty or hold `=`", "write `NAME: value`, one per line")
     ),
 ]
 Module = Annotated[

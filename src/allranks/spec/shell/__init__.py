@@ -1,4 +1,4 @@
-"""Put values into bash commands so that bash never runs them.
+"""Insert values into bash commands so that bash never executes them.
 
 Imports no other spec package.
 """

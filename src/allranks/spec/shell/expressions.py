@@ -1,6 +1,6 @@
-"""``${{inputs.x}}`` and ``$[[--opt ${{inputs.x}}]]``: find them, and put values in their place.
+"""``${{inputs.x}}`` and ``$[[--opt ${{inputs.x}}]]``: find and replace references.
 
-The agent imports this module where start-up counts in milliseconds: standard library only.
+Agents import this module at start-up, so it only uses the standard library.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def references(text: str, *, optional: bool = True) -> list[str]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """``text`` with every reference replaced by its value, letter by letter.
+    """``text`` with every reference replaced by its value.
 
-    A value is never read for references again. Raises SpecError for a name not in ``values``,
-    unless it stands in ``$[[ ]]``, which then falls away as a whole.
+    Values are not searched for references. Raises SpecError for a name not in ``values``, except in
+    ``$[[ ]]``, which is then dropped.
     """
     return "".join(
         values[piece.name] if isinstance(piece, _Reference) else piece
@@ -52,11 +52,11 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def fill_shell(text: str, values: Mapping[str, str], paths: Collection[str]) -> str:
-    """``text`` as a bash command in which no value can ever be run, wherever it stands.
+    """``text`` as a bash command in which no value can be executed.
 
-    Quoted, or named in ``paths``, a value arrives whole and exact. A literal outside quotes is
-    split into words, as Azure ML does. Raises SpecError for an unknown name, and for a value
-    that no quoting makes safe where it stands (see ``allranks.spec.shell.substitute``).
+    A value in quotes, or one of ``paths``, arrives unchanged. A literal outside quotes is split
+    into words, as Azure ML does. Raises SpecError for an unknown name, and for a value that no
+    quoting makes safe at its position (see ``allranks.spec.shell.substitute``).
     """
     atoms: list[str | Held] = []
     for piece in _given(text, values):
@@ -68,8 +68,8 @@ def fill_shell(text: str, values: Mapping[str, str], paths: Collection[str]) -> 
 
 
 def unknown(name: str, known: Iterable[str], *, where: str | None = None) -> Problem:
-    """The sentence for a reference to nothing, with the nearest known name as its hint."""
-    from difflib import get_close_matches  # lazy: agents import this module, only errors ask
+    """The problem of an undefined reference, with the most similar name as its hint."""
+    from difflib import get_close_matches  # lazy: agents import this module, only errors need it
 
     names = sorted(known)
     near = get_close_matches(name, names, n=1)
@@ -78,12 +78,12 @@ def unknown(name: str, known: Iterable[str], *, where: str | None = None) -> Pro
     elif names:
         hint = "known here: " + ", ".join(f"`{n}`" for n in names)
     else:
-        hint = "nothing can be referred to here: declare it under `inputs` or `outputs`"
-    return Problem(f"`${{{{{name}}}}}` refers to nothing", where=where, hint=hint)
+        hint = "declare it under `inputs` or `outputs`"
+    return Problem(f"`${{{{{name}}}}}` is not defined", where=where, hint=hint)
 
 
 def _given(text: str, values: Mapping[str, str]) -> Iterator[str | _Reference]:
-    """The pieces that stay, given these values; all unknown names are told at once."""
+    """The pieces that remain for these values. Raises one SpecError for all unknown names."""
     missing: list[Problem] = []
     for piece in _pieces(text):
         if isinstance(piece, _Option):
@@ -111,7 +111,7 @@ def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
         if end < 0 <= named:
             raise _broken("$[[", text[start:], "close it with `]]`")
         if not 0 <= named < end:
-            # A regular expression's `$[[:space:]]` is the command's own text.
+            # `$[[:space:]]` of a regular expression belongs to the command.
             yield "$[["
             at = inner
             continue
@@ -122,7 +122,7 @@ def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
 
 
 def _finder(text: str, what: str) -> Callable[[int], int]:
-    """``text.find(what, at)`` for an ``at`` that only grows: all calls together read it once."""
+    """``text.find(what, at)`` for an ``at`` that only grows: all calls scan the text once."""
     found = text.find(what)
 
     def find(at: int) -> int:
@@ -146,7 +146,7 @@ def _plain_pieces(text: str) -> Iterator[str | _Reference]:
 
 
 def _reference(text: str, start: int) -> tuple[str, int]:
-    """The name in the ``${{`` at ``start``, and where the text goes on."""
+    """The name in the ``${{`` at ``start``, and the end of the reference."""
     if matched := _NAME.match(text, start + 3):
         return matched[1], matched.end()
     end = text.find("}}", start)

@@ -22,7 +22,7 @@ _RESERVED = frozenset(
 
 
 class Held(NamedTuple):
-    """A value on its way into a command; ``whole``: outside quotes it stays one word."""
+    """A value to insert. ``whole``: it stays one word outside quotes."""
 
     name: str
     value: str
@@ -54,7 +54,7 @@ def _words(held: Held) -> list[str]:
         return [held.value]
     try:
         return shlex.split(held.value) or [held.value]
-    except ValueError:  # a quote without its partner
+    except ValueError:  # an unbalanced quote
         return [held.value]
 
 
@@ -92,5 +92,5 @@ def heredoc(held: Held, sure: bool) -> str:
 
 def verbatim(held: Held, sure: bool) -> str:
     if not sure and held.value and not PLAIN.fullmatch(held.value):
-        raise refused(held, "stands in a here-document of a command too intricate to follow")
+        raise refused(held, "is used in a here-document that cannot be analyzed")
     return held.value

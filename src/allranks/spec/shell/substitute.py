@@ -35,16 +35,16 @@ from allranks.spec.shell.quoting import Held
 _NUMBER = re.compile(r"[+-]?[0-9][0-9A-Fa-fxX.]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^]]*")
-# After these a command still begins, so `case` or `[[` there is bash's own word.
+# A command can start after these, so `case` and `[[` are keywords there.
 _LEADING = frozenset(["if", "then", "else", "elif", "do", "while", "until", "!", "time", "{", "in"])
 _BREAKS = frozenset(" \t\n;&|()<>")
 _DEEPEST = 50
 
-_FREE, _WORD, _NUMERIC = range(3)  # what a place lets in: anything, plain letters, numbers
+_FREE, _WORD, _NUMERIC = range(3)  # what a position accepts: anything, plain letters, numbers
 
 
 def weave(atoms: Sequence[str | Held]) -> str:
-    """The command: its own letters, one per atom, and the values between them, made harmless.
+    """The command with its values quoted.
 
     Raises SpecError where no quoting makes a value safe.
     """
@@ -54,7 +54,7 @@ def weave(atoms: Sequence[str | Held]) -> str:
 
 
 class _Reader:
-    """Reads atoms once, left to right, writing to ``out``; one method per kind of place."""
+    """Reads atoms once, left to right, and writes to ``out``. One method per kind of position."""
 
     def __init__(self, atoms: Sequence[str | Held], *, sure: bool = True, depth: int = 0) -> None:
         self.atoms = atoms
@@ -89,15 +89,16 @@ class _Reader:
         if "\0" in value:
             raise quoting.refused(held, "holds a NUL byte, which no command line can carry")
         if self.lets_in == _NUMERIC and not _NUMBER.fullmatch(value):
-            raise quoting.refused(held, "stands in arithmetic and is not a number")
+            raise quoting.refused(held, "is used in arithmetic and is not a number")
         if self.lets_in == _WORD and not quoting.PLAIN.fullmatch(value):
-            raise quoting.refused(held, "stands in `${…}` or in an index and is not one plain word")
+            raise quoting.refused(held, "is used in `${…}` or an index and is not a plain word")
         if self.in_test and "[" in value and ("$" in value or "`" in value):
-            raise quoting.refused(held, "stands in `[[ … ]]`, where bash could run it")
+            raise quoting.refused(held, "is used in `[[ … ]]`, where bash could execute it")
         self.out.append(write(held, self.sure))
 
     def backslash(self, write: Callable[[Held, bool], str], before_value: str) -> None:
-        r"""A backslash and what it hides; one right before a value must not touch our quoting."""
+        r"""A backslash and the character it escapes. One right before a value must not affect our
+        quoting."""
         if not isinstance(self.peek(1), Held):
             if self.peek(1) == "\n" and self.at and self.atoms[self.at - 1] not in (" ", "\t"):
                 self.sure = False  # bash joins the lines first: `$\<newline>(` is `$(`
@@ -111,7 +112,7 @@ class _Reader:
     def deeper(self, lets_in: int, *, in_test: bool = False) -> Iterator[None]:
         kept = self.lets_in, self.in_test, self.heredocs
         if self.depth == _DEEPEST:
-            hint = "put it in a script file and call that"
+            hint = "move it to a script file and call that"
             raise SpecError(Problem("the command nests too deeply", where="command", hint=hint))
         if self.heredocs:
             self.sure = False
@@ -133,7 +134,7 @@ class _Reader:
                 if atom == "#" and not word:
                     self.comment()
                 else:
-                    # Words split off an assignment or a redirection would be a command.
+                    # Words split from an assignment or a redirection would become a command.
                     whole = target or self.in_test or bool(_ASSIGNMENT.match(word))
                     whole = whole or (leads and (bool(word) or not self.sure))
                     word += self.word_part(atom, whole=whole)
@@ -158,7 +159,7 @@ class _Reader:
                 self.heredoc_bodies()
 
     def word_part(self, atom: str | Held, *, whole: bool) -> str:
-        """One part of a word; what is quoted or expanded counts as no letter of a keyword."""
+        """One part of a word. Quoted or expanded parts do not belong to a keyword."""
         if isinstance(atom, Held):
             self.put(quoting.bare_whole if whole else quoting.bare)
         elif self.sees("\\\n"):
@@ -185,7 +186,7 @@ class _Reader:
         return "\0"
 
     def keyword(self, word: str) -> int:
-        """How many more ``case`` are open after this word, which stood where a command begins."""
+        """How many ``case`` this word opens at the start of a command."""
         if word == "[[":
             self.in_test = True
         if word in ("case", "esac"):
@@ -236,7 +237,7 @@ class _Reader:
             self.expandable(quoting.double, atom)
 
     def expandable(self, write: Callable[[Held, bool], str], atom: str | Held) -> None:
-        """One step where only backslash, dollar and backtick mean something."""
+        """One step where only backslash, dollar and backtick are special."""
         if isinstance(atom, Held):
             self.put(write)
         elif atom == "\\":
@@ -251,7 +252,7 @@ class _Reader:
     def dollar(self, *, in_double: bool) -> None:
         held = self.peek(1)
         if isinstance(held, Held):
-            # `$` and a value that begins with `(` would make a command of it.
+            # `$` before a value that starts with `(` would make it a command.
             self.out.append("$" if quoting.PLAIN.fullmatch(held.value) else "\\$")
             self.at += 1
         elif self.sees("$(("):
@@ -280,7 +281,7 @@ class _Reader:
                 self.copy()
                 return
             if atom in ("'", '"') and in_double:
-                self.sure = False  # whether these quote depends on the operator before them
+                self.sure = False  # whether these are quotes depends on the operator before them
             if atom == '"':
                 self.copy()
                 self.double()
@@ -306,8 +307,8 @@ class _Reader:
                     self.expandable(quoting.double, atom)
 
     def backticks(self, *, in_double: bool) -> None:
-        r"""`` `…` ``: written back as ``$(…)`` when it holds a value, which frees it of the
-        backslashes that backticks eat before the command within is read."""
+        r"""`` `…` ``: rewritten as ``$(…)`` if it contains a value, because backticks remove
+        backslashes before the inner command is read."""
         end, inner = self.at + 1, list[str | Held]()
         hides = '$`\\"' if in_double else "$`\\"
         while end < len(self.atoms) and self.atoms[end] != "`":
@@ -338,7 +339,7 @@ class _Reader:
         start = self.at
         while (atom := self.peek()) is not None and atom not in _BREAKS:
             if isinstance(atom, Held):
-                raise quoting.refused(atom, "stands where a here-document's delimiter must be")
+                raise quoting.refused(atom, "is used as a here-document's delimiter")
             self.copy()
         raw = "".join(str(atom) for atom in self.atoms[start : self.at])
         delimiter = re.sub(r"[\\'\"]", "", raw)
@@ -380,7 +381,7 @@ class _Reader:
             start = end + 1
         for atom in self.atoms[self.at :]:
             if isinstance(atom, Held):
-                raise quoting.refused(atom, f"stands in `<<{delimiter}`, which has no end")
+                raise quoting.refused(atom, f"is used in `<<{delimiter}`, which is not terminated")
         return len(self.atoms), len(self.atoms)
 
 

@@ -1,6 +1,6 @@
-"""A job from its YAML file, with the line of every key; and back to YAML.
+"""Read a job from YAML with the line of every key, and write it back.
 
-Plain words are read as ``allranks.spec.fields.plain_words`` says. No tags, no second documents.
+Plain scalars follow ``allranks.spec.fields.plain_words``. Tags and multiple documents are errors.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MAX_VALUES = 100_000
 MAX_DEPTH = 50
 MAX_LETTERS = 4 * MAX_BYTES
 
-# PyYAML's words for a mistake, and ours.
+# PyYAML's messages, and ours.
 _MISTAKES = (
-    ("cannot start any token", "a character that cannot stand here", "indent with blanks, not tabs; quote text that begins with `@`, `%` or a backtick"),  # noqa: E501
-    ("mapping values are not allowed", "a `:` that cannot stand here", "put the text in quotes, or correct the indentation"),  # noqa: E501
-    ("expected <block end>", "the indentation does not fit the lines above", "align the keys of one mapping"),  # noqa: E501
+    ("cannot start any token", "an unexpected character", "indent with spaces, not tabs; quote text that begins with `@`, `%` or a backtick"),  # noqa: E501
+    ("mapping values are not allowed", "an unexpected `:`", "put the text in quotes, or correct the indentation"),  # noqa: E501
+    ("expected <block end>", "the indentation does not match the lines above", "align the keys of one mapping"),  # noqa: E501
     ("could not find expected ':'", "a key without its `:`", "write `key: value`, or quote the text"),  # noqa: E501
-    ("expected a single document", "a second document begins here", "keep one job to a file: remove the `---`"),  # noqa: E501
-    ("while parsing a flow", "brackets or braces that do not fit", "quote text within them: `{a: '${{inputs.x}}'}`"),  # noqa: E501
+    ("expected a single document", "a second document starts here", "use one file per job: remove the `---`"),  # noqa: E501
+    ("while parsing a flow", "unbalanced brackets or braces", "quote text within them: `{a: '${{inputs.x}}'}`"),  # noqa: E501
     ("undefined alias", "an alias without its anchor", "define it first as `&name`"),
     ("while scanning a quoted scalar", "a quote that is not closed", "close it, or double it: ''"),
 )  # fmt: skip
@@ -40,8 +40,8 @@ _MISTAKES = (
 def load(
     path: str | Path, overrides: Sequence[str] = (), *, engines: Collection[str] = ()
 ) -> CommandJob:
-    """The job in the file at ``path``, after ``a.b=c`` overrides; its paths stay as written, and
-    begin at the file's folder. ``engines`` as in ``override_keys``.
+    """The job in the file at ``path``, after ``a.b=c`` overrides. Its paths are unchanged and start
+    at the file's folder. ``engines`` as in ``override_keys``.
 
     Raises NotFound, SpecError (everything wrong, with lines) and UsageError (an override).
     """
@@ -56,7 +56,7 @@ def loads(
     file: str | None = None,
     engines: Collection[str] = (),
 ) -> CommandJob:
-    """The job in ``text``; ``file`` is what error messages call it."""
+    """The job in ``text``; ``file`` is its name in error messages."""
     data, lines = read(text, file=file)
     try:
         override_keys(data, lines, overrides, engines=engines)
@@ -73,10 +73,11 @@ def override_keys(
     typed: bool = False,
     engines: Collection[str] = (),
 ) -> None:
-    """Set each ``a.b=c`` in place. ``typed``: the job comes from a command line. ``engines``: the
-    names that `resources.properties` may have, where they are known.
+    """Set each ``a.b=c`` in place.
 
-    Raises UsageError for what is not ``a.b=c``, SpecError for what would have no effect.
+    ``typed``: the job comes from a command line. ``engines``: the valid names in
+    `resources.properties`, if known. Raises UsageError for what is not ``a.b=c``, SpecError for
+    overrides without effect.
     """
     before = names(data)
     for override in overrides:
@@ -97,17 +98,17 @@ def read(text: str, *, file: str | None = None) -> tuple[dict[str, Any], dict[st
     except SpecError as error:
         raise SpecError(error.problems, file=file) from None
     except RecursionError:
-        problem = Problem("the file nests too deeply", hint="a job needs four levels or five")
+        problem = Problem("the file nests too deeply", hint="a job needs at most five levels")
         raise SpecError(problem, file=file) from None
     if not isinstance(data, dict):
-        hint = "write `key: value`, one to a line"
+        hint = "write `key: value`, one per line"
         problem = Problem("this is not a mapping of keys to values", None, 1, hint)
         raise SpecError(problem, file=file)
     return data, reader.lines
 
 
 def override_key(data: dict[str, Any], lines: dict[str, int], override: str) -> None:
-    """Set one ``a.b=c`` in place, making the mappings on the way."""
+    """Set one ``a.b=c`` in place, creating mappings as needed."""
     path, equals, value = override.partition("=")
     steps = path.strip().split(".")
     if not equals or not all(steps):
@@ -125,25 +126,25 @@ def override_key(data: dict[str, Any], lines: dict[str, int], override: str) -> 
         place[steps[-1]] = _given(value)
     else:
         raise _unreachable(override)
-    # The value is no longer the file's: no line of it is to blame.
+    # The value is not from the file, so it has no line.
     lines[".".join(steps)] = 0
 
 
 def dump(job: CommandJob) -> str:
-    """The job as YAML that ``loads`` reads back equal, without what is default."""
+    """The job as YAML without default values; ``loads`` reads it back."""
     return written(job.to_dict())
 
 
 def content(path: Path) -> str:
-    """The text of a YAML file; raises SpecError for what cannot be read as one."""
+    """The text of a YAML file. Raises SpecError if it cannot be read."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         hint = "give the path of a YAML file"
-        raise NotFound("there is no such file", where=str(path), hint=hint) from None
+        raise NotFound("file not found", where=str(path), hint=hint) from None
     except IsADirectoryError:
-        raise _unreadable(path, "this is a folder", f"name the file: `{path}/job.yml`") from None
+        raise _unreadable(path, "it is a folder", f"give the file: `{path}/job.yml`") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         hint = "check its path and its permissions"
@@ -172,31 +173,31 @@ def _within(place: Any, step: str, override: str) -> Any:
 
 def _unreachable(override: str) -> UsageError:
     path = override.partition("=")[0]
-    hint = "set the whole of it, or name a key inside a mapping"
-    return UsageError(f"`{path}` leads into something without keys", where="--set", hint=hint)
+    hint = "set the whole value, or a key inside a mapping"
+    return UsageError(f"`{path}` goes into a value without keys", where="--set", hint=hint)
 
 
 def _given(value: str) -> Any:
-    """What stands after ``=``: a plain YAML word; quotes, `[…]` and `{…}` as YAML reads them."""
+    """The value after ``=``: a plain YAML scalar, or quotes, `[…]` and `{…}` in YAML syntax."""
     if value.startswith(("[", "{", '"', "'")):
         try:
             return _Reader().value(yaml.compose(value, Loader=_Loader), "")
         except yaml.YAMLError:
             return value
         except RecursionError:
-            hint = "a job needs four levels or five"
+            hint = "a job needs at most five levels"
             raise UsageError("the value nests too deeply", where="--set", hint=hint) from None
     tag = next((tag for tag, (regex, _) in PLAIN.items() if regex.match(value)), "str")
     return _scalar(TAG + tag, value)
 
 
 class _Loader(yaml.BaseLoader):
-    """Composes only; knows YAML 1.2's plain words."""
+    """Only composes nodes, with YAML 1.2's plain scalars."""
 
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        # PyYAML would need seconds for a thousand open brackets before it gave up.
+        # PyYAML needs seconds for a thousand open brackets.
         if self.depth == MAX_DEPTH:
             raise RecursionError
         self.depth += 1
@@ -229,8 +230,10 @@ class _Reader:
         if known and node.tag.removeprefix(TAG) in (*PLAIN, "str"):
             return _scalar(node.tag, node.value)
         tag = node.tag.replace(TAG, "!!")
-        hint = "write the plain value without it"
-        raise SpecError(Problem(f"the tag `{tag}` is not read", path or None, _line(node), hint))
+        hint = "write the plain value without the tag"
+        raise SpecError(
+            Problem(f"the tag `{tag}` is not supported", path or None, _line(node), hint)
+        )
 
     def item(self, node: yaml.Node, path: str) -> Any:
         self.lines.setdefault(path, _line(node))
@@ -246,7 +249,7 @@ class _Reader:
             key = self.key(key_node, path)
             dotted = f"{path}.{key}" if path else key
             if key in own:
-                hint = f"it also stands on line {self.lines[dotted]}: keep one of the two"
+                hint = f"it also stands on line {self.lines[dotted]}: remove one of the two"
                 problem = Problem(f"`{key}` is given twice", dotted, _line(key_node), hint)
                 raise SpecError(problem)
             self.lines[dotted] = _line(key_node)
@@ -259,7 +262,7 @@ class _Reader:
         for one in several:
             if not isinstance(one, yaml.MappingNode):
                 hint = "write `<<: *name`, where `&name` marks a mapping"
-                raise SpecError(Problem("`<<` takes in a mapping", path, _line(one), hint))
+                raise SpecError(Problem("`<<` needs a mapping", path, _line(one), hint))
             before, self.lines = self.lines, {}
             self.count(one)
             result = {**self.mapping(one, path), **result}
@@ -273,14 +276,16 @@ class _Reader:
             self.count(node)
             return str(node.value)
         hint = "a key is a plain word: quote text that begins with `[`, `{` or `?`"
-        raise SpecError(Problem("a list or mapping is no key", path or None, _line(node), hint))
+        raise SpecError(
+            Problem("a key cannot be a list or mapping", path or None, _line(node), hint)
+        )
 
     def count(self, node: yaml.Node) -> None:
         self.values += 1
         self.letters += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
         if self.values > MAX_VALUES or self.letters > MAX_LETTERS:
-            hint = "its aliases multiply: write the values out"
-            raise SpecError(Problem("the file stands for too many values", None, _line(node), hint))
+            hint = "its aliases multiply: write out the values"
+            raise SpecError(Problem("the file expands to too many values", None, _line(node), hint))
 
 
 def _scalar(tag: str, text: str) -> Any:
@@ -317,7 +322,7 @@ def _mistake(error: yaml.YAMLError, text: str) -> Problem:
     elif isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, int(error.position)) + 1
         hint = "remove it, or write it as an escape in double quotes"
-        return Problem("a control character stands in the file", None, line, hint)
+        return Problem("the file contains a control character", None, line, hint)
     for theirs, ours, hint in _MISTAKES:
         if theirs in said:
             return Problem(f"this is not YAML: {ours}", None, line, hint)

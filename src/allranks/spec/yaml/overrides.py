@@ -1,8 +1,8 @@
-"""`--set PATH=VALUE` may only set what has an effect.
+"""`--set PATH=VALUE` must have an effect.
 
-A job file is read generously: names of inputs and outputs are free, `distribution` keeps keys that
-it does not know, and what Azure ML writes into a job's description is skipped. A key that someone
-sets by hand is there for its effect, so a name that nothing reads is an error.
+Job files are read tolerantly: names of inputs and outputs are free, `distribution` keeps unknown
+keys, and keys that Azure ML adds are skipped. A key set by hand is meant to have an effect, so an
+unused one is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from allranks.spec.job import READ_ONLY, CommandJob
 from allranks.spec.job_parts import Distribution, snake
 from allranks.spec.shell.expressions import references
 
-# Singular, and the variables by which a script or command reads one of them.
+# The singular, and the variables through which a script or command reads one.
 _SECTIONS = {
     "inputs": ("input", r"\b(?:AZURE_ML_INPUT|AZUREML_PARAMETER)_(\w+)"),
     "outputs": ("output", r"\bAZURE_ML_OUTPUT_(\w+)"),
@@ -28,7 +28,7 @@ _DISTRIBUTIONS = {
 
 
 def names(data: Mapping[str, Any]) -> dict[str, set[str]]:
-    """The names at each place of a job whose names are free, to compare with later."""
+    """The user-chosen names at each place of a job, for a later comparison."""
     return {place: set(_at(data, place)) for place in (*_SECTIONS, "distribution", _PROPERTIES)}
 
 
@@ -43,9 +43,9 @@ def ineffective(
     typed: bool = False,
     engines: Collection[str] = (),
 ) -> list[Problem]:
-    """What was set and has no effect. ``data`` is the job after ``paths`` were set, ``before`` its
-    ``names`` until then. ``typed``: it comes from a command line, where `--set` is also how an
-    input is declared. ``engines``: the keys of `resources.properties`, where they are known."""
+    """Overrides without effect. ``data`` is the job after ``paths`` were set, ``before`` its
+    ``names`` before. ``typed``: the job comes from a command line, where `--set` also declares
+    inputs. ``engines``: the valid keys of `resources.properties`, if known."""
     return [
         *_unread(data, paths),
         *_undeclared(data, before, typed),
@@ -55,11 +55,11 @@ def ineffective(
 
 
 def _unread(data: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Problem]:
-    """Keys of the job itself; other unknown ones are found by its model."""
+    """Unknown keys of the job itself; its models find others."""
     known = [field.alias or name for name, field in CommandJob.model_fields.items()]
     for key in dict.fromkeys(path.partition(".")[0] for path in paths):
         if key in READ_ONLY:
-            message = f"`{key}` describes a job that was submitted, and sets nothing"
+            message = f"`{key}` is read-only and cannot be set"
             yield Problem(message, where=key, hint=nearest(key, known) or "leave it out")
         elif data.get(key) is None and key not in known:
             hint = nearest(key, known) or "`allranks job validate --help`"
@@ -76,13 +76,13 @@ def _undeclared(
             if typed and section == "inputs" and near is None:
                 continue
             listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
-            declare = "name it with -o" if typed else f"declare it in the file under `{section}`"
+            declare = "add it with -o" if typed else f"declare it in the file under `{section}`"
             hint = near or f"its {section}: {listed}; to add one, {declare}"
             yield Problem(f"the job has no {word} `{name}`", f"{section}.{name}", hint=hint)
 
 
 def _mentioned(data: Mapping[str, Any], section: str, variable: str) -> set[str]:
-    """The names that the command or a variable refers to."""
+    """The names referenced by the command or a variable."""
     texts = [data.get("command"), *_at(data, "environment_variables").values()]
     found: set[str] = set()
     for text in filter(lambda text: isinstance(text, str), texts):
@@ -113,11 +113,11 @@ def _unknown_engines(
 ) -> Iterator[Problem]:
     for name in sorted(set(_at(data, _PROPERTIES)) - before - set(engines)):
         hint = nearest(name, engines) or f"there are: {', '.join(sorted(engines))}"
-        yield Problem(f"there is no engine {name!r}", f"{_PROPERTIES}.{name}", hint=hint)
+        yield Problem(f"engine {name!r} not found", f"{_PROPERTIES}.{name}", hint=hint)
 
 
 def _at(data: Any, place: str) -> Mapping[str, Any]:
-    """The mapping at a dotted place, empty where there is none."""
+    """The mapping at a dotted path, or an empty one."""
     for step in place.split("."):
         data = data.get(step) if isinstance(data, Mapping) else None
     return {str(key): value for key, value in data.items()} if isinstance(data, Mapping) else {}

@@ -75,7 +75,7 @@ class Blobs:
             try:
                 yield write
                 if actual.hexdigest() != digest:
-                    raise UsageError(f"content does not match {digest}", hint="send it again")
+                    raise UsageError(f"content does not match {digest}", hint="upload it again")
                 file.flush()
                 os.replace(file.name, path)
             except BaseException:

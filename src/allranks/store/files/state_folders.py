@@ -155,7 +155,7 @@ class State:
         try:
             if incoming.sizes[0] != size or incoming.hash.hexdigest() != sha256:
                 path.unlink()
-                raise UsageError(f"content does not match {sha256}", hint="send it again")
+                raise UsageError(f"content does not match {sha256}", hint="upload it again")
             path.chmod(0o444)
             goal.parent.mkdir(exist_ok=True)
             path.rename(goal)
@@ -187,7 +187,7 @@ class State:
                     continue
                 above.update(manifests.above(path))
                 if entry.what == "file" and not self.content(entry.sha256).exists():
-                    raise MissingCode(f"the content of {path!r} is missing", hint="send it first")
+                    raise MissingCode(f"the content of {path!r} is missing", hint="upload it first")
                 number += 1
                 done[path] = number
                 entries[path] = entry._replace(seq=number)
@@ -274,7 +274,7 @@ class State:
         that version, or None if there is none. Raises NotFound if the content is intact."""
         path = self.content(sha256)
         if matches(path, sha256):
-            raise NotFound("the content is not damaged", hint="fetch it again")
+            raise NotFound("the content is not damaged", hint="download it again")
         with self._lock:
             path.unlink(missing_ok=True)
             for version in reversed(self.versions()):
