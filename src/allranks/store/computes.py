@@ -39,7 +39,7 @@ class Computes:
         if any(row.name == name for row in self.list()):
             raise Conflict(
                 f"a compute named {name!r} already exists",
-                hint=f"use choose another name, or change it: allranks compute update {name} …",
+                hint=f"choose another name, or change it: allranks compute update {name} …",
             )
 
     def create(self, name: str, spec: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
     environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
     add("-e", "--environment", metavar="SPEC", help=environment)
-    add("--image", metavar="IMAGE", help="run run in a container of this image")
+    add("--image", metavar="IMAGE", help="run in a container of this image")
     add("--name", help="the job's name (generated)")
     add("--display-name", metavar="TEXT", help="name to show for the job")
     add("--experiment", metavar="NAME", help="the experiment (the code folder's name)")

@@ -41,7 +41,7 @@ async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     if compute.name == services.clusters.first:
         raise Conflict(
             f"the compute {compute.name!r} is built in",
-            hint="choose choose another name, or change it: allranks compute update "
+            hint="choose another name, or change it: allranks compute update "
             f"{compute.name} …",
         )
     services.computes.expect_free(compute.name)
