@@ -21,7 +21,7 @@ def test_a_traceback_ends_with_the_hint() -> None:
     error = NotFound("there is no job named 'x'", hint="`allranks job list`")
     assert last_lines(error)[-2:] == [
         "allranks.errors.NotFound: there is no job named 'x'",
-        "hint: `allranks job list`",
+        "hint: list jobs: allranks job list",
     ]
     assert str(error) == "there is no job named 'x'"
 

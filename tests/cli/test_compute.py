@@ -98,7 +98,7 @@ def test_errors_in_a_file_have_its_lines(allranks, code: Path, text, line, said)
 
 def test_the_built_in_compute_can_be_changed_and_reset(allranks: Allranks):
     nothing = allranks("compute", "delete", "local")
-    assert (nothing.returncode, "always there" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "built in" in nothing.stderr) == (2, True)
     assert allranks("compute", "update", "local", "--max-instances", 2).returncode == 0
     done = allranks("run", "-n", 3, "--", "true")
     assert (done.returncode, "3 nodes exceed the limit of 2" in done.stderr) == (2, True)
@@ -117,7 +117,7 @@ def test_wrong_use(allranks: Allranks):
     nothing = allranks("compute", "show", "nothing")
     assert (nothing.returncode, "no compute named 'nothing'" in nothing.stderr) == (2, True)
     taken = allranks("compute", "create", "local", "--type", "local")
-    assert (taken.returncode, "always there" in taken.stderr) == (2, True)
+    assert (taken.returncode, "built in" in taken.stderr) == (2, True)
     assert "is a compute" in allranks("compute", "map", "local=local").stderr
     wrong = allranks("compute", "create", "a", "--type", "local", "--memory", "4x")
     assert "memory: '4x' is not an amount of memory" in wrong.stderr

@@ -99,7 +99,7 @@ def test_a_restart_with_code_that_cannot_be_used(allranks: Allranks, script: Pat
     allranks("run", "--name", "k", "--", "true")
     done = allranks("job", "restart", "k", "-C", "nowhere")
     assert (done.returncode, "file or folder not found" in done.stderr) == (2, True)
-    assert "there is no job" in allranks("job", "restart", "no", "-C", ".").stderr
+    assert "not found" in allranks("job", "restart", "no", "-C", ".").stderr
     assert len(answer(allranks, "job", "list")) == 2
 
 
@@ -126,7 +126,7 @@ def test_a_run_from_a_job_with_a_named_state(allranks: Allranks) -> None:
 
 
 def test_a_run_from_a_job_that_cannot_be_continued(allranks: Allranks, code: Path) -> None:
-    assert "there is no job" in allranks("run", "--from", "no", "--", "true").stderr
+    assert "not found" in allranks("run", "--from", "no", "--", "true").stderr
     allranks("run", "--detach", "--name", "busy", "--", "sleep", "60")
     done = allranks("run", "--from", "busy", "--", "true")
     assert (done.returncode, "has not ended" in done.stderr) == (2, True)

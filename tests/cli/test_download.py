@@ -367,7 +367,7 @@ def test_what_lies_in_the_way_is_told_in_a_sentence(bed, tmp_path):
     done = bed.download()
     assert done.returncode == 2
     assert "outputs is a symbolic link" in done.stderr
-    assert "hint: a symbolic link lies in its way" in done.stderr
+    assert "hint: a symbolic link is in the way" in done.stderr
     assert "Traceback" not in done.stderr
     assert list((tmp_path / "elsewhere").iterdir()) == []
     bed.got.unlink()

@@ -159,9 +159,9 @@ def test_the_record_keeps_the_requested_name(allranks, home, requirements, capfd
             "AzureML-fruit@latest",
         )
         shown = allranks("job", "show", name).stdout
-        assert "fruit:1 (asked for: AzureML-fruit@latest)" in shown
+        assert "fruit:1 (requested: AzureML-fruit@latest)" in shown
         Client().jobs.stream(name)
-        said = "note: environment: fruit:1 (asked for: AzureML-fruit@latest)"
+        said = "note: environment: fruit:1 (requested: AzureML-fruit@latest)"
         assert capfd.readouterr().err.count(said) == 1
 
 
@@ -288,19 +288,19 @@ def test_doctor_reports_whether_it_is_built(allranks, code, requirements):
     ("words", "said"),
     [
         (["create", "a/b", "--pip", "x"], "letters, digits"),
-        (["create", "allranks-mine", "--pip", "x"], "always there"),
+        (["create", "allranks-mine", "--pip", "x"], "are reserved"),
         (["create", "x"], "is empty"),
         (["create", "--pip", "x"], "name: is missing"),
         (["create", "x", "--pip", "numpy>==1"], "is not a requirement"),
-        (["create", "x", "-f", "nowhere.yml"], "no such file"),
+        (["create", "x", "-f", "nowhere.yml"], "file not found"),
         (["create", "x", "--requirements", "nowhere.txt"], "requirements file not found"),
-        (["show", "nope"], "no environment nope@latest"),
+        (["show", "nope"], "environment nope@latest not found"),
         (["show", "allranks-pytorch-2.1"], "did you mean"),
-        (["show", "a:b:c"], "names no version"),
+        (["show", "a:b:c"], "not a reference to a version"),
         (["build"], "name one environment"),
         (["build", "x", "-f", "y"], "name one environment"),
-        (["delete", "allranks-sklearn-1:1"], "always there"),
-        (["delete", "allranks-sklearn-1"], "which version"),
+        (["delete", "allranks-sklearn-1:1"], "curated"),
+        (["delete", "allranks-sklearn-1"], "name the version"),
         (["create", "current", "--pip", "x"], "is a reserved word"),
         (["create", "map", "--pip", "x"], "is a reserved word"),
         (["create", "x", "--pip", "x", "--version", "latest"], "is a reserved word"),
@@ -309,14 +309,14 @@ def test_doctor_reports_whether_it_is_built(allranks, code, requirements):
         (["label", "x", "7", "good"], "is a version, not a label"),
         (["label", "x", "latest"], "is a reserved label"),
         (["create", "never", "--pip", "x", "--label", "latest"], "is a reserved label"),
-        (["show", "never"], "no environment never"),
+        (["show", "never"], "environment never@latest not found"),
         (["map", "six==1", "six==1"], "would replace itself"),
         (["map", "six==1", ">=bad"], "is not a requirement"),
         (["map", "six==1", "six==2", "plum"], "'plum' has no substitute"),
         (["map", "python=3.6", "none"], "needs Python"),
-        (["label", "allranks-sklearn-1", "x"], "always there"),
+        (["label", "allranks-sklearn-1", "x"], "curated"),
         (["export", "allranks-sklearn-1", "--format", "docker"], "is not a format"),
-        (["clone", "nope", "x"], "no environment nope"),
+        (["clone", "nope", "x"], "environment nope@latest not found"),
     ],
 )  # fmt: skip
 def test_wrong_use(shared, words, said):
@@ -344,5 +344,5 @@ def test_from_python(home: Path, code: Path, wheels: Path, monkeypatch: pytest.M
         assert client.jobs.wait(job.name).status == "Completed"
         client.jobs.download(job.name, job.name)
         assert (code / job.name / "artifacts/outputs/version").read_text() == "1.0\n"
-    with pytest.raises(AllranksError, match="no environment nope"):
+    with pytest.raises(AllranksError, match=r"environment nope.* not found"):
         client.environments.get("nope")

@@ -35,7 +35,7 @@ def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
     assert " > ModuleNotFoundError: No module named 'nosuchpackage'" in said
     assert "code: train.py: changed" in said
     assert "variable LR: 1 -> 2" in said
-    assert "1 earlier job of explained failed so: first" in said
+    assert "1 earlier job of explained failed the same way: first" in said
     found = json.loads(shared("job", "explain", "second", "--json").stdout)
     assert (found["cause"], found["seen_before"]) == ("MODULE_MISSING", 1)
 

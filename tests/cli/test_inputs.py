@@ -45,8 +45,8 @@ def test_an_output_as_an_input_from_yaml_and_the_command_line(shared, code, firs
     ("job", "output", "path", "message", "hint"),
     [
         ("nosuch", "o", "", "job 'nosuch' not found", "allranks job list"),
-        (None, "p", "", "has no output 'p'", "its outputs: `o`"),
-        (None, "o", "wrod", "left no ", "it has named-outputs/o/word"),
+        (None, "p", "", "has no output 'p'", "its outputs are `o`"),
+        (None, "o", "wrod", "has no ", "it has named-outputs/o/word"),
         (None, "o", "../../x", "is not the address", "without `..`"),
     ],
 )
@@ -272,7 +272,7 @@ def test_every_listed_file_can_be_registered_and_downloaded(shared, code, whole)
     got = shared("job", "download", name, "--path", "*.pt", "-p", "all")
     assert len(got.stdout.splitlines()) == 6
     plain = shared("job", "download", name, "-p", "plain")
-    assert "not fetched: named-outputs/best (1 file)" in plain.stderr
+    assert "not downloaded: named-outputs/best (1 file)" in plain.stderr
     assert f"allranks job download {name} --all" in plain.stderr
 
 

@@ -97,7 +97,7 @@ def test_a_job_from_stdin(shared):
         ("command: x\nlimits: {timeout: soon}\n", 2, "limits.timeout", ""),
         ("code: .\n", None, "command", ""),
         ("command: echo ${{inputs.lrr}}\ninputs: {lr: 1}\n", 1, "command", "lr"),
-        ("command: x\ninputs:\n  d: {path: ./nosuch}\n", 3, "inputs.d.path", "begin at"),
+        ("command: x\ninputs:\n  d: {path: ./nosuch}\n", 3, "inputs.d.path", "start at"),
         ("command: x\nwarm: [torch]\n", 2, "warm", "leave it out"),
         ("command: x\nenvironment: azureml:sklearn:1\n", 2, "environment", "current"),
         ("command: x\ncompute: azureml:elsewhere\n", 2, "compute", "local"),
@@ -159,7 +159,7 @@ def test_an_unknown_job(shared, command, name):
     done = shared("job", command, name)
     assert done.returncode == 2
     assert "not found" in done.stderr
-    assert "hint: `allranks job list`" in done.stderr
+    assert "hint: list jobs: allranks job list" in done.stderr
 
 
 @pytest.mark.end_to_end

@@ -46,7 +46,7 @@ def test_a_simulated_preemption_acts_as_a_real_one_and_costs_no_attempt(shared: 
     assert shared("job", "preempt", "taken", "--node", 2).returncode == 2
     done = shared("job", "preempt", "taken", "--node", 1)
     assert (done.returncode, done.stdout) == (0, "")
-    assert "node 1 is taken away" in done.stderr
+    assert "preempting node 1" in done.stderr
     assert shared("job", "wait", "taken", "--timeout", 50).returncode == 0
     # Both ranks have the whole grace at once, though one node alone was to go.
     assert lines(shared, "taken", 1) == [

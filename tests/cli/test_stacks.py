@@ -65,7 +65,7 @@ def test_where_every_rank_is_live_and_kept(shared: Allranks, code: Path, tmp_pat
     assert "ranks 0-1 (2) are in barrier (train.py:3)\n" in said
     assert "train.py:4 load_batch  def load_batch(): time.sleep(600)\n" in said
     only = shared("job", "stacks", "stuck", "--rank", 3).stdout
-    assert only.startswith("rank 3 is without a Python stack\n  sleep 600: no Python")
+    assert only.startswith("rank 3 is without a Python stack\n  sleep 600: not a Python process")
     assert shared("job", "cancel", "stuck").returncode == 0
     shared("job", "wait", "stuck")
     kept = stacks(shared, "stuck")

@@ -118,7 +118,7 @@ def test_of_a_job_that_ended_and_at_a_port_of_choice(shared, shared_home, code, 
     port = told["url"].split(":")[2].strip("/")
     taken = started(shared_home, programs, name, "--port", port)
     _, said = taken.communicate(timeout=60)
-    assert (taken.returncode, f"the port {port} cannot be taken" in said) == (2, True)
+    assert (taken.returncode, f"the port {port} cannot be used" in said) == (2, True)
     assert asked(told["url"])[1] == EVENTS
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=60)
@@ -146,7 +146,7 @@ def test_what_cannot_be_shown_is_told(shared, shared_home, code, programs):
     process = started(shared_home, programs, "board-none")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "board-none left nothing that TensorBoard reads" in said
+    assert "board-none has no TensorBoard event files" in said
     assert "$SSM_TENSORBOARD_DIR" in said
     (programs / "tensorboard").write_text("#!/bin/sh\necho it is broken >&2; exit 3\n")
     (code / "train.py").write_text(JOB)

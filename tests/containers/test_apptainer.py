@@ -116,7 +116,7 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, image_file: Path
         assert "hint: " in done.stderr
         return done.stderr
 
-    assert "there is no image /nowhere/a.sif" in told("--image", "/nowhere/a.sif")
+    assert "image /nowhere/a.sif not found" in told("--image", "/nowhere/a.sif")
     bad = tmp_path / "bad.sif"
     bad.write_text("no image")
     assert "apptainer cannot start the container: " in told("--image", bad)

@@ -106,7 +106,7 @@ def test_what_cannot_be_built(
 def test_what_is_not_there(here: Allranks, code: Path, context: Path) -> None:
     told = submit(here, code, {"build": {"path": "./my image"}})
     assert "job.yml" in told
-    assert "there is no 'Dockerfile' in" in told
+    assert "'Dockerfile' not found in" in told
     assert "not found" in submit(here, code, {"build": {"path": "./none"}})
 
 

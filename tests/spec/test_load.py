@@ -97,7 +97,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no such file") as caught:
+    with pytest.raises(NotFound, match="file not found") as caught:
         load(tmp_path / "x.yml")
     assert caught.value.hint
     assert "x.yml" in str(caught.value.where)

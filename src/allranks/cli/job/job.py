@@ -222,7 +222,7 @@ def preempt(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(job)
     elif not options.quiet:
-        which = "its nodes are" if options.node is None else f"node {options.node} is"
+        which = "all nodes" if options.node is None else f"node {options.node}"
         show.talk(f"{job['name']}: preempting {which}; its ranks have the grace period to end")
         if job["spec"].get("retry", {}).get("max_attempts", 1) == 1:
             show.talk(

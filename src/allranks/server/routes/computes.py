@@ -41,8 +41,7 @@ async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     if compute.name == services.clusters.first:
         raise Conflict(
             f"the compute {compute.name!r} is built in",
-            hint="choose another name, or change it: allranks compute update "
-            f"{compute.name} …",
+            hint=f"choose another name, or change it: allranks compute update {compute.name} …",
         )
     services.computes.expect_free(compute.name)
     compute = await _checked(compute, services)
