@@ -14,7 +14,7 @@ import pytest
 
 from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.memory_limit import MemoryLimit
-from allranks.agent.monitoring.monitor import Kept, Monitor
+from allranks.agent.monitoring.monitor import Monitor, merged
 from allranks.agent.processes.rank_processes import RankProcesses, families
 from tests.support import until
 
@@ -277,16 +277,15 @@ def test_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
     assert process_usage._limited(10**9) == (400, 1000)
 
 
-def test_several_samples_are_one():
-    kept = Kept()
-    kept.add({("cpu", None, None): 10, ("memory", None, 0): 5})
-    kept.add({("cpu", None, None): 30, ("memory", None, 0): 3, ("gpu_load", 1, None): 7})
-    assert kept.take() == {
+def test_samples_merge_into_one():
+    first = {("cpu", None, None): 10, ("memory", None, 0): 5}
+    second = {("cpu", None, None): 30, ("memory", None, 0): 3, ("gpu_load", 1, None): 7}
+    assert merged([first, second]) == {
         ("cpu", None, None): 20,
         ("memory", None, 0): 5,
         ("gpu_load", 1, None): 7,
     }
-    assert kept.take() == {}
+    assert merged([]) == {}
 
 
 @pytest.mark.slow

@@ -191,7 +191,7 @@ def test_nodes_of_one_machine_are_said():
     found = scaling([run("a", 1, 9, hosts=("h",)), run("b", 3, 5, hosts=("h", "h", "h"))])
     assert "several nodes ran on one machine and shared its CPUs: b" in found.warnings
     found = scaling([run("a", 1, 9), run("b", 3, 5, hosts=(None, "h", None))])
-    assert "several nodes were on one machine" not in " ".join(found.warnings)
+    assert "several nodes ran on one machine" not in " ".join(found.warnings)
 
 
 def test_faster_than_ideal_is_doubted():

@@ -1,7 +1,7 @@
-"""For how long each rank of a node has printed nothing, computed nothing and moved no data.
+"""Measure how long each rank of a node has printed nothing, computed nothing and moved no data.
 
-Looked at with the monitor, once a second, and told to the server only of ranks that have been quiet
-for half the hang timeout: whether that is a hang is for one place to decide, which knows all nodes.
+Sampled with the monitor, once a second. Only ranks that are idle for half the hang timeout are
+reported; the server, which knows all nodes, decides whether that is a hang.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 from allranks.agent.monitoring import stacks, tcp_counters
 from allranks.agent.processes.rank_processes import RankProcesses
 
-# What a process may use without being at work: heartbeats and watchdogs of libraries, which come in
-# bursts. A share of a CPU, and seconds of it that may come at once; bytes a second, and at once.
+# What an idle process may use, for heartbeats and watchdogs of libraries, which come in bursts: a
+# share of a CPU, and CPU seconds at once; bytes per second, and bytes at once.
 CPU, CPU_BURST = 0.02, 0.25
 DATA, DATA_BURST = 4096.0, 65536.0
-# Seconds between two words on ranks that go on being quiet, and the most of the hang timeout: who
-# hears them counts on from there, and one that computes is not to seem idle meanwhile.
+# Seconds between two reports on idle ranks, and the maximum as a share of the hang timeout: between
+# reports the server extrapolates, and a rank that computes again must not seem idle.
 AGAIN, _AGAIN = 4.0, 1 / 4
-# Seconds between two looks for what runs in a container.
+# Seconds between two searches for processes in a container.
 _INSIDE = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Bucket:
-    """Fills with what is used, empties at ``rate`` a second; more than ``burst`` in it is work."""
+    """A leaky bucket: it empties at ``rate`` per second; more than ``burst`` in it is work."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
@@ -38,7 +38,8 @@ class Bucket:
         self._level = 0.0
 
     def works(self, total: float, seconds: float) -> bool:
-        """Whether it does, by what it has used since it began, so long after the last look."""
+        """Whether usage is work. ``total`` is the usage since the start, ``seconds`` the time since
+        the last call."""
         new = 0.0 if self._seen is None else max(0.0, total - self._seen)
         self._seen = total
         self._level = max(0.0, self._level + new - self._rate * seconds)
@@ -49,7 +50,7 @@ class Bucket:
 
 
 class _Rank:
-    """What is known of one; times are of the monotonic clock."""
+    """The last activity of a rank, in times of the monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self.size = -1
@@ -60,9 +61,9 @@ class _Rank:
 
 
 class IdleRanks:
-    """``logs`` are the outputs of the ranks, ``roots`` their first processes; ``tell`` is given
-    what there is to tell the server. ``busy`` is the share of a CPU that every process uses, or
-    waits for, just now."""
+    """``logs`` are the logs of the ranks, ``roots`` returns their first processes, ``report`` gets
+    each report for the server. ``busy`` is the share of a CPU that each process uses or waits for.
+    """
 
     def __init__(
         self,
@@ -70,30 +71,31 @@ class IdleRanks:
         timeout: float,
         logs: Mapping[int, Path],
         roots: Callable[[], Mapping[int, int]],
-        tell: Callable[[dict[str, Any]], None],
+        report: Callable[[dict[str, Any]], None],
     ) -> None:
         now = time.monotonic()
         self.busy: dict[int, float] = {}
-        self._half, self._logs, self._roots, self._tell = timeout / 2, logs, roots, tell
+        self._half, self._logs, self._roots, self._report = timeout / 2, logs, roots, report
         self._ranks = {rank: _Rank(now) for rank in logs}
         self._family, self._at, self._gpu_at = RankProcesses(), now, -math.inf
         self._cpus: dict[int, float] = {}
         self._carried: dict[int, int] = {}
         self._node, self._inside_at = node, -math.inf
         self._roots_inside: Mapping[int, int] = {}
-        self._told: tuple[Any, ...] = ([], [], False)
-        self._told_at = 0.0
+        self._reported: tuple[Any, ...] = ([], [], False)
+        self._reported_at = 0.0
 
     def look(self, sample: Mapping[Any, float]) -> None:
-        """Once a second; ``sample`` is what the monitor has seen of the GPUs."""
+        """Sample all ranks, once a second. ``sample`` is the monitor's, with the load of the
+        GPUs."""
         now = time.monotonic()
         seconds, self._at = now - self._at, now
         if any(name == "gpu_load" and load > 0 for (name, *_), load in sample.items()):
             self._gpu_at = now
         self._outputs(now)
-        # A compiler that a rank has started is not to be missed for long.
-        waits = any(now - each.computed > self._half / 2 for each in self._ranks.values())
-        age = min(2.0, self._half / 2) if waits else math.inf
+        # If a rank seems idle, list processes more often: it may have started a compiler.
+        idle = any(now - each.computed > self._half / 2 for each in self._ranks.values())
+        age = min(2.0, self._half / 2) if idle else math.inf
         members = self._family.members(self._roots() or self._inside(now), age)
         cpus: dict[int, float] = {}
         for rank, pids in members.items():
@@ -101,7 +103,7 @@ class IdleRanks:
                 self._computing(self._ranks[rank], pids, cpus, seconds, now)
                 self._disks(self._ranks[rank], pids, seconds, now)
         for rank in self._ranks.keys() - members.keys():
-            # It has ended, which others know, or nobody here sees what it does.
+            # It has ended, or its processes are not visible here.
             self._ranks[rank].computed = now
         self.busy.clear()
         self.busy |= {
@@ -110,10 +112,10 @@ class IdleRanks:
         }
         self._cpus = cpus
         self._connections(members, seconds, now)
-        self._say(now)
+        self._report_quiet(now)
 
     def _inside(self, now: float) -> Mapping[int, int]:
-        """The first processes of ranks that run in a container."""
+        """The first processes of ranks in a container."""
         if now - self._inside_at > _INSIDE:
             self._inside_at, self._roots_inside = now, stacks.inside(self._node)[1]
         return self._roots_inside
@@ -128,8 +130,8 @@ class IdleRanks:
     def _computing(
         self, rank: _Rank, pids: list[int], cpus: dict[int, float], seconds: float, now: float
     ) -> None:
-        """What its processes compute, with what children did that have ended. A new one is work:
-        somebody has started it."""
+        """Update the CPU time of its processes, with that of ended children. A new process counts
+        as work, because the rank has started it."""
         for pid in pids:
             with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
@@ -147,14 +149,16 @@ class IdleRanks:
         total = 0
         for pid in pids:
             with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as file:
-                told = dict(line.split(b": ") for line in file.read().splitlines())
-                # What is written again before it was on the disk counts in the first alone.
-                total += sum(int(told[key]) for key in (b"wchar", b"read_bytes", b"write_bytes"))
+                counters = dict(line.split(b": ") for line in file.read().splitlines())
+                # Data overwritten in the cache before it reached the disk counts in wchar only.
+                keys = (b"wchar", b"read_bytes", b"write_bytes")
+                total += sum(int(counters[key]) for key in keys)
         if rank.disk.works(total, seconds):
             rank.moved = now
 
     def _connections(self, members: Mapping[int, list[int]], seconds: float, now: float) -> None:
-        """Only where a rank does nothing else: looking through descriptors is not for nothing."""
+        """Sample the connections of ranks that do nothing else: reading descriptors is
+        expensive."""
         idle = [
             rank
             for rank, each in self._ranks.items()
@@ -166,10 +170,9 @@ class IdleRanks:
         carried = tcp_counters.carried()
         for rank in idle:
             each = self._ranks[rank]
-            mine = tcp_counters.of_processes(members[rank])
             new = sum(
                 max(0, carried[inode] - self._carried.get(inode, carried[inode]))
-                for inode in mine
+                for inode in tcp_counters.of_processes(members[rank])
                 if inode in carried
             )
             each.carried += new
@@ -177,7 +180,7 @@ class IdleRanks:
                 each.moved = now
         self._carried = carried
 
-    def _say(self, now: float) -> None:
+    def _report_quiet(self, now: float) -> None:
         quiet = {
             rank: each
             for rank, each in self._ranks.items()
@@ -185,13 +188,13 @@ class IdleRanks:
         }
         idle = [rank for rank, each in quiet.items() if now - each.computed >= self._half]
         kinds = (list(quiet), idle, bool(quiet) and now - self._gpu_at >= self._half)
-        if kinds == self._told and (
-            not quiet or now - self._told_at < min(AGAIN, 2 * self._half * _AGAIN)
+        if kinds == self._reported and (
+            not quiet or now - self._reported_at < min(AGAIN, 2 * self._half * _AGAIN)
         ):
             return
-        self._told, self._told_at = kinds, now
+        self._reported, self._reported_at = kinds, now
         gpu = now - self._gpu_at if self._gpu_at > 0 else None
-        self._tell(
+        self._report(
             {
                 str(rank): [now - each.printed, now - each.computed, now - each.moved, gpu]
                 for rank, each in quiet.items()
@@ -200,8 +203,8 @@ class IdleRanks:
 
 
 def _waited(pid: int) -> float:
-    """Seconds that its first thread could have computed and had to wait for a processor: where many
-    share few, one that is at work gets little of them."""
+    """Seconds that its first thread waited for a CPU: on a crowded node, a rank at work gets little
+    CPU time."""
     with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/schedstat", "rb") as file:
         return int(file.read().split()[1]) / 1e9
     return 0.0

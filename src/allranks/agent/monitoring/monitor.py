@@ -1,9 +1,8 @@
-"""What a job uses on a node, its ranks and the node itself, looked at once a second by a thread of
-the agent.
+"""Sample the resource usage of a job, its ranks and the node, once a second, in a thread.
 
-What is kept gets coarser as the attempt gets older: as many seconds in one point as a 300th of its
-age, thirty at most; loads and rates are their mean, memory the most there was. So a day leaves some
-four thousand points of each series instead of ninety thousand.
+Points get coarser as the attempt gets older: each covers a 300th of its age, at most thirty
+seconds. Loads and rates are averaged; of memory the maximum is kept. So a day leaves some four
+thousand points per series instead of ninety thousand.
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.gpu_usage import Gpus
 from allranks.agent.processes.rank_processes import Members, RankProcesses
 
-# Seconds between two looks; the part of an attempt's age that one point stands for, and the most.
+# Seconds between two samples; the share of an attempt's age that one point covers, and the maximum.
 LOOK = 1.0
 _PART, _MOST = 1 / 300, 30.0
-# An attempt that is shorter leaves nothing.
+# Shorter attempts, in seconds, leave no points.
 _LEAST = 0.2
 _LEVELS = (
     "memory",
@@ -34,7 +32,7 @@ _LEVELS = (
     "gpu_memory",
     "gpu_memory_total",
 )
-# Of these nobody knows which part is the job's.
+# Known only for the whole node, not for the job.
 _SHARED = ("net_in", "net_out")
 
 _NEW = process_usage.Rank(0.0, 0)
@@ -44,10 +42,10 @@ Sample = dict[tuple[str, int | None, int | None], float]
 
 
 class Monitor:
-    """Looks from its making until stopped; ``roots`` tells each rank's first process. Points go
-    ``into`` a file, a line for each time: ``{"at": …, "points": [[name, gpu, rank, value], …]}``.
-    ``also`` is shown what each look has seen, ``held`` the processes and the bytes of memory that
-    they hold; ``most`` is how many they may.
+    """Samples from its creation until ``stop``. ``roots`` returns each rank's first process. Points
+    go ``into`` a file, one line per time: ``{"at": …, "points": [[name, gpu, rank, value], …]}``.
+    ``also`` is called with each sample, ``held`` with the processes and the bytes of memory that
+    they hold; ``most`` is the job's memory limit in bytes.
     """
 
     def __init__(
@@ -65,29 +63,30 @@ class Monitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look a last time and write what there is."""
+        """Take a last sample and write all points."""
         self._over.set()
-        # A GPU that has fallen off its bus may keep its driver's answer for good.
+        # A GPU that has fallen off its bus may block its driver for ever.
         self._thread.join(timeout=2 * LOOK)
 
     def _watch(self) -> None:
         began, due = time.monotonic(), 0.0
-        eyes, kept = _Eyes(self._roots, self._most), Kept()
+        sampler, samples = _Sampler(self._roots, self._most), list[Sample]()
         while not self._over.wait(LOOK):
-            seen = eyes.look()
-            self._also(seen)
-            self._held(eyes.members, eyes.ranks, eyes.job.memory)
-            kept.add(seen)
+            sample = sampler.look()
+            self._also(sample)
+            self._held(sampler.members, sampler.ranks, sampler.job.memory)
+            samples.append(sample)
             if (age := time.monotonic() - began) >= due:
-                self._write(kept.take())
+                self._write(merged(samples))
+                samples.clear()
                 due = age + min(_MOST, age * _PART)
         if time.monotonic() - began > _LEAST:
-            kept.add(eyes.look())
-        self._write(kept.take())
+            samples.append(sampler.look())
+        self._write(merged(samples))
 
     def _write(self, points: Sample) -> None:
         rows = [[*series, round(value, 3)] for series, value in points.items()]
-        # A full disk costs the series some points, and nobody anything else.
+        # On a full disk some points are lost.
         if rows:
             line = json.dumps({"at": time.time(), "points": rows}).encode() + b"\n"
             with contextlib.suppress(OSError), self.into.open("ab", buffering=0) as file:
@@ -96,7 +95,7 @@ class Monitor:
                     file.truncate(size)
 
 
-class _Eyes:
+class _Sampler:
     def __init__(self, roots: Callable[[], Mapping[int, int]], most: int | None) -> None:
         self._roots, self._most, self._family, self._gpus = roots, most, RankProcesses(), Gpus()
         self._node = process_usage.node()
@@ -106,62 +105,52 @@ class _Eyes:
         self.job = process_usage.Job()
 
     def look(self) -> Sample:
-        """What was used since the last look."""
+        """Return the usage since the last call."""
         node, before = process_usage.node(), self._node
         self._node = node
-        found: Sample = {}
+        sample: Sample = {}
         for name, value in process_usage.between(before, node).items():
-            found[name if name in _SHARED else f"node_{name}", None, None] = value
-        for gpu, told in self._gpus.look().items():
-            found |= {(name, gpu, None): value for name, value in told.items()}
+            sample[name if name in _SHARED else f"node_{name}", None, None] = value
+        for gpu, values in self._gpus.look().items():
+            sample |= {(name, gpu, None): value for name, value in values.items()}
         total = node.memory_total if self._most is None else min(self._most, node.memory_total)
-        found["memory_total", None, None] = float(total)
-        return found | self._of_processes(node.total - before.total)
+        sample["memory_total", None, None] = float(total)
+        return sample | self._of_processes(node.total - before.total)
 
     def _of_processes(self, seconds: float) -> Sample:
-        """Of the job and its ranks; ``seconds`` are those of all CPUs since the last look."""
-        found: Sample = {}
+        """Of the job and its ranks; ``seconds`` are those of all CPUs since the last call."""
+        sample: Sample = {}
         self.members, now = self._family.look(self._roots()), time.monotonic()
         passed, self._at = max(now - self._at, 1e-3), now
         used = process_usage.of_processes(self.members.job)
         if not used:
-            return {}  # all have ended: what they used last is what is to be known
+            return {}  # all have ended; keep their last values
         ranks = {rank: process_usage.total(pids, used) for rank, pids in self.members.ranks.items()}
         for rank, each in ranks.items():
-            found["memory", None, rank] = float(each.memory)
-            # Less than before: one of its processes has ended, and was not waited for.
+            sample["memory", None, rank] = float(each.memory)
+            # It decreases when a process ends that its parent has not waited for.
             busy = max(0.0, each.busy - self.ranks.get(rank, _NEW).busy)
-            found["cpu", None, rank] = 100 * busy / passed
+            sample["cpu", None, rank] = 100 * busy / passed
         job, before = (
             process_usage.Job(*process_usage.total(used, used), *process_usage.moved(used)),
             self.job,
         )
         busy = max(0.0, job.busy - before.busy)
-        found["cpu", None, None] = min(100.0, 100 * busy / seconds) if seconds > 0 else 0.0
-        found["memory", None, None] = float(job.memory)
-        found["disk_read", None, None] = max(0, job.disk_read - before.disk_read) / passed
-        found["disk_write", None, None] = max(0, job.disk_write - before.disk_write) / passed
+        sample["cpu", None, None] = min(100.0, 100 * busy / seconds) if seconds > 0 else 0.0
+        sample["memory", None, None] = float(job.memory)
+        sample["disk_read", None, None] = max(0, job.disk_read - before.disk_read) / passed
+        sample["disk_write", None, None] = max(0, job.disk_write - before.disk_write) / passed
         self.ranks, self.job = ranks, job
-        return found
+        return sample
 
 
-class Kept:
-    """Samples, until one is made of them."""
-
-    def __init__(self) -> None:
-        self._samples: list[Sample] = []
-
-    def add(self, sample: Sample) -> None:
-        self._samples.append(sample)
-
-    def take(self) -> Sample:
-        """One sample that stands for all: the most of what is a level, the mean of the rest."""
-        found: dict[Any, list[float]] = {}
-        for sample in self._samples:
-            for series, value in sample.items():
-                found.setdefault(series, []).append(value)
-        self._samples = []
-        return {
-            series: max(values) if series[0] in _LEVELS else sum(values) / len(values)
-            for series, values in found.items()
-        }
+def merged(samples: Iterable[Sample]) -> Sample:
+    """Merge samples into one: the maximum of each level, the mean of each load and rate."""
+    values_of: dict[tuple[str, int | None, int | None], list[float]] = {}
+    for sample in samples:
+        for series, value in sample.items():
+            values_of.setdefault(series, []).append(value)
+    return {
+        series: max(values) if series[0] in _LEVELS else sum(values) / len(values)
+        for series, values in values_of.items()
+    }

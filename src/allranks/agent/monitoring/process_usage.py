@@ -1,7 +1,7 @@
-"""What a node, a job and its ranks use, read from /proc: numbers since boot, and levels.
+"""Read the resource usage of a node, a job and its ranks from /proc: totals since boot, and levels.
 
-Read here and not by psutil: an agent has nothing but Python where it is shipped to, and a look
-through psutil costs several times as much.
+It does not use psutil, because an agent that is copied to nodes has only Python, and psutil takes
+several times as long.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ _SECTOR = 512
 
 
 class Node(NamedTuple):
-    """Of the node. ``at`` is of a clock that is never set; ``busy`` and ``total`` in seconds of all
-    its CPUs; memory in bytes, what the processes here may have of it; the rest in bytes since
-    boot."""
+    """The node. ``at`` is in monotonic time; ``busy`` and ``total`` are seconds of all CPUs; memory
+    is in bytes, within the limit of our cgroup; the rest is in bytes since boot."""
 
     at: float
     busy: float
@@ -36,16 +35,16 @@ class Node(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Of a rank and all below it: seconds on CPUs, and bytes of memory. What processes of it share
-    counts for each."""
+    """A rank and all processes below it: CPU seconds, and bytes of memory. Shared memory counts
+    once for each process."""
 
     busy: float
     memory: int
 
 
 class Job(NamedTuple):
-    """Of all processes of the job on this node: as a rank's, and bytes that went to and from
-    disks."""
+    """All processes of the job on this node: as for a rank, and bytes read from and written to
+    disk."""
 
     busy: float = 0.0
     memory: int = 0
@@ -59,86 +58,84 @@ def node() -> Node:
 
 
 def between(before: Node, now: Node) -> dict[str, float]:
-    """What stands in the record for the time from one look to the next: percent, bytes, bytes a
-    second."""
+    """Return the usage between two samples: percent, bytes, bytes per second."""
     seconds = max(now.at - before.at, 1e-3)
     total = now.total - before.total
-    found = {"cpu": 100 * (now.busy - before.busy) / total if total > 0 else 0.0}
-    found |= {"memory": float(now.memory), "memory_total": float(now.memory_total)}
+    usage = {"cpu": 100 * (now.busy - before.busy) / total if total > 0 else 0.0}
+    usage |= {"memory": float(now.memory), "memory_total": float(now.memory_total)}
     for name in ("disk_read", "disk_write", "net_in", "net_out"):
-        # A disk or an interface that goes away takes its count along.
-        found[name] = max(0, getattr(now, name) - getattr(before, name)) / seconds
-    return found
+        # The sum decreases when a disk or an interface is removed.
+        usage[name] = max(0, getattr(now, name) - getattr(before, name)) / seconds
+    return usage
 
 
 def of_processes(pids: Iterable[int]) -> dict[int, Rank]:
-    """What each of them uses, with its children that have ended; without those that are gone."""
-    found = {}
+    """Return the usage of each process that exists, with that of its ended children."""
+    used = {}
     for pid in pids:
         with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
             busy = sum(map(int, fields[11:15])) / _TICKS
-            found[pid] = Rank(busy, int(fields[21]) * _PAGE)
-    return found
+            used[pid] = Rank(busy, int(fields[21]) * _PAGE)
+    return used
 
 
 def total(pids: Iterable[int], used: Mapping[int, Rank]) -> Rank:
-    """All of them together."""
+    """Return the sum over these processes."""
     several = [used[pid] for pid in pids if pid in used]
     return Rank(sum(each.busy for each in several), sum(each.memory for each in several))
 
 
 def moved(pids: Iterable[int]) -> tuple[int, int]:
-    """Bytes that they have read from disks and written to them, with their children that have
-    ended; what another user's process moved is not known."""
+    """Return the bytes they read from and wrote to disk, with their ended children; processes of
+    other users are not counted."""
     read = written = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/io", "rb") as file:
-            told = dict(line.split(b": ") for line in file.read().splitlines())
-            read += int(told[b"read_bytes"])
-            written += int(told[b"write_bytes"])
+            counters = dict(line.split(b": ") for line in file.read().splitlines())
+            read += int(counters[b"read_bytes"])
+            written += int(counters[b"write_bytes"])
     return read, written
 
 
 def held(pids: Iterable[int]) -> int:
-    """Bytes of memory that would be free without them: what they share counts once, files that are
-    mapped do not count. Takes milliseconds a GiB: not for every look."""
+    """Return the bytes of memory they occupy: shared memory counts once, mapped files do not. Takes
+    milliseconds per GiB, too long for every sample."""
     kinds = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
-    found = 0
+    size = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
                 rows = [line.split() for line in file]
-            found += sum(int(row[1]) for row in rows if row[0] in kinds) * 1024
-    return found
+            size += sum(int(row[1]) for row in rows if row[0] in kinds) * 1024
+    return size
 
 
 def _cpu() -> tuple[float, float]:
     with open("/proc/stat", "rb") as file:
         ticks = [int(text) for text in file.readline().split()[1:9]]
-    # user nice system idle iowait irq softirq steal: waiting for a disk is no work.
+    # user nice system idle iowait irq softirq steal; iowait counts as idle.
     idle = ticks[3] + ticks[4]
     return (sum(ticks) - idle) / _TICKS, sum(ticks) / _TICKS
 
 
 def _memory() -> tuple[int, int]:
-    """Used, and all there is: of the machine, or of our control group where that has less."""
-    found = {}
+    """Bytes used and in total: of the machine, or of our cgroup if its limit is lower."""
+    fields = {}
     with open("/proc/meminfo", "rb") as file:
         for line in file:
             name, _, rest = line.partition(b":")
-            found[name] = int(rest.split()[0]) * 1024
+            fields[name] = int(rest.split()[0]) * 1024
             if name == b"MemAvailable":
                 break
-    total = found[b"MemTotal"]
-    used = total - found.get(b"MemAvailable", found.get(b"MemFree", 0))
+    total = fields[b"MemTotal"]
+    used = total - fields.get(b"MemAvailable", fields.get(b"MemFree", 0))
     limited = _limited(total)
     return (used, total) if limited is None else limited
 
 
 def _limited(total: int) -> tuple[int, int] | None:
-    """Of the nearest control group around us that has a limit: used without what is only cached,
-    and the limit."""
+    """Bytes used, without caches, and the limit, of the nearest enclosing cgroup with a limit."""
     for folder, limit, usage, cached in _groups():
         with contextlib.suppress(OSError, ValueError):
             most = int((folder / limit).read_text())
@@ -150,7 +147,7 @@ def _limited(total: int) -> tuple[int, int] | None:
 
 
 def _groups() -> Iterable[tuple[Path, str, str, str]]:
-    """Our control group and those around it, of either version, and what its files are called."""
+    """Our cgroup and those that enclose it, of either version, with the names of their files."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             number, kinds, path = line.split(":", 2)
@@ -165,14 +162,14 @@ def _groups() -> Iterable[tuple[Path, str, str, str]]:
                 )
             else:
                 continue
-            here = Path(top + path)
-            for folder in (here, *here.parents):
+            own = Path(top + path)
+            for folder in (own, *own.parents):
                 if str(folder).startswith(top):
                     yield folder, *names
 
 
 def _disks() -> tuple[int, int]:
-    """Of whole disks, not of their partitions and what is stacked on them."""
+    """Bytes read from and written to disks, without their partitions and stacked devices."""
     read = written = 0
     with contextlib.suppress(OSError):
         whole = {name for name in os.listdir("/sys/block") if not name.startswith(_STACKED)}
@@ -189,8 +186,8 @@ _STACKED = ("loop", "ram", "zram", "dm-", "md", "sr", "fd")
 
 
 def _network() -> tuple[int, int]:
-    """Of interfaces that lead out: not the loopback, and not both sides of a bridge."""
-    come = gone = 0
+    """Bytes received and sent, without the loopback and without bridges and their ports."""
+    received = sent = 0
     with contextlib.suppress(OSError), open("/proc/net/dev") as file:
         for line in file:
             name, colon, rest = line.partition(":")
@@ -198,11 +195,11 @@ def _network() -> tuple[int, int]:
             if not colon or name == "lo" or _of_bridge(name):
                 continue
             fields = rest.split()
-            come += int(fields[0])
-            gone += int(fields[8])
-    return come, gone
+            received += int(fields[0])
+            sent += int(fields[8])
+    return received, sent
 
 
 def _of_bridge(name: str) -> bool:
-    here = f"/sys/class/net/{name}"
-    return os.path.exists(f"{here}/brport") or os.path.exists(f"{here}/bridge")
+    folder = f"/sys/class/net/{name}"
+    return os.path.exists(f"{folder}/brport") or os.path.exists(f"{folder}/bridge")

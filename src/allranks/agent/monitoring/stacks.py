@@ -1,7 +1,7 @@
-"""Where the processes of a node's ranks are: asked of every Python that runs, read of the rest.
+"""Collect the stacks of the processes of a node's ranks, with signals that every Python answers.
 
-Nothing that is done here can end a process: who is sent a signal has just been seen to answer it,
-and who has become another program meanwhile ignores that one by default.
+This cannot end a process: only processes that handle the signal get it, and its default is to be
+ignored, should the process have become another program meanwhile.
 """
 
 from __future__ import annotations
@@ -24,64 +24,62 @@ from allranks.agent.processes.rank_processes import families
 from allranks.plan.diagnosis.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
 from allranks.plan.plan import pack
 
-# How long answers are waited for; how long a stack has to be as it is to be a whole one.
+# Seconds to wait for answers; seconds without growth after which an answer is complete.
 PATIENCE, QUIET = 0.6, 0.03
-# Who answers from Python, too, has all threads to tell of; one that is in C code may never.
+# Seconds to wait for the stacks of all threads; a thread in C code may never answer.
 _THREADS = 0.15
-# The most processes of one rank that are told of.
+# Maximum number of reported processes per rank.
 _MOST = 64
 _MARK = "allranks-stacks"
-# Where it is, and whether it has run Python since: inside/sitecustomize.py.
+# Signals for the stack, and for a sign that Python runs: see inside/sitecustomize.py.
 _WHERE, _ALIVE = signal.SIGURG, signal.SIGWINCH
 
-
-# One that looks at a time: what a process writes is one look's.
+# Only one request at a time, because all answers of a process go to the same file.
 _LOCK = threading.Lock()
 
-
-# When processes (and when they were started) were first asked what they have not answered yet.
+# When a process (id and start time) got the first request that it has not answered yet.
 _SINCE: dict[tuple[int, str], float] = {}
 
 
 def take(
     node: int, roots: Mapping[int, int], busy: Mapping[int, float] | None = None
 ) -> list[dict[str, Any]]:
-    """Every process of every rank, as JSON. ``roots`` are the ranks' first processes, ``busy`` is
-    how much of a CPU each process takes. From any thread."""
+    """Return every process of every rank, as JSON. ``roots`` are the ranks' first processes,
+    ``busy`` is each process's share of a CPU. Thread-safe."""
     with _LOCK:
-        found = _found(node, roots, busy or {})
-    return [pack(each) for each in found]
+        processes = _collect(node, roots, busy or {})
+    return [pack(each) for each in processes]
 
 
-def _found(node: int, roots: Mapping[int, int], busy: Mapping[int, float]) -> list[Process]:
+def _collect(node: int, roots: Mapping[int, int], busy: Mapping[int, float]) -> list[Process]:
     trees = families(roots.values())
-    if not roots:  # they run where their numbers are others
+    if not roots:  # they run in a container
         trees, roots = inside(node)
-    asked: dict[int, _Asked] = {}
+    requests: dict[int, _Request] = {}
     for tree in trees.values():
         for pid in tree:
             with contextlib.suppress(OSError):
-                if (one := _Asked.of(pid)) is not None:
-                    asked[pid] = one
-    _wait(asked.values())
-    found = []
+                if (request := _Request.of(pid)) is not None:
+                    requests[pid] = request
+    _wait(requests.values())
+    processes = []
     for rank, root in roots.items():
         of_rank = []
         for pid in trees.get(root, [root]):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                of_rank.append(_process(rank, node, pid, asked.get(pid), busy.get(pid, 0.0)))
-        found += _told(of_rank, trees.get(root, []))
-    for one in asked.values():
-        os.close(one.fd)
-    return found
+                of_rank.append(_process(rank, node, pid, requests.get(pid), busy.get(pid, 0.0)))
+        processes += _relevant(of_rank, trees.get(root, []))
+    for request in requests.values():
+        os.close(request.fd)
+    return processes
 
 
-class _Asked:
-    """A process that has been sent the signals. ``fd`` is the file that it writes into."""
+class _Request:
+    """The signals sent to a process. ``fd`` is the file into which it writes its answer."""
 
     def __init__(self, pid: int, fd: int, caught: int) -> None:
         self.fd, self.size, self.since = fd, 0, time.monotonic()
-        # Since when it has not run Python, as far as that was asked.
+        # Seconds since it last ran Python, measured from the first unanswered request.
         key, answered = (pid, _started(pid)), f"{ANSWERED}\n".encode() in _content(fd)
         if answered or key not in _SINCE:
             _SINCE[key] = self.since
@@ -92,8 +90,8 @@ class _Asked:
             _send(pid, _ALIVE)
 
     @staticmethod
-    def of(pid: int) -> _Asked | None:
-        """None for one that would not answer: no Python of ours, or stopped."""
+    def of(pid: int) -> _Request | None:
+        """Send the signals; None if the process cannot answer: not such a Python, or stopped."""
         caught = status(pid, "SigCgt", 16)
         if not caught & 1 << (_WHERE - 1) or state(pid) in "TtZX":
             return None
@@ -103,7 +101,7 @@ class _Asked:
                 if _MARK in os.readlink(f"{folder}/{number}"):
                     fd = os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
                     try:
-                        return _Asked(pid, fd, caught)
+                        return _Request(pid, fd, caught)
                     except OSError:
                         os.close(fd)
         return None
@@ -120,7 +118,7 @@ class _Asked:
 
 
 def _send(pid: int, number: signal.Signals) -> None:
-    """To the first thread: of a process's signals any thread may be given one. Raises OSError."""
+    """Signal the first thread: a signal to the process may reach any thread. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "tgkill"):  # before glibc 2.30
         os.kill(pid, number)
@@ -132,86 +130,86 @@ def _content(fd: int) -> bytes:
     return os.pread(fd, 1 << 20, 0)
 
 
-def _wait(asked: Iterable[_Asked]) -> None:
-    """Until all have said what they have to say, or have had their time."""
-    until, left = time.monotonic() + PATIENCE, list(asked)
-    while left and time.monotonic() < until:
-        left = [each for each in left if not each.done()]
-        if left:
+def _wait(requests: Iterable[_Request]) -> None:
+    """Wait until all have answered, at most PATIENCE."""
+    until, pending = time.monotonic() + PATIENCE, list(requests)
+    while pending and time.monotonic() < until:
+        pending = [each for each in pending if not each.done()]
+        if pending:
             time.sleep(0.005)
 
 
-def _process(rank: int, node: int, pid: int, asked: _Asked | None, busy: float) -> Process:
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-    name = words.decode(errors="replace").strip()[:200] or f"[{_comm(pid)}]"
+def _process(rank: int, node: int, pid: int, request: _Request | None, busy: float) -> Process:
+    command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    name = command.decode(errors="replace").strip()[:200] or f"[{_comm(pid)}]"
     now = state(pid)
     frames: tuple[Frame, ...] = ()
     threads: tuple[Thread, ...] = ()
     why = ""
-    if asked is not None:
-        frames, threads = read(_content(asked.fd).decode(errors="replace"))
+    if request is not None:
+        frames, threads = read(_content(request.fd).decode(errors="replace"))
     if not frames:
         frames, threads = _py_spy(pid)
     if not frames:
-        why = _without(pid, now, asked is not None)
-    # The line of source of the innermost alone: it tells what C code is called.
+        why = _why_without_stack(pid, now, request is not None)
+    # Only the innermost frame gets its source line, which shows the C code that is called.
     frames = tuple(map(short, (*map(_with_text, frames[:1]), *frames[1:])))
     threads = tuple(Thread(each.name, tuple(map(short, each.frames))) for each in threads)
-    silent = asked.silent if asked is not None else 0.0
+    silent = request.silent if request is not None else 0.0
     return Process(rank, node, pid, name, now, frames, threads, None, silent, busy, why)
 
 
 def _with_text(frame: Frame) -> Frame:
-    """With the line of source, of a file that is there."""
+    """Add the source line, if the file exists."""
     text = b""
     with contextlib.suppress(OSError, ValueError), open(frame.file, "rb") as file:
         text = next(islice(file, frame.line - 1, None), b"")
     return frame._replace(text=text.decode(errors="replace").strip()[:200])
 
 
-def _told(of_rank: list[Process], tree: list[int]) -> list[Process]:
-    """Those with a stack, each below the nearest of them; and of what has none, who has no child:
-    a shell that waits for its command says nothing."""
+def _relevant(of_rank: list[Process], tree: list[int]) -> list[Process]:
+    """Processes with a stack, each with its nearest ancestor that has one, and processes without a
+    stack that have no children: a shell that waits for its command is not interesting."""
     parents = {pid: status(pid, "PPid", 10) for pid in tree if _exists(pid)}
-    known = {each.pid for each in of_rank if each.frames}
-    found = []
+    with_stack = {each.pid for each in of_rank if each.frames}
+    relevant = []
     for each in of_rank:
         above = parents.get(each.pid, 0)
-        while above and above not in known:
+        while above and above not in with_stack:
             above = parents.get(above, 0)
         if each.frames or each.pid not in parents.values():
-            found.append(each._replace(parent=above or None))
-    # A rank's own Python comes first, whatever else there is.
-    return sorted(found, key=lambda each: (each.parent is not None, not each.frames))[:_MOST]
+            relevant.append(each._replace(parent=above or None))
+    # A rank's own Python comes first.
+    return sorted(relevant, key=lambda each: (each.parent is not None, not each.frames))[:_MOST]
 
 
-def _without(pid: int, now: str, asked: bool) -> str:
-    """Why there is no stack, and what the kernel knows instead."""
+def _why_without_stack(pid: int, now: str, requested: bool) -> str:
+    """Why there is no stack, and the state of the process in the kernel."""
     if now in "Tt":
         return "stopped by a signal (SIGSTOP, or a debugger)"
-    said = "did not answer" if asked else "not a Python process, or started with -I, -E or -S"
+    why = "did not answer" if requested else "not a Python process, or started with -I, -E or -S"
     where = ""
     with contextlib.suppress(OSError):
         where = Path(f"/proc/{pid}/wchan").read_text().strip("0\n")
-    how = {"R": "it runs", "D": "it waits for a disk"}.get(now, "it waits")
-    return f"{said}; {how}" + (f" in the kernel: {where}" if where else "")
+    activity = {"R": "it runs", "D": "it waits for a disk"}.get(now, "it waits")
+    return f"{why}; {activity}" + (f" in the kernel: {where}" if where else "")
 
 
 def _py_spy(pid: int) -> tuple[tuple[Frame, ...], tuple[Thread, ...]]:
-    """What py-spy sees, where it is there and the kernel lets it."""
+    """The stacks from py-spy, if it is installed and the kernel permits it."""
     program = shutil.which("py-spy") if "python" in _comm(pid) else None
     if program is None:
         return (), ()
     argv = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=2.0)
-        told = json.loads(done.stdout) if done.returncode == 0 else []
+        dump = json.loads(done.stdout) if done.returncode == 0 else []
         several = [
             Thread(
                 each.get("thread_name") or "",
                 tuple(Frame(f["filename"], f["line"], f["name"]) for f in each["frames"]),
             )
-            for each in sorted(told, key=lambda each: each.get("os_thread_id") != pid)
+            for each in sorted(dump, key=lambda each: each.get("os_thread_id") != pid)
         ]
     except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
         return (), ()
@@ -222,7 +220,7 @@ def _py_spy(pid: int) -> tuple[tuple[Frame, ...], tuple[Thread, ...]]:
 
 
 def status(pid: int, key: str, base: int) -> int:
-    """A number of /proc/PID/status. Raises OSError."""
+    """Return a number of /proc/PID/status. Raises OSError."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == key:
@@ -231,13 +229,13 @@ def status(pid: int, key: str, base: int) -> int:
 
 
 def state(pid: int) -> str:
-    """R, S, D, T … Raises OSError."""
+    """Return the state as a letter: R, S, D, T … Raises OSError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[0].decode()
 
 
 def _started(pid: int) -> str:
-    """When the process of that number began. Raises OSError."""
+    """The start time of a process, in the kernel's ticks. Raises OSError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[19].decode()
 
@@ -253,15 +251,15 @@ def _comm(pid: int) -> str:
 
 
 def inside(node: int) -> tuple[dict[int, list[int]], dict[int, int]]:
-    """The processes of ranks that run in containers, which are nobody's children here, by what
-    their environment says: trees by first process, and the first process of each rank."""
+    """Find the processes of ranks in containers by their environment, because they are not our
+    children. Return the trees by first process, and the first process of each rank."""
     gang = f"ALLRANKS_GANG={os.environ.get('ALLRANKS_GANG') or '?'}".encode()
     ranks: dict[int, int] = {}
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         with contextlib.suppress(OSError, ValueError):
-            told = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            said = dict(each.split(b"=", 1) for each in told if b"=" in each)
-            if gang in told and said.get(b"ALLRANKS_NODE_RANK") == str(node).encode():
-                name = said.get(b"AZUREML_PROCESS_NAME", b"").decode()
+            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            env = dict(each.split(b"=", 1) for each in entries if b"=" in each)
+            if gang in entries and env.get(b"ALLRANKS_NODE_RANK") == str(node).encode():
+                name = env.get(b"AZUREML_PROCESS_NAME", b"").decode()
                 ranks.setdefault(0 if name == "main" else int(name.removeprefix("rank_")), pid)
     return families(ranks.values()), ranks

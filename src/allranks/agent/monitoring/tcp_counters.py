@@ -1,6 +1,6 @@
-"""What each TCP connection of this node has carried, asked of the kernel (sock_diag(7)).
+"""Query the kernel for the bytes that each TCP connection of this node has carried (sock_diag(7)).
 
-/proc counts what goes through files, and what goes through interfaces, but not whose it was.
+/proc counts bytes per process for files, but for the network only per interface.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _AT = 120
 
 
 def carried() -> dict[int, int]:
-    """Bytes in both directions, by the socket's inode; empty where the kernel does not tell."""
-    found: dict[int, int] = {}
+    """Return the bytes in both directions by the socket's inode; empty if the kernel refuses."""
+    carried: dict[int, int] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
         with (
             contextlib.suppress(OSError),
@@ -35,21 +35,21 @@ def carried() -> dict[int, int]:
                 (inode,) = struct.unpack_from("=I", message, 68)
                 for kind, value in _attributes(message[72:]):
                     if kind == _INFO and len(value) >= _AT + _BYTES.size:
-                        found[inode] = sum(_BYTES.unpack_from(value, _AT))
-    return found
+                        carried[inode] = sum(_BYTES.unpack_from(value, _AT))
+    return carried
 
 
 def of_processes(pids: Iterable[int]) -> set[int]:
-    """The inodes of their sockets."""
-    found = set()
+    """Return the inodes of the processes' sockets."""
+    inodes = set()
     for pid in pids:
         with contextlib.suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
                     goal = os.readlink(f"/proc/{pid}/fd/{name}")
                     if goal.startswith("socket:["):
-                        found.add(int(goal[8:-1]))
-    return found
+                        inodes.add(int(goal[8:-1]))
+    return inodes
 
 
 def _messages(door: socket.socket) -> Iterator[bytes]:
