@@ -123,7 +123,7 @@ def test_wrong_use(allranks: Allranks):
     assert "memory: '4x' is not an amount of memory" in wrong.stderr
     cloud = allranks("compute", "create", "a", "--type", "amlcompute")
     assert "--type slurm or ray" in cloud.stderr
-    for key, said in (("lokal.cpus=1", "no engine named 'lokal'"), ("local.memory=4", "4g")):
+    for key, said in (("lokal.cpus=1", "engine 'lokal' not found"), ("local.memory=4", "4g")):
         done = allranks("run", "--set", f"resources.properties.{key}", "--", "true")
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 

@@ -191,7 +191,7 @@ def test_no_room_now_is_worth_knowing_and_the_queue_is_left(allranks: Allranks, 
     assert (code, wrong(found)) == (0, [])
     (gang,) = [each for each in found if each["what"] == "gang"]
     assert gang["state"] == "note"
-    assert "no room for it now: waits for" in gang["found"]
+    assert "the compute has no free capacity: waits for" in gang["found"]
     until(lambda: sorted(states(allranks)) == ["Canceled", "Running"])
 
 

@@ -79,7 +79,7 @@ def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
     assert [*told["left_out"]] == ["speed"]
     assert 0 < told["seconds"] < 60
     assert "note: ignored, because the two runs differ before the kill: speed" in done.stderr
-    for said in ("has written a checkpoint: 1 file", "rank 1 is killed", "it trains again after"):
+    for said in ("has written a checkpoint: 1 file", "killing rank 1", "it trains again after"):
         assert said in done.stderr
     assert {jobs(quick)[told[which]] for which in ("killed", "uninterrupted")} == {"Canceled"}
     killed = answer(quick, "job", "show", told["killed"])
@@ -131,7 +131,7 @@ def test_verdicts(quick, how, exit_code, said):
             "no checkpoint was written: the job ended with an empty state",
         ),
         ("well", 40, LOSS, "no metric has steps"),
-        ("well", 11, STEP, "not enough data to compare: the job was done before a rank"),
+        ("well", 11, STEP, "not enough data to compare: the job ended before a rank"),
         ("well", "no number", STEP, "ended too early"),
     ],
 )
@@ -253,7 +253,7 @@ def test_rehearsing_from_python(quick, quick_home, code, how, found):
     verified, sentence, uninterrupted, said = json.loads(done.stdout)
     assert (verified, uninterrupted) == (False, "")
     assert re.search(found, sentence), sentence
-    assert "rank 0 is killed" in said
+    assert "killing rank 0" in said
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ def test_the_example_resumes_exactly(quick, code):
     metric = ("--set", r"metrics.loss=epoch (?P<step>\d+) loss (?P<value>\S+)")
     done = quick("job", "create", "--rehearse", *words, *metric, timeout=280)
     assert done.stdout.startswith("resume verified: exact; "), done.stdout + done.stderr
-    assert "rank 1 is killed" in done.stderr
+    assert "killing rank 1" in done.stderr
 
 
 # Saves as `torch.save` and a pointer to it do, at 2.5 s, for 15 s in all.

@@ -154,7 +154,7 @@ def test_real_runs_of_two_sizes(shared, code):
     assert "<svg" in (code / "a b.html").read_text()
     shown = shared("report", "scaling", "sized-1", "sized-2")
     assert shown.stdout.splitlines()[0].startswith("JOB      NODES  RANKS  TIME")
-    assert "warning: equal work is assumed" in shown.stderr
+    assert "warning: assuming equal work" in shown.stderr
 
 
 @pytest.mark.slow

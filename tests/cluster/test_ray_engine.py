@@ -132,7 +132,7 @@ def test_a_folder_that_nodes_cannot_have_is_told_and_not_tried_again(case: Case,
     case.engine.submit(case.gang)
     until(lambda: case.state() is GangState.GONE, SECONDS)
     seen = case.engine.poll([Handle(case.gang.key)])[case.gang.key]
-    assert "cannot be made: Not a directory" in seen.why
+    assert "Not a directory" in seen.why
     assert seen.reason is Reason.GANG_REFUSED
 
 

@@ -103,11 +103,11 @@ def test_resources_that_no_node_has_are_refused_in_words(engine, gang):
 def test_what_a_controller_refuses_that_has_just_started_is_asked_again(engine, gang, monkeypatch):
     # A refusal that says nothing of what the hosts have, though all are in good order.
     gang = gang._replace(options={"partition": "main", "extra": ["--tmp=999999"]})
-    monkeypatch.setattr(slurm, "_YOUTH", math.inf)
+    monkeypatch.setattr(slurm, "_SETTLING", math.inf)
     engine.admit(gang)
     with pytest.raises(EngineError, match="configuration is not available"):
         engine.submit(gang)
-    monkeypatch.setattr(slurm, "_YOUTH", 0.0)
+    monkeypatch.setattr(slurm, "_SETTLING", 0.0)
     for ask in (engine.admit, engine.submit):
         with pytest.raises(Refused, match="configuration is not available"):
             ask(gang)

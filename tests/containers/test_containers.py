@@ -299,7 +299,7 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pyt
 
     code, said = told("--image", "nowhere:1")
     assert (code, "cannot pull the image 'nowhere:1': " in said) == (1, True)
-    assert "give its registry as well" in said
+    assert "include the registry" in said
     code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--nonsense")
     assert (code, "podman cannot start the container: unknown flag: --nonsense" in said) == (
         1,
@@ -369,7 +369,7 @@ class TestAnImageThatIsNotThereYet:
         done = here("run", "--image", f"{name}:2", "--", "true")
         assert done.returncode == 1
         assert f"cannot pull the image '{name}:2': " in done.stderr
-        assert "hint: look at the name and the tag" in done.stderr
+        assert "hint: check the name and the tag" in done.stderr
 
 
 def pause(home: Path) -> None:

@@ -178,7 +178,7 @@ def test_what_is_no_job_is_an_error_with_a_hint(client):
             client.create_or_update(given)
         assert "load_job('job.yml')" in caught.value.hint
     for take in (client.jobs.create_or_update, client.jobs.rehearse):
-        with pytest.raises(UsageError, match="no job, but dict"):
+        with pytest.raises(UsageError, match="the argument is a dict, not a job"):
             take({"command": "true"})
     for ask in (client.jobs.get, client.jobs.wait, client.states.get, client.datastores.get):
         with pytest.raises(UsageError, match="is text, not NoneType") as caught:
@@ -349,5 +349,5 @@ def test_models(client, code):
     client.jobs.stream(client.jobs.create_or_update(job).name, to=heard)
     assert heard.getvalue() == "w\n"
     client.models.delete("py", "2")
-    with pytest.raises(allranks.AllranksError, match="no model py:2"):
+    with pytest.raises(allranks.AllranksError, match="model py:2 not found"):
         client.models.get("py", "2")

@@ -36,7 +36,7 @@ def test_a_database_that_is_killed_while_a_job_runs(allranks, home, tmp_path):
         said = allranks("job", "create", "-f", "-", input="command: 'true'\n")
         assert said.returncode == 2
         assert "the database cannot be used" in said.stderr
-        assert "hint: start it, or look at its log" in said.stderr
+        assert "hint: start it, or see its log" in said.stderr
         assert "pass-word" not in said.stderr
         assert allranks("job", "show", name).returncode in (0, 2)
         cluster.start()

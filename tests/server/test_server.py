@@ -210,7 +210,7 @@ def test_a_server_of_another_version(allranks, home):
     done = allranks("job", "list")
     assert done.returncode == 2
     assert "0.0.9" in done.stderr
-    assert "hint: `allranks server stop`" in done.stderr
+    assert "with `allranks server stop`" in done.stderr
     assert allranks("server", "stop").returncode == 0
     assert allranks("job", "list").returncode == 0
 
@@ -284,7 +284,7 @@ def test_a_full_disk(tmp_path, code):
         done = allranks("run", "--", "true")
         assert done.returncode == 2
         assert "full" in done.stderr or "No space" in done.stderr
-        assert "hint: make room" in done.stderr
+        assert "hint: free space on that disk" in done.stderr
         assert "Traceback" not in done.stderr
         assert allranks("job", "show", name).returncode == 0
         (disk / "filler").unlink()
@@ -342,7 +342,7 @@ while not os.path.exists("{tmp_path}/room"):
         assert allranks("job", "wait", "full", timeout=60).returncode == 1
         job = json.loads(allranks("job", "show", "full", "--json").stdout)
         assert job["error"]["cause"] == "DISK_FULL"
-        assert "bytes left" in job["error"]["evidence"]["line"]
+        assert "bytes free" in job["error"]["evidence"]["line"]
         again = allranks("job", "restart", "full").stdout.strip()
         assert allranks("job", "wait", again, timeout=60).returncode == 0
         printed = allranks("job", "logs", again).stdout.splitlines()

@@ -110,7 +110,7 @@ def test_a_canceled_and_a_killed_rank_leave_what_they_wrote(allranks, code):
     until(lambda: told(allranks, "job", "show", "first")["status"] == "Running")
     # Another that wants the state waits, and says for whom.
     assert allranks(*words, "second", "--", *python, env=FAST).returncode == 0
-    why = "waits for the job first, which has the state s"
+    why = "waits for the job first, which uses the state s"
     until(lambda: told(allranks, "job", "show", "second")["status_reason"] == why)
     assert told(allranks, "job", "show", "second")["status"] == "NotStarted"
     until(lambda: "begins" in allranks("job", "logs", "first").stdout)
