@@ -98,7 +98,7 @@ def test_a_restart_with_code_that_cannot_be_used(allranks: Allranks, script: Pat
     assert (done.returncode, "runs its code in place" in done.stderr) == (2, True)
     allranks("run", "--name", "k", "--", "true")
     done = allranks("job", "restart", "k", "-C", "nowhere")
-    assert (done.returncode, "file or folder not found" in done.stderr) == (2, True)
+    assert (done.returncode, "no such file or folder" in done.stderr) == (2, True)
     assert "not found" in allranks("job", "restart", "no", "-C", ".").stderr
     assert len(answer(allranks, "job", "list")) == 2
 
