@@ -159,9 +159,9 @@ def test_the_record_keeps_the_requested_name(allranks, home, requirements, capfd
             "AzureML-fruit@latest",
         )
         shown = allranks("job", "show", name).stdout
-        assert "fruit:1 (asked for: AzureML-fruit@latest)" in shown
+        assert "fruit:1 (requested: AzureML-fruit@latest)" in shown
         Client().jobs.stream(name)
-        said = "note: environment: fruit:1 (asked for: AzureML-fruit@latest)"
+        said = "note: environment: fruit:1 (requested: AzureML-fruit@latest)"
         assert capfd.readouterr().err.count(said) == 1
 
 

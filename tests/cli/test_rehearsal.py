@@ -79,7 +79,7 @@ def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
     assert [*told["left_out"]] == ["speed"]
     assert 0 < told["seconds"] < 60
     assert "note: ignored, because the two runs differ before the kill: speed" in done.stderr
-    for said in ("has written a checkpoint: 1 file", "killing rank 1", "it trains again after"):
+    for said in ("has written a checkpoint: 1 file", "killing rank 1", "training again after"):
         assert said in done.stderr
     assert {jobs(quick)[told[which]] for which in ("killed", "uninterrupted")} == {"Canceled"}
     killed = answer(quick, "job", "show", told["killed"])

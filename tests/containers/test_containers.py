@@ -310,7 +310,7 @@ def test_what_cannot_be_is_told_in_one_sentence(here: Allranks, monkeypatch: pyt
     code, said = told(*IN_IMAGE, "--set", "resources.shm_size=lots")
     assert (code, "resources.shm_size: 'lots' is not an amount" in said) == (2, True)
     code, said = told(*IN_IMAGE, "--set", "resources.docker_args=--env A=b other:1")
-    assert (code, "'other:1' belongs to no option" in said) == (2, True)
+    assert (code, "'other:1' does not belong to an option" in said) == (2, True)
     code, said = told("--image", "a bad name")
     assert (code, "must be the name of an image" in said) == (2, True)
     assert here("compute", "create", "plain", "--type", "local").returncode == 0

@@ -181,7 +181,7 @@ def test_what_is_no_job_is_an_error_with_a_hint(client):
         with pytest.raises(UsageError, match="the argument is a dict, not a job"):
             take({"command": "true"})
     for ask in (client.jobs.get, client.jobs.wait, client.states.get, client.datastores.get):
-        with pytest.raises(UsageError, match="is text, not NoneType") as caught:
+        with pytest.raises(UsageError, match="must be a str, not NoneType") as caught:
             ask(None)
         assert "`name`" in caught.value.hint
 

@@ -100,7 +100,7 @@ def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
 def _environment(told: dict[str, Any]) -> str:
     """The environment of the ranks, and what it replaces."""
     asked = told.get("asked_for")
-    return f"{_what(told)} (asked for: {asked})" if asked else _what(told)
+    return f"{_what(told)} (requested: {asked})" if asked else _what(told)
 
 
 def _what(told: dict[str, Any]) -> str:
