@@ -431,7 +431,11 @@ def why(slurm: Allranks, compute: str) -> str:
 @pytest.mark.parametrize(
     ("flags", "said", "hint"),
     [
-        (("--partition", "nope"), "Invalid partition name", "partitions of the cluster: cloud, high, low"),
+        (
+            ("--partition", "nope"),
+            "Invalid partition name",
+            "partitions of the cluster: cloud, high",
+        ),
         (("--reservation", "nope"), "Requested reservation is invalid", "sinfo"),
         (("--constraint", "nope"), "Invalid feature specification", "sinfo"),
         (("--gres", "fpga:1"), "Invalid generic resource", "sinfo"),

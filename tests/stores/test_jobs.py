@@ -85,7 +85,9 @@ def test_from_data_to_a_model_to_the_next_job(
         assert ran(allranks, "-i", f"m={path}", "--", "bash", "-c", look) == "0\n1\n"
     done = allranks("job", "download", job, "--output-name", "m")
     assert done.returncode == 2
-    assert f"s3://bucket/{prefix}/model: the output m is not stored in the job's record" in done.stderr
+    assert (
+        f"s3://bucket/{prefix}/model: the output m is not stored in the job's record" in done.stderr
+    )
     events = allranks("job", "events", newest(allranks)).stdout
     assert "already in the node's cache" in events
     # The secret is in no file.
