@@ -18,7 +18,7 @@ def last_lines(error: BaseException) -> list[str]:
 
 
 def test_a_traceback_ends_with_the_hint() -> None:
-    error = NotFound("there is no job named 'x'", hint="`allranks job list`")
+    error = NotFound("there is no job named 'x'", hint="list jobs: allranks job list")
     assert last_lines(error)[-2:] == [
         "allranks.errors.NotFound: there is no job named 'x'",
         "hint: list jobs: allranks job list",

@@ -134,7 +134,7 @@ def test_what_is_large_is_said_with_its_largest_files(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(NotFound, match="file or folder not found"):
+    with pytest.raises(NotFound, match="no such file or folder"):
         snapshot.take_snapshot(tmp_path / "nosuch")
     with pytest.raises(UsageError, match="root of the file system"):
         snapshot.take_snapshot(Path("/"))

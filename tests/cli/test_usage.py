@@ -46,7 +46,7 @@ from tests.support import CLI, environment
         ),
         (["run", "--set", "resources", "--", "true"], "", ""),
         (["run", "--set", "resources.foo=1", "--", "true"], "resources.foo", ""),
-        (["run", "-C", "nosuch", "--", "true"], "file or folder not found", "--code"),
+        (["run", "-C", "nosuch", "--", "true"], "no such file or folder", "--code"),
         (["run", "-C", "/", "--", "true"], "the root of the file system", "--code DIR"),
         (["run", "-C", "s3://host/x", "--", "true"], "code cannot be read from", "git+https"),
         (
