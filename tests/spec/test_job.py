@@ -246,7 +246,7 @@ def test_defaults() -> None:
             "first rank is 0",
         ),
         ('command: "a\\0b"', "command", 1, "NUL", "cannot hold"),
-        ("command: x\ntype: sweep", "type", 2, "sweep jobs are not built yet", "command jobs"),
+        ("command: x\ntype: pipeline", "type", 2, "pipeline jobs are not built yet", "command"),
         (f"$schema: {SCHEMA}pipelineJob.schema.json", "$schema", 1, "pipeline jobs are not", ""),
         ("type: comand", "type", 1, "not a type of job", "`command`"),
         (

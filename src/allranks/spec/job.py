@@ -3,10 +3,9 @@ command line all use ``parse``."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,17 +14,15 @@ from pydantic import (
     Discriminator,
     Field,
     GetCoreSchemaHandler,
-    PrivateAttr,
     Tag,
     ValidationError,
 )
 from pydantic_core import CoreSchema, core_schema
 
-from allranks.errors import Problem, SpecError, UsageError
-from allranks.spec.fields.base import Part
+from allranks.errors import Problem, SpecError
+from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.patterns import BUILTIN, KNOWN
 from allranks.spec.fields.problems import nearest, placed, problems
-from allranks.spec.fields.python_forms import as_in_a_file
 from allranks.spec.fields.scalars import (
     DataName,
     EmptyableText,
@@ -114,7 +111,7 @@ class Outputs(dict[str, Output]):
         return core_schema.no_info_after_validator_function(cls, handler(dict[DataName, AnyOutput]))
 
 
-class CommandJob(Part):
+class CommandJob(BaseJob):
     """One command on ``resources.instance_count`` nodes. Made by ``parse``."""
 
     schema_: Text | None = Field(default=None, alias="$schema")
@@ -139,6 +136,7 @@ class CommandJob(Part):
     identity: Identity | None = None
     queue_settings: QueueSettings = Field(default_factory=QueueSettings)
     parent_job_name: Text | None = None
+    search_space: dict[DataName, Any] = Field(default_factory=dict)
     metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     state: Name | None = None
     keep_work: Text | None = None
@@ -146,47 +144,24 @@ class CommandJob(Part):
     retry: Retry = Field(default_factory=Retry)
     hang_timeout: Seconds | None = None
 
-    _base: str | None = PrivateAttr(default=None)
-
-    if not TYPE_CHECKING:  # as in Part
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            super().__setattr__(name, as_in_a_file(name, value))
-
-    def __eq__(self, other: object) -> bool:
-        """Compare by content, not by the file it was read from."""
-        return isinstance(other, CommandJob) and self.__dict__ == other.__dict__
-
-    @property
-    def base(self) -> str | None:
-        """The folder of the job's file; relative paths start there."""
-        return self._base
-
-    def based(self, folder: str | os.PathLike[str]) -> CommandJob:
-        """The same job with relative paths starting at ``folder``."""
-        moved = self.model_copy()
-        moved._base = os.path.abspath(folder)
-        return moved
-
     @classmethod
     def parse(
         cls,
         data: Mapping[str, Any],
         lines: Mapping[str, int] | None = None,
         file: str | None = None,
-    ) -> CommandJob:
+    ) -> Self:
         """The job in ``data``; ``lines`` has the line of each dotted key in ``file``.
 
         Raises one SpecError with all problems.
         """
         lines = lines or {}
-        _refuse_other_types(data, lines, file)
         # An empty section in YAML (`tags:`) counts as absent.
         given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
         try:
             job = cls.model_validate(given)
         except ValidationError as error:
-            found = problems(error, given, _MODELS)
+            found = problems(error, given, MODELS)
             raise SpecError([placed(p, lines) for p in found], file=file) from None
         except UnicodeEncodeError as error:
             half = error.object[error.start : error.end]
@@ -195,39 +170,6 @@ class CommandJob(Part):
         if crossed := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(crossed, file=file)
         return job
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON data without default values; ``parse`` restores the job from it."""
-        data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, warnings=False)
-        if self.distribution is not None:
-            data["distribution"] = {"type": self.distribution.type, **data["distribution"]}
-        if self.identity is not None:
-            data["identity"] = {"type": self.identity.type, **data["identity"]}
-        for name, service in self.services.items():
-            data["services"][name] = {
-                **({"type": service.type} if service.type else {}),
-                **data["services"][name],
-            }
-        return data
-
-    def to_yaml(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The job as YAML, also written to ``path`` if given; ``load_job`` reads it back. Relative
-        paths are unchanged and start at the new file's folder."""
-        # lazy: a server reads and writes no YAML
-        from allranks.spec.fields.plain_words import written
-
-        text = written(self.to_dict())
-        if path is not None:
-            try:
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(text)
-            except OSError as error:
-                said = (error.strerror or str(error)).lower()
-                hint = "choose a writable file"
-                raise UsageError(
-                    f"cannot write the job: {said}", where=str(path), hint=hint
-                ) from error
-        return text
 
 
 def parse(
@@ -238,7 +180,7 @@ def parse(
 
 
 # The valid keys at each place; `*` is a name chosen by the user.
-_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "": (CommandJob,),
     "inputs.*": (Input,),
     "outputs.*": (Output,),
@@ -255,37 +197,21 @@ _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
 }
 # Keys that `az ml job show` prints and `az ml job create` ignores.
 READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "parameters"})
-_TYPES = ("command", "sweep", "pipeline")
-_SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
-
-
-def _refuse_other_types(
-    data: Mapping[str, Any], lines: Mapping[str, int], file: str | None
-) -> None:
-    where = "$schema" if data.get("type") is None else "type"
-    kind = snake(data.get(where) or "command")
-    if where == "$schema":
-        matched = _SCHEMA.search(str(kind).replace("_", ""))
-        kind = matched[1].lower() if matched else "command"
-    if kind == "command":
-        return
-    if kind in _TYPES:
-        message = f"{kind} jobs are not built yet"
-        hint = "this version runs command jobs: submit each step or trial as one"
-    else:
-        message = f"`{kind}` is not a type of job"
-        hint = nearest(str(kind), _TYPES) or "the types are `command`, `sweep` and `pipeline`"
-    raise SpecError(placed(Problem(message, where=where, hint=hint), lines), file=file)
 
 
 def _crossed(job: CommandJob) -> Iterator[Problem]:
     """Checks across keys: references, and counts that must agree."""
-    known = {"name", *(f"inputs.{n}" for n in job.inputs), *(f"outputs.{n}" for n in job.outputs)}
-    yield from _unknown(job.command, known, "command")
+    known = {
+        "name",
+        *(f"inputs.{name}" for name in job.inputs),
+        *(f"outputs.{name}" for name in job.outputs),
+        *(f"search_space.{name}" for name in job.search_space),
+    }
+    yield from unknown_references(job.command, known, "command")
     for name, value in job.environment_variables.items():
-        yield from _unknown(value, known, f"environment_variables.{name}")
+        yield from unknown_references(value, known, f"environment_variables.{name}")
     for name, output in job.outputs.items():
-        yield from _unknown(
+        yield from unknown_references(
             output.path or "", {"name", "default_datastore"}, f"outputs.{name}.path"
         )
     yield from _unknown_metrics(job.metrics)
@@ -315,7 +241,8 @@ def _unknown_metrics(metrics: Mapping[str, Metric | str]) -> Iterator[Problem]:
             yield Problem(f"`{name}` is not a built-in metric", where=f"metrics.{name}", hint=hint)
 
 
-def _unknown(text: str, known: set[str], where: str) -> Iterator[Problem]:
+def unknown_references(text: str, known: set[str], where: str) -> Iterator[Problem]:
+    """The references in ``text`` to names that are not in ``known``."""
     try:
         always, all_of_them = references(text, optional=False), references(text)
     except SpecError as error:

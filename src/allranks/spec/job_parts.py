@@ -288,7 +288,7 @@ class RayDistribution(_Distribution):
     worker_node_additional_args: Text | None = None
 
 
-def _typed(value: object) -> object:
+def typed(value: object) -> object:
     """The mapping with its ``type`` in the schema's spelling."""
     if isinstance(value, dict) and "type" in value:
         return {**value, "type": snake(value["type"])}
@@ -305,7 +305,7 @@ Distribution = Annotated[
     | JaxDistribution
     | RayDistribution,
     Field(discriminator="type"),
-    BeforeValidator(_typed),
+    BeforeValidator(typed),
 ]
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from allranks.errors import NotFound, Problem, SpecError, UsageError
+from allranks.spec.any_job import AnyJob, parse_any
 from allranks.spec.fields.plain_words import PLAIN, TAG, written
 from allranks.spec.fields.scalars import Real, Whole
-from allranks.spec.job import CommandJob
 from allranks.spec.yaml.overrides import ineffective, names
 
 MAX_BYTES = 1_000_000
@@ -39,7 +39,7 @@ _MISTAKES = (
 
 def load(
     path: str | Path, overrides: Sequence[str] = (), *, engines: Collection[str] = ()
-) -> CommandJob:
+) -> AnyJob:
     """The job in the file at ``path``, after ``a.b=c`` overrides. Its paths are unchanged and start
     at the file's folder. ``engines`` as in ``override_keys``.
 
@@ -55,14 +55,14 @@ def loads(
     *,
     file: str | None = None,
     engines: Collection[str] = (),
-) -> CommandJob:
+) -> AnyJob:
     """The job in ``text``; ``file`` is its name in error messages."""
     data, lines = read(text, file=file)
     try:
         override_keys(data, lines, overrides, engines=engines)
     except SpecError as error:
         raise SpecError(error.problems, file=file) from None
-    return CommandJob.parse(data, lines, file)
+    return parse_any(data, lines, file)
 
 
 def override_keys(
@@ -130,7 +130,7 @@ def override_key(data: dict[str, Any], lines: dict[str, int], override: str) -> 
     lines[".".join(steps)] = 0
 
 
-def dump(job: CommandJob) -> str:
+def dump(job: AnyJob) -> str:
     """The job as YAML without default values; ``loads`` reads it back."""
     return written(job.to_dict())
 

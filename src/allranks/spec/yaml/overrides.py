@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from allranks.errors import Problem, SpecError
+from allranks.spec.any_job import job_type
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job import READ_ONLY, CommandJob
 from allranks.spec.job_parts import Distribution, snake
 from allranks.spec.shell.expressions import references
+from allranks.spec.sweep.job import SweepJob
 
 # The singular, and the variables through which a script or command reads one.
 _SECTIONS = {
@@ -56,7 +58,8 @@ def ineffective(
 
 def _unread(data: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Problem]:
     """Unknown keys of the job itself; its models find others."""
-    known = [field.alias or name for name, field in CommandJob.model_fields.items()]
+    model = SweepJob if job_type(data) == "sweep" else CommandJob
+    known = [field.alias or name for name, field in model.model_fields.items()]
     for key in dict.fromkeys(path.partition(".")[0] for path in paths):
         if key in READ_ONLY:
             message = f"`{key}` is read-only and cannot be set"
@@ -83,7 +86,10 @@ def _undeclared(
 
 def _mentioned(data: Mapping[str, Any], section: str, variable: str) -> set[str]:
     """The names referenced by the command or a variable."""
-    texts = [data.get("command"), *_at(data, "environment_variables").values()]
+    texts = [
+        *(data.get("command"), *_at(data, "environment_variables").values()),
+        *(_at(data, "trial").get("command"), *_at(data, "trial.environment_variables").values()),
+    ]
     found: set[str] = set()
     for text in filter(lambda text: isinstance(text, str), texts):
         found |= set(re.findall(variable, text))

@@ -1,0 +1,46 @@
+"""A job of any type, by its ``type`` or its ``$schema``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.fields.problems import nearest, placed
+from allranks.spec.job import CommandJob
+from allranks.spec.job_parts import snake
+from allranks.spec.sweep.job import SweepJob
+
+AnyJob = CommandJob | SweepJob
+_TYPES: Mapping[str, type[AnyJob] | None] = {
+    "command": CommandJob,
+    "sweep": SweepJob,
+    "pipeline": None,
+}
+_SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
+
+
+def job_type(data: Mapping[str, Any]) -> str:
+    """The type of a job's data; `command` by default."""
+    if data.get("type") is not None:
+        return str(snake(data["type"]))
+    schema = _SCHEMA.search(str(data.get("$schema") or "").replace("_", ""))
+    return schema[1].lower() if schema else "command"
+
+
+def parse_any(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> AnyJob:
+    """The job in ``data``: see ``CommandJob.parse`` and ``SweepJob.parse``."""
+    kind = job_type(data)
+    if (model := _TYPES.get(kind)) is not None:
+        return model.parse(data, lines, file)
+    where = "$schema" if data.get("type") is None else "type"
+    if kind in _TYPES:
+        message = f"{kind} jobs are not built yet"
+        hint = "this version runs command and sweep jobs: submit each step as one"
+    else:
+        message = f"`{kind}` is not a type of job"
+        hint = nearest(kind, _TYPES) or "the types are `command`, `sweep` and `pipeline`"
+    raise SpecError(placed(Problem(message, where=where, hint=hint), lines or {}), file=file)

@@ -1,0 +1,4 @@
+"""Sweep jobs: their keys, search spaces and early termination.
+
+May import `spec.job` and what it imports.
+"""

@@ -1,0 +1,257 @@
+"""The sweep job: Azure ML v2's sweepJob, with ``asha`` beside Azure's sampling algorithms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.base_job import BaseJob
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.scalars import (
+    Count,
+    DataName,
+    EmptyableText,
+    Integer,
+    Name,
+    PathText,
+    Seconds,
+    Text,
+    Texts,
+    Variable,
+)
+from allranks.spec.job import (
+    MODELS,
+    READ_ONLY,
+    AnyEnvironment,
+    AnyInput,
+    AnyMetric,
+    Outputs,
+    unknown_references,
+)
+from allranks.spec.job_parts import Distribution as JobDistribution
+from allranks.spec.job_parts import MetricName, QueueSettings, Resources, snake, typed
+from allranks.spec.retry import Retry
+from allranks.spec.services import AnyService, Identity
+from allranks.spec.sweep.early_termination import POLICIES, EarlyTermination
+from allranks.spec.sweep.search_space import DISTRIBUTIONS, Choice, Distribution, names_of
+
+Seed = Annotated[Integer, Field(ge=0, lt=2**32)]
+
+
+class RandomSampling(Part):
+    """Draws each trial by itself. ``sobol`` spreads the draws evenly. ``logbase`` is the base of
+    `loguniform` and `qloguniform` bounds: a number, or `e`."""
+
+    type: Literal["random"] = "random"
+    seed: Seed | None = None
+    rule: Annotated[Literal["random", "sobol"], BeforeValidator(snake)] = "random"
+    logbase: Annotated[float, Field(gt=1)] | Literal["e"] | None = None
+
+
+class GridSampling(Part):
+    """Takes every combination of the values of choices."""
+
+    type: Literal["grid"] = "grid"
+
+
+class BayesianSampling(Part):
+    """Draws where the results of earlier trials promise the best."""
+
+    type: Literal["bayesian"] = "bayesian"
+    seed: Seed | None = None
+
+
+class AshaSampling(Part):
+    """Draws at random and stops all but the best of each ``reduction_factor`` trials at rungs of
+    ``min_resource`` × ``reduction_factor`` ** n reports (asynchronous successive halving)."""
+
+    type: Literal["asha"] = "asha"
+    seed: Seed | None = None
+    min_resource: Count = 1
+    reduction_factor: Annotated[Integer, Field(ge=2)] = 3
+
+
+def _named(value: object) -> object:
+    """``random`` stands for ``{type: random}``."""
+    return {"type": snake(value)} if isinstance(value, str) else typed(value)
+
+
+SamplingAlgorithm = Annotated[
+    RandomSampling | GridSampling | BayesianSampling | AshaSampling,
+    Field(discriminator="type"),
+    BeforeValidator(_named),
+]
+
+
+class Objective(Part):
+    """The metric that trials are compared by."""
+
+    goal: Annotated[Literal["minimize", "maximize"], BeforeValidator(snake)]
+    primary_metric: Text
+
+
+class SweepLimits(Part):
+    """``timeout`` is for the whole sweep, ``trial_timeout`` for each trial, both in seconds."""
+
+    max_total_trials: Count
+    max_concurrent_trials: Count | None = None
+    timeout: Seconds | None = None
+    trial_timeout: Seconds | None = None
+
+
+class Trial(Part):
+    """What every trial of a sweep runs: the keys of a command job that trials share. Metrics,
+    retries and the hang timeout are ours."""
+
+    command: Annotated[Text, Field(min_length=1)]
+    code: PathText | None = None
+    environment: AnyEnvironment | None = None
+    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
+    distribution: JobDistribution | None = None
+    resources: Resources = Field(default_factory=Resources)
+    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
+    keep_work: Text | None = None
+    retry: Retry = Field(default_factory=Retry)
+    hang_timeout: Seconds | None = None
+
+
+class SweepJob(BaseJob):
+    """Many trials of one command with different parameters. Made by ``SweepJob.parse``."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    type: Annotated[Literal["sweep"], BeforeValidator(snake)] = "sweep"
+    name: Name | None = None
+    display_name: Text | None = None
+    description: Text | None = None
+    experiment_name: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    trial: Trial
+    sampling_algorithm: SamplingAlgorithm = Field(default_factory=RandomSampling)
+    search_space: Annotated[dict[DataName, Distribution], Field(min_length=1)]
+    objective: Objective
+    limits: SweepLimits
+    early_termination: EarlyTermination | None = None
+    compute: Text | None = None
+    inputs: dict[DataName, AnyInput] = Field(default_factory=dict)
+    outputs: Outputs = Field(default_factory=Outputs)
+    services: dict[Text, AnyService] = Field(default_factory=dict)
+    identity: Identity | None = None
+    queue_settings: QueueSettings = Field(default_factory=QueueSettings)
+    resources: Resources | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        data: Mapping[str, Any],
+        lines: Mapping[str, int] | None = None,
+        file: str | None = None,
+    ) -> SweepJob:
+        """The sweep in ``data``; ``lines`` has the line of each dotted key in ``file``.
+
+        Raises one SpecError with everything that is wrong.
+        """
+        lines = lines or {}
+        given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
+        try:
+            job = cls.model_validate(given)
+        except ValidationError as error:
+            found = problems(error, given, _MODELS)
+            raise SpecError([placed(each, lines) for each in found], file=file) from None
+        if wrong := [placed(each, lines) for each in _crossed(job)]:
+            raise SpecError(wrong, file=file)
+        return job
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data without default values; ``parse`` restores the sweep from it."""
+        return {"type": "sweep", **super().to_dict()}
+
+    def trial_spec(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The command job of the trial ``name`` with these values of the search space."""
+        data = self.to_dict()
+        shared = {key: data[key] for key in _SHARED if key in data}
+        trial = data["trial"]
+        if self.resources is not None and "resources" not in trial:
+            trial["resources"] = data["resources"]
+        spec: dict[str, Any] = {
+            **shared,
+            **trial,
+            "type": "command",
+            "name": name,
+            "parent_job_name": self.name,
+            "search_space": dict(parameters),
+        }
+        if "retry" not in trial:
+            # A trial that is lost with its node is not a bad trial.
+            spec["retry"] = {"max_attempts": _ATTEMPTS, "on": ["node_lost", "preempted"]}
+        if self.limits.trial_timeout is not None:
+            spec["limits"] = {"timeout": self.limits.trial_timeout}
+        return spec
+
+
+# How often a trial is started that is lost with its node.
+_ATTEMPTS = 3
+# The keys of a sweep that its trials have too.
+_SHARED = (
+    "experiment_name",
+    "tags",
+    "properties",
+    "compute",
+    "inputs",
+    "outputs",
+    "identity",
+    "queue_settings",
+)
+_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    **MODELS,
+    "": (SweepJob,),
+    "trial": (Trial,),
+    "trial.resources": (Resources,),
+    "trial.retry": (Retry,),
+    "objective": (Objective,),
+    "limits": (SweepLimits,),
+    "sampling_algorithm": (RandomSampling, GridSampling, BayesianSampling, AshaSampling),
+    "early_termination": POLICIES,
+    "search_space.*": DISTRIBUTIONS,
+}
+
+
+def default_trials(sweep: Mapping[str, Any]) -> int | None:
+    """The size of a flat grid in a sweep's data; None for other sampling."""
+    algorithm = sweep.get("sampling_algorithm")
+    kind = algorithm.get("type") if isinstance(algorithm, Mapping) else algorithm
+    if getattr(kind, "type", kind) != "grid":
+        return None
+    return math.prod(len(each.get("values") or [1]) for each in sweep["search_space"].values())
+
+
+def _crossed(job: SweepJob) -> Iterator[Problem]:
+    """What no single key can know."""
+    known = {
+        "name",
+        *(f"inputs.{name}" for name in job.inputs),
+        *(f"outputs.{name}" for name in job.outputs),
+        *(f"search_space.{name}" for name in names_of(job.search_space)),
+    }
+    yield from unknown_references(job.trial.command, known, "trial.command")
+    for name, value in job.trial.environment_variables.items():
+        yield from unknown_references(value, known, f"trial.environment_variables.{name}")
+    if job.sampling_algorithm.type == "grid":
+        for name, each in job.search_space.items():
+            if not isinstance(each, Choice):
+                yield Problem(
+                    f"a grid needs choices, and `{name}` is `{each.type}`",
+                    where=f"search_space.{name}",
+                    hint="write `type: choice` with `values`, or use `sampling_algorithm: random`",
+                )
+    if job.sampling_algorithm.type == "bayesian" and job.early_termination is not None:
+        yield Problem(
+            "bayesian sampling has no early termination: it learns from complete trials",
+            where="early_termination",
+            hint="leave it out, or use `sampling_algorithm: random`",
+        )

@@ -1,0 +1,178 @@
+"""The search space of a sweep: how each parameter of its trials is drawn.
+
+Names and keys are Azure ML v2's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.scalars import Count, Real, Whole, Wrong
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _plain_values(value: object) -> object:
+    """A value of a choice as it reaches the command: text, a number or a nested space."""
+    if not isinstance(value, list | tuple):
+        return value
+    if not value:
+        raise Wrong("must hold at least one value", "write `values: [16, 32]`")
+    for each in value:
+        if isinstance(each, bool):
+            said = str(each).lower()
+            raise Wrong(f"must not hold the truth value `{said}`", f"quote it: `'{said}'`")
+        if not isinstance(each, str | int | float | dict):
+            raise Wrong("must hold text, numbers or mappings", "write `values: [16, 32]`")
+    return [_unwritten(each) for each in value]
+
+
+def _unwritten(value: Any) -> Any:
+    if isinstance(value, Whole):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+class Choice(Part):
+    """One of ``values``. A value that is a mapping is a space of its own: its parameters exist only
+    in the trials that draw it."""
+
+    type: Literal["choice"] = "choice"
+    values: Annotated[tuple[Any, ...], BeforeValidator(_plain_values)]
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, values: Any = None, /, **given: Any) -> None:
+            """``Choice([16, 32])`` is ``Choice(values=[16, 32])``."""
+            super().__init__(**({"values": values} if values is not None else {}), **given)
+
+
+class Uniform(Part):
+    """A number between two bounds."""
+
+    type: Literal["uniform"] = "uniform"
+    min_value: Number
+    max_value: Number
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Uniform:
+        if self.min_value > self.max_value:
+            said = f"`min_value` ({self.min_value:g}) is more than `max_value` ({self.max_value:g})"
+            raise Wrong(said, "exchange the two")
+        return self
+
+
+class LogUniform(Uniform):
+    """``exp`` of a number between two bounds: the bounds are logarithms."""
+
+    type: Literal["loguniform"] = "loguniform"  # type: ignore[assignment]
+
+
+class QUniform(Uniform):
+    """``uniform``, rounded to a multiple of ``q``."""
+
+    type: Literal["quniform"] = "quniform"  # type: ignore[assignment]
+    q: Positive
+
+
+class QLogUniform(Uniform):
+    """``loguniform``, rounded to a multiple of ``q``."""
+
+    type: Literal["qloguniform"] = "qloguniform"  # type: ignore[assignment]
+    q: Positive
+
+
+class Normal(Part):
+    """A number from the normal distribution with the mean ``mu`` and the deviation ``sigma``."""
+
+    type: Literal["normal"] = "normal"
+    mu: Number
+    sigma: Positive
+
+
+class LogNormal(Normal):
+    """``exp`` of a number from a normal distribution."""
+
+    type: Literal["lognormal"] = "lognormal"  # type: ignore[assignment]
+
+
+class QNormal(Normal):
+    """``normal``, rounded to a multiple of ``q``."""
+
+    type: Literal["qnormal"] = "qnormal"  # type: ignore[assignment]
+    q: Positive
+
+
+class QLogNormal(Normal):
+    """``lognormal``, rounded to a multiple of ``q``."""
+
+    type: Literal["qlognormal"] = "qlognormal"  # type: ignore[assignment]
+    q: Positive
+
+
+class Randint(Part):
+    """A whole number from 0 to ``upper`` - 1."""
+
+    type: Literal["randint"] = "randint"
+    upper: Count
+
+
+Distribution = Annotated[
+    Choice
+    | Uniform
+    | LogUniform
+    | QUniform
+    | QLogUniform
+    | Normal
+    | LogNormal
+    | QNormal
+    | QLogNormal
+    | Randint,
+    Field(discriminator="type"),
+]
+
+
+DISTRIBUTIONS = (
+    Choice,
+    Uniform,
+    LogUniform,
+    QUniform,
+    QLogUniform,
+    Normal,
+    LogNormal,
+    QNormal,
+    QLogNormal,
+    Randint,
+)
+
+
+def names_of(space: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all parameters, those of nested spaces as `CHOICE.NAME`."""
+    for name, each in space.items():
+        yield name
+        if isinstance(each, Choice):
+            for value in each.values:
+                if isinstance(value, Mapping):
+                    yield from (f"{name}.{inner}" for inner in names_of(spaces_of(value)))
+
+
+def spaces_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a nested space. A mapping with a known ``type`` is a distribution, anything
+    else a plain value."""
+    return {
+        name: _DISTRIBUTION.validate_python(each) if _is_distribution(each) else each
+        for name, each in value.items()
+    }
+
+
+def _is_distribution(value: object) -> bool:
+    return isinstance(value, Mapping) and value.get("type") in _TYPES
+
+
+_DISTRIBUTION: TypeAdapter[Distribution] = TypeAdapter(Distribution)
+_TYPES = frozenset(each.model_fields["type"].default for each in DISTRIBUTIONS)
