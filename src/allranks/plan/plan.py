@@ -136,6 +136,8 @@ class Task(NamedTuple):
     ``continues`` is the job that it runs again, ``previous`` why that one ended.
     ``cache``: the folder for what jobs are given of data elsewhere, which may take up to
     ``cache_limit`` bytes, or what the disk has.
+    ``parent`` is the sweep or the pipeline that it is a child of; ``parameters`` are the values of
+    a trial's search space, as text.
     ``keep_work``: bytes that a node keeps of what ranks wrote into their working folder; None: all.
     """
 
@@ -173,6 +175,8 @@ class Task(NamedTuple):
     previous: str = ""
     state: str = ""
     keep_work: int | None = LIMIT
+    parent: str = ""
+    parameters: Mapping[str, str] = {}
 
     @property
     def moves_data(self) -> bool:

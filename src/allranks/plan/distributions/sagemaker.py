@@ -24,7 +24,8 @@ def environment(
     hosts = [place.address for place in places]
     here = hosts[rank.node]
     channels = {e.name: paths[f"inputs.{e.name}"] for e in task.inputs if e.text is None}
-    given = {e.name: _typed(e.text) for e in task.inputs if e.text is not None}
+    literals = {e.name: e.text for e in task.inputs if e.text is not None}
+    given = {name: _typed(text) for name, text in {**literals, **task.parameters}.items()}
     interface = places[rank.node].interface
     found = {
         "SM_HOSTS": json.dumps(hosts),

@@ -31,7 +31,7 @@ def environment(
     addresses = [place.address for place in places]
     found = {
         "AZUREML_RUN_ID": task.job,
-        "AZUREML_ROOT_RUN_ID": task.job,
+        "AZUREML_ROOT_RUN_ID": task.parent or task.job,
         "AZUREML_EXPERIMENT_NAME": task.experiment,
         "AZUREML_NODE_COUNT": str(task.nodes),
         "AZUREML_CR_NODE_RANK": str(rank.node),
@@ -70,6 +70,8 @@ def _inputs_and_outputs(task: Task, paths: Mapping[str, str]) -> dict[str, str]:
         named[prefix + each.name] = paths[f"inputs.{each.name}"]
     for output in task.outputs:
         named[f"AZURE_ML_OUTPUT_{output.name}"] = paths[f"outputs.{output.name}"]
+    for name, value in task.parameters.items():
+        named[f"AZUREML_SWEEP_{name}"] = value
     return {re.sub("[.-]", "_", name): value for name, value in named.items()} | named
 
 

@@ -155,6 +155,8 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         state=spec.state or "",
         keep_work=_keep_work(spec.keep_work),
+        parent=spec.parent_job_name or "",
+        parameters={name: parameter_text(value) for name, value in spec.search_space.items()},
         continues=context.continues,
         previous=context.previous,
         **around,
@@ -377,3 +379,8 @@ def _bytes(value: Any, where: str) -> int | None:
         raise SpecError(
             Problem(f"{value!r} is not an amount of memory", where, hint=hint)
         ) from None
+
+
+def parameter_text(value: Any) -> str:
+    """A value of a search space as a trial's command gets it: mappings and lists as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

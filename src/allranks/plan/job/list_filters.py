@@ -33,7 +33,8 @@ class Sort(NamedTuple):
 class Query(NamedTuple):
     """``name`` is a glob (`*`, `?`) or a part of a name or display name. ``tags`` have a key, and a
     value or None for any. ``since`` and ``until`` (exclusive) are seconds since the epoch.
-    ``archived``: True for archived jobs only, None for all."""
+    ``archived``: True for archived jobs only, None for all. ``parent``: only children of that job;
+    without it none, unless ``children``."""
 
     status: str | None = None
     experiment: str | None = None
@@ -45,6 +46,8 @@ class Query(NamedTuple):
     sort: Sort = Sort("created", descending=True)
     archived: bool | None = False
     limit: int = 50
+    parent: str | None = None
+    children: bool = False
 
 
 def condition(text: str) -> Condition:

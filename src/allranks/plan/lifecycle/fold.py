@@ -14,6 +14,8 @@ from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeStat
 
 def fold(job: Job, event: Event) -> Job:
     """The job after the event; the same job when the event says nothing to it any more."""
+    if event.kind is Kind.RESUMED:
+        return _resumed(job, event)
     if job.status in TERMINAL:
         return job
     if event.kind is Kind.CANCEL_ASKED:
@@ -25,6 +27,18 @@ def fold(job: Job, event: Event) -> Job:
     if event.kind in FROM_AGENTS:
         return _preparing(_heard(job, event))
     return _preparing(_SAID[event.kind](job, event))
+
+
+def _resumed(job: Job, event: Event) -> Job:
+    """A job with children goes on; its record is as after its start."""
+    if job.status not in TERMINAL or job.nodes:
+        return job
+    return Job(
+        nodes=(),
+        status=JobStatus.RUNNING,
+        started_at=job.started_at or event.at,
+        went_at=event.at,
+    )
 
 
 def _preparing(job: Job) -> Job:

@@ -52,7 +52,8 @@ def run_id(job: str, created_at: float) -> str:
 
 
 def run_data(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: str) -> RunData:
-    """All that is known of the job: parameters are its literal inputs, the rest are tags."""
+    """All that is known of the job: parameters are its literal inputs and
+    those of its sweep, the rest are tags."""
     git = spec.get("properties") or {}
     tags = {
         **{_users(str(key)): str(value) for key, value in (spec.get("tags") or {}).items()},
@@ -78,6 +79,8 @@ def run_data(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: s
         tags[f"allranks.input.{each.name}"] = (
             each.text or each.asset or each.uri or each.source or ""
         )
+    for parameter, value in task.parameters.items():
+        params[name(parameter)] = without_credentials(value)[:_LONGEST_VALUE]
     shown = {
         name(key): without_credentials(value)[:_LONGEST_VALUE]
         for key, value in tags.items()
