@@ -39,7 +39,7 @@ from allranks.store import postgres
 
 # The newest migration. A new database is created from the tables below and stamped with it, because
 # importing Alembic is slow; a test checks that both ways give the same schema.
-HEAD = "0006"
+HEAD = "0007"
 
 metadata = MetaData()
 
@@ -62,8 +62,14 @@ jobs = Table(
     Column("plan", JSON, nullable=False),
     Column("record", JSON, nullable=False),
     Column("error", JSON),
+    Column("type", String(20), nullable=False, server_default="command"),
+    # A child of a sweep or a pipeline has a parent; a replaced one has no number.
+    Column("parent", String(255)),
+    Column("number", Integer),
+    Column("notes", JSON),
     Index("jobs_live", "live"),
     Index("jobs_status", "status"),
+    Index("jobs_parent", "parent", "number", unique=True),
 )
 
 # Changeable properties of a job: see `annotations`.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, select
 from sqlalchemy.engine import Connection
 
+from allranks import clock
+from allranks.events import Event, Kind
 from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Job
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
@@ -19,8 +22,23 @@ TASK_KEYS = ("code", "in_place", "recipe", "inputs")
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+# The type of a job that runs a command itself. Jobs of other types run children.
+COMMAND = "command"
+
+
+class Child(NamedTuple):
+    """What makes a job the child of a sweep or a pipeline: its ``number`` among the children of
+    ``parent`` (a name), and the parent's notes on it."""
+
+    parent: str
+    number: int
+    notes: Mapping[str, Any]
+
+
 class JobRow(NamedTuple):
-    """A job as stored. ``record`` is the fold of its events; ``version`` counts its changes."""
+    """A job as stored. ``record`` is the fold of its events; ``version`` counts its changes.
+    ``number``: see ``Child``; None for a child that was replaced. ``notes``: of a child its
+    parent's, of a parent its own."""
 
     id: int
     name: str
@@ -34,6 +52,22 @@ class JobRow(NamedTuple):
     plan: Plan
     record: Job
     error: dict[str, Any] | None
+    type: str = COMMAND
+    parent: str | None = None
+    number: int | None = None
+    notes: Mapping[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """The key of its current launch, by which its engine knows it."""
+        return f"{self.name}.{self.record.launch}"
+
+    def event(
+        self, kind: Kind, *, node: int | None = None, rank: int | None = None, data: Any = None
+    ) -> Event:
+        """An event of its current attempt, now."""
+        launch, attempt = self.record.launch, self.record.attempt
+        return Event(kind, clock.now(), launch, attempt, node, rank, data=data or {})
 
 
 class Damaged(NamedTuple):
@@ -104,4 +138,8 @@ def job_row(row: Row[Any]) -> JobRow:
         ),
         record=decide.load(row.record),
         error=row.error,
+        type=row.type,
+        parent=row.parent,
+        number=row.number,
+        notes=row.notes or {},
     )

@@ -62,6 +62,10 @@ def last_values(
 def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[bool]]:
     if filters.status is not None:
         yield func.lower(_jobs.c.status) == filters.status.lower()
+    if filters.parent is not None:
+        yield _jobs.c.parent == filters.parent
+    elif not filters.children:
+        yield _jobs.c.parent.is_(None)
     if filters.experiment is not None:
         yield _jobs.c.experiment == filters.experiment
     if filters.name is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, Row, Select, and_, delete, func, or_, select, update
@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from allranks import clock
-from allranks.errors import Conflict, NotFound
+from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.job.list_filters import Query
 from allranks.plan.lifecycle import decide
@@ -26,8 +26,10 @@ from allranks.store.database import events as _events
 from allranks.store.database import job_annotations as _annotations
 from allranks.store.database import jobs as _jobs
 from allranks.store.job_rows import (
+    COMMAND,
     TASK_KEYS,
     UNREADABLE,
+    Child,
     Damaged,
     JobRow,
     Uses,
@@ -64,10 +66,17 @@ class Records:
         self.created = 0
 
     def create(
-        self, spec: dict[str, Any], plan: Plan, about: Mapping[str, Any] | None = None
+        self,
+        spec: dict[str, Any],
+        plan: Plan,
+        about: Mapping[str, Any] | None = None,
+        *,
+        type: str = COMMAND,
+        child: Child | None = None,
     ) -> JobRow:
         """Create a job with status NotStarted; ``about`` is added to its first event. Raises
-        Conflict if a job has, or a deleted one had, that name."""
+        Conflict if a job has, or a deleted one had, that name, or if the parent of ``child`` has a
+        child of that number."""
         if all(row.record.status in TERMINAL for row in list(self._latest.values())):
             clock.begin_anew()  # no job is live, so a corrected system clock can be used
         now = clock.now()
@@ -82,7 +91,10 @@ class Records:
             "spec": spec,
             "plan": pack(plan),
             "record": pack(record),
+            "type": type,
         }
+        if child is not None:
+            values |= {"parent": child.parent, "number": child.number, "notes": child.notes}
         created = Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})
         with self._engine.begin() as connection:
             if _is_deleted(connection, plan.task.job):
@@ -111,6 +123,21 @@ class Records:
             message = f"the record of the job {name!r} is damaged: {row.reason}"
             raise Conflict(message, hint=f"remove it: allranks job delete {name}")
         return self._remember(row)
+
+    def with_ranks(self, name: str) -> JobRow:
+        """A job that runs a command itself. Raises like ``get``, and UsageError for others."""
+        row = self.get(name)
+        if row.type != COMMAND:
+            hint = f"name one of its jobs: allranks job list --parent {name}"
+            raise UsageError(f"{name} is a {row.type} and has no ranks of its own", hint=hint)
+        return row
+
+    def answering(self, name: str) -> JobRow:
+        """The job whose files and metrics answer for a name: of an ended sweep its best trial, else
+        the job itself. Raises like ``get``."""
+        row = self.get(name)
+        best = None if row.type == COMMAND else row.notes.get("best")
+        return self.get(best) if best and self.has(best) else row
 
     def read(self, name: str) -> JobRow | Damaged:
         """The job of that name, read from the database. Raises NotFound."""
@@ -186,17 +213,22 @@ class Records:
             return connection.execute(query).first() is not None
 
     def names_with_prefix(self, prefix: str, most: int) -> list[str]:
-        """Job names that start with ``prefix``, newest first."""
+        """Job names that start with ``prefix``, newest first; of children only if no other job's
+        name does."""
         query = select(_jobs.c.name).where(func.substr(_jobs.c.name, 1, len(prefix)) == prefix)
         query = query.order_by(_jobs.c.id.desc()).limit(most)
         with self._reading.connect() as connection:
-            return list(connection.execute(query).scalars())
+            for each in (query.where(_jobs.c.parent.is_(None)), query):
+                if names := list(connection.execute(each).scalars()):
+                    return names
+        return []
 
     def recent(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and spec of the jobs that are not archived, newest first."""
+        """Name and spec of the jobs that are not archived and no children, newest first."""
         query = select(_jobs.c.id, _jobs.c.name, _jobs.c.spec).order_by(_jobs.c.id.desc())
         query = query.join(_annotations, _annotations.c.job_id == _jobs.c.id)
-        query = query.where(_annotations.c.archived_at.is_(None)).limit(_BATCH)
+        query = query.where(_annotations.c.archived_at.is_(None), _jobs.c.parent.is_(None))
+        query = query.limit(_BATCH)
         older = query
         while True:
             with self._reading.connect() as connection:
@@ -269,9 +301,11 @@ class Records:
             saved = _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
         return self._remember(saved)
 
-    def append(self, name: str, events: Sequence[Event]) -> JobRow:
-        """Append events of agents or users; outdated and repeated ones are dropped. Raises
-        NotFound."""
+    def append(
+        self, name: str, events: Sequence[Event], notes: Mapping[str, Any] | None = None
+    ) -> JobRow:
+        """Append events of agents or users; outdated and repeated ones are dropped. ``notes``
+        replace the job's notes in the same transaction. Raises NotFound."""
         with self._engine.begin() as connection:
             query = select(_jobs).where(_jobs.c.name == name).with_for_update()
             stored = connection.execute(query).first()
@@ -284,10 +318,29 @@ class Records:
                 if after is not job or event.kind not in FROM_AGENTS:
                     new.append(event)
                 job = after
-            if not new:
+            if not new and notes is None:
                 return row
             _insert(connection, row.id, new)
-            saved = _save(connection, row, job)
+            noted = {} if notes is None else {"notes": notes}
+            saved = _save(connection, row, job, **noted)
+        return self._remember(saved)
+
+    def reopen(
+        self, row: JobRow, event: Event, spec: Mapping[str, Any], replaced: Collection[int]
+    ) -> JobRow:
+        """Make an ended job with children live again, with a new spec. Children with an id in
+        ``replaced`` lose their number. Raises Conflict if the job has changed."""
+        mine = and_(_jobs.c.id == row.id, _jobs.c.version == row.version, _jobs.c.live == 0)
+        with self._engine.begin() as connection:
+            if connection.execute(select(_jobs.c.id).where(mine).with_for_update()).first() is None:
+                hint = f"see its status: allranks job show {row.name}"
+                raise Conflict(f"{row.name} has changed meanwhile", hint=hint)
+            for each in replaced:
+                connection.execute(update(_jobs).where(_jobs.c.id == each).values(number=None))
+            _insert(connection, row.id, [event])
+            values = {"spec": dict(spec), "live": 1, "notes": None}
+            values |= dict.fromkeys(("ended_at", "exit_code", "error"))
+            saved = _save(connection, row, fold(row.record, event), **values)
         return self._remember(saved)
 
     def _remember(self, row: JobRow) -> JobRow:
