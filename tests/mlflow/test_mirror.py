@@ -57,6 +57,27 @@ def test_literal_inputs_are_parameters_and_a_failed_job_a_failed_run(tracked: Tr
     assert params(tracked.runs("fails")[0]) == {"code": "3"}
 
 
+def test_trials_are_nested_runs_of_their_sweep(tracked: Tracked) -> None:
+    words = ["--name", "swept", "--sweep", "lr=choice(0.5,0.25)", "--sampler", "grid"]
+    words += ["--minimize", "loss"]
+    script = (
+        "import os, mlflow; lr = float(os.environ['AZUREML_SWEEP_lr']);"
+        "mlflow.log_metric('loss', lr * 2)"
+    )
+    tracked.job(script, *words)
+    best = tracked.shown("job", "show", "swept")["best"]
+    assert (best["value"], best["parameters"]) == (0.5, {"lr": 0.25})
+    until(lambda: tracked.status("swept") == "FINISHED")
+    (sweep,) = tracked.runs("swept")
+    assert params(sweep) == {"best_lr": "0.25"}
+    assert {m["key"]: m["value"] for m in sweep["data"]["metrics"]}["loss"] == 0.5
+    for number, lr in enumerate(("0.5", "0.25")):
+        until(lambda name=f"swept_{number}": tracked.status(name) == "FINISHED")
+        (trial,) = tracked.runs(f"swept_{number}")
+        assert tags(trial)["mlflow.parentRunId"] == sweep["info"]["run_id"]
+        assert params(trial) == {"lr": lr}
+
+
 def test_a_parameter_is_the_scripts_to_tell(tracked: Tracked) -> None:
     script = "import mlflow; mlflow.log_param('lr', 5.0); mlflow.log_param('own', 1)"
     tracked.job(script, "--name", "tells", "--set", "inputs.lr=5", "--set", "inputs.seed=7")

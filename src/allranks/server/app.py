@@ -40,6 +40,7 @@ from allranks.server.loop.reconcile import Loops, Shared
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
+from allranks.server.parents.loop import Parents
 from allranks.server.routes import computes as computes_routes
 from allranks.server.routes import data as data_routes
 from allranks.server.routes import (
@@ -60,6 +61,7 @@ from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
+from allranks.store.children import Children
 from allranks.store.computes import Computes
 from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
@@ -107,6 +109,7 @@ def create_app(
     for_agents = routes.create_app(state_routes.routes())
     services = _services(home, clocks, url, kinds, for_agents)
     for_agents.state.services = services
+    parents = Parents(services)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -125,15 +128,13 @@ def create_app(
         ]
         await services.public_listener.reopen()
         services.loops.start()
+        parents.start()
         if services.tracking is not None:
             services.tracking.mirror.start()
         yield
         for task in tasks:
             task.cancel()
-        await asyncio.gather(listener.close(), services.public_listener.close())
-        await asyncio.to_thread(services.loops.stop)
-        if services.tracking is not None:
-            await asyncio.to_thread(services.tracking.stop)
+        await _stop(services, parents)
 
     for_people = FastAPI(
         title="allranks",
@@ -154,6 +155,13 @@ def create_app(
 
     services.public_listener.app = Gate(services, for_people, for_agents, Proxy(services))
     return services.public_listener.app
+
+
+async def _stop(services: Services, parents: Parents) -> None:
+    await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
+    for each in (parents, services.loops, services.tracking):
+        if each is not None:
+            await asyncio.to_thread(each.stop)
 
 
 def _addresses(services: Services) -> set[str]:
@@ -196,6 +204,7 @@ def _services(
         home=home,
         clocks=clocks,
         records=records,
+        children=Children(database),
         blobs=blobs,
         computes=computes,
         clusters=clusters,
@@ -204,7 +213,7 @@ def _services(
         data=data,
         datastores=Datastores(home.data, settings, data, Secrets(settings, home.secrets), versions),
         points=points,
-        models=Models(home, versions, blobs, records.get, admission_lock),
+        models=Models(home, versions, blobs, records.answering, admission_lock),
         auth=auth,
         wakeups=wakeups,
         heartbeats=heartbeats,

@@ -25,6 +25,7 @@ from allranks.server.mlflow.tracking import Tracking
 from allranks.settings import Clocks, Home
 from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
+from allranks.store.children import Children
 from allranks.store.computes import Computes
 from allranks.store.files.blobs import Blobs
 from allranks.store.metric_points import Points
@@ -42,6 +43,7 @@ class Services(NamedTuple):
     home: Home
     clocks: Clocks
     records: Records
+    children: Children
     blobs: Blobs
     computes: Computes
     clusters: Clusters

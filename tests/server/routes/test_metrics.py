@@ -37,7 +37,8 @@ def told(tmp_path):
     line = json.dumps({"at": 9.5, "points": [["cpu", None, None, 7]]}).encode() + b"\n"
     points.add_from_agent(Source(row.id, 1, 0, "resources"), 0, line)
     job = row.record._replace(status=JobStatus.COMPLETED)
-    seen = SimpleNamespace(get=lambda name: row._replace(record=job))
+    ended = row._replace(record=job)
+    seen = SimpleNamespace(get=lambda name: ended, answering=lambda name: ended)
     app = FastAPI(exception_handlers=HANDLERS)
     app.include_router(metrics.router)
     app.dependency_overrides[services] = lambda: SimpleNamespace(

@@ -120,7 +120,7 @@ def _scratch(stage: Stage) -> Path:
 
 
 def _bare(stage: Stage) -> dict[str, str]:
-    """The environment of a helper that needs none of the user's; marked for the sweep."""
+    """The environment of a helper that needs none of the user's; marked for the clean-up."""
     return {"PATH": os.defpath, "ALLRANKS_GANG": os.environ.get("ALLRANKS_GANG", "")}
 
 

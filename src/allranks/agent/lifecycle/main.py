@@ -371,7 +371,7 @@ class Agent:
             version = self._tensorflow if own else installed_frameworks.tensorflow(env)
             if installed_frameworks.breaks_on_empty_ps(version):
                 env = variables.without_empty_ps(env)
-        # Last, so that the user cannot override it: the sweep finds a dead gang's processes by it.
+        # Last, so that the user cannot override it: leftovers of a dead gang are found by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
         return env
 

@@ -47,7 +47,8 @@ def prepare(
     if code is not None:
         _unpack(code, work)
     _make_collected(task, work)
-    paths = {"name": task.job, **_folders(task), **elsewhere}
+    parameters = {f"search_space.{name}": text for name, text in task.parameters.items()}
+    paths = {"name": task.job, **parameters, **_folders(task), **elsewhere}
     for each in task.inputs:
         key = f"inputs.{each.name}"
         paths[key] = elsewhere.get(key) or _input(each, folder)

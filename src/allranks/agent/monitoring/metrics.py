@@ -21,7 +21,7 @@ from allranks.plan.metrics.patterns import of_rank
 from allranks.plan.plan import MetricTask, Task, pack
 
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.monitoring.metric_scraper")
-# It needs only this package and Python. ALLRANKS_GANG marks it for the sweep.
+# It needs only this package and Python. ALLRANKS_GANG marks it for the clean-up of leftovers.
 _OURS = {"PYTHONPATH": str(Path(__file__).absolute().parents[3])}
 _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
 # Seconds to read the rest when ranks have ended: some hundred million lines.

@@ -39,7 +39,7 @@ class Earlier(NamedTuple):
 
 def earlier_jobs(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Earlier:
     """Compare a failed job with earlier jobs of its experiment."""
-    wanted = Query(experiment=row.experiment, archived=None, limit=_FAR)
+    wanted = Query(experiment=row.experiment, archived=None, parent=row.parent, limit=_FAR)
     readable = (each for each in records.find(wanted) if isinstance(each, JobRow))
     earlier = [each for each in readable if each.id < row.id]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)

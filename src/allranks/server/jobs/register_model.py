@@ -72,6 +72,7 @@ class Models(NamedTuple):
     def _left(self, of: OutputOf) -> tuple[dict[str, Path], dict[str, Any]]:
         """The files of a job, and the lineage of the model."""
         row = self.find(of.job)
+        of = of._replace(job=row.name)
         if row.record.status not in TERMINAL:
             hint = f"wait for it: allranks job wait {row.name}"
             raise Conflict(

@@ -70,7 +70,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
     spec, record, task = row.spec, row.record, row.plan.task
     return {
         "name": row.name,
-        "type": "command",
+        "type": row.type,
         "status": str(record.status),
         "status_reason": status_reason(row) or None,
         "display_name": note.display_name or row.name,
@@ -91,13 +91,15 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
         "launches": record.launch,
         "exit_code": row.exit_code,
         "error": row.error,
+        "parent_job_name": _parent(row),
+        "parameters": dict(row.notes.get("parameters", {})),
         "created_by": submitter(spec),
         "created_at": iso_time(row.created_at),
         "started_at": iso_time(row.started_at),
         "ranks_ended_at": iso_time(_ranks_ended_at(row)),
         "ended_at": iso_time(row.ended_at),
         "folder": str(home.jobs / row.name),
-        "outputs": {e.name: without_credentials(e.uri or e.path) for e in row.plan.task.outputs},
+        "outputs": outputs(row),
         "ranks": [
             {"rank": rank.rank, "node": rank.node, "role": rank.role} for rank in ranks(task)
         ],
@@ -114,6 +116,16 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
         ],
         "spec": _shown_spec(spec),
     }
+
+
+def outputs(row: JobRow) -> dict[str, str]:
+    """The places of a job's outputs by name."""
+    return {each.name: without_credentials(each.uri or each.path) for each in row.plan.task.outputs}
+
+
+def _parent(row: JobRow) -> str | None:
+    """The job that submitted this one, or that its submitter named."""
+    return row.parent or row.spec.get("parent_job_name")
 
 
 def _ranks_ended_at(row: JobRow) -> float | None:
@@ -142,7 +154,7 @@ def _brief(row: JobRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "status": str(row.record.status),
-        "type": "command",
+        "type": row.type,
         "experiment_name": row.experiment,
         "display_name": row.spec.get("display_name") or row.name,
         "compute": row.plan.compute,
@@ -151,6 +163,7 @@ def _brief(row: JobRow) -> dict[str, Any]:
         "attempts": row.record.attempt,
         "exit_code": row.exit_code,
         "error": row.error,
+        "parent_job_name": _parent(row),
         "created_by": submitter(row.spec),
         "created_at": iso_time(row.created_at),
         "started_at": iso_time(row.started_at),
@@ -160,9 +173,13 @@ def _brief(row: JobRow) -> dict[str, Any]:
 
 @_showable
 def listed(
-    row: JobRow, note: Annotation | None, values: Mapping[int, Mapping[str, float | str]] | None
+    row: JobRow,
+    note: Annotation | None,
+    values: Mapping[int, Mapping[str, float | str]] | None,
+    children: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """One line of a list with all columns; ``values`` are metrics by job id, if requested."""
+    """One line of a list with all columns; ``values`` are metrics by job id, if requested,
+    ``children`` the numbers of its children by status."""
     note = note or Annotation(row.name)
     end = row.ended_at if row.record.status in TERMINAL else clock.now()
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
@@ -173,6 +190,7 @@ def listed(
         "tags": dict(note.tags),
         "archived_at": iso_time(note.archived_at),
         "duration": took,
+        "children": dict(children or {}),
         "inputs": all_without_credentials(given),
     }
     return found if values is None else found | {"metrics": values.get(row.id, {})}

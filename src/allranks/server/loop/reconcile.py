@@ -36,7 +36,7 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.assets import Assets
-from allranks.store.job_rows import JobRow
+from allranks.store.job_rows import COMMAND, JobRow
 from allranks.store.metric_points import Points
 from allranks.store.records import Records
 
@@ -77,17 +77,21 @@ class Loops:
         self._records, self._clusters = shared.records, shared.clusters
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
+        # Called with the name of a sweep or pipeline when it or one of its children changes.
+        self.on_parent: Callable[[str], None] = lambda name: None
 
     def start(self) -> None:
         """Resume every live job, and clean up gangs of this machine that no live job owns."""
         live = self._records.live()
-        keys = {_key(row) for row in live}
+        keys = {row.key for row in live}
         # Listed before any loop can start a new gang.
         names = (folder.name for folder in self._shared.home.nodes.iterdir())
         leftovers = [name for name in names if name not in keys]
         for cluster in self._clusters.on_this_machine():
             self._loop_for(cluster, leftovers)
         for row in live:
+            if row.type != COMMAND:
+                continue
             try:
                 self._loop_for(self._clusters.cluster(row.plan))
             except (AllranksError, KeyError):
@@ -106,13 +110,18 @@ class Loops:
     def wake(self, name: str) -> None:
         """Advance the job now, and wake everyone who waits for news of it."""
         row = self._records.latest(name) or self._records.get(name)
-        self._loop_for(self._clusters.cluster(row.plan)).wake(name)
+        if row.type == COMMAND:
+            self._loop_for(self._clusters.cluster(row.plan)).wake(name)
+        else:
+            self.on_parent(name)
         self._shared.wakeups.notify(name)
 
     def _loop_for(self, cluster: Cluster, leftovers: Sequence[str] = ()) -> Loop:
         with self._lock:
             if cluster not in self._loops:
-                self._loops[cluster] = Loop(cluster, self._shared, leftovers)
+                self._loops[cluster] = Loop(
+                    cluster, self._shared, leftovers, lambda name: self.on_parent(name)
+                )
                 self._loops[cluster].start()
             return self._loops[cluster]
 
@@ -120,9 +129,15 @@ class Loops:
 class Loop:
     """Drives the jobs of one cluster, from ``start`` until ``end``. ``wake`` is thread-safe."""
 
-    def __init__(self, cluster: Cluster, shared: Shared, leftovers: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        shared: Shared,
+        leftovers: Sequence[str] = (),
+        on_parent: Callable[[str], None] = lambda name: None,
+    ) -> None:
         self._cluster, self._clusters = cluster, shared.clusters
-        self._leftovers = leftovers
+        self._leftovers, self._on_parent = leftovers, on_parent
         self._engine = shared.clusters.engine(cluster)
         self._shared = shared
         self._home, self._records, self._clocks = shared.home, shared.records, shared.clocks
@@ -203,14 +218,15 @@ class Loop:
 
     def _is_mine(self, row: JobRow) -> bool:
         return (
-            row.plan.engine == self._cluster.kind
+            row.type == COMMAND
+            and row.plan.engine == self._cluster.kind
             and self._clusters.cluster(row.plan) == self._cluster
         )
 
     def _poll(self, rows: list[JobRow]) -> None:
         """Poll the engine once for all submitted gangs. While nothing changes, a shared cluster is
         polled less and less often; agents report by themselves."""
-        submitted = {_key(row): row for row in rows if _is_submitted(row)}
+        submitted = {row.key: row for row in rows if _is_submitted(row)}
         if not submitted or time.monotonic() < self._next_poll:
             return
         pace = self._engine.pace
@@ -240,11 +256,11 @@ class Loop:
             if seen.state is not GangState.GONE:
                 why = seen.why if seen.state is not GangState.UP else ""
                 data = {"why": why or "its agent is dead", **self._heartbeats.last_seen(row, node)}
-                events.append(_event(row, Kind.LOST, node=node, data=data))
+                events.append(row.event(Kind.LOST, node=node, data=data))
         preemptible = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
         if seen.taken and preemptible and all(node.reason is None for node in job.nodes):
             data = {"by": row.plan.engine, "message": seen.taken}
-            events.append(_event(row, Kind.PREEMPT_ASKED, data=data))
+            events.append(row.event(Kind.PREEMPT_ASKED, data=data))
         if seen.paused:
             self._heartbeats.record_all(row)
         if job.stopped_at is not None and seen.state is GangState.GONE:
@@ -253,7 +269,7 @@ class Loop:
         if news and job.gang is not GangState.GONE:
             self._pace = 0.0
             data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
-            events.append(_event(row, Kind.SEEN, data=data))
+            events.append(row.event(Kind.SEEN, data=data))
         if events:
             self._records.append(row.name, events)
             self._wakeups.notify(row.name)
@@ -296,6 +312,8 @@ class Loop:
         self._wakeups.notify(row.name)
         if saved is not None and event.kind in (Kind.FINISHED, Kind.RELAUNCHED):
             self._to_clean.append(row)
+        if event.kind is Kind.FINISHED and row.parent is not None:
+            self._on_parent(row.parent)
         return True
 
     def _perform(self, row: JobRow, step: Step) -> Event:
@@ -304,8 +322,8 @@ class Loop:
             try:
                 handle = engine.submit(self._gang(row))
             except Refused as error:
-                return _event(row, Kind.REFUSED, data={"message": error.message})
-            return _event(row, step.event, data=handle._asdict())
+                return row.event(Kind.REFUSED, data={"message": error.message})
+            return row.event(step.event, data=handle._asdict())
         if step.effect == "stop":
             try:
                 engine.stop(_handle(row))
@@ -316,19 +334,19 @@ class Loop:
             for node in range(len(row.record.nodes)):
                 collect(self._home, self._records, self._shared.points, row, node)
             self._next_tick = self._next_poll = self._pace = 0.0  # most likely gone by now
-            return _event(row, step.event)
+            return row.event(step.event)
         if step.event is Kind.FINISHED:
             result = result_of(row, self._records, self._home)
             if result["status"] is JobStatus.COMPLETED:
                 result |= register(row, self._shared.data)
-            return _event(row, step.event, data=result)
+            return row.event(step.event, data=result)
         data = step.data
         if step.event is Kind.LOST and step.node is not None:
             data = {**data, **self._heartbeats.last_seen(row, step.node)}
-        return _event(row, step.event, node=step.node, data=data)
+        return row.event(step.event, node=step.node, data=data)
 
     def _gang(self, row: JobRow) -> Gang:
-        return row.plan.gang._replace(key=_key(row), env=self._shared.agent_variables(row))
+        return row.plan.gang._replace(key=row.key, env=self._shared.agent_variables(row))
 
     def _clean(self) -> None:
         """Remove ended launches from the engine and from this disk. This happens at the next tick:
@@ -346,7 +364,7 @@ class Loop:
 
     def _clean_launch(self, row: JobRow) -> None:
         self._engine.stop(_handle(row))
-        shutil.rmtree(self._home.nodes / _key(row), ignore_errors=True)
+        shutil.rmtree(self._home.nodes / row.key, ignore_errors=True)
         self._heartbeats.forget(row)
         self._hangs.forget(row)
         self._states.forget(row)
@@ -373,17 +391,8 @@ class Loop:
         )
 
 
-def _event(row: JobRow, kind: Kind, *, node: int | None = None, data: Any = None) -> Event:
-    record = row.record
-    return Event(kind, clock.now(), record.launch, record.attempt, node, data=data or {})
-
-
-def _key(row: JobRow) -> str:
-    return f"{row.name}.{row.record.launch}"
-
-
 def _handle(row: JobRow) -> Handle:
-    return Handle(_key(row), row.record.ref)
+    return Handle(row.key, row.record.ref)
 
 
 def _is_submitted(row: JobRow) -> bool:

@@ -6,14 +6,15 @@ is stored in a tag of the run, and the proxy translates between the two.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from allranks.errors import AllranksError, ServerError
+from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.plan.metrics import mlflow_run
 from allranks.server.mlflow.child import Child
 from allranks.store.job_rows import JobRow
@@ -40,8 +41,8 @@ class Runs:
     """The MLflow runs of a home's jobs. Thread-safe. Calls block until MLflow answers, and raise
     OSError without an answer, Denied for a refusal."""
 
-    def __init__(self, child: Child, kept: MlflowRuns) -> None:
-        self._child, self._kept = child, kept
+    def __init__(self, child: Child, kept: MlflowRuns, find: Callable[[str], JobRow]) -> None:
+        self._child, self._kept, self._find = child, kept, find
         self._lock = threading.Lock()
         # Runs that a process of their job already uses.
         self._taken: set[str] = set()
@@ -49,7 +50,7 @@ class Runs:
     def of(self, row: JobRow) -> Mirrored:
         """The job's run, created if missing."""
         with self._lock:
-            return self._kept.get(row.id) or self._make(row)
+            return self._of(row)
 
     def call(self, path: str, data: Mapping[str, Any]) -> Any:
         return self._answer("POST", path, json.dumps(data).encode())
@@ -123,6 +124,20 @@ class Runs:
         runs = self.call("/runs/search", asked).get("runs") or [None]
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
+    def log_best(self, sweep: JobRow, run: str) -> None:
+        """Log the primary metric and the parameters of a sweep's best trial."""
+        try:
+            best = self._find(str(sweep.notes.get("best")))
+        except NotFound:
+            return
+        metric = mlflow_run.name(str(sweep.spec["objective"]["primary_metric"]))
+        at = round((sweep.ended_at or sweep.created_at) * 1000)
+        point = {"key": metric, "value": best.notes["value"], "timestamp": at, "step": 0}
+        values = best.plan.task.parameters
+        params = _pairs({f"best_{mlflow_run.name(key)}": text for key, text in values.items()})
+        data = {"run_id": run, "metrics": [point], "params": params[:PAIRS]}
+        self.call("/runs/log-batch", data)
+
     def log_parameters(self, row: JobRow, run: str) -> None:
         """Log the job's parameters, except those that its script logged itself: MLflow would refuse
         5 after 5.0."""
@@ -134,6 +149,9 @@ class Runs:
         params = _pairs({key: value for key, value in told.items() if key in left})
         for first in range(0, len(params), PAIRS):
             self.call("/runs/log-batch", {"run_id": run, "params": params[first : first + PAIRS]})
+
+    def _of(self, row: JobRow) -> Mirrored:
+        return self._kept.get(row.id) or self._make(row)
 
     def _make(self, row: JobRow) -> Mirrored:
         experiment = self._experiment(row.experiment)
@@ -164,11 +182,15 @@ class Runs:
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
     def _create(self, experiment: str, row: JobRow, told: mlflow_run.RunData) -> str:
+        tags = {**told.tags, _MAIN: "true"}
+        if row.parent is not None:
+            with contextlib.suppress(NotFound):  # its sweep was deleted
+                tags[mlflow_run.PARENT_TAG] = self._of(self._find(row.parent)).run_id
         data = {
             "experiment_id": experiment,
             "run_name": told.name,
             "start_time": round((row.started_at or row.created_at) * 1000),
-            "tags": _pairs({**told.tags, _MAIN: "true"}),
+            "tags": _pairs(tags),
         }
         return str(self.call("/runs/create", data)["run"]["info"]["run_id"])
 

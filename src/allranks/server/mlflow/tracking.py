@@ -47,5 +47,5 @@ def create(home: Home, database: Engine, records: Records, points: Points) -> Tr
         return None
     stored = MlflowRuns(database)
     child = Child(home, interpreter, stored.delete_all)
-    runs = Runs(child, stored)
+    runs = Runs(child, stored, records.get)
     return Tracking(child, runs, Mirror(child, runs, stored, records, points))

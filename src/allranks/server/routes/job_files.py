@@ -70,8 +70,7 @@ def _place(request: Request, services: ServicesDep) -> _Place:
     if "state" in named:
         folder = services.states.find(named["state"]).folder
         return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
-    name = str(named["name"])
-    services.records.get(name)
+    name = services.records.answering(str(named["name"])).name
     return _Place((services.home.jobs / name).resolve(), name)
 
 

@@ -15,7 +15,7 @@ from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.compare import comparison
 from allranks.server.jobs.names import resolve
-from allranks.store.job_rows import Damaged, JobRow
+from allranks.store.job_rows import COMMAND, Damaged, JobRow
 
 Several = Annotated[list[str], Query()]
 Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
@@ -39,6 +39,8 @@ class Wanted(BaseModel):
     archived: str = "no"
     limit: Count = 50
     metrics: bool = False
+    parent: str | None = None
+    children: bool = False
 
     def query(self) -> job_query.Query:
         """Raises UsageError for invalid values."""
@@ -56,6 +58,8 @@ class Wanted(BaseModel):
             sort=job_query.sort(self.sort),
             archived=_ARCHIVED[self.archived],
             limit=self.limit,
+            parent=self.parent,
+            children=self.children,
         )
 
 
@@ -73,8 +77,10 @@ def list_jobs(services: ServicesDep, wanted: Annotated[Wanted, Query()]) -> list
     rows = services.records.find(wanted.query())
     notes = services.annotations.several(row.id for row in rows)
     values = services.records.last_values(row.id for row in rows) if wanted.metrics else None
+    parents = [row.name for row in rows if isinstance(row, JobRow) and row.type != COMMAND]
+    counts = services.children.counts(parents) if parents else {}
     return [
-        view.listed(row, notes.get(row.id), values)
+        view.listed(row, notes.get(row.id), values, counts.get(row.name))
         if isinstance(row, JobRow)
         else view.damaged(row)
         for row in rows

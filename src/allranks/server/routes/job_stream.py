@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from allranks import clock
 from allranks.plan.lifecycle import phases
 from allranks.server.dependencies import Services
-from allranks.server.http.request_limits import Count, Number
 from allranks.server.jobs import view
+from allranks.server.jobs.stream import BEAT, Wanted, line, read_logs
 from allranks.statuses import TERMINAL
-from allranks.store.files.logs import Logs
 from allranks.store.job_rows import JobRow
-
-# Seconds without news after which a viewer gets an empty line, as a heartbeat.
-BEAT = 5.0
-
-
-class Wanted(BaseModel):
-    """``positions`` ({"1/0": 4096}: attempt/rank, bytes) are the bytes the viewer already has;
-    ``ranks`` and ``attempts`` (-1: the newest) filter. Without ``follow`` the stream ends after
-    the existing output."""
-
-    positions: dict[str, Count] | None = None
-    ranks: list[Number] | None = None
-    attempts: list[Number] | None = None
-    follow: bool = True
 
 
 async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
@@ -50,14 +33,16 @@ async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator
         news = f"{row.record.status} {reason} {row.record.attempt} {phase}"
         if news != sent and not ended:
             brief = view.brief(row) | {"status_reason": reason or None, "phase": _phase(phase)}
-            yield _line({"job": brief, "last": False})
+            yield line({"job": brief, "last": False})
             sent = news
-        while pieces := await run_in_threadpool(_read, services, row, positions, ranks, attempts):
+        while pieces := await run_in_threadpool(
+            read_logs, services.home, row, positions, ranks, attempts
+        ):
             for piece in pieces:
-                yield _line(piece)
+                yield line(piece)
         if ended or not wanted.follow:
             note = await run_in_threadpool(services.annotations.of, row.id)
-            yield _line({"job": view.job(row, services.home, note), "last": True})
+            yield line({"job": view.job(row, services.home, note), "last": True})
             return
         await services.wakeups.wait(name, count, BEAT)
         if services.wakeups.count(name) == count:
@@ -83,39 +68,3 @@ def _phase(found: phases.Current | None) -> dict[str, Any] | None:
         return None
     seconds = None if found.since is None else max(0.0, clock.now() - found.since)
     return {"name": found.phase, "seconds": seconds}
-
-
-def _read(
-    services: Services,
-    row: JobRow,
-    positions: dict[str, int],
-    ranks: list[int] | None,
-    attempts: list[int] | None,
-) -> list[dict[str, Any]]:
-    """The next piece of each rank's output; advances ``positions``."""
-    logs, found = Logs(services.home.jobs / row.name), []
-    for attempt, rank, node, file in view.log_files(row):
-        newest = attempt - row.record.attempt - 1  # -1 is the newest, -2 the one before
-        if ranks is not None and rank not in ranks:
-            continue
-        if attempts is not None and attempt not in attempts and newest not in attempts:
-            continue
-        key = f"{attempt}/{rank}"
-        offset = positions.get(key, 0)
-        data = logs.read(attempt, file, offset)
-        if data:
-            positions[key] = offset + len(data)
-            found.append(
-                {
-                    "log": data.decode(errors="surrogateescape"),
-                    "attempt": attempt,
-                    "rank": rank,
-                    "node": node,
-                    "offset": positions[key],
-                }
-            )
-    return found
-
-
-def _line(data: dict[str, Any]) -> bytes:
-    return json.dumps(data).encode() + b"\n"

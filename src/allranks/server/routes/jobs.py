@@ -11,9 +11,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from allranks import clock
-from allranks.errors import Conflict, NotFound
-from allranks.events import Event, Kind
+from allranks.errors import Conflict, NotFound, UsageError
+from allranks.events import Kind
 from allranks.plan.distributions.topology import ranks, world
 from allranks.plan.job.services import service_notes
 from allranks.server.auth.roles import Who, require_own
@@ -21,15 +20,21 @@ from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import explain, view
+from allranks.server.jobs.stream import Wanted
 from allranks.server.jobs.view import submitter
-from allranks.server.routes.job_stream import Wanted, follow, until_ended
+from allranks.server.parents.create import create_sweep
+from allranks.server.parents.resume import resume
+from allranks.server.parents.stream import follow_children
+from allranks.server.parents.view import sweep
+from allranks.server.routes.job_stream import follow, until_ended
 from allranks.server.routes.metrics import measured
 from allranks.server.submission import continuation
 from allranks.server.submission import restart as restarting
 from allranks.server.submission.submit import Submission, notes, submit
+from allranks.spec.any_job import job_type, parse_any
 from allranks.spec.job import parse
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.job_rows import JobRow
+from allranks.store.job_rows import COMMAND, JobRow
 from allranks.version import __version__
 
 router = APIRouter(prefix="/api/v1")
@@ -82,6 +87,11 @@ async def front(wanted: Address, services: ServicesDep) -> dict[str, Any]:
 def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dict[str, Any]:
     """Submit a job. A refused job (400, 409, 422) leaves no trace."""
     made, after = Submission.load(data), None
+    if job_type(made.spec) != COMMAND:
+        parse_any(made.spec)  # refuses types that are not built
+        row = create_sweep(made, services, who.name)
+        noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
+        return {**_shown(row, services), "notes": noted, "carried": None}
     if made.continues:
         after = continuation.ended(services.records.get(made.continues))
         made = made._replace(previous=continuation.end_of(after))
@@ -95,6 +105,8 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
 @router.get("/jobs/{name}")
 def show(name: str, services: ServicesDep) -> dict[str, Any]:
     row = services.records.get(name)
+    if row.type != COMMAND:
+        return _shown(row, services)
     return {**_shown(row, services), **measured(row, services), "state": services.states.brief(row)}
 
 
@@ -102,7 +114,7 @@ def show(name: str, services: ServicesDep) -> dict[str, Any]:
 def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
     """Why a job failed, in detail. Raises Conflict for a job that has not failed."""
     return explain.full_explanation(
-        services.records.get(name), services.records, services.home, services.blobs
+        services.records.with_ranks(name), services.records, services.home, services.blobs
     )
 
 
@@ -131,7 +143,7 @@ def preempt(
 ) -> dict[str, Any]:
     """Preempt a job or one of its nodes as its cluster might, to test it. ``data`` may have ``by``,
     who requested it."""
-    row = services.records.get(name)
+    row = services.records.with_ranks(name)
     require_own(who, name, submitter(row.spec))
     record = row.record
     if record.status not in (JobStatus.PREPARING, JobStatus.RUNNING):
@@ -143,9 +155,7 @@ def preempt(
         raise NotFound(f"{name} has no node {node}", hint=hint)
     by = str(data.get("by") or "somebody")
     details = {"by": by, "message": f"requested by {by}: allranks job preempt"}
-    at, attempt = clock.now(), record.attempt
-    event = Event(Kind.PREEMPT_ASKED, at, record.launch, attempt, node, data=details)
-    services.records.append(name, [event])
+    services.records.append(name, [row.event(Kind.PREEMPT_ASKED, node=node, data=details)])
     services.loops.wake(name)
     return _shown(services.records.get(name), services)
 
@@ -154,7 +164,7 @@ def preempt(
 def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody) -> dict[str, Any]:
     """Kill a rank of a running job by SIGKILL, to test it. ``data`` may have ``by``, who requested
     it."""
-    row = services.records.get(name)
+    row = services.records.with_ranks(name)
     require_own(who, name, submitter(row.spec))
     record = row.record
     if record.status is not JobStatus.RUNNING:
@@ -166,8 +176,7 @@ def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody
         raise NotFound(f"{name} has no rank {rank}", hint=hint)
     by = str(data.get("by") or "somebody")
     details = {"by": by, "message": f"requested by {by}"}
-    at, attempt = clock.now(), record.attempt
-    event = Event(Kind.KILL_ASKED, at, record.launch, attempt, target.node, rank, data=details)
+    event = row.event(Kind.KILL_ASKED, node=target.node, rank=rank, data=details)
     services.records.append(name, [event])
     services.loops.wake(name)
     return _shown(services.records.get(name), services)
@@ -182,9 +191,13 @@ def restart(
     data: Annotated[Any, Body()] = None,
 ) -> dict[str, Any]:
     """Run an ended job again as a new job, which continues from its outputs and state unless
-    ``fresh``. ``data``: other code."""
+    ``fresh``. ``data``: other code. A sweep continues itself; ``data`` may raise its ``limits``."""
     row = services.records.get(name)
     require_own(who, name, submitter(row.spec))
+    if row.type != COMMAND:
+        return {**_shown(resume(row, services, data or {}, fresh=fresh), services), "carried": None}
+    if isinstance(data, dict) and "limits" in data:
+        raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
     made, carried = restarting.restart(
         row, services, who.name, fresh=fresh, code=restarting.Code.load(data)
     )
@@ -203,8 +216,9 @@ async def wait(
 @router.post("/jobs/{name}/stream")
 def stream(name: str, services: ServicesDep, wanted: Wanted) -> Response:
     """The job's output and status as lines of JSON, until it ends."""
-    services.records.get(name)
-    lines: AsyncIterator[bytes] = follow(services, name, wanted)
+    parent = services.records.get(name).type != COMMAND
+    of_job = follow_children if parent else follow
+    lines: AsyncIterator[bytes] = of_job(services, name, wanted)
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
@@ -233,14 +247,19 @@ async def blob(digest: str, services: ServicesDep, request: Request) -> None:
 
 
 def _shown(row: JobRow, services: Services) -> dict[str, Any]:
-    return view.job(row, services.home, services.annotations.of(row.id))
+    shown = view.job(row, services.home, services.annotations.of(row.id))
+    if row.type == COMMAND:
+        return shown
+    best = services.records.answering(row.name)
+    answer = {} if best is row else {"outputs": view.outputs(best)}
+    return {**shown, **answer, **sweep(row, services)}
 
 
 def _cancel(services: Services, name: str, force: bool = False) -> None:
-    record = services.records.get(name).record
+    row = services.records.get(name)
+    record = row.record
     if record.status in TERMINAL or (record.canceled and record.given_up >= force):
         return
     data = {"force": True} if force else {}
-    event = Event(Kind.CANCEL_ASKED, clock.now(), record.launch, record.attempt, data=data)
-    services.records.append(name, [event])
+    services.records.append(name, [row.event(Kind.CANCEL_ASKED, data=data)])
     services.loops.wake(name)

@@ -61,7 +61,7 @@ def metrics(
 ) -> Response:
     """Every series with its points, [step, seconds since the epoch, value]; ``most`` limits the
     points of each, evenly spread."""
-    row = services.records.get(name)
+    row = services.records.answering(name)
     several = services.points.series(row.id, METRIC)
     return _streamed(
         (told, map(_point, services.points.read(each, most=most)))
@@ -73,7 +73,7 @@ def metrics(
 @router.get("/jobs/{name}/metrics/summary")
 def summary(name: str, services: ServicesDep) -> Response:
     """Every series with its last point, minimum, maximum, and some values as a sparkline."""
-    row = services.records.get(name)
+    row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
     extremes = services.points.extremes(each for each, _ in several)
     found = []
@@ -109,7 +109,7 @@ def resources(
     """Every series of resource use of nodes, GPUs and ranks, with points [seconds since the epoch,
     value] in percent, bytes, bytes per second, watts or degrees Celsius. `node_…` and network
     series cover the whole node, the others only the job."""
-    row = services.records.get(name)
+    row = services.records.answering(name)
     return _streamed(
         (each._asdict(), ([p.at, p.number] for p in services.points.read(each, most=most)))
         for each in services.points.series(row.id, RESOURCE, attempt)

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api/v1")
 async def stacks(name: str, services: ServicesDep) -> dict[str, Any]:
     """The current stacks of a running job, grouped; of an ended job the last saved stacks,
     requested by a user or taken when it hung."""
-    row = await run_in_threadpool(services.records.get, name)
+    row = await run_in_threadpool(services.records.with_ranks, name)
     if row.record.status in TERMINAL:
         kept = await run_in_threadpool(services.stacks.saved, name)
         if kept is None:

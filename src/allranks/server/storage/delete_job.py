@@ -8,7 +8,7 @@ from allranks.server.dependencies import Services
 from allranks.server.storage import inventory
 from allranks.server.storage.garbage_collection import put_away, remove_folder
 from allranks.statuses import TERMINAL
-from allranks.store.job_rows import Damaged, JobRow
+from allranks.store.job_rows import COMMAND, Damaged, JobRow
 
 
 def delete(row: JobRow | Damaged, services: Services) -> int:
@@ -16,16 +16,20 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
     registered from it have their own files and stay; `gc` removes unreferenced code. A job with a
     damaged record is deleted whatever its status.
 
-    Raises Conflict for a job that has not ended, or whose outputs a job or a data asset needs.
+    Of a sweep, its trials are deleted first.
+
+    Raises Conflict for a job that has not ended, whose parent has not, or whose outputs a job or a
+    data asset needs.
     """
     if isinstance(row, JobRow) and row.record.status not in TERMINAL:
         hint = f"cancel it: allranks job cancel {row.name}, then: allranks job wait {row.name}"
         raise Conflict(f"{row.name} is {row.record.status} and has not ended", hint=hint)
+    size = sum(delete(services.records.read(each), services) for each in _children(row, services))
     path = services.home.jobs / row.name
     # Locked: no job that reads its outputs may be created meanwhile.
     with services.admission_lock:
         _require_unused(row, services)
-        size = inventory.size(path)
+        size += inventory.size(path)
         away = put_away(path) if path.exists() else None
         services.records.delete_job(row.name, damaged=isinstance(row, Damaged))
         if isinstance(row, Damaged) or not row.plan.task.state:
@@ -33,6 +37,18 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
     if away is not None:
         remove_folder(away)
     return size
+
+
+def _children(row: JobRow | Damaged, services: Services) -> list[str]:
+    """The names of a job's children. Raises Conflict for a child of a live parent."""
+    if isinstance(row, Damaged):
+        return []
+    if row.parent is not None and services.records.has(row.parent):
+        parent = services.records.get(row.parent)
+        if parent.record.status not in TERMINAL:
+            hint = f"wait for it: allranks job wait {parent.name}"
+            raise Conflict(f"{row.name} belongs to {parent.name}, which has not ended", hint=hint)
+    return [] if row.type == COMMAND else services.children.names(row.name)
 
 
 def _require_unused(row: JobRow | Damaged, services: Services) -> None:

@@ -27,7 +27,7 @@ from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
-from allranks.store.job_rows import JobRow
+from allranks.store.job_rows import Child, JobRow
 
 # -P: do not import from the working folder, which is the user's.
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
@@ -148,9 +148,11 @@ def submit(
     by: str,
     known: Environments | None = None,
     after: JobRow | None = None,
+    child: Child | None = None,
 ) -> tuple[JobRow, Carried | None]:
     """Record and start a job; with ``after`` it starts from copies of that ended job's files, which
-    are returned as well. A refused job leaves no trace."""
+    are returned as well. ``child``: it is the child of another job. A refused job leaves no
+    trace."""
     known = known or services.environments
     made = plan(
         submission,
@@ -158,7 +160,7 @@ def submit(
         services.clusters,
         known,
         services.datastores,
-        services.records.get,
+        services.records.answering,
     )
     spec, models = signed(submission.spec, by), services.models.versions
     if made.task.environment:
@@ -170,11 +172,11 @@ def submit(
             spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset, is_model)}
     if after is not None:
         # Checked before anything is copied.
-        _require_code(submission, services)
+        require_code(submission, services)
         services.records.check_name_is_free(made.task.job)
     with Continuation(services, made.task, after) as continuation, services.admission_lock:
         models.require_existing(each.source for each in made.task.inputs)
-        _require_code(submission, services)
+        require_code(submission, services)
         for other in referred(spec.get("inputs")):
             services.records.get(other)
         if not services.records.ever_existed(made.task.job):
@@ -183,13 +185,14 @@ def submit(
                 diff_file = diff_of(made.task.record)
                 diff_file.parent.mkdir(parents=True, exist_ok=True)
                 diff_file.write_text(submission.diff, encoding="utf-8")
-        row = services.records.create(spec, made, continuation.about())
+        row = services.records.create(spec, made, continuation.about(), child=child)
         continuation.keep()
     services.loops.wake(row.name)
     return row, continuation.carried
 
 
-def _require_code(submission: Submission, services: Services) -> None:
+def require_code(submission: Submission, services: Services) -> None:
+    """Raise MissingCode if the server lacks the submission's code."""
     if submission.code is not None and not services.blobs.is_complete(submission.code):
         raise MissingCode("the code has not been uploaded yet", hint="upload it first")
 

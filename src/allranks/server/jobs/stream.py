@@ -1,0 +1,66 @@
+"""What streams of jobs have in common: the request, output read piece by piece, lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from allranks.server.http.request_limits import Count, Number
+from allranks.server.jobs import view
+from allranks.settings import Home
+from allranks.store.files.logs import Logs
+from allranks.store.job_rows import JobRow
+
+# Seconds without news after which a viewer gets an empty line, as a heartbeat.
+BEAT = 5.0
+
+
+class Wanted(BaseModel):
+    """``positions`` ({"1/0": 4096}: attempt/rank, bytes) are the bytes the viewer already has;
+    ``ranks`` and ``attempts`` (-1: the newest) filter. Without ``follow`` the stream ends after
+    the existing output. Without ``logs`` the output of trials is left out."""
+
+    positions: dict[str, Count] | None = None
+    ranks: list[Number] | None = None
+    attempts: list[Number] | None = None
+    follow: bool = True
+    logs: bool = True
+
+
+def read_logs(
+    home: Home,
+    row: JobRow,
+    positions: dict[str, int],
+    ranks: list[int] | None,
+    attempts: list[int] | None,
+) -> list[dict[str, Any]]:
+    """The next piece of each rank's output; advances ``positions``."""
+    logs, found = Logs(home.jobs / row.name), []
+    for attempt, rank, node, file in view.log_files(row):
+        newest = attempt - row.record.attempt - 1  # -1 is the newest, -2 the one before
+        if ranks is not None and rank not in ranks:
+            continue
+        if attempts is not None and attempt not in attempts and newest not in attempts:
+            continue
+        key = f"{attempt}/{rank}"
+        offset = positions.get(key, 0)
+        data = logs.read(attempt, file, offset)
+        if data:
+            positions[key] = offset + len(data)
+            found.append(
+                {
+                    "log": data.decode(errors="surrogateescape"),
+                    "attempt": attempt,
+                    "rank": rank,
+                    "node": node,
+                    "offset": positions[key],
+                }
+            )
+    return found
+
+
+def line(data: dict[str, Any]) -> bytes:
+    """A line of JSON."""
+    return json.dumps(data).encode() + b"\n"

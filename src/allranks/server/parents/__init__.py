@@ -1,0 +1,3 @@
+"""Runs sweeps and pipelines: draws trials, submits children, ends parents.
+
+May import what `loop` may."""
