@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from allranks.sdk.submit.command import Command
 from allranks.spec.compute import AmlCompute, Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 from allranks.spec.job import CommandJob
-from allranks.spec.job import CommandJob as Command
 from allranks.spec.job_parts import BuildContext, Environment, QueueSettings
 from allranks.spec.job_parts import Limits as CommandJobLimits
 from allranks.spec.job_parts import Resources as JobResourceConfiguration

@@ -18,14 +18,14 @@ from allranks.settings import Clocks
 from allranks.spec import environment_variables as variables
 from allranks.spec.descriptions import FIELDS
 from allranks.spec.fields.base import Part
-from allranks.spec.job import _MODELS
+from allranks.spec.job import MODELS
 from allranks.statuses import JobStatus, Reason
 
 _ROOT = Path(__file__).parents[2]
 _SOURCE = _ROOT / "src" / "allranks"
 # Not written by people: what the server tells of a model, and Azure's compute, which cannot be
 # made here.
-_UNLISTED = {"ModelVersion", "AmlCompute"}
+_UNLISTED = {"ModelVersion", "AmlCompute", "Command"}
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +84,15 @@ def test_descriptions_cover_exactly_the_fields_of_all_models(pages: dict[str, st
 def test_every_key_of_a_file_is_listed_with_its_description(
     generate: ModuleType, pages: dict[str, str]
 ) -> None:
-    listed = {each for models in generate.JOB.values() for each in models}
+    kinds = {**generate.JOB, **{f"sweep.{k}": v for k, v in generate.SWEEP.items()}}
+    listed = {each for models in kinds.values() for each in models}
     listed |= set(generate.ASSETS.values())
-    assert {each.__name__ for each in _parts() if each.model_fields} - _UNLISTED - {"_PerNode"} == {
-        each.__name__ for each in listed
-    }
-    assert generate.JOB.keys() - {"distribution"} == _MODELS.keys()
-    text = pages["job-file.md"] + pages["assets.md"]
+    assert {each.__name__ for each in _parts() if each.model_fields} - _UNLISTED - {
+        "_PerNode",
+        "_Policy",
+    } == {each.__name__ for each in listed}
+    assert generate.JOB.keys() - {"distribution"} == MODELS.keys()
+    text = pages["job-file.md"] + pages["sweep-file.md"] + pages["assets.md"]
     for model in listed:
         for name, field in model.model_fields.items():
             row = rf"^\| `{re.escape(field.alias or name)}` \| [^|]+ \| [^|]* \| (.*) \|$"

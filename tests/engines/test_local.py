@@ -226,7 +226,7 @@ def test_a_queue_survives_the_server(engine, tmp_path):
     assert written["gpus"] == [0, 1]
 
 
-def test_the_sweep_finds_what_moved_away(tmp_path):
+def test_the_clean_up_finds_what_moved_away(tmp_path):
     key = f"swept-{os.getpid()}.1"
     subprocess.run(
         ["bash", "-c", "setsid sleep 100 & setsid bash -c 'setsid sleep 100 & exec sleep 100' &"],

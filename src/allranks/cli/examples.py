@@ -12,6 +12,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "-- python train.py --lr 0.1",
         "-n 2 -p 4 --gpus 4 -c gpu -m loss='loss: ([0-9.]+)' -- python train.py",
         "-o model --state resnet --max-attempts 3 -- python train.py",
+        "--sweep 'lr=loguniform(1e-5,1e-1)' --trials 20 --maximize acc -m acc='acc: ([0-9.]+)' -- "
+        "python train.py --lr '${{search_space.lr}}'",
     ),
     "doctor": ("", "--job job.yml"),
     "top": ("", "--once"),
@@ -37,7 +39,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job events": ("-", "calm_otter --json"),
     "job preempt": ("-", "calm_otter --node 1"),
     "job stacks": ("-", "calm_otter --rank 0"),
-    "job restart": ("-", "calm_otter -C . --stream"),
+    "job restart": ("-", "calm_otter -C . --stream", "my_sweep --trials 40"),
     "job compare": ("calm_otter wise_heron", "- calm_otter --json"),
     "job tag": ("- team=vision best=yes", "calm_otter --remove best"),
     "job archive": ("-", "calm_otter wise_heron"),

@@ -28,10 +28,11 @@ from allranks.sdk.jobs.names import job_name
 from allranks.sdk.submit import rehearsal
 from allranks.sdk.submit.submission import prepare, send
 from allranks.sdk.transfer.download import download
+from allranks.spec.any_job import AnyJob
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.fields.azureml_references import output_uri
-from allranks.spec.job import CommandJob, Outputs, parse
+from allranks.spec.job import CommandJob, Outputs
 from allranks.spec.job_parts import Environment, Output
 from allranks.spec.model import Model, ModelVersion
 
@@ -185,7 +186,7 @@ class Client:
         self.states = States()
 
     @overload
-    def create_or_update(self, thing: CommandJob) -> Job: ...
+    def create_or_update(self, thing: AnyJob) -> Job: ...
     @overload
     def create_or_update(self, thing: Environment) -> Environment: ...
     @overload
@@ -193,7 +194,7 @@ class Client:
     @overload
     def create_or_update(self, thing: Model) -> ModelVersion: ...
     def create_or_update(
-        self, thing: CommandJob | Environment | Data | Model
+        self, thing: AnyJob | Environment | Data | Model
     ) -> Job | Environment | Data | ModelVersion:
         """Submit a job, or create a version of an environment, a data asset or a model."""
         if isinstance(thing, Environment):
@@ -232,7 +233,7 @@ class Jobs:
 
     def create_or_update(
         self,
-        job: CommandJob,
+        job: AnyJob,
         *,
         base: str | Path | None = None,
         experiment_name: str | None = None,
@@ -247,17 +248,13 @@ class Jobs:
         keywords replace keys of the job. Raises Conflict if the name exists, and CodeTooLarge for
         more than 500 MB or 20,000 files of code unless ``allow_large_code``.
         """
-        if not isinstance(job, CommandJob):
+        if not isinstance(job, AnyJob):
             raise _no_job(job)
-        words = {
-            "experiment_name": experiment_name,
-            "compute": compute,
-            "description": description,
-            "tags": tags,
-        }
+        words = {"experiment_name": experiment_name, "compute": compute, "tags": tags}
+        words["description"] = description
         given = {name: value for name, value in words.items() if value is not None}
         # Checked again as a whole, because values in its mappings may have changed.
-        spec = parse({**dict(job), **given}).to_dict()
+        spec = type(job).parse({**dict(job), **given}).to_dict()
         folder = Path(base or job.base or ".").absolute()
         submission, snapshot = prepare(spec, folder, allow_large=allow_large_code)
         with find_server.connect() as client:

@@ -66,7 +66,7 @@ RANK: Mapping[str, Mapping[str, str]] = {
     },
     "Azure ML": {
         "AZUREML_RUN_ID": "The job's name.",
-        "AZUREML_ROOT_RUN_ID": "The job's name.",
+        "AZUREML_ROOT_RUN_ID": "The job's name; of a trial or a step, its sweep's or pipeline's.",
         "AZUREML_EXPERIMENT_NAME": "The experiment.",
         "AZUREML_NODE_COUNT": "The number of nodes.",
         "AZUREML_CR_NODE_RANK": "The number of the node, from 0.",
@@ -75,6 +75,7 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "AZ_BATCH_HOST_LIST": "The nodes' addresses, separated by `,`.",
         "AZ_BATCH_MASTER_NODE": "Address and port of the first node.",
         "AZUREML_PARAMETER_x": "The value of the literal input `x`.",
+        "AZUREML_SWEEP_x": "The value of the parameter `x` of a sweep's search space.",
         "AZURE_ML_INPUT_x": "The path or URI of the input `x`. An input `my-x` is also "
         "`AZURE_ML_INPUT_my_x`, for shells.",
         "AZURE_ML_OUTPUT_x": "The path or URI of the output `x`.",

@@ -44,6 +44,11 @@ def show_job(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(job)
         return 0
+    if job["type"] == "sweep":
+        from allranks.cli.job.sweep import show_sweep  # lazy: few jobs are sweeps
+
+        show_sweep(job)
+        return 0
     reason = f" ({job['status_reason']})" if job["status_reason"] and not job["ended_at"] else ""
     lines = [
         ("name", job["name"]),

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.errors import UsageError
+from allranks.plan.amounts import counted
 from allranks.plan.job import list_filters as job_query
 from allranks.sdk.connection import find_server
 from allranks.statuses import JobStatus
@@ -49,7 +51,9 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     add("--columns", metavar="C,C,…", help=columns)
     hidden = parser.add_mutually_exclusive_group()
     hidden.add_argument("--archived", action="store_true", help="only archived jobs")
-    hidden.add_argument("--all", action="store_true", help="include archived jobs")
+    everything = "include archived jobs, and the trials and steps of other jobs"
+    hidden.add_argument("--all", action="store_true", help=everything)
+    add("--parent", type=JobReference, metavar="JOB", help="only the trials or steps of this job")
     add("--limit", type=_count, default=50, metavar="N", help="the first N (50)")
 
 
@@ -66,6 +70,8 @@ def list_jobs(options: argparse.Namespace) -> int:
         "metric": options.metric,
         "sort": options.sort,
         "archived": "all" if options.all else "only" if options.archived else "no",
+        "parent": options.parent,
+        "children": "true" if options.all else None,
         "limit": options.limit,
         "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,
     }
@@ -98,7 +104,17 @@ def _note_unknown(jobs: list[dict[str, Any]], keys: list[str]) -> None:
 
 
 def _none(options: argparse.Namespace) -> str:
-    filters = ("status", "experiment", "name", "tag", "since", "until", "metric", "archived")
+    filters = (
+        "status",
+        "experiment",
+        "name",
+        "tag",
+        "since",
+        "until",
+        "metric",
+        "archived",
+        "parent",
+    )
     if any(getattr(options, each) for each in filters):
         return "no jobs match"
     return "no jobs yet; run one: `allranks run -- echo hello`"
@@ -114,6 +130,8 @@ def _usual(jobs: list[dict[str, Any]]) -> list[str]:
 
 
 def _size(job: Mapping[str, Any]) -> str:
+    if job["type"] == "sweep":
+        return counted(sum(job["children"].values()), "trial")
     return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
 
 

@@ -32,6 +32,8 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 def stream(options: argparse.Namespace) -> int:
     """The output of all ranks from the start to the end; exits with the job's exit code."""
     job = find_server.connect().json("GET", job_path(options.name))
+    if job["type"] == "sweep":
+        return _stream_sweep(options, job["name"])
     _check_ranks(job, options.rank)
     try:
         ended = Viewer(
@@ -48,6 +50,20 @@ def stream(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(ended)
     return verdict(ended, quiet=options.quiet)
+
+
+def _stream_sweep(options: argparse.Namespace, name: str) -> int:
+    from allranks.cli.job import sweep  # lazy: few jobs are sweeps
+
+    viewer = sweep.SweepViewer(name, quiet=options.quiet, json=options.json, logs=True)
+    try:
+        ended = viewer.follow()
+    except KeyboardInterrupt:
+        show.talk(f"\nDetached; {name} is still running")
+        return 130
+    if options.json:
+        show.as_json(ended)
+    return sweep.verdict(ended, quiet=options.quiet)
 
 
 def _count(text: str) -> int:
@@ -74,6 +90,10 @@ def logs(options: argparse.Namespace) -> int:
     if options.follow and (options.json or options.tail is not None):
         raise UsageError("--follow cannot be used with --json or --tail", hint="leave one out")
     job = find_server.connect().json("GET", job_path(options.name))
+    if job["type"] == "sweep":
+        hint = f"allranks job logs {(job['best'] or {}).get('job', 'TRIAL')}; of all trials: "
+        hint += f"allranks job stream {job['name']}"
+        raise UsageError(f"{job['name']} is a sweep and has no output of its own", hint=hint)
     ranks = _ranks(job, options)
     if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
         raise NotFound(

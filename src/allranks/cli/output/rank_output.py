@@ -23,17 +23,22 @@ class Printer:
 
     A line redrawn with carriage returns, such as a progress bar, is written once in its last state.
     On a terminal, unfinished lines are shown live below the others. With ``raw``, lines are written
-    as the rank wrote them.
+    as the rank wrote them. ``label`` is the prefix instead of rank and node.
     """
 
     def __init__(
-        self, nodes: int, to: Any = None, prefixed: bool | None = None, raw: bool = False
+        self,
+        nodes: int,
+        to: Any = None,
+        prefixed: bool | None = None,
+        raw: bool = False,
+        label: str = "",
     ) -> None:
         goal = to or sys.stdout
         self._out = goal.buffer
         self._prefixed = goal.isatty() if prefixed is None else prefixed
         self._colours = coloured(goal)
-        self._nodes, self._raw = nodes, raw
+        self._nodes, self._raw, self._label = nodes, raw, label
         self._live = LiveLines(goal.fileno()) if not raw and can_redraw(goal) else None
         # The unfinished line of each attempt and rank, and its prefix.
         self._rests: dict[tuple[int, int], tuple[str, bytearray]] = {}
@@ -43,7 +48,7 @@ class Printer:
         data = piece["log"].encode(errors="surrogateescape")
         before, rest = self._rests.setdefault((attempt, rank), ("", bytearray()))
         if self._prefixed and not before:
-            before = show.prefix(rank, piece["node"], self._nodes, colours=self._colours)
+            before = self._prefix(rank, piece["node"])
             self._rests[attempt, rank] = (before, rest)
         done = b""
         for key in [key for key in self._rests if key[1] == rank and key[0] < attempt]:
@@ -59,6 +64,11 @@ class Printer:
         if b"\r" in last and not self._raw:
             rest[:] = last_state(bytes(rest))
         self._write(done)
+
+    def _prefix(self, rank: int, node: int) -> str:
+        if not self._label:
+            return show.prefix(rank, node, self._nodes, colours=self._colours)
+        return f"{self._label} rank {rank} | " if rank else f"{self._label} | "
 
     def hide(self) -> None:
         """Erase the live lines until the next output, so that others can write to the terminal."""

@@ -52,7 +52,7 @@ def preflight(
     file does not exist."""
     say("reading the job")
     try:
-        job = load.load(file, overrides, engines=engines(overrides))
+        job = _command_job(file, overrides)
     except SpecError as error:
         return [_of_problem(problem, str(file)) for problem in error.problems]
     found = [Finding("job file", OK, str(file))]
@@ -127,6 +127,15 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
         return compile(job, context).task
     except SpecError as error:
         raise SpecError([placed(problem, lines) for problem in error.problems]) from None
+
+
+def _command_job(file: Path, overrides: list[str]) -> CommandJob:
+    """The job of the file. Raises SpecError, also for other types of jobs."""
+    job = load.load(file, overrides, engines=engines(overrides))
+    if isinstance(job, CommandJob):
+        return job
+    hint = "check the command of its trials with a job file of type command"
+    raise SpecError(Problem(f"doctor checks command jobs, not a {job.type}", "type", hint=hint))
 
 
 def _container(job: CommandJob, home: settings.Home) -> str | None:

@@ -62,6 +62,7 @@ def validate(options: argparse.Namespace) -> int:
     """Check a file as submitting it would. Exit 0, or 2 with every problem."""
     from allranks import settings  # lazy: only validating plans without a server
     from allranks.server.assets import read_only_home  # lazy: as above
+    from allranks.server.parents.create import trial_plan  # lazy: as above
     from allranks.server.submission.submit import Submission, plan  # lazy: as above
 
     error: AllranksError | None = None
@@ -71,7 +72,8 @@ def validate(options: argparse.Namespace) -> int:
                 file.job.to_dict(), file.base, allow_large=options.allow_large_code
             )
             home = settings.home()
-            plan(
+            of_type = trial_plan if file.job.type == "sweep" else plan
+            of_type(
                 Submission.load(submission),
                 home,
                 read_only_home.clusters(home),

@@ -18,7 +18,9 @@ from allranks.plan.environments.activation import activated
 from allranks.plan.plan import InputTask, Place, Plan, Task, pack
 from allranks.sdk.submit.submission import prepare
 from allranks.server.assets.read_only_home import clusters, datastores, environments
+from allranks.server.parents.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
+from allranks.spec.any_job import job_type
 from allranks.spec.shell.expressions import fill_shell
 
 
@@ -30,11 +32,16 @@ def dry_run(
     json: bool,
     allow_large: bool = False,
 ) -> int:
-    """Print the plan of a job. Raises what submitting raises."""
+    """Print the plan of a job; of a sweep, that of its first trial. Raises what submitting
+    raises."""
     submission, _ = prepare(spec, base, in_place=in_place, allow_large=allow_large)
     home = settings.home()
     known = clusters(home)
-    job = plan(Submission.load(submission), home, known, environments(home), datastores(home))
+    where = (home, known, environments(home), datastores(home))
+    if job_type(submission["spec"]) == "sweep":
+        _, job = trial_plan(Submission.load(submission), *where)
+    else:
+        job = plan(Submission.load(submission), *where)
     rendered = known.engine(known.cluster(job)).render(job.gang)
     report = _report(job, rendered, submission["spec"])
     if json:
@@ -55,6 +62,7 @@ def _report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> dict[str, Any]
     ]
     # Placeholders replace what the nodes will report; all else is as in a real run.
     paths = {"name": task.job}
+    paths |= {f"search_space.{name}": text for name, text in task.parameters.items()}
     for name in ("model_dir", "data_dir", "tensorboard_dir", "state_dir", "instance_state_dir"):
         paths[name] = f"<the node's {name.replace('_', ' ')}>"
     paths |= {f"inputs.{each.name}": each.text or _input_path(each) for each in task.inputs}

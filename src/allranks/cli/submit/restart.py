@@ -17,12 +17,18 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     code = "run this folder, file or repository instead of the job's code"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
     large_code_option(parser.add_argument)
+    trials = "of a sweep: continue to this number of trials"
+    parser.add_argument("--trials", type=int, metavar="N", help=trials)
+    together = "of a sweep: trials at a time from now on"
+    parser.add_argument("--concurrent", type=int, metavar="C", help=together)
     parser.add_argument(
         "--stream", action="store_true", help="stream the job and exit with its exit code"
     )
 
 
 def restart(options: argparse.Namespace) -> int:
+    limits = {"max_total_trials": options.trials, "max_concurrent_trials": options.concurrent}
+    limits = {key: value for key, value in limits.items() if value is not None}
     with sending(options) as (line, note):
 
         def restarted(allow: bool) -> dict[str, Any]:
@@ -30,6 +36,7 @@ def restart(options: argparse.Namespace) -> int:
                 options.name,
                 fresh=options.fresh,
                 code=options.code,
+                limits=limits,
                 note=note,
                 allow_large=allow,
                 progress=line.report,

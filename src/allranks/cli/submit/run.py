@@ -12,6 +12,7 @@ from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.submit.overrides import override
 from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
+from allranks.cli.submit.sweep import is_sweep, sweep_of, sweep_options
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.submit.current_environment import asked_for
@@ -27,6 +28,7 @@ def run_options(parser: argparse.ArgumentParser) -> None:
     _job_options(parser.add_argument_group("the job").add_argument)
     _data_options(parser.add_argument_group("data and variables").add_argument)
     _follow_options(parser.add_argument_group("following it").add_argument)
+    sweep_options(parser.add_argument_group("a sweep").add_argument)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -102,6 +104,9 @@ def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
     spec = with_shell_variables(override(spec_of(options), options.set))
     base = Path.cwd()
+    if is_sweep(options):
+        _refuse_in_sweep(options)
+        spec = sweep_of(spec, options)
     if options.rehearse or options.tolerance is not None:
         from allranks.cli.submit.rehearse import rehearse  # lazy: few runs are rehearsals
 
@@ -123,6 +128,18 @@ def run(options: argparse.Namespace) -> int:
         cancel=options.cancel_on_interrupt,
         prefixed=options.prefix,
     )
+
+
+def _refuse_in_sweep(options: argparse.Namespace) -> None:
+    refused = {
+        "--rehearse": options.rehearse or options.tolerance is not None,
+        "--rank": options.rank,
+        "--from": options.start_from,
+    }
+    for option, given in refused.items():
+        if given:
+            hint = "leave it out, or run one job without --sweep"
+            raise UsageError("not available for a sweep", where=option, hint=hint)
 
 
 def spec_of(options: argparse.Namespace) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from allranks.cli.job.follow import Viewer, exit_code, verdict
 from allranks.cli.output import show
@@ -22,6 +22,12 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.submission import prepare, send
 
 T = TypeVar("T")
+
+
+class Follower(Protocol):
+    """Shows a job until it ends."""
+
+    def follow(self) -> dict[str, Any]: ...
 
 
 def large_code_option(add: Callable[..., Any]) -> None:
@@ -105,6 +111,10 @@ def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
 
     Their values are masked in the record, as those of ``--env KEY`` are.
     """
+    if isinstance(trial := spec.get("trial"), Mapping):
+        inner = with_shell_variables({**trial, "properties": spec.get("properties")})
+        properties = inner.pop("properties")
+        return {**spec, "trial": inner, **({"properties": properties} if properties else {})}
     passed = passed_by_default(os.environ.get("ALLRANKS_PASS_ENV", ""), os.environ)
     own = spec.get("environment_variables") or {}
     new = [name for name in passed if name not in own]
@@ -120,7 +130,7 @@ def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dropped_variables(submission: Mapping[str, Any]) -> list[str]:
-    spec = submission["spec"]
+    spec = submission["spec"].get("trial") or submission["spec"]
     passed = {*submission["base"], *(spec.get("environment_variables") or {})}
     if spec.get("environment") not in (None, "current", "azureml:current@latest"):
         passed -= {"PYTHONPATH"}  # it has another Python's modules
@@ -155,6 +165,8 @@ def after_submit(
         if not options.json and not quiet:
             show.talk(f"to follow it: allranks job stream {name}")
         return 0
+    if job["type"] == "sweep":
+        return _follow_sweep(options, job, cancel)
     if not quiet:
         show.talk(f"{name}: {show.size(job)}")
         for note in job["environment"].get("notes", ()):
@@ -167,17 +179,40 @@ def after_submit(
     try:
         ended = _follow(viewer, name, cancel)
     except KeyboardInterrupt:
-        outcome = f"Canceling {name}" if cancel else f"Detached; {name} is still running"
-        hint = f"allranks job stream {name} to follow, allranks job cancel {name} to cancel"
-        show.talk(f"\n{outcome}\n\nhint: {hint}")
-        return 130
+        return _interrupted(name, cancel)
     verdict(ended, quiet=quiet)
     if options.json:
         show.as_json(ended)
     return exit_code(ended) if own_code else int(exit_code(ended) != 0)
 
 
-def _follow(viewer: Viewer, name: str, cancel: bool) -> dict[str, Any]:
+def _follow_sweep(options: argparse.Namespace, job: dict[str, Any], cancel: bool) -> int:
+    from allranks.cli.job import sweep  # lazy: few jobs are sweeps
+
+    name, limits = job["name"], job["spec"]["limits"]
+    if not options.quiet:
+        together = limits.get("max_concurrent_trials") or job["total_trials"]
+        show.talk(f"{name}: {job['total_trials']} trials, {together} at a time")
+    viewer = sweep.SweepViewer(name, quiet=options.quiet, json=options.json)
+    if cancel:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        ended = _follow(viewer, name, cancel)
+    except KeyboardInterrupt:
+        return _interrupted(name, cancel)
+    if options.json:
+        show.as_json(ended)
+    return sweep.verdict(ended, quiet=options.quiet)
+
+
+def _interrupted(name: str, cancel: bool) -> int:
+    outcome = f"Canceling {name}" if cancel else f"Detached; {name} is still running"
+    hint = f"allranks job stream {name} to follow, allranks job cancel {name} to cancel"
+    show.talk(f"\n{outcome}\n\nhint: {hint}")
+    return 130
+
+
+def _follow(viewer: Follower, name: str, cancel: bool) -> dict[str, Any]:
     """Follow the job; with ``cancel``, the first interrupt cancels it and waits for its end."""
     try:
         return viewer.follow()

@@ -94,13 +94,14 @@ class Following:
             if "job" in told:
                 self.job = told["job"]
                 ended = told["last"]
-                self._changed(self.job)
+                self._changed({**self.job, "changed_trials": told.get("trials", [])})
             if self.job and not ended:  # of one that has ended nothing comes before the last
                 self._hold_to_time()
             if "log" not in told:
                 yield {}  # a sign of life
                 continue
-            self._positions[f"{told['attempt']}/{told['rank']}"] = told["offset"]
+            child = f"{told['child']}:" if "child" in told else ""
+            self._positions[f"{child}{told['attempt']}/{told['rank']}"] = told["offset"]
             yield told
         if not ended:
             raise Unreachable(f"the server at {client.url} closed the connection")

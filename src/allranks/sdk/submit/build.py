@@ -9,8 +9,9 @@ from typing import IO, Any, Never
 
 from pydantic import BaseModel
 
+from allranks.sdk.submit.command import Command
+from allranks.spec.any_job import AnyJob
 from allranks.spec.fields.python_forms import as_in_a_file
-from allranks.spec.job import CommandJob, parse
 from allranks.spec.job_parts import (
     Distribution,
     Environment,
@@ -23,6 +24,7 @@ from allranks.spec.job_parts import (
 )
 from allranks.spec.retry import Retry
 from allranks.spec.services import Identity, JobService
+from allranks.spec.sweep.job import SweepJob
 from allranks.spec.yaml import load
 
 # Keywords of `command` and the section of the job they belong to.
@@ -80,7 +82,7 @@ def command(
     retry: Retry | Mapping[str, Any] | None = None,
     hang_timeout: float | None = None,
     **unknown: Never,
-) -> CommandJob:
+) -> Command:
     """A command job from the keys of the job YAML, as models or mappings.
 
     Keys of ``resources``, ``limits`` and ``queue_settings`` can be given directly. Relative paths
@@ -91,16 +93,16 @@ def command(
     return _job({word: value for word, value in given.items() if value is not None})
 
 
-def _job(given: dict[str, Any]) -> CommandJob:
+def _job(given: dict[str, Any]) -> Command:
     """The job of ``command``'s keywords; direct ones override those of their section."""
     short = {word: given.pop(word) for word in _SECTIONS if word in given}
     for word, value in short.items():
         section = _SECTIONS[word]
         given[section] = {**_plain(given.get(section, {})), word: value}
-    return parse({word: as_in_a_file(word, _dicts(value)) for word, value in given.items()})
+    return Command.parse({word: as_in_a_file(word, _dicts(value)) for word, value in given.items()})
 
 
-def load_job(source: str | os.PathLike[str] | IO[str]) -> CommandJob:
+def load_job(source: str | os.PathLike[str] | IO[str]) -> Command | SweepJob:
     """A job from a YAML file, an open file or the text of ``to_yaml`` (several lines).
 
     Relative paths start at the file's folder at submission. Raises SpecError with key, line and
@@ -108,11 +110,18 @@ def load_job(source: str | os.PathLike[str] | IO[str]) -> CommandJob:
     """
     if isinstance(source, str | os.PathLike):
         if isinstance(source, str) and "\n" in source and not os.path.exists(source):
-            return load.loads(source)
-        return load.load(Path(source))
+            return _in_python(load.loads(source))
+        return _in_python(load.load(Path(source)))
     name = getattr(source, "name", None)
     job = load.loads(source.read(), file=name if isinstance(name, str) else None)
-    return job.based(Path(name).parent) if isinstance(name, str) else job
+    return _in_python(job.based(Path(name).parent) if isinstance(name, str) else job)
+
+
+def _in_python(job: AnyJob) -> Command | SweepJob:
+    if isinstance(job, SweepJob):
+        return job
+    made = Command.parse(job.to_dict())
+    return made if job.base is None else made.based(job.base)
 
 
 def _plain(value: Any) -> Any:

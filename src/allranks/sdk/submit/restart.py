@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,19 @@ def restart(
     *,
     fresh: bool = False,
     code: str | None = None,
+    limits: Mapping[str, int] | None = None,
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
 ) -> dict[str, Any]:
     """Restart the job with its outputs and state unless ``fresh``; returns the new job. ``code`` is
-    a folder, file or repository that replaces its code. ``note`` and ``progress`` receive messages
+    a folder, file or repository that replaces its code; ``limits`` replace those of a sweep, which
+    continues under its own name. ``note`` and ``progress`` receive messages
     and progress."""
     where = job_path(name, "/restart" + ("?fresh=true" if fresh else ""))
     client = find_server.connect()
-    data = snapshot = None
+    data: dict[str, Any] | None = {"limits": dict(limits)} if limits else None
+    snapshot = None
     if code is not None:
         client.json("GET", job_path(name))  # check the name before reading the code
         read, snapshot = prepare(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -63,6 +63,8 @@ def prepare(
     Raises SpecError for missing files, and CodeTooLarge unless ``allow_large``. ``note`` receives
     messages for the user.
     """
+    if isinstance(spec.get("trial"), Mapping):
+        return _prepare_sweep(spec, base, in_place, note, allow_large, progress)
     spec = dict(spec)
     spec.setdefault("name", generate_name())
     code, fetched = _code(spec.get("code"), base)
@@ -102,6 +104,46 @@ def prepare(
         return submission, None
     submission |= {"code": snapshot.digest, "diff": git.diff}
     return submission, snapshot
+
+
+def _prepare_sweep(
+    spec: Mapping[str, Any],
+    base: Path,
+    in_place: bool,
+    note: Callable[[str], None],
+    allow_large: bool,
+    progress: OnProgress,
+) -> tuple[dict[str, Any], Snapshot | None]:
+    """A sweep is prepared like one job with the code and environment of its trials."""
+    trial = spec["trial"]
+    flat = {key: value for key, value in spec.items() if key != "trial"}
+    flat |= {key: trial[key] for key in _OF_TRIAL if key in trial}
+    with _of_trial():
+        submission, snapshot = prepare(
+            flat, base, in_place=in_place, note=note, allow_large=allow_large, progress=progress
+        )
+    made = submission["spec"]
+    moved = {key: made.pop(key) for key in _OF_TRIAL if key in made}
+    return {**submission, "spec": {**made, "trial": {**trial, **moved}}}, snapshot
+
+
+# The keys of a sweep's trial that `prepare` changes.
+_OF_TRIAL = ("code", "environment", "keep_work")
+
+
+@contextlib.contextmanager
+def _of_trial() -> Iterator[None]:
+    """Problems in a trial's keys get the keys of its sweep."""
+    try:
+        yield
+    except SpecError as error:
+        problems = [
+            each._replace(where=f"trial.{each.where}")
+            if str(each.where).partition(".")[0] in _OF_TRIAL
+            else each
+            for each in error.problems
+        ]
+        raise SpecError(problems, file=error.file) from None
 
 
 def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:

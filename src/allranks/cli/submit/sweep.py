@@ -1,0 +1,188 @@
+"""`allranks run --sweep`: the options, and the sweep job that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import UsageError
+
+_SPACE = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<type>[a-z]+)\((?P<arguments>.*)\)", re.DOTALL)
+_ARGUMENT = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^,"']+?))\s*(?:,|$)""")
+# The arguments of each distribution, by its keys.
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "choice": (),
+    "uniform": ("min_value", "max_value"),
+    "loguniform": ("min_value", "max_value"),
+    "quniform": ("min_value", "max_value", "q"),
+    "qloguniform": ("min_value", "max_value", "q"),
+    "normal": ("mu", "sigma"),
+    "lognormal": ("mu", "sigma"),
+    "qnormal": ("mu", "sigma", "q"),
+    "qlognormal": ("mu", "sigma", "q"),
+    "randint": ("upper",),
+}
+_EXAMPLE = "--sweep 'lr=loguniform(1e-5, 1e-1)' --sweep 'batch=choice(16, 32)'"
+_POLICIES: Mapping[str, dict[str, Any]] = {
+    "bandit": {"type": "bandit", "slack_factor": 0.1, "delay_evaluation": 5},
+    "median": {"type": "median_stopping", "delay_evaluation": 5},
+    "truncation": {
+        "type": "truncation_selection",
+        "truncation_percentage": 20,
+        "delay_evaluation": 5,
+    },
+}
+# Without --trials and --concurrent.
+_TRIALS, _CONCURRENT = 10, 4
+# Keys of a command job that its trials have; the others are the sweep's.
+_TRIAL = (
+    *("command", "code", "environment", "environment_variables", "distribution", "resources"),
+    *("metrics", "keep_work", "retry", "hang_timeout"),
+)
+# Keys of a sweep that a file given by --sweep may have.
+_IN_FILE = ("search_space", "sampling_algorithm", "objective", "limits", "early_termination")
+
+
+def sweep_options(add: Callable[..., Any]) -> None:
+    space = (
+        "a parameter: NAME=uniform(a,b), loguniform(a,b), choice(x,y,…), randint(n), normal(mu,"
+        "sigma) or a q… of these; ${{search_space.NAME}} in COMMAND is its value. Or a YAML file"
+    )
+    add("--sweep", action="append", default=[], metavar="NAME=SPACE", help=space)
+    add("--trials", type=int, metavar="N", help=f"number of trials ({_TRIALS}; of a grid all)")
+    add("--concurrent", type=int, metavar="C", help=f"trials at a time ({_CONCURRENT})")
+    add("--maximize", metavar="METRIC", help="the metric that compares trials; higher is better")
+    add("--minimize", metavar="METRIC", help="the metric that compares trials; lower is better")
+    samplers = ("random", "grid", "bayesian", "asha")
+    add("--sampler", choices=samplers, help="how parameters are chosen (random)")
+    add("--seed", type=int, metavar="S", help="make the choice of parameters repeatable")
+    add("--stop-early", choices=[*_POLICIES], help="stop trials that fall behind")
+
+
+def is_sweep(options: argparse.Namespace) -> bool:
+    """Whether the options describe a sweep. Raises UsageError for its options without --sweep."""
+    if options.sweep:
+        return True
+    for name in ("trials", "concurrent", "maximize", "minimize", "sampler", "seed", "stop_early"):
+        if getattr(options, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise UsageError("it belongs to a sweep", where=option, hint=f"add {_EXAMPLE}")
+    return False
+
+
+def sweep_of(spec: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """The sweep whose trials run the command job ``spec``."""
+    if spec.get("state"):
+        hint = "leave --state out; each trial has a state folder of its own"
+        raise UsageError("trials cannot share a state", where="--state", hint=hint)
+    sweep: dict[str, Any] = {"type": "sweep", "search_space": {}, "limits": {}}
+    for text in options.sweep:
+        _add_space(sweep, text)
+    if options.maximize and options.minimize:
+        raise UsageError("give --maximize or --minimize, not both", where="--minimize", hint="")
+    if metric := options.maximize or options.minimize:
+        goal = "maximize" if options.maximize else "minimize"
+        sweep["objective"] = {"goal": goal, "primary_metric": metric}
+    if "objective" not in sweep:
+        hint = "name the metric that compares trials: --minimize loss -m loss='loss: ([0-9.]+)'"
+        raise UsageError("a sweep needs --minimize or --maximize", where="--sweep", hint=hint)
+    if options.sampler or options.seed is not None:
+        algorithm = {"type": options.sampler or "random"}
+        seed = {} if options.seed is None else {"seed": options.seed}
+        sweep["sampling_algorithm"] = {**algorithm, **seed}
+    if options.stop_early:
+        sweep["early_termination"] = _POLICIES[options.stop_early]
+    limits = sweep["limits"]
+    limits["max_total_trials"] = (
+        options.trials or limits.get("max_total_trials") or _default_trials(sweep)
+    )
+    limits["max_concurrent_trials"] = options.concurrent or limits.get(
+        "max_concurrent_trials", min(_CONCURRENT, limits["max_total_trials"])
+    )
+    if timeout := (spec.get("limits") or {}).get("timeout"):
+        limits["trial_timeout"] = timeout
+    sweep["trial"] = {key: spec[key] for key in _TRIAL if key in spec}
+    shared = {key: spec[key] for key in spec if key not in (*_TRIAL, "limits", "warm")}
+    return {**shared, **sweep}
+
+
+def _default_trials(sweep: Mapping[str, Any]) -> int:
+    from allranks.spec.sweep.job import default_trials  # lazy: imports the models
+
+    return default_trials(sweep) or _TRIALS
+
+
+def _add_space(sweep: dict[str, Any], text: str) -> None:
+    """Add a parameter, or the parts of a sweep in a file."""
+    matched = _SPACE.fullmatch(text.strip())
+    if matched is None:
+        if "=" in text or not Path(text).is_file():
+            raise _wrong(text)
+        from allranks.spec.yaml import load  # lazy: YAML takes 60 ms
+
+        data, _ = load.read(load.content(Path(text)), file=text)
+        parts = data if "search_space" in data else {"search_space": data}
+        sweep["search_space"] |= parts["search_space"] or {}
+        sweep |= {key: parts[key] for key in _IN_FILE[1:] if parts.get(key)}
+        return
+    name, kind = matched["name"], matched["type"]
+    if kind not in _KEYS:
+        hint = f"one of {', '.join(_KEYS)}: {_EXAMPLE}"
+        raise UsageError(f"{kind!r} is not a distribution", where="--sweep", hint=hint)
+    if name in sweep["search_space"]:
+        hint = "use each name once"
+        raise UsageError(f"{name!r} is given twice", where="--sweep", hint=hint)
+    sweep["search_space"][name] = {"type": kind, **_arguments(text, kind, matched["arguments"])}
+
+
+def _arguments(text: str, kind: str, written: str) -> dict[str, Any]:
+    values = list(_values(text, written))
+    if kind == "choice":
+        if not values:
+            raise _wrong(text)
+        return {"values": values}
+    keys = _KEYS[kind]
+    if len(values) != len(keys) or not all(isinstance(each, int | float) for each in values):
+        arguments = ", ".join(keys)
+        hint = f"write {kind}({arguments})"
+        raise UsageError(f"{kind} takes {len(keys)} numbers: {text}", where="--sweep", hint=hint)
+    given = dict(zip(keys, values, strict=True))
+    if kind in ("loguniform", "qloguniform"):
+        # On a command line the bounds are the values themselves; in a file they are logarithms.
+        for key in ("min_value", "max_value"):
+            if given[key] <= 0:
+                hint = "use uniform for bounds that are not positive"
+                message = f"{kind} needs bounds above 0: {text}"
+                raise UsageError(message, where="--sweep", hint=hint)
+            given[key] = math.log(given[key])
+    return given
+
+
+def _values(text: str, written: str) -> Iterator[Any]:
+    """The arguments between commas: numbers, words, and texts in quotes."""
+    at = 0
+    while written[at:].strip():
+        matched = _ARGUMENT.match(written, at)
+        if matched is None:
+            raise _wrong(text)
+        double, single, plain = matched.groups()
+        yield _value(plain) if plain is not None else double or single or ""
+        at = matched.end()
+
+
+def _value(word: str) -> int | float | str:
+    for read in (int, float):
+        with contextlib.suppress(ValueError):
+            number = read(word)
+            return number if math.isfinite(number) else word
+    return word
+
+
+def _wrong(text: str) -> UsageError:
+    message = f"{text!r} is neither NAME=DISTRIBUTION(…) nor a file"
+    return UsageError(message, where="--sweep", hint=_EXAMPLE)

@@ -1,0 +1,42 @@
+"""The command job of Python programs: it can be called with other inputs, and swept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import PrivateAttr
+
+from allranks.spec.job import CommandJob
+from allranks.spec.sweep.build import sweep_of
+from allranks.spec.sweep.job import SweepJob
+from allranks.spec.sweep.search_space import DISTRIBUTIONS
+
+
+class Command(CommandJob):
+    """A command job, as ``command`` and ``load_job`` return it."""
+
+    # Distributions given for inputs, until `sweep` makes a search space of them.
+    _space: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def __call__(self, **inputs: Any) -> Command:
+        """The same job with other inputs. A distribution of ``allranks.sweep``, such as
+        ``Uniform(…)``, makes the input a parameter for ``sweep``. Raises SpecError."""
+        space = {name: value for name, value in inputs.items() if isinstance(value, DISTRIBUTIONS)}
+        fixed = {name: value for name, value in inputs.items() if name not in space}
+        kept = {name: value for name, value in self.inputs.items() if name not in space}
+        made = self.model_copy(update={"name": None})
+        made._space = {**self._space, **space}
+        made.inputs = {**kept, **fixed}
+        return made
+
+    def sweep(self, *, primary_metric: str, goal: str, **keywords: Any) -> SweepJob:
+        """A sweep over the parameters given by calling the job, or by ``search_space``: the job
+        runs once for each trial.
+
+        ``goal`` is `minimize` or `maximize`. Other keywords are those of azure.ai.ml:
+        ``sampling_algorithm``, ``max_total_trials`` (required unless a grid),
+        ``max_concurrent_trials``, ``timeout`` and ``trial_timeout`` (seconds),
+        ``early_termination_policy``, ``search_space``, ``compute``, and keys of the sweep job.
+        Raises SpecError.
+        """
+        return sweep_of(self, self._space, primary_metric, goal, keywords)

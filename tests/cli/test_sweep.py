@@ -1,0 +1,315 @@
+"""Sweeps on this machine: one line, a file, Python; kills of the server; restart and delete."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks, answer, until
+
+# Reports (1 - the distance of x to 0.3), a little better at each step.
+TRAIN = """\
+import os, pathlib, sys, time
+x, steps, pause = float(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+assert float(os.environ["AZUREML_SWEEP_x"]) == x
+for step in range(1, steps + 1):
+    print(f"score: {1 - abs(x - 0.3) - 0.1 / step:.5f}", flush=True)
+    time.sleep(pause)
+pathlib.Path("outputs").mkdir(exist_ok=True)
+pathlib.Path("outputs/x.txt").write_text(str(x))
+"""
+METRIC = ("-m", "score=score: ([-0-9.]+)", "--maximize", "score")
+COMMAND = ("--", sys.executable, "train.py", "${{search_space.x}}")
+
+
+@pytest.fixture
+def train(code: Path) -> Path:
+    (code / "train.py").write_text(TRAIN)
+    return code
+
+
+def sweep_of(name: str, *more: object) -> tuple[object, ...]:
+    """The words of a sweep over x."""
+    return ("run", "--name", name, "--sweep", "x=uniform(0,1)", "--seed", 4, *METRIC, *more)
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_one_line(allranks: Allranks, train: Path, tmp_path: Path):
+    words = sweep_of("s", "--trials", 5, "--concurrent", 2, "--sweep", "b=choice(16, 'a b')")
+    done = allranks(*words, *COMMAND, 3, 0)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert "s: 5 trials, 2 at a time" in lines
+    assert sum(line.startswith("s_") and "  Completed  score " in line for line in lines) == 5
+    assert any(line.startswith("best: s_") for line in lines)
+
+    job = answer(allranks, "job", "show", "s")
+    assert (job["type"], job["status"], job["counts"]) == ("sweep", "Completed", {"Completed": 5})
+    values = [each["value"] for each in job["trials"]]
+    assert values == sorted(values, reverse=True)
+    best = job["best"]
+    assert best["job"] == job["trials"][0]["job"]
+    assert best["value"] == pytest.approx(
+        1 - abs(best["parameters"]["x"] - 0.3) - 0.1 / 3, abs=1e-4
+    )
+    assert {each["parameters"]["b"] for each in job["trials"]} <= {16, "a b"}
+
+    trial = answer(allranks, "job", "show", best["job"])
+    assert (trial["parent_job_name"], trial["parameters"]) == ("s", best["parameters"])
+    assert [each["name"] for each in answer(allranks, "job", "list")] == ["s"]
+    assert len(answer(allranks, "job", "list", "--all")) == 6
+    assert len(answer(allranks, "job", "list", "--parent", "s")) == 5
+    assert "5 trials" in allranks("job", "list").stdout
+
+    shown = allranks("job", "show", "s").stdout
+    assert f"best        {best['job']}: score" in shown
+    printed = allranks("job", "stream", "s").stdout.splitlines()
+    assert len([each for each in printed if each.startswith("s_3 | score: ")]) == 3
+
+    # The best trial answers for the sweep.
+    folder = tmp_path / "got"
+    assert allranks("job", "download", "s", "-p", folder).returncode == 0
+    assert float((folder / "artifacts/outputs/x.txt").read_text()) == best["parameters"]["x"]
+    made = answer(allranks, "model", "register", "m", "--job", "s", "--path", "outputs")
+    assert made["job"] == best["job"]
+    assert allranks("job", "metrics", "s").stdout == allranks("job", "metrics", best["job"]).stdout
+
+
+@pytest.mark.slow
+def test_the_same_seed_draws_the_same_parameters(allranks: Allranks, train: Path):
+    def parameters(name: str) -> list[float]:
+        allranks(*sweep_of(name, "--trials", 4), *COMMAND, 1, 0)
+        trials = answer(allranks, "job", "show", name)["trials"]
+        return [e["parameters"]["x"] for e in sorted(trials, key=lambda each: each["number"])]
+
+    assert parameters("one") == parameters("two")
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_a_file_with_a_grid_and_a_gang_of_ranks(allranks: Allranks, code: Path):
+    (code / "s.yml").write_text(
+        """\
+$schema: https://azuremlschemas.azureedge.net/latest/sweepJob.schema.json
+type: sweep
+name: g
+trial:
+  command: |
+    echo "loss $(( ${{search_space.a}} * 10 + ${{search_space.b}} )) rank $RANK of ${{inputs.n}}"
+  distribution: {type: pytorch, process_count_per_instance: 2}
+  resources: {instance_count: 2}
+  metrics: {loss: 'loss (\\d+)'}
+sampling_algorithm: grid
+search_space:
+  a: {type: choice, values: [3, 1]}
+  b: {type: choice, values: [2, 5, 4]}
+objective: {goal: Minimize, primary_metric: loss}
+limits: {max_total_trials: 100, max_concurrent_trials: 3}
+inputs: {n: 4}
+"""
+    )
+    assert allranks("job", "validate", "-f", "s.yml").returncode == 0
+    dry = answer(allranks, "job", "create", "-f", "s.yml", "--dry-run")
+    assert (dry["name"], len(dry["ranks"])) == ("g_0", 4)
+    assert allranks("job", "create", "-f", "s.yml", "--stream").returncode == 0
+    job = answer(allranks, "job", "show", "g")
+    assert sorted(each["value"] for each in job["trials"]) == [12, 14, 15, 32, 34, 35]
+    assert job["best"]["parameters"] == {"a": 1, "b": 2}
+    assert "loss 12 rank 3 of 4" in allranks("job", "logs", job["best"]["job"]).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_trials_that_fall_behind_are_stopped(allranks: Allranks, train: Path):
+    words = sweep_of("s", "--trials", 6, "--concurrent", 6, "--set", "retry.max_attempts=1")
+    space = train / "space.yml"
+    space.write_text(
+        """\
+search_space:
+  x: {type: choice, values: [0.3, 0.9]}
+sampling_algorithm: grid
+early_termination: {type: bandit, slack_amount: 0.2, delay_evaluation: 2}
+"""
+    )
+    words = ("run", "--name", "s", "--sweep", "space.yml", *METRIC, *COMMAND, 40, 0.1)
+    done = allranks(*words)
+    assert done.returncode == 0, done.stderr
+    good, bad = answer(allranks, "job", "show", "s")["trials"]
+    assert (good["status"], good["stopped_early"], good["parameters"]) == (
+        "Completed",
+        None,
+        {"x": 0.3},
+    )
+    assert bad["status"] == "Canceled"
+    assert bad["stopped_early"].startswith("its best value is 0.35 at interval 2")
+    # 40 reports of 0.1 s each; it was stopped after its second one.
+    assert bad["duration"] < good["duration"] / 2
+    assert f"{bad['job']}  Stopped early" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_metric_that_nobody_reports(allranks: Allranks, train: Path):
+    words = ("run", "--name", "s", "--sweep", "x=uniform(0,1)", "--trials", 3, "--concurrent", 1)
+    done = allranks(*words, "-m", METRIC[1], "--minimize", "loss", *COMMAND, 1, 0)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    note = next(line for line in lines if line.startswith("note: no trial has reported 'loss'"))
+    assert "they reported score" in note
+    assert lines.index(note) < max(i for i, line in enumerate(lines) if line.startswith("s_"))
+    assert "error: no trial reported the metric 'loss'" in done.stderr
+    job = answer(allranks, "job", "show", "s")
+    assert (job["status"], job["best"], job["exit_code"]) == ("Failed", None, 1)
+
+
+@pytest.mark.slow
+def test_values_that_are_no_numbers_do_not_win(allranks: Allranks, code: Path):
+    script = "echo loss: ${{search_space.x}}"
+    words = ("run", "--name", "s", "--sweep", "x=choice(nan, inf, -inf, 2.5)", "--sampler", "grid")
+    done = allranks(
+        *words, "-m", r"loss=loss: (\S+)", "--minimize", "loss", "--", "bash", "-c", script
+    )
+    assert done.returncode == 0, done.stderr
+    best = answer(allranks, "job", "show", "s")["best"]
+    assert (best["value"], best["parameters"]) == (2.5, {"x": 2.5})
+
+
+@pytest.mark.slow
+def test_cancel_restart_and_delete(allranks: Allranks, train: Path):
+    words = sweep_of("s", "--trials", 6, "--concurrent", 2, "--detach")
+    assert allranks(*words, *COMMAND, 10, 0.1).returncode == 0
+    until(lambda: answer(allranks, "job", "show", "s")["counts"].get("Completed", 0) >= 2)
+    assert "has not ended" in allranks("job", "delete", "s_0").stderr
+    allranks("job", "cancel", "s")
+    ended = answer(allranks, "job", "wait", "s", code=1)
+    assert ended["status"] == "Canceled"
+    counts = answer(allranks, "job", "show", "s")["counts"]
+    assert counts["Canceled"] >= 1
+    assert counts.keys() <= {"Canceled", "Completed"}
+
+    done = allranks("job", "restart", "s", "--trials", 7, "--stream")
+    assert done.returncode == 0, done.stderr
+    job = answer(allranks, "job", "show", "s")
+    assert (job["status"], job["counts"]) == ("Completed", {"Completed": 7})
+    assert {each["number"] for each in job["trials"]} == {*range(7)}
+    assert len(answer(allranks, "job", "list", "--parent", "s")) == 7 + counts["Canceled"]
+    again = allranks("job", "restart", "s")
+    assert (again.returncode, "all 7 trials of s have completed" in again.stderr) == (2, True)
+
+    other = allranks("run", "--name", "c", "--", "true")
+    assert other.returncode == 0
+    assert "is not a sweep" in allranks("job", "restart", "c", "--trials", 3).stderr
+
+    best = job["best"]["job"]
+    assert allranks("job", "delete", best).returncode == 0
+    assert answer(allranks, "job", "show", "s")["best"]["job"] != best
+    assert allranks("job", "delete", "s").returncode == 0
+    assert [each["name"] for each in answer(allranks, "job", "list", "--all")] == ["c"]
+
+
+@pytest.mark.slow
+def test_a_name_that_another_job_has(allranks: Allranks, train: Path):
+    assert allranks("run", "--name", "s_1", "--", "true").returncode == 0
+    assert allranks(*sweep_of("s", "--trials", 3), *COMMAND, 1, 0).returncode == 0
+    trials = answer(allranks, "job", "show", "s")["trials"]
+    assert {each["job"] for each in trials} == {"s_0", "s_1-2", "s_2"}
+
+
+def kill_server(home: Path) -> None:
+    os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_server_loses_and_doubles_no_trial(
+    allranks: Allranks, home: Path, train: Path, seed: int
+):
+    """Killed at random moments, it runs the same trials with the same parameters, each once."""
+    rng = random.Random(seed)
+    assert allranks(*sweep_of("calm", "--trials", 8), *COMMAND, 2, 0.05).returncode == 0
+    words = sweep_of("s", "--trials", 8, "--concurrent", 3, "--detach")
+    assert allranks(*words, *COMMAND, 2, 0.05).returncode == 0
+    for _ in range(6):
+        until(lambda: (home / "server.json").exists())
+        pause = rng.uniform(0, 0.3)
+        until_time(pause)
+        kill_server(home)
+        status = answer(allranks, "job", "show", "s")["status"]
+        if status == "Completed":
+            break
+    assert answer(allranks, "job", "wait", "s")["status"] == "Completed"
+    job, calm = (answer(allranks, "job", "show", name) for name in ("s", "calm"))
+    assert sorted(each["number"] for each in job["trials"]) == list(range(8))
+    assert {each["status"] for each in job["trials"]} == {"Completed"}
+    drawn, undisturbed = (
+        {each["number"]: each["parameters"] for each in of["trials"]} for of in (job, calm)
+    )
+    assert drawn == undisturbed
+    assert len(answer(allranks, "job", "list", "--parent", "s")) == 8
+
+
+def until_time(seconds: float) -> None:
+    """Return after some seconds."""
+    signal.sigtimedwait([], seconds)
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("--sweep", "x=nuniform(0,1)"), "'nuniform' is not a distribution", "uniform"),
+        (("--sweep", "x=uniform(0)"), "uniform takes 2 numbers", "min_value, max_value"),
+        (("--sweep", "x=uniform(a,b)"), "uniform takes 2 numbers", "min_value"),
+        (("--sweep", "x=loguniform(0,1)"), "needs bounds above 0", "uniform"),
+        (("--sweep", "x=choice()"), "neither NAME=DISTRIBUTION", "--sweep"),
+        (("--sweep", "x=choice(1,2"), "neither NAME=DISTRIBUTION", "--sweep"),
+        (("--sweep", "nosuch.yml"), "nor a file", "--sweep"),
+        (("--sweep", "x=randint(2)", "--sweep", "x=randint(3)"), "'x' is given twice", "once"),
+        (("--sweep", "x=randint(2)", "--state", "s"), "cannot share a state", "--state"),
+        (("--sweep", "x=randint(2)", "--rehearse"), "not available for a sweep", "leave it out"),
+        (("--trials", "3"), "it belongs to a sweep", "--sweep"),
+    ],
+)
+def test_wrong_words(shared: Allranks, words: tuple[str, ...], message: str, hint: str):
+    done = shared("run", *words, "--minimize", "loss", "--", "true")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert hint in done.stderr.partition("hint: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (("--sweep", "x=uniform(2,1)", "--minimize", "l", "--", "true"), "search_space.x"),
+        (("--sweep", "x=uniform(0,1)", "--minimize", "l", "--sampler", "grid", "--", "true"), "x"),
+        (
+            ("--sweep", "x=randint(2)", "--minimize", "l", "--", "echo", "${{search_space.y}}"),
+            "trial.command",
+        ),
+        (
+            ("--sweep", "x=randint(2)", "--minimize", "l", "-c", "nosuch", "--", "true"),
+            "compute",
+        ),
+        (
+            ("--sweep", "x=randint(2)", "--minimize", "l", "-e", "nosuch:1", "--", "true"),
+            "trial.environment",
+        ),
+        (("--sweep", "x=randint(2)", "--", "true"), "--minimize or --maximize"),
+    ],
+)
+@pytest.mark.medium
+def test_a_sweep_that_is_refused_leaves_no_trace(
+    shared: Allranks, words: tuple[str, ...], where: str
+):
+    before = len(answer(shared, "job", "list", "--all", "--limit", 1000))
+    done = shared("run", *words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert where in done.stderr
+    assert "hint: " in done.stderr
+    assert len(answer(shared, "job", "list", "--all", "--limit", 1000)) == before
