@@ -32,11 +32,14 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import CREDENTIALS, Datastore
 from allranks.spec.descriptions import FIELDS
 from allranks.spec.model import Model
+from allranks.spec.sweep import early_termination, search_space
+from allranks.spec.sweep import job as sweep
 from allranks.statuses import VERDICTS, JobStatus
 
 PAGES = {
     "cli.md": "Command line",
     "job-file.md": "Job file",
+    "sweep-file.md": "Sweep file",
     "assets.md": "Asset files",
     "variables.md": "Environment variables",
     "python.md": "Python SDK",
@@ -81,6 +84,21 @@ JOB: Kinds = {
         services.AmlTokenConfiguration,
     ),
 }
+# The same of a sweep.
+SWEEP: Kinds = {
+    "": (sweep.SweepJob,),
+    "trial": (sweep.Trial,),
+    "objective": (sweep.Objective,),
+    "limits": (sweep.SweepLimits,),
+    "sampling_algorithm": (
+        sweep.RandomSampling,
+        sweep.GridSampling,
+        sweep.BayesianSampling,
+        sweep.AshaSampling,
+    ),
+    "search_space.*": search_space.DISTRIBUTIONS,
+    "early_termination": early_termination.POLICIES,
+}
 ASSETS: Mapping[str, type[BaseModel]] = {
     "Compute": Compute,
     "Data asset": Data,
@@ -106,6 +124,7 @@ def write(out: Path) -> list[Path]:
     texts = {
         "cli.md": _cli(),
         "job-file.md": _job_file(),
+        "sweep-file.md": _sweep_file(),
         "assets.md": _assets(),
         "variables.md": _variables(),
         "python.md": _python(),
@@ -196,8 +215,18 @@ def _call(model: type[BaseModel]) -> str:
 def _job_file() -> Iterator[str]:
     yield "The keys of a command job. A key that is not listed is an error, except inside"
     yield from ("`distribution`. Every key that is not required may be left out.", "")
-    for place, models in JOB.items():
-        yield from (f"## {place.replace('*', 'NAME') or 'The job'}", "")
+    yield from _places(JOB, "The job")
+
+
+def _sweep_file() -> Iterator[str]:
+    yield "The keys of a sweep job. Keys that a command job has too, such as `inputs` or"
+    yield from ("`trial.resources`, are described in [Job file](job-file.md).", "")
+    yield from _places(SWEEP, "The sweep")
+
+
+def _places(kinds: Kinds, top: str) -> Iterator[str]:
+    for place, models in kinds.items():
+        yield from (f"## {place.replace('*', 'NAME') or top}", "")
         for model in models:
             if len(models) > 1:
                 yield from (f"### {_kind(model)}", "")
@@ -282,9 +311,12 @@ def _type(kind: Any) -> str:
 
 def _link(model: type[BaseModel]) -> str:
     """A link to the model's keys: by the place, which has a heading."""
-    place = next(place for place, models in JOB.items() if model in models)
+    pages = (("job-file.md", JOB), ("sweep-file.md", SWEEP))
+    page, place = next(
+        (page, place) for page, kinds in pages for place, models in kinds.items() if model in models
+    )
     heading = place.replace("*", "NAME")
-    return f"[`{heading}`](job-file.md#{anchor(heading)})"
+    return f"[`{heading}`]({page}#{anchor(heading)})"
 
 
 def anchor(heading: str) -> str:
