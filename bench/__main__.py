@@ -23,6 +23,7 @@ from bench import (
     metrics,
     restart,
     snapshot,
+    sweep,
     train,
     unpack,
     weight,
@@ -57,6 +58,7 @@ BENCHES = {
     "metrics": Bench(metrics.options, metrics.run, "what metrics and the monitor cost"),
     "restart": Bench(restart.options, restart.run, "a rank crashes: until all train again"),
     "train": Bench(train.options, train.run, "training throughput against ranks started by hand"),
+    "sweep": Bench(sweep.options, sweep.run, "trivial trials, beside Optuna and Ray Tune"),
     "unpack": Bench(unpack.options, unpack.run, "a thousand shards, beside the system's tar"),
     "weight": Bench(weight.options, weight.run, "start-up time, memory, imports"),
 }
