@@ -1,9 +1,9 @@
-"""The plan: what will happen, wholly resolved, as data.
+"""The plan of a job, fully resolved, as data.
 
-A ``Gang`` is all an engine ever learns of a job. A ``Task`` is all an agent learns; it is one for
-the job, and what differs between nodes and ranks is computed from it by ``distributions``, on the
-agent and for ``--dry-run`` by the same function. (Agents import this: NamedTuples, because
-importing ``dataclasses`` takes longer than all the rest of an agent's own code.)
+A ``Gang`` is all that an engine knows of a job. A ``Task`` is all that an agent knows; there is one
+for the whole job, and ``distributions`` computes from it what differs between nodes and ranks, on
+the agent and for ``--dry-run`` with the same functions. (Agents import this module. It uses
+NamedTuples because importing ``dataclasses`` takes longer than the rest of an agent's code.)
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from allranks.settings import Clocks
 
 
 class Gang(NamedTuple):
-    """N agents to start, all or none. ``gpus``, ``cpus``, ``memory`` (bytes) and ``processes`` (of
-    the user's, at most) are per node; None means "not named". ``env`` holds secrets: it never goes
-    on a command line. ``grace`` are the seconds its ranks may take to end, the
-    server's if None; ``spot``: others may take its place."""
+    """N agents to start, all or none. ``gpus``, ``cpus``, ``memory`` (bytes) and ``processes`` (the
+    most user processes) are per node; None: not specified. ``env`` contains secrets and is never
+    passed on a command line. ``grace``: seconds that ranks have to end, by default the server's.
+    ``spot``: the gang may be preempted."""
 
     key: str
     nodes: int
@@ -35,10 +35,10 @@ class Gang(NamedTuple):
 
 
 class InputTask(NamedTuple):
-    """An input: a literal (``text``), a path on the node's disk (``source``), or data elsewhere
-    (``uri``), which the account of ``datastore`` opens or else the node's own. ``unpack``: what is
-    in its archives is wanted; ``sharded``: each node gets its share of the files. ``asset`` is its
-    name and version, if it is one."""
+    """An input: a literal (``text``), a path on the node's disk (``source``), or remote data
+    (``uri``), opened with the credentials of ``datastore`` or else the node's own. ``unpack``: its
+    archives are unpacked; ``sharded``: each node gets its share of the files. ``asset``: name and
+    version, if it is a data asset."""
 
     name: str
     text: str | None = None
@@ -53,20 +53,19 @@ class InputTask(NamedTuple):
     @property
     def cached(self) -> bool:
         """Whether it goes through the node's cache."""
-        kept = self.mode not in ("direct", "stream")
-        return kept and bool(self.uri or self.unpack or self.sharded)
+        downloaded = self.mode not in ("direct", "stream")
+        return downloaded and bool(self.uri or self.unpack or self.sharded)
 
     @property
     def streamed(self) -> bool:
-        """Whether ranks read it over HTTP from their own node."""
+        """Whether ranks read it over HTTP from their node."""
         return self.mode == "stream"
 
 
 class OutputTask(NamedTuple):
-    """An output folder or file that exists, or whose parent does, before ranks start. With a
-    ``uri`` (and the ``datastore`` that opens it) it is brought there: while the job runs where
-    ``mode`` is `rw_mount`, at the end where it is `upload`; ``path`` is empty then, each node has
-    its own."""
+    """An output folder, or a file whose folder exists before ranks start. With a ``uri`` (and the
+    ``datastore`` that opens it) the node uploads it: during the job for the ``mode`` `rw_mount`, at
+    the end for `upload`. ``path`` is then empty, because each node has its own."""
 
     name: str
     path: str
@@ -77,15 +76,15 @@ class OutputTask(NamedTuple):
 
     @property
     def brought(self) -> bool:
-        """Whether the node brings it somewhere."""
+        """Whether the node uploads it."""
         return bool(self.uri) and self.mode != "direct"
 
 
 class Recipe(NamedTuple):
-    """A virtual environment to be made on the node, for all who ask for the same. ``python`` as
-    `3.11` or `>=3.9,<3.12`, or empty for the submitter's; ``requirements`` and ``constraints`` are
-    lines as pip takes them; ``torch_backend`` as uv has it; ``notes`` tell what became of the rest
-    of what was asked for."""
+    """A virtual environment to build on the node, shared by all jobs with the same recipe.
+    ``python`` is `3.11` or `>=3.9,<3.12`, or empty for the submitter's; ``requirements`` and
+    ``constraints`` are lines for pip; ``torch_backend`` is uv's option; ``notes`` say what was
+    replaced or left out."""
 
     python: str = ""
     requirements: tuple[str, ...] = ()
@@ -96,15 +95,15 @@ class Recipe(NamedTuple):
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Recipe:
-        """The recipe that ``pack`` made into JSON."""
+        """Read what ``pack`` wrote."""
         several = {name: tuple(data[name]) for name in ("requirements", "constraints", "notes")}
         return Recipe(**{**data, **several})
 
 
 class Container(NamedTuple):
-    """What ranks run in where that is not the node itself: an image under the program ``engine``.
-    ``shm_size`` in bytes, the program's own if None; ``args`` are more words for it. Where there is
-    a ``context``, a folder or an address, the image is made of it as its ``dockerfile`` says."""
+    """The container that ranks run in: an image, run by the program ``engine``. ``shm_size`` is in
+    bytes, by default the program's; ``args`` are more arguments for it. With a ``context`` (a
+    folder or a URL) the image is built from it by its ``dockerfile``."""
 
     engine: str
     image: str
@@ -115,7 +114,7 @@ class Container(NamedTuple):
 
 
 class MetricTask(NamedTuple):
-    """A metric to be read from what ranks print: by a pattern, of one ``rank`` or, None, of all."""
+    """A metric to read from the output of one ``rank`` (None: of all) by a pattern."""
 
     name: str
     pattern: str
@@ -125,20 +124,20 @@ class MetricTask(NamedTuple):
 class Task(NamedTuple):
     """What every node of a job does. Times in seconds.
 
-    ``command`` still holds its ``${{…}}``: only a node knows where its inputs lie. ``base`` is the
-    clean environment a rank starts from, ``variables`` the user's own, which win over ours;
-    ``options`` are the distribution's own (which MPI, which port).
-    ``record`` is the job's folder on a disk the node shares with the server.
-    ``container``: ranks run in that, and ``base`` is laid over the image's own environment.
-    ``environment`` is its name and version where it has one.
-    ``recipe``: they find that environment, kept below ``environments`` and made by the program
-    ``uv`` where it is not there yet, with the variables ``tools``.
-    ``continues`` is the job that it runs again, ``previous`` why that one ended.
-    ``cache``: the folder for what jobs are given of data elsewhere, which may take up to
-    ``cache_limit`` bytes, or what the disk has.
+    ``command`` still has its ``${{…}}``, because only a node knows the paths of its inputs.
+    ``base`` is the clean environment of a rank, ``variables`` are the user's, which override ours;
+    ``options`` are those of the distribution (which MPI, which port).
+    ``record`` is the job's folder on a disk that the node shares with the server.
+    ``container``: ranks run in it, with ``base`` on top of the image's environment.
+    ``environment`` is the name and version of the environment, if it has one. ``recipe``: ranks get
+    that environment; it is stored below ``environments`` and built, if missing, by the program
+    ``uv`` with the variables ``tools``.
+    ``continues`` is the job that this one restarts, ``previous`` why that one ended.
+    ``cache``: the folder for downloaded inputs, which may take up to ``cache_limit`` bytes, by
+    default as much as the disk has.
     ``parent`` is the sweep or the pipeline that it is a child of; ``parameters`` are the values of
     a trial's search space, as text.
-    ``keep_work``: bytes that a node keeps of what ranks wrote into their working folder; None: all.
+    ``keep_work``: bytes of new files in the working folder that a node keeps; None: all.
     """
 
     job: str
@@ -180,17 +179,17 @@ class Task(NamedTuple):
 
     @property
     def moves_data(self) -> bool:
-        """Whether anything of it lies elsewhere."""
+        """Whether inputs or outputs are remote."""
         inputs = any(each.cached or each.streamed for each in self.inputs)
         return inputs or any(each.brought for each in self.outputs)
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:
-        """The task that ``pack`` made into JSON."""
+        """Read what ``pack`` wrote."""
         fields = dict(data)
         fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
         fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
-        # A task of an older version has none.
+        # Tasks of older versions lack it.
         fields["metrics"] = tuple(MetricTask(**each) for each in fields.get("metrics", ()))
         if held := fields.get("container"):
             fields["container"] = Container(**{**held, "args": tuple(held["args"])})
@@ -200,10 +199,9 @@ class Task(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What ``decide`` may do with a job: how many nodes, how often, and after what to repeat.
-    ``budgets`` are restarts by key of ``on`` where they are not those of
-    ``plan/lifecycle/retry.py``, ``grace`` the seconds from SIGTERM to SIGKILL where they are not
-    the server's, ``look`` the seconds between two looks at its state where those are to be fewer.
+    """The restart rules of a job. ``budgets``: restarts by key of ``on``, by default those of
+    ``plan/lifecycle/retry.py``. ``grace``: seconds from SIGTERM to SIGKILL, by default the
+    server's. ``look``: seconds between two scans of its state, if fewer than the server's.
     """
 
     nodes: int = 1
@@ -215,18 +213,17 @@ class Rules(NamedTuple):
     look: float | None = None
 
     def clocks(self, clocks: Clocks) -> Clocks:
-        """The server's, as they are for this job."""
+        """The server's clocks with this job's own values."""
         look = clocks.look if self.look is None else min(clocks.look, self.look)
         return clocks._replace(grace=clocks.grace if self.grace is None else self.grace, look=look)
 
 
 class Plan(NamedTuple):
-    """All of it. ``digest`` names the content: equal plans have equal digests.
+    """The whole plan. Equal plans have equal digests.
 
-    ``compute`` is the name of the target, ``engine`` its kind; with ``gang.options`` that says
-    which cluster it is, whatever becomes of the compute. ``server_address`` is where its nodes
-    reach the server, empty when they are on the server's own machine. ``notes`` are for who submits
-    the job.
+    ``compute`` is the name of the compute, ``engine`` its kind; with ``gang.options`` they identify
+    the cluster even if the compute is changed later. ``server_address`` is where nodes reach the
+    server, empty on the server's own machine. ``notes`` are for the submitter.
     """
 
     gang: Gang
@@ -240,8 +237,8 @@ class Plan(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a node turned out to be, told by its agent when it is ready; ``interface`` is the
-    network interface of its address, ``cpus`` how many it may use."""
+    """The address of a node, reported by its agent when it is ready; ``interface`` is the network
+    interface of the address, ``cpus`` how many CPUs it may use."""
 
     address: str
     host: str
@@ -256,7 +253,7 @@ class Place(NamedTuple):
 
 
 def pack(value: Any) -> Any:
-    """Plain JSON data of plan types, enums and containers, as deep as they go."""
+    """Plan types, enums and containers as plain JSON data."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {name: pack(each) for name, each in zip(value._fields, value, strict=True)}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What each agent is to do, and what of its words the record takes in. Pure, as `policy`."""
+"""What each agent has to do, and which of its events the record accepts. Pure, like `decide`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from allranks.statuses import TERMINAL, JobStatus, NodeState, Reason
 
 
 def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
-    """What the agent of ``node`` should do now, given which launch and attempt it is in."""
+    """What the agent of ``node`` has to do now, given its launch and attempt."""
     state = job.nodes[node].state
     if launch != job.launch or job.status in TERMINAL or is_gone(job.nodes[node]):
         return {"do": "leave"}
@@ -25,7 +25,7 @@ def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
             return {"do": "prepare", "attempt": job.attempt} if again else {"do": "leave"}
         if state is NodeState.EXITED:
             return {"do": "wait"} if again else {"do": "leave"}
-        return {"do": "stop", "why": _told(job.then.reason)}
+        return {"do": "stop", "why": _reason_for_peers(job.then.reason)}
     if attempt < job.attempt:
         return {"do": "prepare", "attempt": job.attempt}
     if job.status is JobStatus.RUNNING and state in (NodeState.READY, NodeState.RUNNING):
@@ -36,24 +36,24 @@ def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
 
 
 def is_ahead(job: Job, attempt: int) -> bool:
-    """Whether that agent's attempt is one that a record restored from a backup has still to come
-    to: by what the agents tell it once more, it will."""
+    """Whether the agent is in a later attempt than the record. That happens after a restore from a
+    backup; the record catches up as agents send their events again."""
     may_regroup = job.then is None or job.then.purpose == "regroup"
     return attempt > job.attempt and may_regroup
 
 
-def accepted(job: Job, node: int, launch: int, said: Sequence[Event]) -> Sequence[Event]:
-    """What of ``said``, which is in the agent's own order, the record takes in now. Not over a gap,
-    nor of an attempt that it has to come to first: of a restored one agents know more."""
+def accepted(job: Job, node: int, launch: int, events: Sequence[Event]) -> Sequence[Event]:
+    """The ``events`` that the record takes in now, in the agent's order: none after a gap, and none
+    of an attempt that a restored record has not reached yet."""
     if launch != job.launch or job.status in TERMINAL or is_gone(job.nodes[node]):
-        return said  # nobody hears it: it is to leave
-    if said and said[0].seq > job.nodes[node].seq + 1:
+        return events  # without effect: the agent has to leave
+    if events and events[0].seq > job.nodes[node].seq + 1:
         return ()
-    return [*itertools.takewhile(lambda event: not is_ahead(job, event.attempt), said)]
+    return [*itertools.takewhile(lambda event: not is_ahead(job, event.attempt), events)]
 
 
-def _told(reason: Reason) -> Reason:
-    """What a node that did not fail itself is to give as its own reason."""
+def _reason_for_peers(reason: Reason) -> Reason:
+    """The reason that a node reports if it did not fail itself."""
     if reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED):
         return reason
     return Reason.PEER_FAILED

@@ -1,9 +1,9 @@
-"""The job as a state machine: ``fold`` what happened, ``decide`` what next; `orders` has
-what follows for each agent.
+"""The job as a state machine: ``fold`` applies events, ``decide`` returns the next step, and
+`agent_orders` derives what each agent has to do.
 
-All pure: no clock, no I/O. ``decide`` is called again after each step was applied and yields the
-next, so that a server that dies anywhere between does the same step again, and twice equals once.
-docs/design/state-machine.md has the drawing; tests/plan/model.py enumerates every interleaving.
+All pure: no clock, no I/O. ``decide`` is called again after each step. A server that dies between
+two steps repeats one of them, and every step is idempotent. docs/design/state-machine.md has the
+drawing; tests/plan/model.py enumerates every interleaving.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from allranks.plan.lifecycle.retry import Spent
 from allranks.plan.plan import Place, Rules
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 
-# How long an engine gets to act on `stop`, and agents on an order past its grace.
+# Seconds that an engine has to act on `stop`, and agents on an order beyond the grace period.
 STOP_AGAIN = 5.0
 SLACK = 20.0
 
 
 class Node(NamedTuple):
-    """A node in the current attempt. ``reason`` is set once its ranks have ended, or are to end
-    because the node is taken away; ``passing``: it may go by itself, or be otherwise elsewhere;
-    ``worked`` is set once its workers are done while parameter servers may still run; ``left`` once
-    its agent said bye;
-    ``finished`` are its ranks that ended with exit code 0, ``finished_at`` the last of them;
-    ``doing`` what it is preparing, where that may take long; ``phase`` which part of that it is at,
-    since ``phase_at``."""
+    """A node in the current attempt.
+
+    ``reason`` is set once its ranks have ended, or have to end because the node is preempted;
+    ``passing``: the failure is temporary, or specific to this node. ``worked`` is set once its
+    workers are done, while parameter servers may still run; ``left`` once its agent has said bye.
+    ``finished`` are its ranks that ended with exit code 0, ``finished_at`` is when the last one
+    did. ``doing`` is what it prepares if that takes long; ``phase`` the part of the preparation,
+    since ``phase_at``.
+    """
 
     state: NodeState = NodeState.ABSENT
     attempt: int = 0
@@ -53,19 +55,20 @@ class Node(NamedTuple):
 
 
 class Then(NamedTuple):
-    """What Finalizing is for: ``finish``, ``relaunch`` or ``regroup``, and the reason it began."""
+    """What follows Finalizing: ``finish``, ``relaunch`` or ``regroup``, and why it began."""
 
     purpose: str
     reason: Reason
 
 
 class Job(NamedTuple):
-    """The fold of a job's events: all that ``decide`` looks at. Times: seconds since the epoch.
+    """The fold of a job's events: all that ``decide`` knows. Times are seconds since the epoch.
 
-    ``ref`` is the engine's own id of the gang, ``gone`` why it has ended it, where it said so.
-    ``given_up``: canceled by somebody who does not wait for a cluster that does not answer.
-    ``went_at`` is when this attempt's ranks were started, ``previous`` why the one before ended,
-    ``hung`` how this one was found to hang, ``doomed`` the rank of it that is to be killed."""
+    ``ref`` is the engine's id of the gang, ``gone`` why the engine ended it, if it said so.
+    ``given_up``: canceled with --force, without waiting for a cluster that does not answer.
+    ``went_at`` is when this attempt's ranks were started, ``previous`` why the previous attempt
+    ended, ``hung`` how this one hangs, ``doomed`` the rank of it that has to be killed.
+    """
 
     nodes: tuple[Node, ...]
     status: JobStatus = JobStatus.NOT_STARTED
@@ -103,10 +106,10 @@ class Step(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """What ``decide`` may know of time: now, who has not been heard of, and the limits in force.
+    """The time, the nodes whose heartbeats stopped (``silent``), and the limits.
 
-    ``since`` is when this server began to listen: nobody is blamed for what it was not there for.
-    ``hung``: how the ranks hang, if they do.
+    ``since`` is when this server started: agents are not blamed for its downtime. ``hung``: how the
+    ranks hang, if they do.
     """
 
     now: float
@@ -149,7 +152,7 @@ def _load_node(data: Mapping[str, Any]) -> Node:
 
 
 def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
-    """The next step, or None when there is nothing to do until something happens."""
+    """The next step; None until something happens."""
     if job.status in TERMINAL:
         return None
     lost = _newly_lost(job, clock)
@@ -172,7 +175,7 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return step._replace(data={**step.data, "hung": clock.hung._asdict()})
     if job.status is JobStatus.NOT_STARTED:
         return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
-    # Ready, or further: a record restored from a backup may have forgotten that it opened the gate.
+    # Ready or later: a record restored from a backup may lack that the gate was opened.
     if job.status is JobStatus.PREPARING and not any(n.state in _NOT_READY for n in job.nodes):
         return Step(Kind.GO)
     return None
@@ -195,35 +198,35 @@ def _newly_lost(job: Job, clock: Clock) -> Step | None:
 
 
 def _after(job: Job, rules: Rules, cause: Failure, now: float) -> Step:
-    """What follows a failure: the same nodes again, new ones, or the end."""
-    if not _again(job, rules, cause, now):
+    """The step after a failure: restart on the same nodes, on new ones, or finish."""
+    if not _may_restart(job, rules, cause, now):
         return _close("finish", cause.reason)
-    again = VERDICTS[cause.reason].retry
-    assert again is not None
-    stays = retry.stays(spent(job, now), again)
+    budget = VERDICTS[cause.reason].retry
+    assert budget is not None
+    stays = retry.stays(spent(job, now), budget)
     return _close("regroup" if stays else "relaunch", cause.reason)
 
 
-def _again(job: Job, rules: Rules, cause: Failure, now: float) -> bool:
-    again = VERDICTS[cause.reason].retry
+def _may_restart(job: Job, rules: Rules, cause: Failure, now: float) -> bool:
+    budget = VERDICTS[cause.reason].retry
     if cause.reason is Reason.SETUP_FAILED and not cause.passing:
-        return False  # what is not there now is not there in a minute
-    return again is not None and retry.left(rules, spent(job, now), again) > 0
+        return False  # a permanent failure of the setup
+    return budget is not None and retry.left(rules, spent(job, now), budget) > 0
 
 
 def spent(job: Job, now: float) -> Spent:
-    """What its restarts have cost, as it counts for one after this attempt."""
+    """The restarts spent so far, as they count for the next one."""
     ended = now if job.closing_at is None else job.closing_at
     rested = job.went_at is not None and ended - job.went_at >= retry.HEALTHY
     return job.spent.rested() if rested else job.spent
 
 
 def back_off(job: Job) -> float:
-    """Seconds between two attempts of a job that is to have one more."""
+    """Seconds before the next attempt."""
     if job.then is None or job.closing_at is None:
         return 0.0
-    again = VERDICTS[job.then.reason].retry
-    return 0.0 if again is None else retry.wait(spent(job, job.closing_at), again)
+    budget = VERDICTS[job.then.reason].retry
+    return 0.0 if budget is None else retry.wait(spent(job, job.closing_at), budget)
 
 
 def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
@@ -236,15 +239,15 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if then.purpose == "regroup":
         return _regroup(job, rules, clock.now, overdue)
     everyone_left = all(n.left for n in job.nodes)
-    if everyone_left and then.reason in _FOR_THE_ENGINE_TO_SAY and _will_be_told(job, overdue):
+    if everyone_left and then.reason in _ENGINE_KNOWS and _awaits_engine(job, overdue):
         return None
     if everyone_left or (job.gang is GangState.GONE and job.stopped_at is not None):
-        # What an agent took for a preemption may have been something final: only the engine knows.
+        # What looked like a preemption to an agent may have been final. Only the engine knows.
         cause = failure(job)
-        if then.purpose == "relaunch" and cause and not _again(job, rules, cause, clock.now):
+        if then.purpose == "relaunch" and cause and not _may_restart(job, rules, cause, clock.now):
             return _close("finish", cause.reason)
         return Step(Kind.RELAUNCHED if then.purpose == "relaunch" else Kind.FINISHED)
-    # One that drains for ever, on a full disk perhaps, does not outlast a user who has canceled.
+    # A canceled job does not wait for a node that drains for ever, for example on a full disk.
     patient = job.gang is not GangState.GONE and not (job.canceled and overdue)
     if patient and any(_worth_waiting(n, overdue) for n in job.nodes):
         return None
@@ -253,24 +256,26 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     return Step(Kind.STOPPING, "stop")
 
 
-def _will_be_told(job: Job, overdue: bool) -> bool:
-    """The engine has not said yet why it ended the gang, and nobody else did."""
+def _awaits_engine(job: Job, overdue: bool) -> bool:
+    """Whether the engine has yet to report why it ended the gang."""
     return job.gang is not GangState.GONE and job.stopped_at is None and not overdue
 
 
 def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
-    """The next attempt in the same launch, once all ranks are gone and its back-off is over; in
-    another if it cannot be."""
+    """The next attempt in the same launch, once all ranks are gone and the back-off is over; in a
+    new launch if that is impossible."""
     assert job.then is not None
     assert job.closing_at is not None
     if job.gang is GangState.GONE or any(_is_out(n) for n in job.nodes):
-        # A lost node may have been what failed first: that is no attempt of the user's.
+        # If a lost node failed first, the restart does not count against the user's attempts.
         cause = failure(job) or Failure(job.then.reason)
-        return _close("relaunch" if _again(job, rules, cause, now) else "finish", cause.reason)
+        return _close(
+            "relaunch" if _may_restart(job, rules, cause, now) else "finish", cause.reason
+        )
     if all(n.state is NodeState.EXITED for n in job.nodes):
         due = job.closing_at + back_off(job)
         if rules.timeout is not None and job.started_at is not None:
-            due = min(due, job.started_at + rules.timeout)  # which then ends it
+            due = min(due, job.started_at + rules.timeout)  # the timeout then ends it
         return Step(Kind.REGROUPED) if now >= due else None
     if all(n.state is NodeState.EXITED or _worth_waiting(n, overdue) for n in job.nodes):
         return None
@@ -278,7 +283,7 @@ def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
 
 
 def is_gone(node: Node) -> bool:
-    """Whether its agent is no longer heard: it said bye, or was given up."""
+    """Whether its agent has said bye, or the node is lost."""
     return node.left or node.state is NodeState.LOST
 
 
@@ -287,9 +292,9 @@ def _is_out(node: Node) -> bool:
 
 
 def _worth_waiting(node: Node, overdue: bool) -> bool:
-    """An agent that still answers is left to stop its ranks, hand in what it has, and leave.
+    """Whether the agent may still stop its ranks, upload its files, and leave.
 
-    One that drains is waited for as long as it is heard of: it may have gigabytes to hand in.
+    A draining agent is waited for while its heartbeats arrive: it may have gigabytes to upload.
     """
     if _is_out(node):
         return False
@@ -305,30 +310,30 @@ def _done(node: Node) -> bool:
 
 
 def failure(job: Job) -> Failure | None:
-    """The first cause of what went wrong in this attempt, or None.
+    """The first failure of this attempt, or None.
 
-    What happened to a node, told or noticed, beats the engine's word on the gang: it is also GONE
-    after a crash. PEER_FAILED is a cause only where nothing else is known.
+    A failure of a node takes precedence over what the engine reports, because the gang is also GONE
+    after a crash. PEER_FAILED counts only if there is no other failure.
     """
-    found = [
+    failures = [
         (node.at, index, _cause(node))
         for index, node in enumerate(job.nodes)
         if _cause(node) not in (None, Reason.PEER_FAILED)
     ]
-    if job.hung is not None and all(job.hung.at <= at for at, *_ in found):
+    if job.hung is not None and all(job.hung.at <= at for at, *_ in failures):
         return job.hung
-    if found:
-        _, index, reason = min(found)
+    if failures:
+        _, index, reason = min(failures)
         node = job.nodes[index]
         assert reason is not None
-        if job.gone in _FOR_THE_ENGINE_TO_SAY.get(reason, ()):
+        if job.gone in _ENGINE_KNOWS.get(reason, ()):
             assert job.gone is not None
-            # Of a lost node the others were told by the engine: it is the one that says nothing.
-            mute = [i for i, each in enumerate(job.nodes) if each.reason is None]
-            lost = mute[0] if mute and job.gone is Reason.NODE_LOST else None
+            # The engine told the other nodes to end, so the lost one is the one without a reason.
+            silent = [i for i, each in enumerate(job.nodes) if each.reason is None]
+            lost = silent[0] if silent and job.gone is Reason.NODE_LOST else None
             return Failure(job.gone, lost, message=job.why, at=node.at)
-        told = node.message, node.hint, node.at, node.passing
-        return Failure(reason, index, node.rank, node.code, *told)
+        details = node.message, node.hint, node.at, node.passing
+        return Failure(reason, index, node.rank, node.code, *details)
     if job.gang is GangState.GONE:
         reason = job.gone or (Reason.GANG_REFUSED if job.message else Reason.NODE_LOST)
         if reason is Reason.SETUP_FAILED and any(
@@ -342,26 +347,26 @@ def failure(job: Job) -> Failure | None:
 
 
 def _cause(node: Node) -> Reason | None:
-    """What went wrong on a node; one that is gone without a word on how it ended is lost."""
+    """Why a node failed. A node that is gone without a reason is lost."""
     if node.reason is None:
         return Reason.NODE_LOST if is_gone(node) else None
     return None if node.reason is Reason.DONE else node.reason
 
 
-# What the engine knows better: an agent that is ended sees no more than that, nor does a server
-# that no longer hears it. (Of a lost node a cancel may be our own, done and not recorded.)
-_FOR_THE_ENGINE_TO_SAY: Mapping[Reason, tuple[Reason, ...]] = {
+# Reasons that the engine knows better: an agent that is ended by a signal cannot tell why. (For a
+# lost node, CANCELED is left out: it may be our own cancel, done but not recorded yet.)
+_ENGINE_KNOWS: Mapping[Reason, tuple[Reason, ...]] = {
     Reason.PREEMPTED: (Reason.CANCELED, Reason.TIME_LIMIT, Reason.NODE_LOST),
     Reason.NODE_LOST: (Reason.PREEMPTED, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY),
 }
 
 
 def outcome(job: Job) -> Failure:
-    """How the job ended, once it is to finish: the first cause, or why it was asked to end."""
+    """How a finishing job ended: its first failure, or the reason to finish."""
     assert job.then is not None
-    found = failure(job)
+    first = failure(job)
     if job.then.reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT):
-        # The user's own wish, unless the engine had the same one and said so.
-        same = found is not None and found.reason is job.then.reason and not job.canceled
-        return found if found and same else Failure(job.then.reason)
-    return found or Failure(job.then.reason)
+        # Our own decision, unless the engine reported the same one.
+        same = first is not None and first.reason is job.then.reason and not job.canceled
+        return first if first and same else Failure(job.then.reason)
+    return first or Failure(job.then.reason)

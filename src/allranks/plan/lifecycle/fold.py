@@ -1,4 +1,5 @@
-"""The fold: the job after an event. Old launches, old attempts and lost nodes are not heard."""
+"""The fold: the job after an event. Events of old launches, old attempts and lost nodes have no
+effect."""
 
 from __future__ import annotations
 
@@ -13,20 +14,20 @@ from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeStat
 
 
 def fold(job: Job, event: Event) -> Job:
-    """The job after the event; the same job when the event says nothing to it any more."""
+    """The job after the event; the same object if the event has no effect."""
     if event.kind is Kind.RESUMED:
         return _resumed(job, event)
     if job.status in TERMINAL:
         return job
     if event.kind is Kind.CANCEL_ASKED:
-        # The job's, whatever launch it was in when its user last looked.
+        # Of the whole job, whatever launch the user had in mind.
         given_up = job.given_up or bool(event.data.get("force"))
         return job._replace(canceled=True, given_up=given_up)
     if event.launch != job.launch:
         return job
     if event.kind in FROM_AGENTS:
-        return _preparing(_heard(job, event))
-    return _preparing(_SAID[event.kind](job, event))
+        return _preparing(_from_agent(job, event))
+    return _preparing(_FROM_SERVER[event.kind](job, event))
 
 
 def _resumed(job: Job, event: Event) -> Job:
@@ -42,7 +43,7 @@ def _resumed(job: Job, event: Event) -> Job:
 
 
 def _preparing(job: Job) -> Job:
-    """A hello makes it so, whichever came first to the record: the hello or the engine's word."""
+    """The first hello makes the job Preparing, whether or not the engine has reported it up."""
     if job.status not in (JobStatus.QUEUED, JobStatus.PROVISIONING):
         return job
     if all(n.state in (NodeState.ABSENT, NodeState.LOST) for n in job.nodes):
@@ -50,19 +51,19 @@ def _preparing(job: Job) -> Job:
     return job._replace(status=JobStatus.PREPARING)
 
 
-def _heard(job: Job, event: Event) -> Job:
+def _from_agent(job: Job, event: Event) -> Job:
     if event.node is None or not 0 <= event.node < len(job.nodes):
         return job
     node = job.nodes[event.node]
-    over = node.left or node.state is NodeState.LOST
-    if over or (event.seq and event.seq <= node.seq):
+    gone = node.left or node.state is NodeState.LOST
+    if gone or (event.seq and event.seq <= node.seq):
         return job
     node = node._replace(seq=max(node.seq, event.seq))
     if event.kind is Kind.BYE:
         node = node._replace(state=NodeState.EXITED, left=True)
         if node.reason is None:
-            asked = Reason.PEER_FAILED if job.status is JobStatus.FINALIZING else None
-            node = node._replace(reason=asked, at=event.at, message="its agent left")
+            reason = Reason.PEER_FAILED if job.status is JobStatus.FINALIZING else None
+            node = node._replace(reason=reason, at=event.at, message="its agent left")
     elif event.attempt == job.attempt:
         node = _node_after(node, event)
     # Agents of one gang start together: the first hello starts the clock for the others'.
@@ -90,9 +91,9 @@ def _node_after(node: Node, event: Event) -> Node:
     if event.kind is Kind.WORKED:
         return node._replace(worked=True)
     if event.kind is Kind.TAKEN:
-        return _taken(node, event)
+        return _preempted_node(node, event)
     if event.kind is Kind.ENDED and node.reason not in (None, Reason.DONE):
-        return node._replace(state=NodeState.DRAINING)  # the first failure is the one to tell of
+        return node._replace(state=NodeState.DRAINING)  # the first failure counts
     if event.kind is Kind.ENDED:
         return node._replace(
             state=NodeState.DRAINING,
@@ -109,8 +110,9 @@ def _node_after(node: Node, event: Event) -> Node:
     return node
 
 
-def _taken(node: Node, event: Event) -> Node:
-    """It is to end, and its ranks have their grace: peers that fail meanwhile fail for that."""
+def _preempted_node(node: Node, event: Event) -> Node:
+    """The node is to end. Its ranks have the grace period, and peers that fail meanwhile fail
+    because of it."""
     if node.reason is not None or node.left or node.state is NodeState.LOST:
         return node
     reason = Reason(event.data.get("reason", Reason.PREEMPTED))
@@ -119,17 +121,17 @@ def _taken(node: Node, event: Event) -> Node:
 
 
 def _preempted(job: Job, event: Event) -> Job:
-    """Asked for: of one node, or of all."""
+    """A preemption was requested, of one node or of all."""
     if job.status not in (JobStatus.PREPARING, JobStatus.RUNNING) or event.attempt != job.attempt:
         return job
     for index, node in enumerate(job.nodes):
         if event.node in (None, index) and node.state is not NodeState.ABSENT:
-            job = _with(job, index, _taken(node, event))
+            job = _with(job, index, _preempted_node(node, event))
     return job
 
 
-def _doomed(job: Job, event: Event) -> Job:
-    """Asked for: a rank of this attempt is to be killed."""
+def _kill_requested(job: Job, event: Event) -> Job:
+    """The kill of a rank of this attempt was requested."""
     if job.status is not JobStatus.RUNNING or event.attempt != job.attempt:
         return job
     return job._replace(doomed=event.rank)
@@ -147,7 +149,7 @@ def _submitted(job: Job, event: Event) -> Job:
 
 
 def _refused(job: Job, event: Event) -> Job:
-    """The engine will never run it. Nothing was started, so the gang is as good as gone."""
+    """The engine refused the gang. Nothing was started, so the gang counts as gone."""
     return job._replace(
         gang=GangState.GONE,
         message=event.data["message"],
@@ -156,36 +158,36 @@ def _refused(job: Job, event: Event) -> Job:
     )
 
 
-def _seen(job: Job, event: Event) -> Job:
+def _engine_reported(job: Job, event: Event) -> Job:
     state = GangState(event.data["state"])
     if job.gang is GangState.GONE:
         return job
     if state is GangState.UNKNOWN:
         return job._replace(why=event.data.get("why", ""))
-    # What follows from our own asking it to stop is no news.
-    told = event.data.get("reason") if job.stopped_at is None else None
-    gone = Reason(told) if told else None
+    # After our own stop, the engine's reason is a consequence of it.
+    reason = event.data.get("reason") if job.stopped_at is None else None
+    gone = Reason(reason) if reason else None
     job = job._replace(gang=state, why=event.data.get("why", ""), gone=gone)
     if state is GangState.UP:
         job = job._replace(up_at=job.up_at or event.at)
     if job.status is JobStatus.QUEUED and state in (GangState.PROVISIONING, GangState.UP):
         job = job._replace(status=JobStatus.PROVISIONING)
     if job.status is JobStatus.PROVISIONING and state is GangState.QUEUED:
-        # Queued anew: what comes up then has its whole time to say hello.
+        # Queued again: its agents get the full time to connect.
         job = job._replace(status=JobStatus.QUEUED, up_at=None)
     return job
 
 
-def _go(job: Job, event: Event) -> Job:
+def _gate_opened(job: Job, event: Event) -> Job:
     started = job.started_at or event.at
     return job._replace(status=JobStatus.RUNNING, started_at=started, went_at=event.at)
 
 
 def _closing(job: Job, event: Event) -> Job:
     then = Then(event.data["purpose"], Reason(event.data["reason"]))
-    told = event.data.get("hung")
-    hung = job.hung if told is None else Failure.load(told)._replace(at=event.at)
-    # A changed purpose starts the clock again: agents that were to wait are now to leave.
+    data = event.data.get("hung")
+    hung = job.hung if data is None else Failure.load(data)._replace(at=event.at)
+    # A changed purpose restarts the clock, because agents that waited now have to leave.
     return job._replace(status=JobStatus.FINALIZING, then=then, closing_at=event.at, hung=hung)
 
 
@@ -193,7 +195,8 @@ def _stopping(job: Job, event: Event) -> Job:
     return job._replace(stopped_at=event.at)
 
 
-def _counted(job: Job, at: float) -> dict[str, Any]:
+def _next_attempt(job: Job, at: float) -> dict[str, Any]:
+    """The fields that a new attempt resets, with one more restart spent."""
     assert job.then is not None
     key = VERDICTS[job.then.reason].retry
     assert key is not None
@@ -211,18 +214,18 @@ def _counted(job: Job, at: float) -> dict[str, Any]:
 
 
 def _regrouped(job: Job, event: Event) -> Job:
-    """The same agents, the next attempt: their seq goes on, all else starts again."""
+    """The next attempt with the same agents: their `seq` continues, everything else is reset."""
     if job.then is None:
         return job
     nodes = tuple(Node(state=NodeState.SETUP, seq=n.seq) for n in job.nodes)
-    return job._replace(**_counted(job, event.at), status=JobStatus.PREPARING, nodes=nodes)
+    return job._replace(**_next_attempt(job, event.at), status=JobStatus.PREPARING, nodes=nodes)
 
 
 def _relaunched(job: Job, event: Event) -> Job:
     if job.then is None:
         return job
     return job._replace(
-        **_counted(job, event.at),
+        **_next_attempt(job, event.at),
         status=JobStatus.NOT_STARTED,
         launch=job.launch + 1,
         nodes=(Node(),) * len(job.nodes),
@@ -248,18 +251,18 @@ def _lost(job: Job, event: Event) -> Job:
         return job
     node = node._replace(state=NodeState.LOST)
     if node.reason is None:
-        # Lost since it was last heard of: what its peers' ranks died of comes after.
-        heard = event.data.get("heard", event.at)
-        node = node._replace(at=heard, message=event.data.get("why", ""))
+        # Lost since its last call: failures of its peers come after that.
+        last_call = event.data.get("heard", event.at)
+        node = node._replace(at=last_call, message=event.data.get("why", ""))
     return _with(job, event.node, node)
 
 
-_SAID: dict[Kind, Callable[[Job, Event], Job]] = {
+_FROM_SERVER: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.CREATED: lambda job, event: job,
     Kind.SUBMITTED: _submitted,
     Kind.REFUSED: _refused,
-    Kind.SEEN: _seen,
-    Kind.GO: _go,
+    Kind.SEEN: _engine_reported,
+    Kind.GO: _gate_opened,
     Kind.CLOSING: _closing,
     Kind.STOPPING: _stopping,
     Kind.REGROUPED: _regrouped,
@@ -267,5 +270,5 @@ _SAID: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.FINISHED: _finished,
     Kind.LOST: _lost,
     Kind.PREEMPT_ASKED: _preempted,
-    Kind.KILL_ASKED: _doomed,
+    Kind.KILL_ASKED: _kill_requested,
 }

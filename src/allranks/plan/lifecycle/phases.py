@@ -1,4 +1,4 @@
-"""Which phase a job is in on its way to its ranks, and since when. Pure."""
+"""The phase of a job from the queue to its end, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from allranks.statuses import JobStatus, NodeState
 
 if TYPE_CHECKING:
     from allranks.plan.lifecycle.decide import (
-        Job,  # the agent has no use for it, and starts quickly
+        Job,  # agents import this module and do not need it
     )
 
 
 class Phase(StrEnum):
-    """From the queue to the end. An agent says which part of PREPARING takes long."""
+    """From the queue to the end. Agents report which part of PREPARING takes long."""
 
     QUEUED = "queued"
     PROVISIONING = "provisioning"
@@ -35,14 +35,14 @@ PREPARATION = frozenset(
 
 
 class Current(NamedTuple):
-    """``since`` is in seconds since the epoch; None where nobody has written it down."""
+    """``since`` is in seconds since the epoch; None if unknown."""
 
     phase: Phase
     since: float | None = None
 
 
 def current(job: Job, created_at: float) -> Current | None:
-    """The phase of a job that has not ended; None of one that has."""
+    """The current phase; None for an ended job."""
     if job.status in (JobStatus.NOT_STARTED, JobStatus.QUEUED):
         began = created_at if job.attempt == 1 else job.submitted_at
         return Current(Phase.QUEUED, began)
@@ -59,9 +59,9 @@ def current(job: Job, created_at: float) -> Current | None:
 
 
 def _preparing(job: Job) -> Current:
-    """What the first node is at of those that are not ready."""
+    """The phase of the first node that is not ready."""
     for node in job.nodes:
         if node.state is NodeState.SETUP and node.phase in PREPARATION:
             return Current(Phase(node.phase), node.phase_at or None)
-    # An attempt on the same nodes begins when the one before has ended.
+    # An attempt on the same nodes begins when the previous one has ended, at an unknown time.
     return Current(Phase.PREPARING, job.up_at if job.attempt == 1 else None)

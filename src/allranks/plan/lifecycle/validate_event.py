@@ -1,7 +1,7 @@
-"""What an agent tells, held to what an event may be.
+"""Validate the events that agents send.
 
-A job's own processes could find their agent's token, and its outbox is a file in their reach: what
-comes from there must never be something that the record cannot be read with afterwards.
+A job's own processes can find their agent's token and write to its outbox, so no event from there
+may make the record unreadable.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan import text
 from allranks.statuses import Reason
 
-# What a column of the database holds, and a time that can be shown (the year 5138).
+# The largest integer of a database column, and the latest time that can be shown (year 5138).
 _MOST = 2**31 - 1
 LATEST = 1e11
-# Agents' data is flat but for a few lists.
+# The nesting of agents' data: flat, except for a few lists.
 _DEPTH = 6
 
 
 def validate_event(data: Any) -> Event:
-    """The event; raises UsageError where it is none that agents tell."""
+    """The event in ``data``. Raises UsageError if it is not an event that agents send."""
     if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
         raise _wrong("it is not an event")
     unknown = data.keys() - {*Event._fields}
@@ -79,7 +79,7 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "data": lambda value: isinstance(value, Mapping) and _shallow(value),
 }
 
-# Of an event's data what the fold reads.
+# The data of events that the fold reads.
 _DATA: Mapping[str, Callable[[Any], bool]] = {
     "doing": _or_none(_is_text),
     "phase": _or_none(_is_text),
