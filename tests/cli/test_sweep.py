@@ -47,6 +47,8 @@ def test_one_line(allranks: Allranks, train: Path, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     assert "s: 5 trials, 2 at a time" in lines
+    assert any("does not use the parameter b:" in each for each in lines)
+    assert not any("the parameter x:" in each for each in lines)
     assert sum(line.startswith("s_") and "  Completed  score " in line for line in lines) == 5
     assert any(line.startswith("best: s_") for line in lines)
 

@@ -253,7 +253,8 @@ def unknown_references(text: str, known: set[str], where: str) -> Iterator[Probl
             continue
         family = name.partition(".")[0]
         problem = unknown(name, known, where=where)
-        if family in ("search_space", "parent"):
+        inside = any(each.startswith(f"{family}.") for each in known)
+        if family in ("search_space", "parent") and not inside:
             owner = "sweep" if family == "search_space" else "pipeline"
             hint = f"`{family}` exists only inside a {owner} job: use `inputs` here"
             problem = problem._replace(hint=hint)

@@ -14,6 +14,7 @@ from allranks.server.jobs.view import signed
 from allranks.server.parents.sampler import draw, grid_size
 from allranks.server.submission.submit import Submission, plan, require_code
 from allranks.settings import Home
+from allranks.spec.shell.expressions import references
 from allranks.spec.sweep.job import SweepJob
 from allranks.store.job_rows import JobRow
 
@@ -85,6 +86,20 @@ def create_sweep(submission: Submission, services: Services, by: str) -> JobRow:
         row = services.records.create(spec, made, type="sweep")
     services.loops.wake(row.name)
     return row
+
+
+def unused_parameters(sweep: SweepJob) -> list[str]:
+    """Notes on parameters that the trials' command does not use."""
+    trial = sweep.trial
+    text = "\n".join([trial.command, *trial.environment_variables.values()])
+    used = {name.removeprefix("search_space.") for name in references(text)}
+    used |= {name for name in sweep.search_space if f"AZUREML_SWEEP_{name}" in text}
+    return [
+        f"the command does not use the parameter {name}: the script can read the variable "
+        f"AZUREML_SWEEP_{name}"
+        for name in sweep.search_space
+        if not any(each == name or each.startswith(f"{name}.") for each in used)
+    ]
 
 
 def total_trials(sweep: SweepJob) -> int:

@@ -22,7 +22,7 @@ from allranks.server.http.request_limits import Count
 from allranks.server.jobs import explain, view
 from allranks.server.jobs.stream import Wanted
 from allranks.server.jobs.view import submitter
-from allranks.server.parents.create import create_sweep
+from allranks.server.parents.create import create_sweep, unused_parameters
 from allranks.server.parents.resume import resume
 from allranks.server.parents.stream import follow_children
 from allranks.server.parents.view import sweep
@@ -33,6 +33,7 @@ from allranks.server.submission import restart as restarting
 from allranks.server.submission.submit import Submission, notes, submit
 from allranks.spec.any_job import job_type, parse_any
 from allranks.spec.job import parse
+from allranks.spec.sweep.job import SweepJob
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.job_rows import COMMAND, JobRow
 from allranks.version import __version__
@@ -91,6 +92,7 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
         parse_any(made.spec)  # refuses types that are not built
         row = create_sweep(made, services, who.name)
         noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
+        noted += unused_parameters(SweepJob.parse(row.spec))
         return {**_shown(row, services), "notes": noted, "carried": None}
     if made.continues:
         after = continuation.ended(services.records.get(made.continues))
