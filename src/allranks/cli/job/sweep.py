@@ -147,11 +147,31 @@ def show_sweep(job: dict[str, Any]) -> None:
         show.field("hint", job["error"]["hint"])
     if job["note"]:
         show.field("note", job["note"])
+    if job["parameter_summary"]:
+        print()
+        show.columns(*_parameters_table(job["parameter_summary"]))
     if job["trials"]:
         print()
         show.columns(*_table(job["trials"][:_MOST], objective["primary_metric"]))
         if (more := len(job["trials"]) - _MOST) > 0:
             show.talk(f"and {more} more: allranks job list --parent {job['name']}")
+
+
+def _parameters_table(
+    parameters: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[str], list[list[str]]]:
+    """What each parameter is worth, and where the best trials are."""
+    rows = []
+    for name, each in parameters.items():
+        share, best = each["importance"], each["best"]
+        worth = "-" if share is None else f"{share:.2f}"
+        where = ", ".join(best["values"])
+        if best["low"] is not None:
+            where = f"{shown(best['low'])} to {shown(best['high'])}"
+        rows.append([name, worth, where])
+    rows.sort(key=lambda row: row[1], reverse=True)
+    trials = max(each["best"]["trials"] for each in parameters.values())
+    return ["PARAMETER", "IMPORTANCE", f"IN THE BEST {trials} TRIALS"], rows
 
 
 def _table(trials: Sequence[Mapping[str, Any]], metric: str) -> tuple[list[str], list[list[str]]]:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.plan.parents import sweep as decisions
+from allranks.plan.parents.best_region import best_regions
 from allranks.plan.parents.sweep import Trial
 from allranks.server.dependencies import Services
 from allranks.server.parents.create import total_trials
+from allranks.server.parents.importances import importances
 from allranks.server.parents.reports import reports
 from allranks.spec.sweep.job import SweepJob
 from allranks.statuses import TERMINAL, JobStatus
@@ -17,11 +19,13 @@ from allranks.store.children import ChildState
 from allranks.store.job_rows import JobRow
 
 
-def sweep(row: JobRow, services: Services) -> dict[str, Any]:
-    """The best trial and all trials of a sweep, the best first."""
+def sweep(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, Any]:
+    """The best trial and all trials of a sweep, the best first. ``summary``: also what each
+    parameter is worth, which may take a second."""
     trials = Trials(row, services)
     trials.refresh()
-    return {**trials.summary(), "trials": trials.ranked()}
+    more = {"parameter_summary": trials.parameters()} if summary else {}
+    return {**trials.summary(), **more, "trials": trials.ranked()}
 
 
 def best_trial(row: JobRow, services: Services) -> str | None:
@@ -39,6 +43,7 @@ class Trials:
         self._name, self._services = row.name, services
         spec = SweepJob.parse(row.spec)
         self._goal, self._metric = spec.objective.goal, spec.objective.primary_metric
+        self._space = spec.search_space
         self._total = total_trials(spec)
         self._values: dict[int, float | None] = {}
         self.states: dict[int, ChildState] = {}
@@ -78,6 +83,17 @@ class Trials:
         seen = {*ranked}
         rest = [each.number for each in trials if each.number not in seen]
         return [self.shown(number) for number in (*ranked, *rest)]
+
+    def parameters(self) -> dict[str, Any]:
+        """Of each parameter its importance, and its values among the best trials."""
+        ranked = decisions.rank(self._goal, self._trials())
+        drawn = [self.states[each.number].notes.get("parameters", {}) for each in ranked]
+        values = [each.value for each in ranked if each.value is not None]
+        share = importances(self._space, self._goal, list(zip(drawn, values, strict=True)))
+        return {
+            name: {"importance": share.get(name), "best": region._asdict()}
+            for name, region in best_regions(drawn).items()
+        }
 
     def shown(self, number: int) -> dict[str, Any]:
         """One trial. ``duration`` in seconds."""

@@ -108,7 +108,7 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
 def show(name: str, services: ServicesDep) -> dict[str, Any]:
     row = services.records.get(name)
     if row.type != COMMAND:
-        return _shown(row, services)
+        return {**_shown(row, services), **sweep(row, services, summary=True)}
     return {**_shown(row, services), **measured(row, services), "state": services.states.brief(row)}
 
 
