@@ -83,9 +83,9 @@ def _rungs(policy: AshaSampling, most: int) -> Iterator[int]:
 
 
 def _losses(goal: str, curve: Curve) -> Iterator[float]:
-    """The reports as numbers to be minimized. NaN counts as the worst."""
+    """The reports as numbers to be minimized. NaN and infinite values count as the worst."""
     for value in curve.values:
-        yield math.inf if math.isnan(value) else (-value if goal == "maximize" else value)
+        yield (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
 
 
 def _why(
