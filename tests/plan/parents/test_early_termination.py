@@ -70,7 +70,7 @@ ROWS = [
     (Bandit(slack_factor=0.25), MAX, [(NAN,)], (0.1,), None),
     (Bandit(slack_factor=0.25), MIN, [(1.0,)], (INF,), 1),
     (Bandit(slack_factor=0.25), MIN, [(1.0,)], (-INF,), 1),
-    (MedianStopping(), MIN, [(1.0, 1.0)], (INF, -INF), 1),
+    (MedianStopping(), MIN, [(1.0, 1.0)] * 2, (INF, -INF), 1),
     # Averages 0.2, 0.4 and the trial's own 0.3: the median is 0.3.
     (MedianStopping(), MAX, [(0.2,), (0.4,)], (0.3,), None),
     (MedianStopping(), MAX, [(0.3,), (0.4,)], (0.2,), 1),
