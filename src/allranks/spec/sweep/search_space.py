@@ -6,7 +6,7 @@ Names and keys are Azure ML v2's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
@@ -44,12 +44,6 @@ class Choice(Part):
 
     type: Literal["choice"] = "choice"
     values: Annotated[tuple[Any, ...], BeforeValidator(_plain_values)]
-
-    if not TYPE_CHECKING:
-
-        def __init__(self, values: Any = None, /, **given: Any) -> None:
-            """``Choice([16, 32])`` is ``Choice(values=[16, 32])``."""
-            super().__init__(**({"values": values} if values is not None else {}), **given)
 
 
 class Uniform(Part):
