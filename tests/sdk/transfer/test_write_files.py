@@ -118,7 +118,7 @@ def test_a_full_disk_is_told_and_what_came_is_kept(tmp_path):
         with pytest.raises(ServerError, match="no space left") as caught:
             land(tmp_path, "big", b"x" * (4 << 20))
         assert caught.value.where == str(tmp_path / "big")
-        assert "make room and run the same command again" in str(caught.value.hint)
+        assert "free space on that disk and run the same command again" in str(caught.value.hint)
         assert 0 < (tmp_path / "big.part").stat().st_size <= 1 << 20
         assert not (tmp_path / "big").exists()
     finally:

@@ -102,8 +102,9 @@ def _job(given: dict[str, Any]) -> Command:
     return Command.parse({word: as_in_a_file(word, _dicts(value)) for word, value in given.items()})
 
 
-def load_job(source: str | os.PathLike[str] | IO[str]) -> Command | SweepJob:
-    """A job from a YAML file, an open file or the text of ``to_yaml`` (several lines).
+def load_job(source: str | os.PathLike[str] | IO[str]) -> Any:
+    """A ``Command`` or a ``SweepJob`` from a YAML file, an open file or the text of ``to_yaml``
+    (several lines).
 
     Relative paths start at the file's folder at submission. Raises SpecError with key, line and
     hint.

@@ -218,9 +218,9 @@ class Destination:
 
 _AGAIN = "and run the same command again; what was downloaded is kept"
 _HINTS = {
-    errno.ENOSPC: f"make room {_AGAIN}",
-    errno.EDQUOT: f"make room {_AGAIN}",
-    errno.EFBIG: f"make room {_AGAIN}",
+    errno.ENOSPC: f"free space on that disk {_AGAIN}",
+    errno.EDQUOT: f"free space on that disk {_AGAIN}",
+    errno.EFBIG: f"free space on that disk {_AGAIN}",
     errno.ELOOP: "a symbolic link is in the way: remove it, or choose another folder: -p DIR",
     errno.EISDIR: "move it away, or choose another folder: -p DIR",
     errno.ENOTDIR: "what is in the way is not a folder: move it away, or choose another: -p DIR",
