@@ -1,6 +1,6 @@
-"""Which network a node's ranks are to use, and how each library is told.
+"""Which network the ranks of a node use, and the variables that tell each library.
 
-``interface`` and ``fabric`` look, ``explained`` and ``variables`` decide. Standard library only,
+``interface`` and ``fabric`` read the system, ``explained`` and ``variables`` decide. Standard library only,
 and for Python 3.7 on: agents import this, and ``allranks doctor --job`` sends it to the nodes,
 where the job's own Python runs it.
 
@@ -30,8 +30,8 @@ _GET_MTU = 0x8921
 class Interface(NamedTuple):
     """A network interface and this node's ``address`` on it, with its prefix length.
 
-    ``speed`` in Mb/s, None when nobody knows (virtual ones). ``alike``: others whose names begin
-    with its name. ``together``: every peer lies in the same network.
+    ``speed`` is in Mb/s, None if unknown (virtual interfaces). ``alike``: interfaces whose names
+    begin with its name. ``together``: all peers are in the same network.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Port(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As NCCL, UCX and others write it."""
+        """The name in the form of NCCL, UCX and others."""
         return f"{self.device}:{self.port}"
 
 
 class Fabric(NamedTuple):
-    """The RDMA ports of a node: those that are up, and the names of those that are not."""
+    """The RDMA ports of a node: active ones, and the names of inactive ones."""
 
     ports: tuple[Port, ...] = ()
     down: tuple[str, ...] = ()
@@ -78,15 +78,15 @@ class Fabric(NamedTuple):
 
     @property
     def best(self) -> tuple[Port, ...]:
-        """Those that jobs are to use: InfiniBand where there is any. Beside it, an Ethernet one is
-        as a rule the machine's way to the rest of the world, and no RDMA gets through there."""
+        """The ports for jobs: InfiniBand if there is any. An Ethernet port beside InfiniBand usually
+        leads outside the cluster, where RDMA does not work."""
         if not self.infiniband:
             return self.ports
         return tuple(port for port in self.ports if port.link_layer == INFINIBAND)
 
 
 class Variable(NamedTuple):
-    """A variable, its value, and why it has it."""
+    """A variable, its value, and the reason for the value."""
 
     name: str
     value: str
@@ -99,10 +99,10 @@ class Variable(NamedTuple):
 def interface(
     own_address: str, peers: Sequence[str], sys_class: Path = SYS_CLASS
 ) -> Interface | None:
-    """The interface by which this node reaches its peers, as the kernel routes; with no peers but
-    itself, the one of its own address. None when there is not exactly one, or nobody knows.
+    """The interface through which the kernel routes to the peers; without other peers, that of the
+    node's own address. None if there is not exactly one.
 
-    Nothing is sent and no name is looked up: addresses are numeric ones.
+    Sends nothing and resolves no names; addresses are numeric.
     """
     others = [peer for peer in dict.fromkeys(peers) if peer != own_address] or [own_address]
     try:
@@ -120,8 +120,8 @@ def interface(
     if name is None:
         return None
     address, prefix = sources[0], of_address[sources[0]][1]
-    # Several of one interface are as good as each other, and all of 127.0.0.0/8 are this machine's
-    # without being listed; one that is not here at all is a translated one.
+    # All addresses of an interface are equivalent, and all of 127.0.0.0/8 belong to this machine
+    # without being listed. An address that is not listed at all is translated (NAT).
     unlisted = _network(own_address, prefix) == _network(address, prefix) == "127.0.0.0"
     if unlisted or of_address.get(own_address, (None, 0))[0] == index:
         address, prefix = own_address, of_address.get(own_address, (index, prefix))[1]
@@ -138,7 +138,7 @@ def interface(
 
 
 def fabric(sys_class: Path = SYS_CLASS) -> Fabric | None:
-    """The RDMA ports that /sys tells of; None without any adapter."""
+    """The RDMA ports in /sys; None without an adapter."""
     up: list[Port] = []
     down: list[str] = []
     for place in sorted((sys_class / "infiniband").glob("*/ports/*"), key=_in_order):
@@ -149,7 +149,7 @@ def fabric(sys_class: Path = SYS_CLASS) -> Fabric | None:
         if "ACTIVE" not in state.upper().replace("ACTIVE_DEFER", ""):
             down.append(f"{device}:{number}")
             continue
-        # Drivers from before RoCE have no such file.
+        # Drivers older than RoCE do not have this file.
         layer = _read(place / "link_layer") or INFINIBAND
         up.append(Port(device, int(number), layer, _rate(_read(place / "rate"))))
     return Fabric(tuple(up), tuple(down)) if up or down else None
@@ -161,8 +161,8 @@ def _in_order(place: Path) -> tuple[int, str, str]:
 
 
 def source(peer: str) -> str:
-    """The address this machine would send to ``peer`` from: connecting a datagram socket asks the
-    kernel's routes and sends nothing."""
+    """The source address for packets to ``peer``. Connecting a datagram socket looks up the route
+    and sends nothing."""
     numeric = socket.AI_NUMERICHOST
     family, kind, proto, _, goal = socket.getaddrinfo(peer, 9, 0, socket.SOCK_DGRAM, 0, numeric)[0]
     with socket.socket(family, kind, proto) as asking:
@@ -171,7 +171,7 @@ def source(peer: str) -> str:
 
 
 def any_address() -> str:
-    """An IPv4 address of this node that others may reach; the loopback's where there is none."""
+    """An IPv4 address of this node that is not the loopback, if there is one."""
     found = [address for _, address, _ in _addresses() if ":" not in address]
     return next((each for each in found if not each.startswith("127.")), found[0])
 
@@ -179,7 +179,7 @@ def any_address() -> str:
 def _addresses() -> Iterator[tuple[int, str, int]]:
     """Interface index, address and prefix length of all addresses of this machine.
 
-    By rtnetlink, as `ip addr` does: the ioctls tell of one address an interface, and not of IPv6.
+    Read by rtnetlink, as `ip addr` does: the ioctls return one IPv4 address for each interface.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as asking:
         asking.settimeout(1.0)
@@ -207,7 +207,7 @@ def _address(message: bytes) -> Iterator[tuple[int, str, int]]:
         size, kind = struct.unpack_from("=HH", rest)
         found[kind] = rest[4:size]
         rest = rest[(max(size, 4) + 3) & ~3 :]
-    # On a point-to-point link ADDRESS is the other end's.
+    # On a point-to-point link, ADDRESS is that of the other end.
     raw = found.get(_LOCAL) or found.get(_ADDRESS)
     if raw:
         yield index, socket.inet_ntop(family, raw), prefix
@@ -218,7 +218,7 @@ def _network(address: str, prefix: int) -> str:
     family = socket.AF_INET6 if ":" in plain else socket.AF_INET
     raw = socket.inet_pton(family, plain)
     bits = len(raw) * 8
-    if prefix > bits:  # a peer of the other family is in no network of ours
+    if prefix > bits:  # a peer of the other address family
         return plain
     mask = ((1 << prefix) - 1) << (bits - prefix)
     kept = int.from_bytes(raw, "big") & mask
@@ -247,10 +247,10 @@ def _rate(text: str) -> float | None:
 
 
 def _read(file: Path) -> str:
-    """The file's text; of `4: ACTIVE` only the word."""
+    """The text of the file; for `4: ACTIVE` only the word."""
     try:
         return file.read_text().strip().rpartition(": ")[2]
-    except (OSError, ValueError):  # virtual interfaces answer EINVAL
+    except (OSError, ValueError):  # EINVAL for virtual interfaces
         return ""
 
 
@@ -260,7 +260,7 @@ def _read(file: Path) -> str:
 def variables(
     interface: Interface | None, fabric: Fabric | None, same_names: bool = True
 ) -> dict[str, str]:
-    """What the ranks of a node are to find; under the user's own, which win. ``same_names``: this
+    """The variables for the ranks of a node; the user's own override them. ``same_names``: the
     interface has the same name on every node."""
     return {each.name: each.value for each in explained(interface, fabric, same_names)}
 
@@ -268,7 +268,7 @@ def variables(
 def explained(
     interface: Interface | None, fabric: Fabric | None, same_names: bool = True
 ) -> tuple[Variable, ...]:
-    """The variables, each with its reason. Pure."""
+    """The variables with their reasons. Pure."""
     found: list[Variable] = []
     if interface is not None:
         found += _of_interface(interface)
@@ -284,8 +284,8 @@ def explained(
 
 def _of_interface(interface: Interface) -> list[Variable]:
     name = interface.name
-    # NCCL takes the name for a prefix; `=` makes it exact. Only where it must: scripts hand the
-    # value on to libraries that know no `=`.
+    # NCCL treats the name as a prefix; `=` makes it exact. Used only if necessary, because scripts
+    # pass the value to libraries that do not know `=`.
     exact = f"={name}" if interface.alike else name
     reached = "it routes to the peers"
     if interface.loopback:
@@ -300,21 +300,21 @@ def _of_interface(interface: Interface) -> list[Variable]:
 
 
 def _of_mpi(interface: Interface, same_names: bool) -> list[Variable]:
-    """For all MPIs: which one runs is not known here, and they do not read one another's.
+    """Variables for all MPIs, because it is not known here which one runs.
 
-    Not on loopback: MPIs leave it out on purpose, and know by themselves who is on their machine.
+    None for the loopback: MPIs exclude it on purpose, and detect ranks on the same machine.
     """
     name, found = interface.name, []
-    # Open MPI's mpirun hands its own values on to every node. The network is the same for all, if
-    # all are in it (a notation it knows for IPv4 alone); else the name has to be.
+    # Open MPI's mpirun passes its own values to every node, so they must suit all nodes: the network
+    # if all are in it (IPv4 only), else the name.
     by_network = interface.together and ":" not in interface.address
     if by_network or same_names:
         network = interface.cidr if by_network else name
         why = "Open MPI's messages: by default it tries bridges of containers too"
         found.append(Variable("OMPI_MCA_btl_tcp_if_include", network, why))
     if same_names:
-        # By name: the daemons of both take a network too, but warn that there is none when its
-        # interface is the last of the machine.
+        # By name: the daemons also accept a network, but print a wrong warning if its interface is the
+        # last one of the machine.
         found.append(Variable("OMPI_MCA_oob_tcp_if_include", name, "Open MPI 4's daemons"))
         found.append(Variable("PRTE_MCA_prte_if_include", name, "Open MPI 5's daemons"))
     return [
@@ -331,15 +331,15 @@ def _of_fabric(interface: Interface | None, fabric: Fabric) -> list[Variable]:
     skipped = len(fabric.ports) - len(names)
     but = f", not the {skipped} of Ethernet" if skipped else ""
     down = f"; down: {', '.join(fabric.down)}" if fabric.down else ""
-    # With the interface behind them: a UCX built without verbs would else have no way at all.
+    # Also the interface, for a UCX that is built without verbs.
     devices = names + ([interface.name] if interface is not None else [])
     found = [
-        # `=`, or mlx5_1 would be mlx5_10 too.
+        # `=`, because mlx5_1 would also match mlx5_10.
         Variable("NCCL_IB_HCA", "=" + ",".join(names), f"the active {kind} ports{but}{down}"),
         Variable("UCX_NET_DEVICES", ",".join(devices), f"UCX: the {kind} ports, else TCP"),
     ]
     if interface is None or not interface.loopback:
-        # Nodes that share a machine have Open MPI's transports chosen with its launcher.
+        # For nodes on one machine, the launcher chooses Open MPI's transports.
         why = "Open MPI 4's old verbs layer: UCX drives these ports"
         found.append(Variable("OMPI_MCA_btl", "^openib", why))
     return found

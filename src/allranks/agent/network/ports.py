@@ -9,15 +9,14 @@ from allranks.errors import EngineError
 
 
 def hold(count: int, address: str = "") -> list[socket.socket]:
-    """``count`` sockets, each bound to a port that is free on ``address``, by default on all.
+    """``count`` sockets, each bound to a free port of ``address``, by default of all addresses.
 
-    Outside the range the kernel takes for outgoing connections: between our letting go of one and
-    the rank's taking it (importing torch takes seconds), no passing connection can be on it.
-    Raises EngineError when none can be had.
+    The ports are outside the range of outgoing connections, so none of those can take a port
+    between our release and its use by a rank (importing torch takes seconds). Raises EngineError.
     """
     found: list[socket.socket] = []
     low, high = _range()
-    # Not seeded by anything a user's script seeds: this is another process.
+    # This is not the user's process, so its random seeds have no effect here.
     for port in random.sample(range(low, high), k=min(512, high - low)):
         if len(found) == count:
             return found

@@ -1,6 +1,6 @@
-"""How probes talk: lines of JSON over TCP, each connection served by a thread of its own.
+"""The protocol of probes: lines of JSON over TCP, with a thread for each connection.
 
-Standard library only, for Python 3.7 on: it travels to the nodes with ``probe``.
+Standard library only, for Python 3.7 or newer: it is sent to the nodes with ``probe``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, BinaryIO, NamedTuple
 
 
 class Way(NamedTuple):
-    """A connection, and what comes in on it."""
+    """A connection and its input."""
 
     socket: socket.socket
     file: BinaryIO
 
 
 def listen(address: str, port: int, serve: Callable[[Way], None]) -> socket.socket:
-    """Listen; each connection is served by a thread of its own. Raises OSError."""
+    """Listen, and serve each connection in a thread. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     server = socket.socket(family, socket.SOCK_STREAM)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,12 +30,12 @@ def listen(address: str, port: int, serve: Callable[[Way], None]) -> socket.sock
     except OSError:
         if port == 0:
             raise
-        # An address that is translated on the way is not this machine's own.
+        # A translated address (NAT) is not an address of this machine.
         server.bind(("", port))
     server.listen(128)
 
     def serve_one(connection: socket.socket) -> None:
-        # Whoever breaks off or talks nonsense is no reason to stop.
+        # Disconnected or malformed requests do not stop the server.
         nonsense = contextlib.suppress(OSError, ValueError, KeyError, TypeError)
         with nonsense, connection, connection.makefile("rb") as file:
             serve(Way(connection, file))
@@ -71,7 +71,7 @@ def send(way: Way, data: dict[str, Any]) -> None:
 
 
 def requests(way: Way, job: str) -> Iterator[dict[str, Any]]:
-    """The requests of this job's nodes; strangers are not answered."""
+    """The requests of this job's nodes; others are not answered."""
     while True:
         line = way.file.readline(1 << 20)
         request = json.loads(line) if line else {}
@@ -81,5 +81,5 @@ def requests(way: Way, job: str) -> Iterator[dict[str, Any]]:
 
 
 def said(error: Exception) -> str:
-    """What went wrong, in the system's own words."""
+    """The message of an error, in lower case."""
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

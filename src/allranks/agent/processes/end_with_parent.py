@@ -1,12 +1,12 @@
-"""A tether: what it holds, and all below that, ends when the other end of standard input is gone.
+"""Run a command that ends, with all its descendants, when standard input is closed.
 
-For engines whose node is a process of theirs, such as an actor, that may be killed without a word:
-the kernel closes the pipe, and the agent gets SIGTERM, a grace period, and then SIGKILL.
+For engines whose node is one of their processes, such as an actor, which may be killed without
+notice. The kernel then closes the pipe, and the agent gets SIGTERM, a grace period, and SIGKILL.
 
     python -m allranks.agent.processes.end_with_parent GRACE FOLDER WORD...
 
-Its output is that of WORD..., and at the end a line of a zero byte and the exit code. FOLDER is
-removed then: who starts a tether may be gone by that time.
+It prints the output of WORD..., and at the end a line with a zero byte and the exit code. Then it
+removes FOLDER, because its parent may be gone by that time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from allranks.agent.processes.keeper import become_subreaper, end_descendants, f
 
 
 def hold(grace: float, argv: list[str]) -> int:
-    """Run ``argv`` to its end, or to that of standard input and of the grace after it."""
+    """Run ``argv`` until it ends, or until the grace period after the end of standard input."""
     become_subreaper()
     held = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
-        # Killed as nothing here ever is, this process leaves its end to the kernel.
+        # If this process itself is killed, the kernel ends the child.
         preexec_fn=lambda: follow_to_death(signal.SIGTERM),
         start_new_session=True,
     )
@@ -44,7 +44,7 @@ def _end(held: subprocess.Popen[bytes], grace: float) -> None:
     held.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         held.wait(grace)
-    # What is below it becomes ours, and is ended by `hold`.
+    # Its descendants become ours, and `hold` ends them.
     held.kill()
 
 

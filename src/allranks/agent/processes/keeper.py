@@ -1,9 +1,9 @@
-"""The keeper: the agent's parent, there only so that nothing outlives the agent.
+"""The keeper: the agent's parent, which makes sure that nothing outlives the agent.
 
-A child subreaper inherits every orphan below it, sessions or not. The keeper is one and forks the
-agent: when the agent dies, however it dies, all that is left below is the keeper's to end. When the
-keeper itself is killed, the kernel sends the agent SIGKILL, and what then belongs to init is found
-by the engine (its own job control, or the marker every process of a gang carries).
+A child subreaper inherits all orphans below it, whatever their session. The keeper is one, and
+forks the agent. When the agent dies for any reason, the keeper ends everything below. When the
+keeper itself is killed, the kernel sends the agent SIGKILL, and the engine finds the remaining
+processes (by its own job control, or by the marker that every process of a gang carries).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 from allranks.agent.processes.rank_processes import is_ours
 
-# What an engine tells an agent by: the node is taken away, or its time is up.
+# Signals by which an engine announces a preemption or the time limit.
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
 # Seconds.
 _TIDYING = 5.0
@@ -25,9 +25,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def keep() -> int | None:
-    """Fork the agent and return None in it; in the keeper, its exit code once all is ended."""
+    """Fork the agent. Returns None in the agent, and in the keeper the exit code once everything has
+    ended."""
     become_subreaper()
-    # Our server ignores hang-ups, which children inherit: a job's processes have the default.
+    # Our server ignores SIGHUP, and children inherit that. The job's processes get the default.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     parent = os.getpid()
     agent = os.fork()
@@ -37,7 +38,7 @@ def keep() -> int | None:
         if os.getppid() != parent:
             os._exit(1)  # the keeper died before the line above took effect
         return None
-    # An engine signals the process it started: hand it on.
+    # An engine signals the process that it started. Pass it on.
     for each in NOTICES:
         signal.signal(each, lambda number, _: _send(agent, number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -45,7 +46,7 @@ def keep() -> int | None:
         pid, status = os.wait()
         if pid == agent:
             break
-    # A container has ended with its agent: who watched over it has a moment to take it away.
+    # A container has ended with its agent. Its monitor gets a moment to remove it.
     until = time.monotonic() + _TIDYING
     while has_watchers() and time.monotonic() < until:
         time.sleep(0.02)
@@ -58,12 +59,12 @@ def become_subreaper() -> None:
 
 
 def follow_to_death(number: int) -> None:
-    """Have the kernel send this process that signal when the thread that started it has died."""
+    """Have the kernel send this signal to this process when the thread that started it dies."""
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def end_descendants() -> None:
-    """SIGKILL and reap everything below this process, until nothing is."""
+    """SIGKILL and reap all descendants of this process."""
     while has_children():
         for pid in below(os.getpid()):
             _send(pid, signal.SIGKILL)
@@ -72,7 +73,7 @@ def end_descendants() -> None:
 
 
 def has_children() -> bool:
-    """Whether any process is below this one; those that ended are reaped by the way."""
+    """Whether this process has descendants. Reaps those that have ended."""
     with contextlib.suppress(ChildProcessError):
         while True:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
@@ -82,9 +83,8 @@ def has_children() -> bool:
 
 
 def has_others() -> bool:
-    """Whether any process is below this one but those of ours that move data, read metrics or lead
-    to MLflow."""
-    has_children()  # one that has ended is reaped
+    """Whether this process has descendants other than our own helpers (data, metrics, MLflow)."""
+    has_children()  # reaps
     for pid in below(os.getpid()):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if not is_ours(file.read()):
@@ -93,9 +93,9 @@ def has_others() -> bool:
 
 
 def has_watchers() -> bool:
-    """Whether one that watches over a container of podman's is below this process. Not all of
-    podman's is waited for: what holds the user's namespace stays as long as it may."""
-    has_children()  # one that has ended is reaped
+    """Whether a monitor of a podman container (conmon) is below this process. Other processes of
+    podman may stay, for example the one that holds the user namespace."""
+    has_children()  # reaps
     for pid in below(os.getpid()):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
             if file.read() == b"conmon\n":
@@ -104,12 +104,12 @@ def has_watchers() -> bool:
 
 
 def below(root: int) -> list[int]:
-    """Every process that descends from that one."""
+    """All descendants of a process."""
     parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                # The command's name, in parentheses, may itself hold blanks and parentheses.
+                # The command's name, in parentheses, may contain blanks and parentheses.
                 after = file.read().rpartition(b")")[2].split()
                 parents.setdefault(int(after[1]), []).append(int(name))
     found, look = [], [root]
@@ -121,7 +121,7 @@ def below(root: int) -> list[int]:
 
 
 def _send(pid: int, number: int) -> None:
-    # Gone already, or (a setuid program) not ours to end.
+    # Already gone, or a setuid program that we may not signal.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 

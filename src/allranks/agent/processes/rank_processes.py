@@ -1,7 +1,7 @@
-"""Which processes belong to which rank, and which to the job at all.
+"""Which processes belong to which rank, and which to the job.
 
-Ranks are started in groups of their own, below the agent. The agent inherits every orphan below it
-(see keeper): what a rank has left behind is known by its group, and is the job's in any case.
+Each rank is started below the agent in its own process group. The agent inherits all orphans below
+it (see keeper). Orphans are assigned to a rank by their group, and always to the job.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-# The share of one CPU that looking for processes may take.
+# The share of one CPU that listing processes may take.
 _SHARE = 0.003
 
 
 class Members(NamedTuple):
-    """``ranks``: the processes of each, its first one before the others. ``job``: those of all
-    ranks, and whatever else runs below the agent that is not the platform's."""
+    """``ranks``: the processes of each rank, its first one first. ``job``: the processes of all ranks,
+    and other processes below the agent that are not our helpers."""
 
     ranks: dict[int, list[int]]
     job: list[int]
 
 
 class RankProcesses:
-    """The processes of ranks: each one's first, and what came from that. Who belongs to whom is
-    looked up as often as it is cheap."""
+    """The processes of each rank: the first one and its descendants. Updated as often as is
+    cheap."""
 
     def __init__(self) -> None:
         self._found = Members({}, [])
@@ -35,12 +35,12 @@ class RankProcesses:
         self._again = self._at = 0.0
 
     def members(self, roots: Mapping[int, int], age: float = math.inf) -> dict[int, list[int]]:
-        """The processes of each rank, as they were ``age`` seconds ago at the most; ``roots`` are
-        their first ones."""
+        """The processes of each rank, at most ``age`` seconds old; ``roots`` are their first
+        processes."""
         return self.look(roots, age).ranks
 
     def look(self, roots: Mapping[int, int], age: float = math.inf) -> Members:
-        """The same with all of the job."""
+        """The same, with the processes of the job."""
         now = time.monotonic()
         if now >= min(self._again, self._at + age) or roots != self._roots:
             self._at = now
@@ -60,7 +60,7 @@ def _members(roots: Mapping[int, int]) -> Members:
 
 
 class Tree:
-    """All processes of this machine, by their parents and by their groups."""
+    """All processes of this machine by parent and by group."""
 
     def __init__(self) -> None:
         self.children: dict[int, list[int]] = {}
@@ -74,30 +74,30 @@ class Tree:
                     self._groups.setdefault(int(group), []).append(int(name))
 
     def below(self, roots: Iterable[int]) -> list[int]:
-        """These, then all that came from them."""
+        """The roots and all their descendants."""
         found = list(roots)
         for pid in found:  # it grows meanwhile
             found += self.children.get(pid, [])
         return found
 
     def family(self, root: int) -> list[int]:
-        """Itself, its descendants, and orphans of its group with theirs."""
+        """The process, its descendants, and orphans of its group with their descendants."""
         return list(dict.fromkeys(self.below([root, *self._groups.get(root, ())])))
 
 
 def families(roots: Iterable[int]) -> dict[int, list[int]]:
-    """The family of each."""
+    """The family of each root."""
     tree = Tree()
     return {root: tree.family(root) for root in roots}
 
 
 def _is_ours(pid: int) -> bool:
-    """Whether it is one of the agent's own, that moves data, reads metrics or leads to MLflow."""
+    """Whether it is a helper of the agent (data, metrics, MLflow)."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         return is_ours(file.read())
-    return True  # gone meanwhile
+    return True  # it has ended
 
 
 def is_ours(words: bytes) -> bool:
-    """The same, by the command line as /proc has it."""
+    """The same, by the command line in /proc."""
     return b"\0allranks.agent." in words or b"/agent/programs/relay.py\0" in words

@@ -1,7 +1,7 @@
-"""The processes of a node: started each in a group of its own, watched, stopped as groups.
+"""The processes of a node: started, watched and stopped, each in its own process group.
 
-Not in a session of its own: the kernel shares the CPUs out by sessions first (sched_autogroup), and
-where ranks outnumber CPUs those of several sessions train 5 % slower together than those of one.
+They share a session: the kernel divides CPUs by session first (sched_autogroup), and where ranks
+outnumber CPUs, ranks in several sessions train 5 % slower than in one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from allranks import clock
 
 SHELL = "/bin/bash"
 
-# What bash gives when the command it ran last was ended by a signal: 128 + the signal. Only those
-# signals that nobody uses as an exit code on purpose are taken at that word.
+# bash exits with 128 + N if its last command was ended by signal N. Only signals whose codes nobody
+# uses on purpose are interpreted that way.
 _FATAL = (
     signal.SIGILL,
     signal.SIGABRT,
@@ -32,8 +32,8 @@ _FATAL = (
 
 
 class Process(NamedTuple):
-    """What the agent runs: a rank of the user's, or a helper of the platform's (``rank`` None).
-    A ``service`` never has to end by itself."""
+    """A process that the agent runs: a rank, or a helper (``rank`` None). A ``service`` does not have
+    to end by itself."""
 
     name: str
     log: Path
@@ -42,7 +42,7 @@ class Process(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A process that is no more. ``code`` is as the job's own is shown: 128 + N after signal N."""
+    """An ended process. ``code`` is 128 + N after signal N."""
 
     process: Process
     code: int
@@ -51,7 +51,7 @@ class Ended(NamedTuple):
 
     @staticmethod
     def of(process: Process, returncode: int, at: float | None = None) -> Ended:
-        """From what waiting gave: negative after a signal, or what a shell made of one."""
+        """From a return code: negative after a signal, or a shell's code for one."""
         number = -returncode if returncode < 0 else returncode - 128
         known = returncode < 0 or number in _FATAL
         name = signal.Signals(number).name if known else None
@@ -60,8 +60,8 @@ class Ended(NamedTuple):
 
 
 class Running:
-    """The processes of one node in one attempt. Start and watch them from one thread, and look
-    every ``pace`` seconds even where ``fds`` tell nothing."""
+    """The processes of one node in one attempt. Start and watch them from one thread, and poll every
+    ``pace`` seconds even if no ``fds`` are ready."""
 
     pace = 5.0
 
@@ -76,10 +76,10 @@ class Running:
         env: Mapping[str, str],
         fds: Sequence[int] = (),
     ) -> None:
-        """Start it with its output, both streams in the order written, in its log, and with ``fds``
+        """Start it with both output streams, in the order written, in its log file, and with ``fds``
         kept open.
 
-        The file is the pipe: it never blocks the rank, and holds every line whatever becomes of us.
+        A file instead of a pipe never blocks the rank, and keeps every line if the agent dies.
         """
         with process.log.open("ab") as output:
             proc = subprocess.Popen(
@@ -96,22 +96,22 @@ class Running:
 
     @property
     def fds(self) -> list[int]:
-        """Readable as soon as one of the processes has ended."""
+        """Descriptors that become readable when a process has ended."""
         return [fd for _, _, fd in self._procs.values()]
 
     @property
     def processes(self) -> list[Process]:
-        """Those still running."""
+        """The running processes."""
         return [process for process, _, _ in self._procs.values()]
 
     def pids(self) -> dict[int, int]:
-        """The process of each rank that runs; any thread may ask."""
+        """The process id of each running rank. Thread-safe."""
         running = list(self._procs.values())
         return {process.rank: proc.pid for process, proc, _ in running if process.rank is not None}
 
     def reap(self) -> list[Ended]:
-        """Those that ended since the last call, those ended by a signal first: their peers fail by
-        themselves soon after, with an exit code."""
+        """The processes that ended since the last call, those ended by a signal first: their peers
+        fail as a consequence, with an exit code."""
         found = []
         for process, proc, fd in list(self._procs.values()):
             code = proc.poll()

@@ -1,10 +1,10 @@
-"""A port of this node's loopback that leads to the server's door, under TLS: run as a file.
+"""Forward a port of this node's loopback to the server, under TLS. Run as a file.
 
     python relay.py FD HOST PORT FINGERPRINT
 
-FD is the listening socket. What connects there speaks plain HTTP, as any client of MLflow's does,
-and need not know that the door is known by its certificate alone (its SHA-256) and not by a name.
-It ends when its standard input does. Standard library only.
+FD is the listening socket. Clients such as MLflow's speak plain HTTP to it. The server is verified
+by the SHA-256 of its certificate, not by name. The relay ends when its standard input does.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PIECE = 1 << 18
 async def _to(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int, known: str
 ) -> None:
-    """Carry one connection; closed where the door cannot be reached: its client tries again."""
+    """Forward one connection. It is closed if the server cannot be reached; its client retries."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -34,7 +34,7 @@ async def _to(
         shown = there.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
         if hashlib.sha256(shown).hexdigest() == known:
             ways = [asyncio.create_task(_carry(*way)) for way in ((reader, there), (back, writer))]
-            # HTTP: when either side is done, so is the other.
+            # With HTTP, both directions end together.
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for each in ways:
                 each.cancel()
@@ -58,7 +58,7 @@ async def _relay(fd: int, host: str, port: int, known: str) -> None:
         lambda reader, writer: _to(reader, writer, host, port, known), sock=socket.socket(fileno=fd)
     )
     async with server:
-        # A thread of its own that nobody waits for: at the end of its input all of this ends.
+        # The process ends at the end of its input.
         await asyncio.to_thread(os.read, 0, 1)
         os._exit(0)
 

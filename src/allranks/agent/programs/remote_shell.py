@@ -1,14 +1,14 @@
-"""In place of ssh and pdsh for launchers: run a line of shell on a node of the same job.
+"""A replacement of ssh and pdsh for launchers: run a shell command on a node of the same job.
 
-One file, standard library only: ``remote.py serve FD`` is started by the agent of a node, which
-hands it a bound socket, and ``remote.py listen ADDRESS PORT``, which binds one, in the node's
-container if it has one; ``remote.py ssh|pdsh TABLE WORDS…`` by mpirun or DeepSpeed's
-launcher. All hold a secret made for this attempt from the agents' token; it is proven, never sent.
+One file, standard library only. The agent of a node starts ``remote.py serve FD`` with a bound
+socket, or in the node's container ``remote.py listen ADDRESS PORT``, which binds one. mpirun or
+DeepSpeed's launcher starts ``remote.py ssh|pdsh TABLE WORDS…``. All share a secret made for this
+attempt from the agents' token; it is proven and never sent.
 
 Wire, after TCP: 32 random bytes from the server; 32 bytes HMAC-SHA256 of them and the text's
 length and text; then frames of one letter, four bytes of length and content: ``o`` and ``e`` output
-and errors, ``x`` exit code. The text is the caller's working folder, a NUL, and the line; each node
-has a copy of that folder of its own, and the line's paths into it become paths into that.
+and errors, ``x`` exit code. The text is the caller's working folder, a NUL, and the command. Each node
+has its own copy of that folder, and paths into it are replaced.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from collections.abc import Callable
 
 HANDSHAKE = 10.0
 MOST_TEXT = 1 << 20
-# Between the folders of the caller that are others here.
+# Separates the folders of the caller that have other paths here.
 BETWEEN = b"\x1f"
-# How long a node that has just been told to start may take to listen.
+# Seconds that a node may take until it listens.
 PATIENCE = 30.0
 SECRET = "ALLRANKS_REMOTE_SECRET"
-# The folder where a user's PATH finds these programs; unset for mpirun, which calls them by path.
+# The folder of these programs on the user's PATH; unset for mpirun, which calls them by path.
 STAND_INS = "ALLRANKS_STAND_INS"
 
 
 def secret(token: str, attempt: int) -> str:
-    """The secret of an attempt, the same on all its nodes; it says nothing of the token."""
+    """The secret of an attempt, the same on all its nodes. It does not reveal the token."""
     return hmac.new(token.encode(), f"remote {attempt}".encode(), hashlib.sha256).hexdigest()
 
 
-# ---------------------------------------------------------------- the node's side
+# ---------------------------------------------------------------- the server
 
 
 def serve(listener: socket.socket, key: bytes) -> None:
-    """Answer until ended. Each caller gets a process of its own. After SIGHUP or SIGTERM no new
-    ones are answered, and it ends with the last; SIGTERM is handed on to what they have begun."""
+    """Serve until ended, with a process for each caller. After SIGHUP or SIGTERM no new callers are
+    accepted, and it ends after the last one; SIGTERM is passed on to their commands."""
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGHUP, signal.SIGTERM):
@@ -60,7 +60,7 @@ def serve(listener: socket.socket, key: bytes) -> None:
         ready, _, _ = select.select([listener.fileno(), woken], [], [])
         if woken in ready:
             break
-        with contextlib.suppress(OSError):  # a caller that is gone again, or too many at once
+        with contextlib.suppress(OSError):  # the caller has disconnected, or there are too many
             _admit(listener, key)
         _reap(os.WNOHANG)
     listener.close()
@@ -87,11 +87,11 @@ def _admit(listener: socket.socket, key: bytes) -> None:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Not SIG_IGN, which what is started here would inherit."""
+    """A handler instead of SIG_IGN, which children would inherit."""
 
 
 def _reap(flags: int) -> None:
-    """Callers that are gone; with no flags, all of them."""
+    """Reap processes of callers; without flags, wait for all of them."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, flags)[0]:
             pass
@@ -108,7 +108,7 @@ def _answer(caller: socket.socket, key: bytes) -> None:
     caller.settimeout(None)
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     theirs, _, line = text.partition(b"\0")
-    # Where the attempt lies there and here: its working folder, and its environment if it has one.
+    # The paths of the working folder and of the environment, on the caller's node and on this one.
     ours = (os.getcwdb(), os.environb.get(b"VIRTUAL_ENV", b""))
     for there, here in zip(theirs.split(BETWEEN), ours, strict=False):
         line = line.replace(there, here) if there and here else line
@@ -131,7 +131,7 @@ def _end(group: int) -> None:
 
 
 def _relay(child: subprocess.Popen[bytes], caller: socket.socket) -> None:
-    """Hand output on until the child has ended: a daemon it left behind may keep the pipes open."""
+    """Forward output until the child has ended. A daemon that it left may keep the pipes open."""
     assert child.stdout is not None
     assert child.stderr is not None
     pipes = {child.stdout.fileno(): b"o", child.stderr.fileno(): b"e"}
@@ -148,12 +148,11 @@ def _relay(child: subprocess.Popen[bytes], caller: socket.socket) -> None:
             return
 
 
-# ---------------------------------------------------------------- the launcher's side
+# ---------------------------------------------------------------- the client
 
 
 class Table:
-    """What a launcher's node knows of the job's nodes: ``nodes`` are the names it may use, each
-    with address and port."""
+    """The nodes of the job that a launcher can reach: ``nodes`` has address and port by name."""
 
     def __init__(self, path: str) -> None:
         with open(path) as file:
@@ -163,7 +162,7 @@ class Table:
         self._work: str = told.get("work", "")
 
     def call(self, name: str, line: str, write: Callable[[int, bytes], object]) -> int:
-        """Run ``line`` on the node; ``write`` gets a descriptor, 1 or 2, and a piece of output."""
+        """Run ``line`` on the node. ``write`` gets a descriptor, 1 or 2, and a piece of output."""
         address, port = self.nodes[name]
         text = f"{self._work}\0{line}".encode(errors="surrogateescape")
         try:
@@ -175,7 +174,7 @@ class Table:
 def call(
     address: str, port: int, key: bytes, text: bytes, write: Callable[[int, bytes], object]
 ) -> int:
-    """Run ``text`` there; its exit code. Raises OSError."""
+    """Run ``text`` on that node; returns its exit code. Raises OSError."""
     with _connected(address, port) as server:
         nonce = _exactly(server, 32)
         server.sendall(_proof(key, nonce, text) + struct.pack("!I", len(text)) + text)
@@ -203,10 +202,10 @@ def _connected(address: str, port: int) -> socket.socket:
 
 
 def ssh(table: Table, words: list[str]) -> int:
-    """What ssh would do with ``words``. Other hosts than the job's nodes are for the real one."""
+    """Act like ssh. For hosts that are not nodes of the job, run the real ssh."""
     rest = words
     while rest and rest[0].startswith("-"):
-        # Of ssh's flags none is needed here; these have a value, which may be the next word.
+        # ssh's flags are ignored. These have a value, which may be the next word.
         rest = rest[2:] if rest[0][1:] in tuple("bcDEeFIiJLlmOopQRSWw") else rest[1:]
     name = rest[0] if rest else ""
     if name not in table.nodes:
@@ -215,8 +214,8 @@ def ssh(table: Table, words: list[str]) -> int:
 
 
 def pdsh(table: Table, words: list[str]) -> int:
-    """What pdsh would do with ``words``: the line on all hosts of ``-w`` at once, each line of
-    output behind its host's name. The exit code is with ``-S`` the largest, else 0."""
+    """Act like pdsh: run the command on all hosts of ``-w`` at once, with the host's name before each
+    line of output. The exit code is the largest one with ``-S``, else 0."""
     import getopt  # lazy: only here, and it brings gettext
 
     try:
@@ -250,7 +249,7 @@ def pdsh(table: Table, words: list[str]) -> int:
 
 
 class _Lines:
-    """Output of one host, written out in whole lines behind its name."""
+    """Writes the output of one host in complete lines with its name before them."""
 
     def __init__(self, before: str) -> None:
         self._before = before.encode()
@@ -273,7 +272,7 @@ def _write(fd: int, content: bytes) -> None:
 
 
 def _real(program: str, words: list[str], why: str) -> int:
-    """Become the system's own program, where the user would have found it on PATH."""
+    """Run the system's program that the user would have found on PATH."""
     mine = os.environ.get(STAND_INS)
     for folder in os.environ.get("PATH", os.defpath).split(":") if mine else ():
         path = os.path.join(folder, program)

@@ -52,6 +52,7 @@ def show_job(options: argparse.Namespace) -> int:
     reason = f" ({job['status_reason']})" if job["status_reason"] and not job["ended_at"] else ""
     lines = [
         ("name", job["name"]),
+        *_of_parent(job),
         *_said_of(job),
         ("status", job["status"] + reason),
         ("experiment", job["experiment_name"]),
@@ -84,6 +85,14 @@ def show_job(options: argparse.Namespace) -> int:
         if error["hint"]:
             show.field("hint", error["hint"])
     return 0
+
+
+def _of_parent(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """The sweep of a trial, and the trial's parameters."""
+    if not job["parent_job_name"]:
+        return []
+    values = ", ".join(f"{name}={value}" for name, value in job["parameters"].items())
+    return [("parent", job["parent_job_name"]), *([("parameters", values)] if values else [])]
 
 
 def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:

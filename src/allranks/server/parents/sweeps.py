@@ -124,7 +124,7 @@ class Sweep:
         try:
             self._submit(row, number, drawn)
         except (Conflict, NotFound, Refused, SpecError) as error:
-            data = {"message": f"trial {number} could not be submitted: {error}"}
+            data = {"message": f"trial {number} could not be submitted: {_one_line(error)}"}
             self._append(row.name, Kind.REFUSED, data)
 
     def _submit(self, row: JobRow, number: int, drawn: Draw) -> None:
@@ -233,3 +233,7 @@ class Sweep:
 
 def _is_closed(state: ChildState) -> bool:
     return "value" in state.notes
+
+
+def _one_line(error: Exception) -> str:
+    return "; ".join(str(error).splitlines())
