@@ -54,6 +54,7 @@ tuner = tune.Tuner(
     run_config=tune.RunConfig(verbose=0, storage_path=sys.argv[5]),
 )
 assert len(tuner.fit()) == trials
+ray.shutdown()
 """
 
 
