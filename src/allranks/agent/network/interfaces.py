@@ -1,8 +1,8 @@
 """Which network the ranks of a node use, and the variables that tell each library.
 
-``interface`` and ``fabric`` read the system, ``explained`` and ``variables`` decide. Standard library only,
-and for Python 3.7 on: agents import this, and ``allranks doctor --job`` sends it to the nodes,
-where the job's own Python runs it.
+``interface`` and ``fabric`` read the system, ``explained`` and ``variables`` decide. Standard
+library only, and for Python 3.7 on: agents import this, and ``allranks doctor --job`` sends it to
+the nodes, where the job's own Python runs it.
 
 Sources: NCCL's user guide (environment variables), torch.distributed, Horovod's gloo_context.cc,
 Open MPI's FAQ on TCP (4.1) and PRRTE's prte_if_include (5), the Hydra wiki of MPICH, Intel MPI's
@@ -78,8 +78,8 @@ class Fabric(NamedTuple):
 
     @property
     def best(self) -> tuple[Port, ...]:
-        """The ports for jobs: InfiniBand if there is any. An Ethernet port beside InfiniBand usually
-        leads outside the cluster, where RDMA does not work."""
+        """The ports for jobs: InfiniBand if there is any. An Ethernet port beside InfiniBand
+        usually leads outside the cluster, where RDMA does not work."""
         if not self.infiniband:
             return self.ports
         return tuple(port for port in self.ports if port.link_layer == INFINIBAND)
@@ -305,16 +305,16 @@ def _of_mpi(interface: Interface, same_names: bool) -> list[Variable]:
     None for the loopback: MPIs exclude it on purpose, and detect ranks on the same machine.
     """
     name, found = interface.name, []
-    # Open MPI's mpirun passes its own values to every node, so they must suit all nodes: the network
-    # if all are in it (IPv4 only), else the name.
+    # Open MPI's mpirun passes its own values to every node, so they must suit all nodes: the
+    # network if all are in it (IPv4 only), else the name.
     by_network = interface.together and ":" not in interface.address
     if by_network or same_names:
         network = interface.cidr if by_network else name
         why = "Open MPI's messages: by default it tries bridges of containers too"
         found.append(Variable("OMPI_MCA_btl_tcp_if_include", network, why))
     if same_names:
-        # By name: the daemons also accept a network, but print a wrong warning if its interface is the
-        # last one of the machine.
+        # By name: the daemons also accept a network, but print a wrong warning if its interface is
+        # the last one of the machine.
         found.append(Variable("OMPI_MCA_oob_tcp_if_include", name, "Open MPI 4's daemons"))
         found.append(Variable("PRTE_MCA_prte_if_include", name, "Open MPI 5's daemons"))
     return [

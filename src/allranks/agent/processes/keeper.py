@@ -25,8 +25,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def keep() -> int | None:
-    """Fork the agent. Returns None in the agent, and in the keeper the exit code once everything has
-    ended."""
+    """Fork the agent. Returns None in the agent, and in the keeper the exit code once everything
+    has ended."""
     become_subreaper()
     # Our server ignores SIGHUP, and children inherit that. The job's processes get the default.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

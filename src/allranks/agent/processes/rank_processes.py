@@ -18,8 +18,8 @@ _SHARE = 0.003
 
 
 class Members(NamedTuple):
-    """``ranks``: the processes of each rank, its first one first. ``job``: the processes of all ranks,
-    and other processes below the agent that are not our helpers."""
+    """``ranks``: the processes of each rank, its first one first. ``job``: the processes of all
+    ranks, and other processes below the agent that are not our helpers."""
 
     ranks: dict[int, list[int]]
     job: list[int]

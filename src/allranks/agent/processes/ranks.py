@@ -32,8 +32,8 @@ _FATAL = (
 
 
 class Process(NamedTuple):
-    """A process that the agent runs: a rank, or a helper (``rank`` None). A ``service`` does not have
-    to end by itself."""
+    """A process that the agent runs: a rank, or a helper (``rank`` None). A ``service`` does not
+    have to end by itself."""
 
     name: str
     log: Path
@@ -60,8 +60,8 @@ class Ended(NamedTuple):
 
 
 class Running:
-    """The processes of one node in one attempt. Start and watch them from one thread, and poll every
-    ``pace`` seconds even if no ``fds`` are ready."""
+    """The processes of one node in one attempt. Start and watch them from one thread, and poll
+    every ``pace`` seconds even if no ``fds`` are ready."""
 
     pace = 5.0
 
@@ -76,8 +76,8 @@ class Running:
         env: Mapping[str, str],
         fds: Sequence[int] = (),
     ) -> None:
-        """Start it with both output streams, in the order written, in its log file, and with ``fds``
-        kept open.
+        """Start it with both output streams, in the order written, in its log file, and with
+        ``fds`` kept open.
 
         A file instead of a pipe never blocks the rank, and keeps every line if the agent dies.
         """

@@ -7,8 +7,8 @@ attempt from the agents' token; it is proven and never sent.
 
 Wire, after TCP: 32 random bytes from the server; 32 bytes HMAC-SHA256 of them and the text's
 length and text; then frames of one letter, four bytes of length and content: ``o`` and ``e`` output
-and errors, ``x`` exit code. The text is the caller's working folder, a NUL, and the command. Each node
-has its own copy of that folder, and paths into it are replaced.
+and errors, ``x`` exit code. The text is the caller's working folder, a NUL, and the command. Each
+node has its own copy of that folder, and paths into it are replaced.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ def ssh(table: Table, words: list[str]) -> int:
 
 
 def pdsh(table: Table, words: list[str]) -> int:
-    """Act like pdsh: run the command on all hosts of ``-w`` at once, with the host's name before each
-    line of output. The exit code is the largest one with ``-S``, else 0."""
+    """Act like pdsh: run the command on all hosts of ``-w`` at once, with the host's name before
+    each line of output. The exit code is the largest one with ``-S``, else 0."""
     import getopt  # lazy: only here, and it brings gettext
 
     try:
