@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,13 @@ def test_one_line(allranks: Allranks, train: Path, tmp_path: Path):
     printed = allranks("job", "stream", "s").stdout.splitlines()
     assert len([each for each in printed if each.startswith("s_3 | score: ")]) == 3
 
+    goodput = answer(allranks, "report", "goodput", "s")
+    assert {each["name"] for each in goodput["jobs"]} == {f"s_{number}" for number in range(5)}
+    for words in (("report", "s"), ("job", "stacks", "s"), ("job", "logs", "s")):
+        done = allranks(*words)
+        assert (done.returncode, "s is a sweep" in done.stderr) == (2, True), done.stderr
+    assert f"parent      s\nparameters  x={best['parameters']['x']}" in trial_shown(allranks, best)
+
     # The best trial answers for the sweep.
     folder = tmp_path / "got"
     assert allranks("job", "download", "s", "-p", folder).returncode == 0
@@ -82,6 +90,10 @@ def test_one_line(allranks: Allranks, train: Path, tmp_path: Path):
     made = answer(allranks, "model", "register", "m", "--job", "s", "--path", "outputs")
     assert made["job"] == best["job"]
     assert allranks("job", "metrics", "s").stdout == allranks("job", "metrics", best["job"]).stdout
+
+
+def trial_shown(allranks: Allranks, trial: dict[str, Any]) -> str:
+    return allranks("job", "show", trial["job"]).stdout
 
 
 @pytest.mark.slow

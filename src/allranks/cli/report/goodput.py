@@ -15,7 +15,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.plan.insights.checkpoint_interval import Advice, advise
 from allranks.plan.insights.goodput import Activity, Goodput
 from allranks.sdk.connection import find_server
-from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, job_times
+from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, job_times, trials_of
 
 # The limit of jobs of an experiment, newest first.
 _MOST = 1000
@@ -35,12 +35,14 @@ def goodput(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
         names = list(dict.fromkeys(options.names))
         if options.experiment:
-            query = urlencode({"experiment": options.experiment, "limit": _MOST})
-            names = [job["name"] for job in client.json("GET", f"/api/v1/jobs?{query}")]
+            wanted = {"experiment": options.experiment, "limit": _MOST, "children": "true"}
+            query = urlencode(wanted)
+            listed = client.json("GET", f"/api/v1/jobs?{query}")
+            names = [job["name"] for job in listed if job["type"] == "command"]
             if not names:
                 hint = "see allranks job list"
                 raise NotFound(f"no jobs in the experiment {options.experiment!r}", hint=hint)
-        jobs = [job_times(client, name) for name in names]
+        jobs = [job_times(client, each) for name in names for each in trials_of(client, name)]
     advice = _advice(jobs)
     if options.json:
         show.as_json(_as_json(jobs, advice))

@@ -46,6 +46,12 @@ def job_times(client: Client, name: str) -> JobTimes:
     return JobTimes(name, job["status"], found, cost)
 
 
+def trials_of(client: Client, name: str) -> list[str]:
+    """The trials of a sweep; any other job itself. Raises NotFound."""
+    job = client.json("GET", job_path(name))
+    return [each["job"] for each in job["trials"]] if job["type"] == "sweep" else [name]
+
+
 def _stepless(job: Told) -> bool:
     """Whether it ended without a metric or checkpoint that shows training."""
     ended = job["ended_at"] is not None and job["status"] != JobStatus.COMPLETED

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from allranks.errors import UsageError
 from allranks.http_client import Client
 from allranks.plan.distributions.topology import log_name
 from allranks.plan.insights import comparable_runs
@@ -20,8 +21,12 @@ Told = Mapping[str, Any]
 
 
 def observed(client: Client, name: str) -> Facts:
-    """All facts about a job. Raises NotFound if it does not exist."""
+    """All facts about a job. Raises NotFound if it does not exist, UsageError for a sweep."""
     job = client.json("GET", job_path(name))
+    if job["type"] == "sweep":
+        best = (job["best"] or {}).get("job", "TRIAL")
+        hint = f"name one of its trials: allranks report {best}"
+        raise UsageError(f"{name} is a sweep and trains nothing itself", hint=hint)
     metrics = client.json("GET", job_path(name, "/metrics"))
     resources = client.json("GET", job_path(name, "/resources"))
     return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))
