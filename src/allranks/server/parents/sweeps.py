@@ -205,7 +205,8 @@ class Sweep:
         metric = self.spec.objective.primary_metric
         failed = [each for each in trials if each.status is JobStatus.FAILED]
         if reason is Reason.GANG_REFUSED:
-            message, hint = row.record.message, "correct it and submit the sweep again"
+            message = row.record.message
+            hint = f"correct it, then continue: allranks job restart {row.name}"
         elif reason is Reason.TIME_LIMIT:
             message = "the sweep ran longer than limits.timeout"
             hint = "raise limits.timeout"
