@@ -11,7 +11,7 @@ from allranks.spec.fields.scalars import Count, Integer, Wrong
 from allranks.spec.job_parts import typed
 
 Share = Annotated[Integer, Field(ge=1, le=99)]
-Slack = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Slack = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Policy(Part):

@@ -38,6 +38,13 @@ def _unwritten(value: Any) -> Any:
     return float(value) if isinstance(value, Real) else value
 
 
+def _lower(value: object) -> object:
+    """The mapping with its ``type`` in lower case: `Uniform` is `uniform`."""
+    if isinstance(value, Mapping) and isinstance(value.get("type"), str):
+        return {**value, "type": value["type"].lower()}
+    return value
+
+
 class Choice(Part):
     """One of ``values``. A value that is a mapping is a space of its own: its parameters exist only
     in the trials that draw it."""
@@ -128,6 +135,7 @@ Distribution = Annotated[
     | QLogNormal
     | Randint,
     Field(discriminator="type"),
+    BeforeValidator(_lower),
 ]
 
 
