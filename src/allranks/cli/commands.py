@@ -53,6 +53,7 @@ COMMANDS: dict[str, Command] = {
     "job delete": Command("job.change:delete", "delete ended jobs with their outputs and logs"),
     "report": Command("report.commands:report", "show what slowed a job down"),
     "report scaling": Command("report.commands:scaling", "show how a job scales with nodes"),
+    "report sweep": Command("report.sweep:sweep", "show how a sweep found its best trial"),
     "report goodput": Command("report.goodput:goodput", "show how jobs spent their time"),
     "compute create": Command("admin.compute:create", "create a compute"),
     "compute list": Command("admin.compute:list_computes", "list computes"),

@@ -47,6 +47,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job delete": ("calm_otter", "calm_otter wise_heron --yes"),
     "report": ("-", "calm_otter --json"),
     "report scaling": ("one_node two_nodes", "one_node two_nodes four_nodes --html scaling.html"),
+    "report sweep": ("-", "my_sweep --html sweep.html"),
     "report goodput": ("-", "--experiment resnet"),
     "compute create": (
         "gpu --type slurm --partition a100 --account ml --time 1-00:00:00 --default",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from allranks.cli.output import show
 from allranks.cli.output.rank_output import Printer
+from allranks.cli.report.trials import parameters, parameters_table, trials_table
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import Following
 
@@ -89,15 +90,6 @@ def trial_line(trial: Mapping[str, Any], metric: str) -> str:
     return show.one_line(f"{trial['job']}  {status}{value}  {parameters(trial)}{error}")
 
 
-def parameters(trial: Mapping[str, Any]) -> str:
-    """The parameters of a trial: `lr=0.01, batch=32`."""
-    return ", ".join(f"{name}={shown(value)}" for name, value in trial["parameters"].items())
-
-
-def shown(value: Any) -> str:
-    return show.number(value) if isinstance(value, float) else str(value)
-
-
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
     """Print how the sweep ended and its best trial. Returns 0 if it completed, else 1."""
     error, best = job["error"], job["best"]
@@ -149,41 +141,9 @@ def show_sweep(job: dict[str, Any]) -> None:
         show.field("note", job["note"])
     if job["parameter_summary"]:
         print()
-        show.columns(*_parameters_table(job["parameter_summary"]))
+        show.columns(*parameters_table(job["parameter_summary"]))
     if job["trials"]:
         print()
-        show.columns(*_table(job["trials"][:_MOST], objective["primary_metric"]))
+        show.columns(*trials_table(job["trials"][:_MOST], objective["primary_metric"]))
         if (more := len(job["trials"]) - _MOST) > 0:
             show.talk(f"and {more} more: allranks job list --parent {job['name']}")
-
-
-def _parameters_table(
-    parameters: Mapping[str, Mapping[str, Any]],
-) -> tuple[list[str], list[list[str]]]:
-    """What each parameter is worth, and where the best trials are."""
-    rows = []
-    for name, each in parameters.items():
-        share, best = each["importance"], each["best"]
-        worth = "-" if share is None else f"{share:.2f}"
-        where = ", ".join(best["values"])
-        if best["low"] is not None:
-            where = f"{shown(best['low'])} to {shown(best['high'])}"
-        rows.append([name, worth, where])
-    rows.sort(key=lambda row: row[1], reverse=True)
-    trials = max(each["best"]["trials"] for each in parameters.values())
-    return ["PARAMETER", "IMPORTANCE", f"IN THE BEST {trials} TRIALS"], rows
-
-
-def _table(trials: Sequence[Mapping[str, Any]], metric: str) -> tuple[list[str], list[list[str]]]:
-    names = list(dict.fromkeys(name for each in trials for name in each["parameters"]))
-    head = ["TRIAL", "STATUS", metric.upper(), *(name.upper() for name in names), "TOOK"]
-    rows = []
-    for each in trials:
-        value = "-" if each["value"] is None else show.number(each["value"])
-        given = [
-            shown(each["parameters"][name]) if name in each["parameters"] else "-" for name in names
-        ]
-        took = "-" if each["duration"] is None else show.seconds(each["duration"])
-        status = "Stopped" if each["stopped_early"] else each["status"]
-        rows.append([each["job"], status, value, *given, took])
-    return head, rows

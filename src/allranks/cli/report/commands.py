@@ -28,7 +28,8 @@ def report_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser, metavar="JOB")
     parser.epilog = (
         "`allranks report scaling JOB JOB …` compares runs of several sizes; "
-        "`allranks report goodput JOB …` shows how the time was spent. For a job "
+        "`allranks report goodput JOB …` shows how the time was spent, "
+        "`allranks report sweep SWEEP` how a sweep found its best trial. For a job "
         "named `scaling`: `allranks report -- scaling`."
     )
 

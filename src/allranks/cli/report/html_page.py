@@ -1,4 +1,5 @@
-"""A scaling report as one HTML page without scripts or external resources, light and dark."""
+"""Reports as one HTML page without scripts or external resources, light and dark: what pages have
+in common, and the scaling report."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _WIDTH, _HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 14, 44
 _BAR, _NAMES = 30, 150
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --faint: #d5dbe1; --paper: #ffffff;
   --soft: #5b6875; --a: #1f5fa8; --b: #c2570c; --c: #7a8794; --band: #1f5fa826; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e8ec; --faint: #37424d; --paper: #14191f;
@@ -22,7 +23,8 @@ h1 { font-size: 1.35rem; } h2 { font-size: 1rem; margin: 0 0 .3rem; }
 .figures { display: grid; gap: 1.6rem;
   grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); }
 figure { margin: 0; } figure.wide { grid-column: 1 / -1; } svg { width: 100%; height: auto; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
+svg text { font: 12px system-ui, sans-serif; fill: var(--soft);
+  paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
 .axis { stroke: var(--soft); } .grid { stroke: var(--faint); }
 .fit { fill: none; stroke: var(--a); stroke-width: 2; } .band { fill: var(--band); }
 .ideal { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-dasharray: 5 4; }
@@ -35,6 +37,9 @@ th, td { text-align: right; padding: .25rem .8rem; border-bottom: 1px solid var(
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 .warning { color: var(--b); }
+.trial { fill: none; stroke: var(--c); stroke-width: 1; opacity: .5; }
+.good { fill: none; stroke: var(--a); stroke-width: 1.5; }
+.best { fill: none; stroke: var(--b); stroke-width: 2.5; }
 """
 
 
@@ -48,39 +53,49 @@ def page(
     """The page: conclusions, figures and table."""
     singular = drawn.unit.removesuffix("s")
     figures = [
-        _figure(f"Time by number of {drawn.unit}", _times(drawn), _times_key(drawn)),
-        _figure("Efficiency", _efficiency(drawn), _efficiency_key(drawn)),
-        _figure("How the time was spent", _bars(drawn), _BARS_KEY, wide=True),
+        boxed(f"Time by number of {drawn.unit}", _times(drawn), _times_key(drawn)),
+        boxed("Efficiency", _efficiency(drawn), _efficiency_key(drawn)),
+        boxed("How the time was spent", _bars(drawn), _BARS_KEY, wide=True),
     ]
     lines = [f"<p>{escape(line)}</p>" for line in said]
     lines += [f'<p class="warning">{escape(line)}</p>' for line in warnings]
+    title = f"Scaling, by {singular}"
+    return whole(title, f"Scaling by {drawn.unit}", lines, figures, table(head, rows))
+
+
+def whole(
+    title: str, heading: str, lines: Iterable[str], figures: Iterable[str], *more: str
+) -> str:
+    """An HTML page; ``lines``, ``figures`` and ``more`` are HTML."""
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>Scaling, by {escape(singular)}</title>",
-            f"<style>{_STYLE}</style>",
-            f"<h1>Scaling by {escape(drawn.unit)}</h1>",
+            f"<title>{escape(title)}</title>",
+            f"<style>{STYLE}</style>",
+            f"<h1>{escape(heading)}</h1>",
             *lines,
             '<div class="figures">',
             *figures,
             "</div>",
-            _table(head, rows),
+            *more,
             "</html>\n",
         ]
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls by itself."""
     cells = ["".join(f"<th>{escape(each)}</th>" for each in head)]
     cells += ["".join(f"<td>{escape(each)}</td>" for each in row) for row in rows]
     body = "\n".join(f"<tr>{row}</tr>" for row in cells)
     return f'<div class="scroll"><table>\n{body}\n</table></div>'
 
 
-def _figure(title: str, svg: str, key: str, wide: bool = False) -> str:
+def boxed(title: str, drawing: str, key: str, wide: bool = False) -> str:
+    """A figure with its title and its key."""
     kind = ' class="wide"' if wide else ""
-    return f'<figure{kind}><h2>{escape(title)}</h2>\n{svg}\n<p class="key">{key}</p></figure>'
+    return f'<figure{kind}><h2>{escape(title)}</h2>\n{drawing}\n<p class="key">{key}</p></figure>'
 
 
 _BARS_KEY = (
@@ -155,7 +170,7 @@ def _times(drawn: Figure) -> str:
         )
         parts.append(f'<polygon class="band" points="{points}"/>')
     parts += [plane.line("ideal", drawn.ideal), plane.line("fit", drawn.fit)]
-    return _svg([*parts, *plane.dots("dot", drawn.times)], _HEIGHT, "time by size")
+    return svg([*parts, *plane.dots("dot", drawn.times)], _HEIGHT, "time by size")
 
 
 def _efficiency(drawn: Figure) -> str:
@@ -163,7 +178,7 @@ def _efficiency(drawn: Figure) -> str:
     whole = ((0.0, 100.0), (drawn.across.top, 100.0))
     parts = [*plane.frame(drawn.unit, "%"), plane.line("ideal", whole)]
     parts += plane.dots("ring", drawn.whole_efficiency)
-    return _svg([*parts, *plane.dots("dot", drawn.efficiency)], _HEIGHT, "efficiency by size")
+    return svg([*parts, *plane.dots("dot", drawn.efficiency)], _HEIGHT, "efficiency by size")
 
 
 def _bars(drawn: Figure) -> str:
@@ -192,9 +207,10 @@ def _bars(drawn: Figure) -> str:
             begin += part
     middle = _NAMES + room / 2
     said = f'<text x="{middle}" y="{bottom + 34}" text-anchor="middle">{drawn.clock}</text>'
-    return _svg([*parts, said], bottom + 40, "how the time was spent", width)
+    return svg([*parts, said], bottom + 40, "how the time was spent", width)
 
 
-def _svg(parts: Iterable[str], height: float, label: str, width: float = _WIDTH) -> str:
+def svg(parts: Iterable[str], height: float, label: str, width: float = _WIDTH) -> str:
+    """A drawing that fits its place."""
     inside = "\n".join(part for part in parts if part)
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">\n{inside}\n</svg>'

@@ -1,0 +1,77 @@
+"""`allranks report sweep`: how a sweep found its best trial."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from allranks.cli.job_names import job_argument
+from allranks.cli.output import show
+from allranks.cli.report.trials import parameters, parameters_table, trials_table
+from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+
+
+def sweep_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser, metavar="SWEEP")
+    page = "also write history, parallel coordinates and all trials as an HTML page"
+    parser.add_argument("--html", type=Path, metavar="FILE", help=page)
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Each improvement of the best value, and what the parameters are worth."""
+    job = find_server.connect().json("GET", job_path(options.name))
+    if job["type"] != "sweep":
+        hint = f"its bottleneck: allranks report {job['name']}"
+        raise UsageError(f"{job['name']} is not a sweep", hint=hint)
+    improvements = _improvements(job)
+    if options.html is not None:
+        _write(job, options.html)
+    if options.json:
+        keys = ("name", "status", "objective", "total_trials", "counts", "best")
+        facts = {key: job[key] for key in keys}
+        show.as_json({**facts, "improvements": improvements, **_summary(job)})
+        return 0
+    metric = job["objective"]["primary_metric"]
+    if not improvements:
+        show.talk(f"no trial of {job['name']} has reported {metric!r} yet")
+        return 0
+    head = ("TRIAL", metric.upper(), "PARAMETERS")
+    rows = [(each["job"], show.number(each["value"]), parameters(each)) for each in improvements]
+    print("improvements of the best value:")
+    show.columns(head, rows)
+    if job["parameter_summary"]:
+        print()
+        show.columns(*parameters_table(job["parameter_summary"]))
+    return 0
+
+
+def _summary(job: dict[str, Any]) -> dict[str, Any]:
+    return {"parameters": job["parameter_summary"], "trials": job["trials"]}
+
+
+def _improvements(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """The trials that were the best so far, in the order of their numbers."""
+    maximize, best = job["objective"]["goal"] == "maximize", None
+    found = []
+    for each in sorted(job["trials"], key=lambda trial: int(trial["number"])):
+        value = each["value"]
+        if value is None or each["status"] == "Failed":
+            continue
+        if best is None or (value > best if maximize else value < best):
+            best = value
+            found.append(each)
+    return found
+
+
+def _write(job: dict[str, Any], file: Path) -> None:
+    from allranks.cli.report.sweep_page import sweep_page  # lazy: only for a page
+
+    if not file.absolute().parent.is_dir():
+        hint = f"create it: mkdir -p {file.parent}"
+        raise UsageError("folder not found", where=str(file.parent), hint=hint)
+    metric = job["objective"]["primary_metric"]
+    page = sweep_page(job, *trials_table(job["trials"], metric))
+    file.write_text(page, encoding="utf-8")

@@ -1,0 +1,53 @@
+"""Trials of a sweep and their parameters as text and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allranks.cli.output import show
+
+
+def parameters(trial: Mapping[str, Any]) -> str:
+    """The parameters of a trial: `lr=0.01, batch=32`."""
+    return ", ".join(f"{name}={shown(value)}" for name, value in trial["parameters"].items())
+
+
+def shown(value: Any) -> str:
+    """A parameter as text."""
+    return show.number(value) if isinstance(value, float) else str(value)
+
+
+def parameters_table(
+    parameters: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[str], list[list[str]]]:
+    """What each parameter is worth, and where the best trials are."""
+    rows = []
+    for name, each in parameters.items():
+        share, best = each["importance"], each["best"]
+        worth = "-" if share is None else f"{share:.2f}"
+        where = ", ".join(best["values"])
+        if best["low"] is not None:
+            where = f"{shown(best['low'])} to {shown(best['high'])}"
+        rows.append([name, worth, where])
+    rows.sort(key=lambda row: row[1], reverse=True)
+    trials = max(each["best"]["trials"] for each in parameters.values())
+    return ["PARAMETER", "IMPORTANCE", f"IN THE BEST {trials} TRIALS"], rows
+
+
+def trials_table(
+    trials: Sequence[Mapping[str, Any]], metric: str
+) -> tuple[list[str], list[list[str]]]:
+    """A row for each trial, with its value and parameters."""
+    names = list(dict.fromkeys(name for each in trials for name in each["parameters"]))
+    head = ["TRIAL", "STATUS", metric.upper(), *(name.upper() for name in names), "TOOK"]
+    rows = []
+    for each in trials:
+        value = "-" if each["value"] is None else show.number(each["value"])
+        given = [
+            shown(each["parameters"][name]) if name in each["parameters"] else "-" for name in names
+        ]
+        took = "-" if each["duration"] is None else show.seconds(each["duration"])
+        status = "Stopped" if each["stopped_early"] else each["status"]
+        rows.append([each["job"], status, value, *given, took])
+    return head, rows
