@@ -56,10 +56,10 @@ class BaseJob(Part):
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
             except OSError as error:
-                said = (error.strerror or str(error)).lower()
+                reason = (error.strerror or str(error)).lower()
                 hint = "choose a writable file"
                 raise UsageError(
-                    f"cannot write the job: {said}", where=str(path), hint=hint
+                    f"cannot write the job: {reason}", where=str(path), hint=hint
                 ) from error
         return text
 

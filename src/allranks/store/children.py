@@ -15,8 +15,8 @@ _BATCH = 500
 
 
 class ChildState(NamedTuple):
-    """A child as its parent sees it. ``notes`` are the parent's; ``canceled``: somebody asked for
-    it; ``error`` is the one of an ended job. Times in seconds since the epoch."""
+    """A child as its parent sees it. ``notes`` are the parent's; ``canceled``: its cancellation
+    was requested; ``error`` is that of an ended job. Times in seconds since the epoch."""
 
     id: int
     name: str

@@ -55,15 +55,15 @@ def _summary(job: dict[str, Any]) -> dict[str, Any]:
 def _improvements(job: dict[str, Any]) -> list[dict[str, Any]]:
     """The trials that were the best so far, in the order of their numbers."""
     maximize, best = job["objective"]["goal"] == "maximize", None
-    found = []
+    improvements = []
     for each in sorted(job["trials"], key=lambda trial: int(trial["number"])):
         value = each["value"]
         if value is None or each["status"] == "Failed":
             continue
         if best is None or (value > best if maximize else value < best):
             best = value
-            found.append(each)
-    return found
+            improvements.append(each)
+    return improvements
 
 
 def _write(job: dict[str, Any], file: Path) -> None:

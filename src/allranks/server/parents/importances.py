@@ -45,10 +45,10 @@ def importances(
         study.add_trial(optuna.trial.create_trial(value=value, params=numbers, distributions=kinds))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # experimental, and few values are a warning
-        found = optuna.importance.get_param_importances(
+        shares = optuna.importance.get_param_importances(
             study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
         )
-    return {name: round(float(share), 4) for name, share in found.items()}
+    return {name: round(float(share), 4) for name, share in shares.items()}
 
 
 def _is_nested(space: Any) -> bool:

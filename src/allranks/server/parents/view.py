@@ -56,8 +56,8 @@ class Trials:
         for each in self._services.children.of(self._name, above=newest, ids=unclosed):
             value = each.notes.get("value")
             if "value" not in each.notes:
-                found = reports(self._services.points, each.id, self._metric)
-                value = decisions.best_value(self._goal, found)
+                values = reports(self._services.points, each.id, self._metric)
+                value = decisions.best_value(self._goal, values)
             before = self.states.get(each.number), self._values.get(each.number)
             if before != (each, value):
                 changed.append(each.number)

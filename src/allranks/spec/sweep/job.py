@@ -161,8 +161,8 @@ class SweepJob(BaseJob):
         try:
             job = cls.model_validate(given)
         except ValidationError as error:
-            found = problems(error, given, _MODELS)
-            raise SpecError([placed(each, lines) for each in found], file=file) from None
+            wrong = [placed(each, lines) for each in problems(error, given, _MODELS)]
+            raise SpecError(wrong, file=file) from None
         if wrong := [placed(each, lines) for each in _crossed(job)]:
             raise SpecError(wrong, file=file)
         return job

@@ -25,8 +25,8 @@ def _plain_values(value: object) -> object:
         raise Wrong("must hold at least one value", "write `values: [16, 32]`")
     for each in value:
         if isinstance(each, bool):
-            said = str(each).lower()
-            raise Wrong(f"must not hold the truth value `{said}`", f"quote it: `'{said}'`")
+            word = str(each).lower()
+            raise Wrong(f"must not hold the truth value `{word}`", f"quote it: `'{word}'`")
         if not isinstance(each, str | int | float | dict):
             raise Wrong("must hold text, numbers or mappings", "write `values: [16, 32]`")
     return [_unwritten(each) for each in value]
@@ -63,8 +63,10 @@ class Uniform(Part):
     @model_validator(mode="after")
     def _in_order(self) -> Uniform:
         if self.min_value > self.max_value:
-            said = f"`min_value` ({self.min_value:g}) is more than `max_value` ({self.max_value:g})"
-            raise Wrong(said, "exchange the two")
+            message = (
+                f"`min_value` ({self.min_value:g}) is more than `max_value` ({self.max_value:g})"
+            )
+            raise Wrong(message, "exchange the two")
         return self
 
 
