@@ -67,6 +67,9 @@ def test_children_have_numbers_and_notes(records, children):
     assert children.of("s", above=newest) == []
     assert [e.notes for e in children.of("s", above=newest, ids=(found[1].id,))] == [{"value": 0.5}]
     assert [e.canceled for e in children.of("s")] == [False, False, True]
+    force = records.get("s_2").event(Kind.CANCEL_ASKED, data={"force": True})
+    records.append("s_2", [force])
+    assert [e.given_up for e in children.of("s")] == [False, False, True]
     assert records.get("s_1").notes == {"value": 0.5}
 
     finish(records, "s_1", JobStatus.COMPLETED)

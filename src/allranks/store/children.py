@@ -16,13 +16,15 @@ _BATCH = 500
 
 class ChildState(NamedTuple):
     """A child as its parent sees it. ``notes`` are the parent's; ``canceled``: its cancellation
-    was requested; ``error`` is that of an ended job. Times in seconds since the epoch."""
+    was requested, ``given_up``: with --force; ``error`` is that of an ended job. Times in seconds
+    since the epoch."""
 
     id: int
     name: str
     number: int
     status: JobStatus
     canceled: bool
+    given_up: bool
     exit_code: int | None
     error: Mapping[str, Any] | None
     started_at: float | None
@@ -41,7 +43,7 @@ class Children:
         and those with one of ``ids``."""
         columns = (
             *(_jobs.c.id, _jobs.c.name, _jobs.c.number, _jobs.c.status),
-            _jobs.c.record["canceled"].as_boolean(),
+            *(_jobs.c.record[key].as_boolean() for key in ("canceled", "given_up")),
             *(_jobs.c.exit_code, _jobs.c.error, _jobs.c.started_at, _jobs.c.ended_at),
             _jobs.c.notes,
         )

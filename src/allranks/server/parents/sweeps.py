@@ -56,21 +56,23 @@ class Sweep:
                 return False
             record = row.record
             parent = Parent(record.went_at, record.canceled, record.message)
-            step = decisions.next_step(self._rules, parent, self._trials(), clock.now())
+            trials = self._trials(force=record.given_up)
+            step = decisions.next_step(self._rules, parent, trials, clock.now())
             if step is None:
                 return True
             self._take(row, step)
             self._services.wakeups.notify(self._name)
 
-    def _trials(self) -> list[Trial]:
-        """All trials. Closed ones are not read again."""
+    def _trials(self, *, force: bool = False) -> list[Trial]:
+        """All trials. Closed ones are not read again. With ``force`` a trial counts as canceled
+        only if it was canceled with force."""
         newest = max((each.id for each in self._states.values()), default=-1)
         open_ = tuple(e.id for e in self._states.values() if not _is_closed(e))
         for each in self._services.children.of(self._name, above=newest, ids=open_):
             self._states[each.number] = each
-        return [self._trial(self._states[number]) for number in sorted(self._states)]
+        return [self._trial(self._states[number], force) for number in sorted(self._states)]
 
-    def _trial(self, state: ChildState) -> Trial:
+    def _trial(self, state: ChildState, force: bool) -> Trial:
         values: tuple[float, ...] = ()
         if self._rules.policy is not None:
             values = self._reports_of(state)
@@ -79,7 +81,7 @@ class Sweep:
             state.status,
             values,
             int(state.notes.get("judged", 0)),
-            state.canceled,
+            state.given_up if force else state.canceled,
             _is_closed(state),
             state.notes.get("value"),
         )
@@ -104,7 +106,8 @@ class Sweep:
             self._judge(self._states[step.number], step)
         elif step.kind == "cancel":
             child = self._states[step.number].name
-            self._append(child, Kind.CANCEL_ASKED)
+            data = {"force": True} if row.record.given_up else {}
+            self._append(child, Kind.CANCEL_ASKED, data)
             self._services.loops.wake(child)
         else:
             self._finish(row, step.reason or Reason.DONE)
