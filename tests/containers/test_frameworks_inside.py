@@ -88,9 +88,9 @@ def test_mpirun_of_the_image_starts_ranks_in_all_containers(
     given = ("-d", "mpi", "-n", 2, "-p", 2, *inside(environment("openmpi")))
     done = here("run", "--name", "good", *given, "--", "python", "ranks.py", timeout=120)
     said = [f"{r} 4 6 yes allranks-node-{r // 2}" for r in range(4)]
-    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, said), (
-        done.stderr + done.stdout
-    )
+    # Open MPI warns now and then of setpgid, which it calls in parent and child alike.
+    ours = sorted(line for line in done.stdout.splitlines() if not line.startswith("["))
+    assert (done.returncode, ours) == (0, said), done.stderr + done.stdout
     done = here("run", "--name", "bad", *given, "--", "python", "ranks.py", "fail", timeout=120)
     assert done.returncode == 7, done.stdout + done.stderr
     error = json.loads(here("job", "show", "bad", "--json").stdout)["error"]

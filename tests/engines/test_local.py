@@ -139,7 +139,9 @@ def test_nobody_gives_way_for_what_would_not_fit_then_either(engine):
 def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):
     pair = gang("pair", nodes=2)
     engine.submit(pair)
-    environs = [environ(pid) for pid in marked(engine.mark(pair.key), NOWHERE)]
+    mark = engine.mark(pair.key)
+    until(lambda: len(marked(mark, NOWHERE)) == 2)
+    environs = [environ(pid) for pid in marked(mark, NOWHERE)]
     for node in range(2):
         mine = [env for env in environs if f"ALLRANKS_AGENT_NODE={node}\0" in env]
         assert len(mine) == 1
@@ -150,7 +152,9 @@ def test_each_node_has_an_address_and_a_share_of_the_cpus(engine):
 def test_a_dead_node_is_told_and_then_the_whole_gang(engine):
     pair = gang("dying", nodes=2)
     engine.submit(pair)
-    first, second = sorted(marked(engine.mark(pair.key), NOWHERE))
+    mark = engine.mark(pair.key)
+    until(lambda: len(marked(mark, NOWHERE)) == 2)  # between fork and exec: without its mark
+    first, second = sorted(marked(mark, NOWHERE))
     os.kill(first, signal.SIGKILL)
     until(lambda: len(seen(engine, pair).lost) == 1)
     assert seen(engine, pair).state is GangState.UP
