@@ -256,9 +256,9 @@ class Jobs:
         # Checked again as a whole, because values in its mappings may have changed.
         spec = type(job).parse({**dict(job), **given}).to_dict()
         folder = Path(base or job.base or ".").absolute()
-        submission, snapshot = prepare(spec, folder, allow_large=allow_large_code)
+        submission, snapshots = prepare(spec, folder, allow_large=allow_large_code)
         with find_server.connect() as client:
-            return Job(send(client, submission, snapshot))
+            return Job(send(client, submission, snapshots))
 
     def rehearse(
         self,

@@ -13,7 +13,8 @@ from fastapi import Depends, FastAPI
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
 from allranks.server.agents import routes, state_routes
-from allranks.server.assets import datastores
+from allranks.server.assets import components, datastores
+from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import KIND, Environments
 from allranks.server.assets.model_versions import KIND as MODEL
@@ -210,6 +211,7 @@ def _services(
         clusters=clusters,
         assets=assets,
         environments=Environments(assets, settings),
+        components=Components(Assets(database, components.KIND)),
         data=data,
         datastores=Datastores(home.data, settings, data, Secrets(settings, home.secrets), versions),
         points=points,

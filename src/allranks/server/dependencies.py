@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Body, Depends, Request
 
+from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.assets.state_folders import States
@@ -49,6 +50,7 @@ class Services(NamedTuple):
     clusters: Clusters
     assets: Assets
     environments: Environments
+    components: Components
     data: Assets
     datastores: Datastores
     points: Points

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -67,14 +67,15 @@ def take_snapshot(
     cache_file: Path | None = None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
+    includes: Sequence[Path] = (),
 ) -> Snapshot:
     """Snapshot a folder or a single file. ``note`` receives messages for the user; ``cache_file``:
-    a file to cache digests in.
+    a file to cache digests in; ``includes`` are files and folders that are put beside the others.
 
     Raises NotFound and UsageError; CodeTooLarge unless ``allow_large``, before reading any file.
     """
     try:
-        return _take(code, note, cache_file, allow_large, progress)
+        return _take(code, note, cache_file, allow_large, progress, includes)
     except OSError as error:
         raise UsageError(
             f"cannot read the code: {(error.strerror or str(error)).lower()}",
@@ -89,6 +90,7 @@ def _take(
     cache_file: Path | None,
     allow_large: bool,
     progress: OnProgress,
+    includes: Sequence[Path],
 ) -> Snapshot:
     if not code.exists():
         raise NotFound(
@@ -105,6 +107,8 @@ def _take(
         )
     notes: list[str] = []
     files = walk(code, notes)
+    if includes:
+        files = _with_includes(files, includes, notes)
     size = sum(file.status.st_size for file in files)
     if is_too_large(len(files), size) and not allow_large:
         raise _too_large_error(code, size, files)
@@ -116,6 +120,24 @@ def _take(
     manifest = json.dumps({"chunks": [*parts], "files": len(files), "size": size}).encode()
     digest = hashlib.sha256(manifest).hexdigest()
     return Snapshot(digest, manifest, parts, tuple(file.name for file in files), size)
+
+
+def _with_includes(files: list[File], includes: Sequence[Path], notes: list[str]) -> list[File]:
+    """The files and those of ``includes``. Raises NotFound, and UsageError for two of a name."""
+    found = {file.name: file for file in files}
+    for path in includes:
+        if not path.exists():
+            hint = "paths in `additional_includes` start at the component's file"
+            raise NotFound("no such file or folder", where=str(path), hint=hint)
+        for file in walk(path, notes):
+            name = file.name if path.is_file() else f"{path.name}/{file.name}"
+            if name in found and found[name].path != file.path:
+                hint = "rename one of the two"
+                raise UsageError(
+                    f"the code has a file {name!r} already", where=str(path), hint=hint
+                )
+            found[name] = file._replace(name=name)
+    return sorted(found.values(), key=lambda file: file.name)
 
 
 def _parts(

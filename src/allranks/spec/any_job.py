@@ -10,13 +10,14 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.fields.problems import nearest, placed
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import snake
+from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.sweep.job import SweepJob
 
-AnyJob = CommandJob | SweepJob
-_TYPES: Mapping[str, type[AnyJob] | None] = {
+AnyJob = CommandJob | SweepJob | PipelineJob
+TYPES: Mapping[str, type[AnyJob]] = {
     "command": CommandJob,
     "sweep": SweepJob,
-    "pipeline": None,
+    "pipeline": PipelineJob,
 }
 _SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
 
@@ -32,15 +33,11 @@ def job_type(data: Mapping[str, Any]) -> str:
 def parse_any(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> AnyJob:
-    """The job in ``data``: see ``CommandJob.parse`` and ``SweepJob.parse``."""
+    """The job in ``data``: see ``parse`` of the models."""
     kind = job_type(data)
-    if (model := _TYPES.get(kind)) is not None:
+    if (model := TYPES.get(kind)) is not None:
         return model.parse(data, lines, file)
     where = "$schema" if data.get("type") is None else "type"
-    if kind in _TYPES:
-        message = f"{kind} jobs are not built yet"
-        hint = "this version runs command and sweep jobs: submit each step as one"
-    else:
-        message = f"`{kind}` is not a type of job"
-        hint = nearest(kind, _TYPES) or "the types are `command`, `sweep` and `pipeline`"
-    raise SpecError(placed(Problem(message, where=where, hint=hint), lines or {}), file=file)
+    hint = nearest(kind, TYPES) or "the types are `command`, `sweep` and `pipeline`"
+    problem = Problem(f"`{kind}` is not a type of job", where=where, hint=hint)
+    raise SpecError(placed(problem, lines or {}), file=file)

@@ -133,11 +133,12 @@ class Records:
         return row
 
     def answering(self, name: str) -> JobRow:
-        """The job whose files and metrics answer for a name: of an ended sweep its best trial, else
-        the job itself. Raises like ``get``."""
+        """The job whose files and metrics answer for a name: of an ended sweep its best trial, of a
+        reused step the job whose result it took, else the job itself. Raises like ``get``."""
         row = self.get(name)
-        best = None if row.type == COMMAND else row.notes.get("best")
-        return self.get(best) if best and self.has(best) else row
+        while (other := row.notes.get("reused") or _best(row)) and self.has(other):
+            row = self.get(other)
+        return row
 
     def read(self, name: str) -> JobRow | Damaged:
         """The job of that name, read from the database. Raises NotFound."""
@@ -361,6 +362,10 @@ class Records:
         ours = and_(_jobs.c.id == job_id, _jobs.c.lease_owner == owner)
         with self._engine.begin() as connection:
             connection.execute(update(_jobs).where(ours).values(lease_owner=None, lease_until=None))
+
+
+def _best(row: JobRow) -> str | None:
+    return row.notes.get("best") if row.type == "sweep" else None
 
 
 def _is_deleted(connection: Connection, name: str) -> bool:

@@ -44,10 +44,10 @@ def show_job(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(job)
         return 0
-    if job["type"] == "sweep":
-        from allranks.cli.job.sweep import show_sweep  # lazy: few jobs are sweeps
+    if job["type"] != "command":
+        from allranks.cli.job.children import show_parent  # lazy: few jobs have children
 
-        show_sweep(job)
+        show_parent(job)
         return 0
     reason = f" ({job['status_reason']})" if job["status_reason"] and not job["ended_at"] else ""
     lines = [
@@ -88,11 +88,13 @@ def show_job(options: argparse.Namespace) -> int:
 
 
 def _of_parent(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """The sweep of a trial, and the trial's parameters."""
+    """The job that it is a child of, and the parameters of a trial."""
     if not job["parent_job_name"]:
         return []
     values = ", ".join(f"{name}={value}" for name, value in job["parameters"].items())
-    return [("parent", job["parent_job_name"]), *([("parameters", values)] if values else [])]
+    reused = [("reused", job["reused"])] if job["reused"] else []
+    lines = [("parent", job["parent_job_name"]), *reused]
+    return [*lines, ("parameters", values)] if values else lines
 
 
 def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:

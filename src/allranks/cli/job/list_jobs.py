@@ -130,8 +130,9 @@ def _usual(jobs: list[dict[str, Any]]) -> list[str]:
 
 
 def _size(job: Mapping[str, Any]) -> str:
-    if job["type"] == "sweep":
-        return counted(sum(job["children"].values()), "trial")
+    if job["type"] != "command":
+        child = "trial" if job["type"] == "sweep" else "step"
+        return counted(sum(job["children"].values()), child)
     return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
 
 

@@ -32,8 +32,8 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 def stream(options: argparse.Namespace) -> int:
     """The output of all ranks from the start to the end; exits with the job's exit code."""
     job = find_server.connect().json("GET", job_path(options.name))
-    if job["type"] == "sweep":
-        return _stream_sweep(options, job["name"])
+    if job["type"] != "command":
+        return _stream_parent(options, job)
     _check_ranks(job, options.rank)
     try:
         ended = Viewer(
@@ -52,18 +52,18 @@ def stream(options: argparse.Namespace) -> int:
     return verdict(ended, quiet=options.quiet)
 
 
-def _stream_sweep(options: argparse.Namespace, name: str) -> int:
-    from allranks.cli.job import sweep  # lazy: few jobs are sweeps
+def _stream_parent(options: argparse.Namespace, job: dict[str, Any]) -> int:
+    from allranks.cli.job import children  # lazy: few jobs have children
 
-    viewer = sweep.SweepViewer(name, quiet=options.quiet, json=options.json, logs=True)
+    viewer = children.viewer(job, quiet=options.quiet, json=options.json, logs=True)
     try:
         ended = viewer.follow()
     except KeyboardInterrupt:
-        show.talk(f"\nDetached; {name} is still running")
+        show.talk(f"\nDetached; {job['name']} is still running")
         return 130
     if options.json:
         show.as_json(ended)
-    return sweep.verdict(ended, quiet=options.quiet)
+    return children.verdict(ended, quiet=options.quiet)
 
 
 def _count(text: str) -> int:
@@ -90,10 +90,11 @@ def logs(options: argparse.Namespace) -> int:
     if options.follow and (options.json or options.tail is not None):
         raise UsageError("--follow cannot be used with --json or --tail", hint="leave one out")
     job = find_server.connect().json("GET", job_path(options.name))
-    if job["type"] == "sweep":
-        hint = f"allranks job logs {(job['best'] or {}).get('job', 'TRIAL')}; of all trials: "
-        hint += f"allranks job stream {job['name']}"
-        raise UsageError(f"{job['name']} is a sweep and has no output of its own", hint=hint)
+    if job["type"] != "command":
+        best = (job.get("best") or {}).get("job", "CHILD")
+        hint = f"allranks job logs {best}; of all its jobs: allranks job stream {job['name']}"
+        message = f"{job['name']} is a {job['type']} and has no output of its own"
+        raise UsageError(message, hint=hint)
     ranks = _ranks(job, options)
     if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
         raise NotFound(

@@ -196,12 +196,12 @@ def _of_problem(problem: Problem, file: str) -> Finding:
 def _taken(data: Mapping[str, Any], folder: Path) -> Collection[str] | AllranksError:
     """The files of the snapshot, or why there is none."""
     try:
-        _, snapshot = prepare({"code": data["code"]}, folder, allow_large=True)
+        _, snapshots = prepare({"code": data["code"]}, folder, allow_large=True)
     except AllranksError as error:
         return error
-    if snapshot is None:
+    if not snapshots:
         return ()
-    return frozenset(snapshot.files)
+    return frozenset(snapshots[0].files)
 
 
 def _code(

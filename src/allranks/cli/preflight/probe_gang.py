@@ -177,9 +177,9 @@ class _Gang:
     def _submit(self) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="allranks-") as folder:
             write(Path(folder), self._asked)
-            submission, snapshot = prepare(self._spec, Path(folder))
+            submission, snapshots = prepare(self._spec, Path(folder))
             with find_server.connect() as client:
-                job = send(client, submission, snapshot)
+                job = send(client, submission, snapshots)
         if self._stopping:
             self._cancel()
         return job

@@ -15,7 +15,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.plan.insights.checkpoint_interval import Advice, advise
 from allranks.plan.insights.goodput import Activity, Goodput
 from allranks.sdk.connection import find_server
-from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, job_times, trials_of
+from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, children_of, job_times
 
 # The limit of jobs of an experiment, newest first.
 _MOST = 1000
@@ -42,7 +42,7 @@ def goodput(options: argparse.Namespace) -> int:
             if not names:
                 hint = "see allranks job list"
                 raise NotFound(f"no jobs in the experiment {options.experiment!r}", hint=hint)
-        jobs = [job_times(client, each) for name in names for each in trials_of(client, name)]
+        jobs = [job_times(client, each) for name in names for each in children_of(client, name)]
     advice = _advice(jobs)
     if options.json:
         show.as_json(_as_json(jobs, advice))

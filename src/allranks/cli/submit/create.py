@@ -62,7 +62,8 @@ def validate(options: argparse.Namespace) -> int:
     """Check a file as submitting it would. Exit 0, or 2 with every problem."""
     from allranks import settings  # lazy: only validating plans without a server
     from allranks.server.assets import read_only_home  # lazy: as above
-    from allranks.server.parents.create import trial_plan  # lazy: as above
+    from allranks.server.parents.pipeline.create import pipeline_plan  # lazy: as above
+    from allranks.server.parents.sweep.create import trial_plan  # lazy: as above
     from allranks.server.submission.submit import Submission, plan  # lazy: as above
 
     error: AllranksError | None = None
@@ -72,14 +73,20 @@ def validate(options: argparse.Namespace) -> int:
                 file.job.to_dict(), file.base, allow_large=options.allow_large_code
             )
             home = settings.home()
-            of_type = trial_plan if file.job.type == "sweep" else plan
-            of_type(
-                Submission.load(submission),
+            where = (
                 home,
                 read_only_home.clusters(home),
                 read_only_home.environments(home),
                 read_only_home.datastores(home),
             )
+            made = Submission.load(submission)
+            if file.job.type == "pipeline":
+                known = read_only_home.components(home)
+                pipeline_plan(made, *where, component=known.find)
+            elif file.job.type == "sweep":
+                trial_plan(made, *where)
+            else:
+                plan(made, *where)
     except AllranksError as caught:
         error = caught
     if options.json:

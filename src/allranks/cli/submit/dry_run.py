@@ -17,8 +17,14 @@ from allranks.plan.environments import container
 from allranks.plan.environments.activation import activated
 from allranks.plan.plan import InputTask, Place, Plan, Task, pack
 from allranks.sdk.submit.submission import prepare
-from allranks.server.assets.read_only_home import clusters, datastores, environments
-from allranks.server.parents.create import trial_plan
+from allranks.server.assets.read_only_home import (
+    clusters,
+    components,
+    datastores,
+    environments,
+)
+from allranks.server.parents.pipeline.create import pipeline_plan
+from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
 from allranks.spec.any_job import job_type
 from allranks.spec.shell.expressions import fill_shell
@@ -32,13 +38,16 @@ def dry_run(
     json: bool,
     allow_large: bool = False,
 ) -> int:
-    """Print the plan of a job; of a sweep, that of its first trial. Raises what submitting
-    raises."""
+    """Print the plan of a job; of a sweep, that of its first trial, of a pipeline those of its
+    steps. Raises what submitting raises."""
     submission, _ = prepare(spec, base, in_place=in_place, allow_large=allow_large)
     home = settings.home()
     known = clusters(home)
     where = (home, known, environments(home), datastores(home))
-    if job_type(submission["spec"]) == "sweep":
+    kind = job_type(submission["spec"])
+    if kind == "pipeline":
+        return _pipeline(Submission.load(submission), json)
+    if kind == "sweep":
         _, job = trial_plan(Submission.load(submission), *where)
     else:
         job = plan(Submission.load(submission), *where)
@@ -49,6 +58,46 @@ def dry_run(
     else:
         _print(report)
     return 0
+
+
+def _pipeline(submission: Submission, json: bool) -> int:
+    """Print the steps of a pipeline in the order they run."""
+    home = settings.home()
+    _, steps = pipeline_plan(
+        submission,
+        home,
+        clusters(home),
+        environments(home),
+        datastores(home),
+        component=components(home).find,
+    )
+    found = [
+        {
+            "step": step.name,
+            "type": step.type,
+            "component": step.component or None,
+            "after": list(step.after),
+            "inputs": all_without_credentials(dict(step.inputs)),
+            "plan": _shown_plan(steps.plans.get(step.name)),
+        }
+        for step in steps.values()
+    ]
+    if json:
+        show.as_json({"name": submission.spec["name"], "steps": found})
+        return 0
+    for each in found:
+        after = f", after {', '.join(each['after'])}" if each["after"] else ""
+        print(f"{each['step']}: {each['type']}{after}")
+        if each["plan"]:
+            print(textwrap.indent(each["plan"]["task"]["command"].rstrip(), "    "))
+    return 0
+
+
+def _shown_plan(made: Plan | None) -> dict[str, Any] | None:
+    if made is None:
+        return None
+    task = made.task._replace(command=without_credentials(made.task.command), base={}, tools={})
+    return {"compute": made.compute, "engine": made.engine, "task": pack(task)}
 
 
 def _report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> dict[str, Any]:

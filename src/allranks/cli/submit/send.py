@@ -16,6 +16,7 @@ from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.errors import CodeTooLarge
 from allranks.masking import PASSED_ON
+from allranks.plan.amounts import counted
 from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -55,7 +56,7 @@ def submit(
                 progress=line.report,
             )
 
-        submission, snapshot = confirm_large_code(options, prepared)
+        submission, snapshots = confirm_large_code(options, prepared)
         if start_from:
             submission["continues"] = start_from
         if names := _dropped_variables(submission):
@@ -67,7 +68,7 @@ def submit(
             else:
                 mend = "list them in `environment_variables` or in ALLRANKS_PASS_ENV"
             note(sentence(names, mend))
-        return send(find_server.connect(), submission, snapshot, line.report)
+        return send(find_server.connect(), submission, snapshots, line.report)
 
 
 @contextmanager
@@ -111,6 +112,8 @@ def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
 
     Their values are masked in the record, as those of ``--env KEY`` are.
     """
+    if spec.get("type") == "pipeline":
+        return spec
     if isinstance(trial := spec.get("trial"), Mapping):
         inner = with_shell_variables({**trial, "properties": spec.get("properties")})
         properties = inner.pop("properties")
@@ -131,6 +134,8 @@ def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
 
 def _dropped_variables(submission: Mapping[str, Any]) -> list[str]:
     spec = submission["spec"].get("trial") or submission["spec"]
+    if spec.get("type") == "pipeline":
+        return []  # each step says what it needs
     passed = {*submission["base"], *(spec.get("environment_variables") or {})}
     if spec.get("environment") not in (None, "current", "azureml:current@latest"):
         passed -= {"PYTHONPATH"}  # it has another Python's modules
@@ -165,8 +170,8 @@ def after_submit(
         if not options.json and not quiet:
             show.talk(f"to follow it: allranks job stream {name}")
         return 0
-    if job["type"] == "sweep":
-        return _follow_sweep(options, job, cancel)
+    if job["type"] != "command":
+        return _follow_parent(options, job, cancel)
     if not quiet:
         show.talk(f"{name}: {show.size(job)}")
         for note in job["environment"].get("notes", ()):
@@ -186,14 +191,18 @@ def after_submit(
     return exit_code(ended) if own_code else int(exit_code(ended) != 0)
 
 
-def _follow_sweep(options: argparse.Namespace, job: dict[str, Any], cancel: bool) -> int:
-    from allranks.cli.job import sweep  # lazy: few jobs are sweeps
+def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: bool) -> int:
+    from allranks.cli.job import children  # lazy: few jobs have children
 
-    name, limits = job["name"], job["spec"]["limits"]
+    name = job["name"]
     if not options.quiet:
-        together = limits.get("max_concurrent_trials") or job["total_trials"]
-        show.talk(f"{name}: {job['total_trials']} trials, {together} at a time")
-    viewer = sweep.SweepViewer(name, quiet=options.quiet, json=options.json)
+        if job["type"] == "sweep":
+            total = job["total_trials"]
+            together = job["spec"]["limits"].get("max_concurrent_trials") or total
+            show.talk(f"{name}: {total} trials, {together} at a time")
+        else:
+            show.talk(f"{name}: {counted(job['total_steps'], 'step')}")
+    viewer = children.viewer(job, quiet=options.quiet, json=options.json)
     if cancel:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -202,7 +211,7 @@ def _follow_sweep(options: argparse.Namespace, job: dict[str, Any], cancel: bool
         return _interrupted(name, cancel)
     if options.json:
         show.as_json(ended)
-    return sweep.verdict(ended, quiet=options.quiet)
+    return children.verdict(ended, quiet=options.quiet)
 
 
 def _interrupted(name: str, cancel: bool) -> int:

@@ -94,7 +94,7 @@ class Following:
             if "job" in told:
                 self.job = told["job"]
                 ended = told["last"]
-                self._changed({**self.job, "changed_trials": told.get("trials", [])})
+                self._changed({**self.job, "changed_children": told.get("children", [])})
             if self.job and not ended:  # of one that has ended nothing comes before the last
                 self._hold_to_time()
             if "log" not in told:

@@ -46,10 +46,15 @@ def job_times(client: Client, name: str) -> JobTimes:
     return JobTimes(name, job["status"], found, cost)
 
 
-def trials_of(client: Client, name: str) -> list[str]:
-    """The trials of a sweep; any other job itself. Raises NotFound."""
+def children_of(client: Client, name: str) -> list[str]:
+    """The jobs of a sweep or a pipeline; any other job itself. Raises NotFound."""
     job = client.json("GET", job_path(name))
-    return [each["job"] for each in job["trials"]] if job["type"] == "sweep" else [name]
+    if job["type"] == "sweep":
+        return [each["job"] for each in job["trials"]]
+    if job["type"] == "pipeline":
+        jobs = [each["job"] for each in job["steps"].values() if each["job"]]
+        return [child for each in jobs for child in children_of(client, each)]
+    return [name]
 
 
 def _stepless(job: Told) -> bool:

@@ -21,12 +21,13 @@ Told = Mapping[str, Any]
 
 
 def observed(client: Client, name: str) -> Facts:
-    """All facts about a job. Raises NotFound if it does not exist, UsageError for a sweep."""
+    """All facts about a job. Raises NotFound if it does not exist, UsageError for a job
+    with children."""
     job = client.json("GET", job_path(name))
-    if job["type"] == "sweep":
-        best = (job["best"] or {}).get("job", "TRIAL")
-        hint = f"name one of its trials: allranks report {best}"
-        raise UsageError(f"{name} is a sweep and trains nothing itself", hint=hint)
+    if job["type"] != "command":
+        child = (job.get("best") or {}).get("job", "CHILD")
+        hint = f"name one of its jobs: allranks report {child}"
+        raise UsageError(f"{name} is a {job['type']} and trains nothing itself", hint=hint)
     metrics = client.json("GET", job_path(name, "/metrics"))
     resources = client.json("GET", job_path(name, "/resources"))
     return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))

@@ -92,7 +92,7 @@ def rehearse(
         raise UsageError(f"{tolerance:g} is not a tolerance", where="--tolerance", hint=hint)
     stem = f"rehearsal-{generate_name()}"
     wanted = {**spec_of(spec), "name": stem}
-    submission, snapshot = prepare(
+    submission, snapshots = prepare(
         wanted, base, note=lambda told: say(f"note: {told}"), allow_large=allow_large_code
     )
 
@@ -101,7 +101,7 @@ def rehearse(
         named = {**submission["spec"], "name": name, **more}
         try:
             with find_server.connect() as client:
-                made = send(client, {**submission, "spec": named, "look": _LOOK}, snapshot)
+                made = send(client, {**submission, "spec": named, "look": _LOOK}, snapshots)
         except KeyboardInterrupt:
             cancel(name)
             raise

@@ -10,7 +10,7 @@ from allranks.errors import UsageError
 from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
-from allranks.sdk.submit.submission import COPYING, prepare, send
+from allranks.sdk.submit.submission import COPYING, Snapshots, prepare, send
 
 
 def restart(
@@ -30,20 +30,20 @@ def restart(
     where = job_path(name, "/restart" + ("?fresh=true" if fresh else ""))
     client = find_server.connect()
     data: dict[str, Any] | None = {"limits": dict(limits)} if limits else None
-    snapshot = None
+    snapshots: Snapshots = ()
     if code is not None:
         client.json("GET", job_path(name))  # check the name before reading the code
-        read, snapshot = prepare(
+        read, snapshots = prepare(
             {"name": name, "code": code},
             Path.cwd(),
             note=note,
             allow_large=allow_large,
             progress=progress,
         )
-        if snapshot is None:
+        if not snapshots:
             hint = "give the folder with the code: -C DIR"
             raise UsageError("there is no code to run", where=code, hint=hint)
         spec = read["spec"]
         data = {"code": read["code"], "path": spec["code"], "diff": read["diff"]}
         data["properties"] = spec.get("properties") or {}
-    return send(client, data, snapshot, progress, where=where, timeout=COPYING)
+    return send(client, data, snapshots, progress, where=where, timeout=COPYING)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -39,6 +39,7 @@ _NOUNS = (
 # Seconds that a server may take to copy another job's files.
 COPYING = 6 * 3600.0
 JOBS = "/api/v1/jobs"
+Snapshots = Sequence[Snapshot]
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 
 
@@ -57,29 +58,37 @@ def prepare(
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
-) -> tuple[dict[str, Any], Snapshot | None]:
-    """The submission of a job and its snapshot; relative paths start at ``base``.
+) -> tuple[dict[str, Any], Snapshots]:
+    """The submission of a job and its snapshots; relative paths start at ``base``.
 
     Raises SpecError for missing files, and CodeTooLarge unless ``allow_large``. ``note`` receives
     messages for the user.
     """
+    if spec.get("type") == "pipeline":
+        # lazy: few jobs are pipelines
+        from allranks.sdk.submit.pipeline import prepare_pipeline
+
+        if in_place:
+            hint = "leave it out: every step gets a copy of its own code"
+            raise UsageError("a pipeline does not run in place", where="--in-place", hint=hint)
+        return prepare_pipeline(spec, base, note, allow_large, progress)
     if isinstance(spec.get("trial"), Mapping):
         return _prepare_sweep(spec, base, in_place, note, allow_large, progress)
     spec = dict(spec)
     spec.setdefault("name", generate_name())
-    code, fetched = _code(spec.get("code"), base)
+    code, fetched = find_code(spec.get("code"), base)
     folder = (code if code.is_dir() else code.parent) if code is not None else base
     own = folder.resolve().name if fetched is None else fetched.repository
     spec.setdefault("experiment_name", own or "Default")
     if "inputs" in spec:
         spec["inputs"] = {
-            name: _input(name, value, base) for name, value in (spec["inputs"] or {}).items()
+            name: located_input(name, value, base) for name, value in (spec["inputs"] or {}).items()
         }
     if isinstance(spec.get("environment"), Mapping):
         spec["environment"] = environment_of(spec["environment"], base)
     if "outputs" in spec:
         spec["outputs"] = {
-            name: _output(value, base) for name, value in (spec["outputs"] or {}).items()
+            name: located_output(value, base) for name, value in (spec["outputs"] or {}).items()
         }
     if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
         spec.setdefault("keep_work", limit)
@@ -87,13 +96,13 @@ def prepare(
     brought = spec.get("environment") in (None, "current", "azureml:current@latest")
     if not brought or _moves_data(spec):
         submission["tools"] = tools(python=not brought)
-    _hold_to_text(submission)
+    require_text(submission)
     if code is None:
-        return submission, None
+        return submission, ()
     spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
     if in_place:
         submission["in_place"] = str(folder.resolve())
-        return submission, None
+        return submission, ()
     # Git runs while the files are read; a fetched commit is known already.
     query = GitQuery(folder.resolve()).result if fetched is None else lambda: fetched.git
     snapshot = take_snapshot(code, note, settings.home().snapshots, allow_large, progress)
@@ -101,9 +110,9 @@ def prepare(
     if git.properties:
         spec["properties"] = {**git.properties, **(spec.get("properties") or {})}
     if not snapshot.files:
-        return submission, None
+        return submission, ()
     submission |= {"code": snapshot.digest, "diff": git.diff}
-    return submission, snapshot
+    return submission, (snapshot,)
 
 
 def _prepare_sweep(
@@ -113,18 +122,18 @@ def _prepare_sweep(
     note: Callable[[str], None],
     allow_large: bool,
     progress: OnProgress,
-) -> tuple[dict[str, Any], Snapshot | None]:
+) -> tuple[dict[str, Any], Snapshots]:
     """A sweep is prepared like one job with the code and environment of its trials."""
     trial = spec["trial"]
     flat = {key: value for key, value in spec.items() if key != "trial"}
     flat |= {key: trial[key] for key in _OF_TRIAL if key in trial}
     with _of_trial():
-        submission, snapshot = prepare(
+        submission, snapshots = prepare(
             flat, base, in_place=in_place, note=note, allow_large=allow_large, progress=progress
         )
     made = submission["spec"]
     moved = {key: made.pop(key) for key in _OF_TRIAL if key in made}
-    return {**submission, "spec": {**made, "trial": {**trial, **moved}}}, snapshot
+    return {**submission, "spec": {**made, "trial": {**trial, **moved}}}, snapshots
 
 
 # The keys of a sweep's trial that `prepare` changes.
@@ -146,25 +155,25 @@ def _of_trial() -> Iterator[None]:
         raise SpecError(problems, file=error.file) from None
 
 
-def _code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
+def find_code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
     """The local path of the code; a repository is fetched."""
     if given is None:
         return None, None
     if isinstance(given, str):
-        given = _without_scheme(given)
+        given = without_scheme(given)
         if is_address(given):
             found = checkout(given, settings.home().code)
             return found.folder, found
-        if _is_uri(given):
+        if is_uri(given):
             hint = "give a local folder, or a repository: git+https://HOST/PATH.git@REF#FOLDER"
             raise SpecError(Problem(f"code cannot be read from {given!r}", "code", hint=hint))
-    return _absolute(given, base), None
+    return absolute(given, base), None
 
 
 def send(
     client: Client,
     submission: Mapping[str, Any] | None,
-    snapshot: Snapshot | None,
+    snapshots: Snapshots = (),
     progress: OnProgress = unheard,
     *,
     where: str = JOBS,
@@ -183,9 +192,10 @@ def send(
                 made: dict[str, Any] = json.loads(told.body)
                 return made
             except MissingCode:
-                if snapshot is None:
+                if not snapshots:
                     raise
-                send_code(client, snapshot, progress, sent)
+                for each in snapshots:
+                    send_code(client, each, progress, sent)
     except BaseException as error:
         if isinstance(error, Unreachable) and error.asked and submission and where == JOBS:
             name = submission["spec"]["name"]
@@ -219,7 +229,7 @@ def send_code(
     client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)
 
 
-def _hold_to_text(submission: Mapping[str, Any]) -> None:
+def require_text(submission: Mapping[str, Any]) -> None:
     """Raise UsageError for names or values that cannot be stored."""
     try:
         json.dumps(submission, ensure_ascii=False).encode()
@@ -238,12 +248,12 @@ def _moves_data(spec: Mapping[str, Any]) -> bool:
         each.get("unpack")
         or each.get("sharded")
         or each.get("mode") == "stream"
-        or _is_uri(str(each.get("path") or ""))
+        or is_uri(str(each.get("path") or ""))
         for each in several
     )
 
 
-def _input(name: str, value: Any, base: Path) -> Any:
+def located_input(name: str, value: Any, base: Path) -> Any:
     if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
         return value
     return {**value, "path": _found(value["path"], f"inputs.{name}.path", base)}
@@ -272,10 +282,10 @@ def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
 
 def _found(path: str, where: str, base: Path) -> str:
     """The absolute path; URIs are unchanged. Raises SpecError if it does not exist."""
-    path = _without_scheme(path)
-    if _is_uri(path):
+    path = without_scheme(path)
+    if is_uri(path):
         return path
-    found = _absolute(path, base)
+    found = absolute(path, base)
     if not found.exists():
         raise SpecError(
             Problem(f"{str(found)!r} not found", where, hint=f"relative paths start at {base}")
@@ -283,22 +293,22 @@ def _found(path: str, where: str, base: Path) -> str:
     return str(found)
 
 
-def _output(value: Any, base: Path) -> Any:
+def located_output(value: Any, base: Path) -> Any:
     if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
         return value
-    path = _without_scheme(value["path"])
-    return value if _is_uri(path) else {**value, "path": str(_absolute(path, base))}
+    path = without_scheme(value["path"])
+    return value if is_uri(path) else {**value, "path": str(absolute(path, base))}
 
 
 def local(path: Any, base: Path) -> Path | None:
     """The local file that a path of a job refers to, existing or not; None for URIs and other
     values."""
-    if not isinstance(path, str) or _is_uri(plain := _without_scheme(path)):
+    if not isinstance(path, str) or is_uri(plain := without_scheme(path)):
         return None
-    return _absolute(plain, base)
+    return absolute(plain, base)
 
 
-def _without_scheme(path: str) -> str:
+def without_scheme(path: str) -> str:
     """The path of a `file:` URI; relative ones are allowed: `file:./data`."""
     rest = path.removeprefix("file:")
     if rest == path:
@@ -311,10 +321,10 @@ def _without_scheme(path: str) -> str:
     return rest
 
 
-def _is_uri(path: str) -> bool:
+def is_uri(path: str) -> bool:
     head, colon, _ = path.partition(":")
     return bool(colon) and "/" not in head
 
 
-def _absolute(path: str | os.PathLike[str], base: Path) -> Path:
+def absolute(path: str | os.PathLike[str], base: Path) -> Path:
     return Path(os.path.abspath(base / Path(path).expanduser()))

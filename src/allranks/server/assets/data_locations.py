@@ -22,8 +22,8 @@ from allranks.spec.shell.expressions import fill
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.job_rows import JobRow
 
-# Looks up a job by name; raises NotFound.
-Find = Callable[[str], JobRow]
+# Looks up a job by name; raises NotFound. None: it has not been submitted yet.
+Find = Callable[[str], JobRow | None]
 
 
 def places(
@@ -44,7 +44,7 @@ def places(
                 if key.startswith("outputs."):
                     _require_writable(located[key], path)
             else:
-                located[key] = _by_default(of, home) if find is None else _place(of, home, find)
+                located[key] = _place(of, home, find)
         except SpecError as error:
             problems += [each._replace(where=where) for each in error.problems]
     if problems:
@@ -92,11 +92,15 @@ def _by_default(wanted: OutputOf, home: Home) -> Located:
     return Located(str(Path(home.jobs, wanted.job, folder, wanted.path)))
 
 
-def _place(wanted: OutputOf, home: Home, find: Find) -> Located:
+def _place(wanted: OutputOf, home: Home, find: Find | None) -> Located:
     try:
-        row = find(wanted.job)
+        row = None if find is None else find(wanted.job)
+        if row is not None and find is not None:
+            row, wanted = job_files.written_by(row, wanted, find)
     except NotFound as error:
         raise SpecError(Problem(error.message, hint=error.hint)) from None
+    if row is None:
+        return _by_default(wanted, home)
     status = row.record.status
     left = job_files.find(home, row, wanted)
     if status is not JobStatus.COMPLETED:

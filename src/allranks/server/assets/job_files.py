@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from allranks.plan.job import file_addresses
 from allranks.plan.plan import OutputTask
 from allranks.settings import Home
 from allranks.spec.fields.azureml_references import ARTIFACTS, OutputOf
+from allranks.statuses import JobStatus
 from allranks.store.job_rows import JobRow
 
 
@@ -40,6 +41,24 @@ def find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
     found = [root for root in roots if path and os.path.lexists(root / path)]
     root = (found or roots)[0]
     return FoundFile(root / path, root)
+
+
+def written_by(
+    row: JobRow | None, of: OutputOf, find: Callable[[str], JobRow | None]
+) -> tuple[JobRow | None, OutputOf]:
+    """The job that wrote an output, and its own name for it: of a pipeline one of its steps'
+    jobs. Raises SpecError for an output that no step has written, and like ``find``."""
+    while row is not None and row.type == "pipeline":
+        outputs = row.notes.get("outputs", {})
+        if row.record.status is not JobStatus.COMPLETED and of.output not in outputs:
+            return row, of
+        if of.output not in outputs:
+            has = ", ".join(f"`{each}`" for each in outputs) or "none"
+            message = f"the pipeline {row.name!r} has no output {of.output!r}"
+            raise SpecError(Problem(message, hint=f"its outputs are {has}"))
+        job, output = outputs[of.output]
+        row, of = find(job), of._replace(job=job, output=output)
+    return row, of
 
 
 def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:

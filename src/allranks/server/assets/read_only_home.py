@@ -3,7 +3,9 @@ built-in computes, environments and datastore."""
 
 from __future__ import annotations
 
+from allranks.server.assets import components as registered
 from allranks.server.assets import datastores as stores
+from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import KIND, Environments
 from allranks.server.assets.model_versions import KIND as MODEL
@@ -37,3 +39,9 @@ def datastores(home: Home) -> Datastores:
     secrets = Secrets(settings, home.secrets)
     models = ModelVersions(Assets(found, MODEL), Trees(home.models))
     return Datastores(home.data, settings, Assets(found, stores.KIND), secrets, models)
+
+
+def components(home: Home) -> Components:
+    if not has_record(home):
+        return Components(None)
+    return Components(Assets(open_database(database(home)), registered.KIND))

@@ -71,7 +71,8 @@ class Models(NamedTuple):
 
     def _left(self, of: OutputOf) -> tuple[dict[str, Path], dict[str, Any]]:
         """The files of a job, and the lineage of the model."""
-        row = self.find(of.job)
+        row, of = job_files.written_by(self.find(of.job), of, self.find)
+        assert row is not None  # find raises NotFound
         of = of._replace(job=row.name)
         if row.record.status not in TERMINAL:
             hint = f"wait for it: allranks job wait {row.name}"

@@ -1,4 +1,4 @@
-"""The thread that advances live sweeps: when a child ends, and on every tick."""
+"""The thread that advances live sweeps and pipelines: when a child ends, and on every tick."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import threading
 import time
 
 from allranks.server.dependencies import Services
-from allranks.server.parents.sweeps import Sweep
+from allranks.server.parents.controller import Controller
+from allranks.server.parents.pipeline.controller import Pipeline
+from allranks.server.parents.sweep.controller import Sweep
 from allranks.store.job_rows import COMMAND
 
 log = logging.getLogger("allranks.parents")
@@ -23,11 +25,11 @@ class Parents:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._live: dict[str, Sweep | None] = {}
+        self._live: dict[str, Controller | None] = {}
         self._thread = threading.Thread(target=self._run, name="parents", daemon=True)
 
     def start(self) -> None:
-        """Resume every live sweep."""
+        """Resume every live sweep and pipeline."""
         for row in self._services.records.live():
             if row.type != COMMAND:
                 self._woken.put(row.name)
@@ -58,11 +60,12 @@ class Parents:
 
     def _advance(self, name: str) -> None:
         try:
-            sweep = self._live.setdefault(name, None)
-            if sweep is None:
-                sweep = Sweep(self._services.records.get(name), self._services)
-                self._live[name] = sweep
-            if not sweep.advance():
+            controller = self._live.setdefault(name, None)
+            if controller is None:
+                row = self._services.records.get(name)
+                kind = Sweep if row.type == "sweep" else Pipeline
+                controller = self._live[name] = kind(row, self._services)
+            if not controller.advance():
                 del self._live[name]
         except Exception:
             # A full disk, a locked database: the record is unchanged, the next tick tries again.

@@ -1,9 +1,9 @@
-"""Stream the trials of a sweep, and their output, to any number of viewers."""
+"""Stream the children of a job, and their output, to any number of viewers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -11,54 +11,78 @@ from starlette.concurrency import run_in_threadpool
 from allranks.server.dependencies import Services
 from allranks.server.jobs import view
 from allranks.server.jobs.stream import BEAT, Wanted, line, read_logs
-from allranks.server.parents.view import Trials
+from allranks.server.parents import view as parents
+from allranks.server.parents.pipeline.view import Steps
+from allranks.server.parents.sweep.view import Trials
 from allranks.statuses import TERMINAL
+from allranks.store.children import ChildState
+from allranks.store.job_rows import COMMAND, JobRow
 
 # Seconds between two looks at the children of a live job.
 _PACE = 0.25
 
 
 async def follow_children(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
-    """Lines of JSON. ``{"job": …, "trials": [changed ones], "last": …}`` is sent at each change and
-    as the last line, ``{"log": text, "child": name, …}`` is output of a trial."""
+    """Lines of JSON. ``{"job": …, "children": [changed ones], "last": …}`` is sent at each change
+    and as the last line, ``{"log": text, "child": name, …}`` is output of a child, or of a child of
+    one."""
     positions, sent, silent = dict(wanted.positions or {}), "", 0.0
     row = await run_in_threadpool(services.records.get, name)
-    trials = await run_in_threadpool(Trials, row, services)
+    children: Trials | Steps = await run_in_threadpool(_viewer, row, services)
     while True:
         row = await run_in_threadpool(services.records.get, name)
         ended = row.record.status in TERMINAL
-        changed = await run_in_threadpool(trials.refresh)
+        changed = await run_in_threadpool(children.refresh)
         news = f"{row.record.status} {view.status_reason(row)}"
         if changed or news != sent:
             brief = view.brief(row) | {"status_reason": view.status_reason(row) or None}
-            shown = {"job": {**brief, **trials.summary()}, "last": False}
-            yield line({**shown, "trials": [trials.shown(each) for each in changed]})
+            shown = {"job": {**brief, **children.summary()}, "last": False}
+            yield line({**shown, "children": [children.shown(each) for each in changed]})
             sent, silent = news, 0.0
         if wanted.logs:
-            for number in sorted(trials.states):
-                child = trials.states[number]
-                done = f"{child.name}:done"
-                if done in positions:
-                    continue
-                over = child.status in TERMINAL
-                while pieces := await run_in_threadpool(
-                    _child_logs, services, child.name, positions
-                ):
+            leaves = await run_in_threadpool(_leaves, services, children.states, positions)
+            for child, over in leaves:
+                while pieces := await run_in_threadpool(_child_logs, services, child, positions):
                     for piece in pieces:
                         yield line(piece)
                     silent = 0.0
                 if over:
-                    positions[done] = 1
+                    positions[_done(child)] = 1
         if ended or not wanted.follow:
-            note = await run_in_threadpool(services.annotations.of, row.id)
-            whole = view.job(row, services.home, note)
-            yield line({"job": {**whole, **trials.summary()}, "trials": [], "last": True})
+            whole = await run_in_threadpool(parents.job, row, services)
+            yield line({"job": {**whole, **children.summary()}, "children": [], "last": True})
             return
         await asyncio.sleep(_PACE)
         silent += _PACE
         if silent >= BEAT:
             yield b"\n"
             silent = 0.0
+
+
+def _viewer(row: JobRow, services: Services) -> Trials | Steps:
+    return Steps(row, services) if row.type == "pipeline" else Trials(row, services)
+
+
+def _leaves(
+    services: Services, states: Mapping[int, ChildState], positions: Mapping[str, int]
+) -> list[tuple[str, bool]]:
+    """The names of the jobs with output among the children, and whether they have ended."""
+    found: list[tuple[str, bool]] = []
+    for number in sorted(states):
+        child = states[number]
+        if _done(child.name) in positions:
+            continue
+        if services.records.get(child.name).type == COMMAND:
+            found.append((child.name, child.status in TERMINAL))
+        else:
+            below = {each.number: each for each in services.children.of(child.name)}
+            found += _leaves(services, below, positions)
+    return found
+
+
+def _done(child: str) -> str:
+    """The key that says that all output of a child was sent."""
+    return f"{child}:done"
 
 
 def _child_logs(services: Services, name: str, positions: dict[str, int]) -> list[dict[str, Any]]:

@@ -1,135 +1,24 @@
-"""A sweep as the API and ``--json`` show it."""
+"""A job with children as the API and ``--json`` show it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
-from allranks.plan.parents import sweep as decisions
-from allranks.plan.parents.best_region import best_regions
-from allranks.plan.parents.sweep import Trial
 from allranks.server.dependencies import Services
-from allranks.server.parents.create import total_trials
-from allranks.server.parents.importances import importances
-from allranks.server.parents.reports import reports
-from allranks.spec.sweep.job import SweepJob
-from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.children import ChildState
-from allranks.store.job_rows import JobRow
+from allranks.server.jobs import view
+from allranks.server.parents.pipeline.view import pipeline
+from allranks.server.parents.sweep.view import sweep
+from allranks.store.job_rows import COMMAND, JobRow
 
 
-def sweep(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, Any]:
-    """The best trial and all trials of a sweep, the best first. ``summary``: also what each
-    parameter is worth, which may take a second."""
-    trials = Trials(row, services)
-    trials.refresh()
-    more = {"parameter_summary": trials.parameters()} if summary else {}
-    return {**trials.summary(), **more, "trials": trials.ranked()}
-
-
-def best_trial(row: JobRow, services: Services) -> str | None:
-    """The name of a sweep's best trial; None while it has none."""
-    trials = Trials(row, services)
-    trials.refresh()
-    best = trials.summary()["best"]
-    return None if best is None else str(best["job"])
-
-
-class Trials:
-    """The trials of a sweep for its viewers. Closed ones are read once."""
-
-    def __init__(self, row: JobRow, services: Services) -> None:
-        self._name, self._services = row.name, services
-        spec = SweepJob.parse(row.spec)
-        self._goal, self._metric = spec.objective.goal, spec.objective.primary_metric
-        self._space = spec.search_space
-        self._total = total_trials(spec)
-        self._values: dict[int, float | None] = {}
-        self.states: dict[int, ChildState] = {}
-
-    def refresh(self) -> list[int]:
-        """Read the record; returns the numbers of trials that changed."""
-        newest = max((each.id for each in self.states.values()), default=-1)
-        unclosed = tuple(e.id for e in self.states.values() if "value" not in e.notes)
-        changed = []
-        for each in self._services.children.of(self._name, above=newest, ids=unclosed):
-            value = each.notes.get("value")
-            if "value" not in each.notes:
-                values = reports(self._services.points, each.id, self._metric)
-                value = decisions.best_value(self._goal, values)
-            before = self.states.get(each.number), self._values.get(each.number)
-            if before != (each, value):
-                changed.append(each.number)
-            self.states[each.number], self._values[each.number] = each, value
-        return changed
-
-    def summary(self) -> dict[str, Any]:
-        """Counts by status, the best trial, and what is wrong with the primary metric."""
-        best = decisions.best(self._goal, self._trials())
-        counts = Counter(str(each.status) for each in self.states.values())
-        return {
-            "objective": {"goal": self._goal, "primary_metric": self._metric},
-            "total_trials": self._total,
-            "counts": dict(counts),
-            "best": None if best is None else {**self.shown(best.number), "metric": self._metric},
-            "note": self._note(),
-        }
-
-    def ranked(self) -> list[dict[str, Any]]:
-        """All trials, the best first, those without a value last."""
-        trials = self._trials()
-        ranked = [each.number for each in decisions.rank(self._goal, trials)]
-        seen = {*ranked}
-        rest = [each.number for each in trials if each.number not in seen]
-        return [self.shown(number) for number in (*ranked, *rest)]
-
-    def parameters(self) -> dict[str, Any]:
-        """Of each parameter its importance, and its values among the best trials."""
-        ranked = decisions.rank(self._goal, self._trials())
-        drawn = [self.states[each.number].notes.get("parameters", {}) for each in ranked]
-        values = [each.value for each in ranked if each.value is not None]
-        share = importances(self._space, self._goal, list(zip(drawn, values, strict=True)))
-        return {
-            name: {"importance": share.get(name), "best": region._asdict()}
-            for name, region in best_regions(drawn).items()
-        }
-
-    def shown(self, number: int) -> dict[str, Any]:
-        """One trial. ``duration`` in seconds."""
-        state, took = self.states[number], None
-        if state.started_at is not None and state.ended_at is not None:
-            took = state.ended_at - state.started_at
-        return {
-            "job": state.name,
-            "number": number,
-            "status": str(state.status),
-            "parameters": dict(state.notes.get("parameters", {})),
-            "value": self._values[number],
-            "duration": took,
-            "stopped_early": state.notes.get("stopped"),
-            "error": (state.error or {}).get("message"),
-        }
-
-    def _trials(self) -> list[Trial]:
-        return [
-            Trial(number, each.status, value=self._values[number])
-            for number, each in sorted(self.states.items())
-        ]
-
-    def _note(self) -> str | None:
-        """Said as soon as a trial has ended without a value."""
-        closed = [each for each in self.states.values() if "value" in each.notes]
-        done = [e for e in closed if e.status in TERMINAL and e.status is not JobStatus.FAILED]
-        if not done or any(each.notes["reports"] for each in closed):
-            return None
-        return (
-            f"no trial has reported {self._metric!r} yet; {metric_hint(self._metric, self.states)}"
-        )
-
-
-def metric_hint(metric: str, states: Mapping[int, ChildState]) -> str:
-    """What trials reported instead of the primary metric, and how to read it from their output."""
-    names = sorted({name for each in states.values() for name in each.notes.get("metrics", ())})
-    listed = f"they reported {', '.join(names)}" if names else "they reported no metric"
-    return f"{listed}; to read it from the output: -m '{metric}={metric}: ([0-9.]+)'"
+def job(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, Any]:
+    """A job of any type. ``summary``: of a sweep also what each parameter is worth, which may take
+    a second."""
+    shown = view.job(row, services.home, services.annotations.of(row.id))
+    if row.type == "pipeline":
+        return {**shown, **pipeline(row, services)}
+    best = services.records.answering(row.name)
+    answer = {} if best is row else {"outputs": view.outputs(best)}
+    if row.type == COMMAND:
+        return {**shown, **answer, "reused": row.notes.get("reused")}
+    return {**shown, **answer, **sweep(row, services, summary=summary)}

@@ -22,20 +22,19 @@ from allranks.server.http.request_limits import Count
 from allranks.server.jobs import explain, view
 from allranks.server.jobs.stream import Wanted
 from allranks.server.jobs.view import submitter
-from allranks.server.parents.create import create_sweep, unused_parameters
+from allranks.server.parents import view as parents
 from allranks.server.parents.resume import resume
 from allranks.server.parents.stream import follow_children
-from allranks.server.parents.view import sweep
+from allranks.server.parents.submit import create_parent
 from allranks.server.routes.job_stream import follow, until_ended
 from allranks.server.routes.metrics import measured
 from allranks.server.submission import continuation
 from allranks.server.submission import restart as restarting
 from allranks.server.submission.submit import Submission, notes, submit
-from allranks.spec.any_job import job_type, parse_any
+from allranks.spec.any_job import job_type
 from allranks.spec.job import parse
-from allranks.spec.sweep.job import SweepJob
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.job_rows import COMMAND, JobRow
+from allranks.store.job_rows import COMMAND
 from allranks.version import __version__
 
 router = APIRouter(prefix="/api/v1")
@@ -89,11 +88,8 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
     """Submit a job. A refused job (400, 409, 422) leaves no trace."""
     made, after = Submission.load(data), None
     if job_type(made.spec) != COMMAND:
-        parse_any(made.spec)  # refuses types that are not built
-        row = create_sweep(made, services, who.name)
-        noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
-        noted += unused_parameters(SweepJob.parse(row.spec))
-        return {**_shown(row, services), "notes": noted, "carried": None}
+        row, noted = create_parent(made, services, who.name)
+        return {**parents.job(row, services), "notes": noted, "carried": None}
     if made.continues:
         after = continuation.ended(services.records.get(made.continues))
         made = made._replace(previous=continuation.end_of(after))
@@ -101,15 +97,19 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
     noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
     if row.spec.get("services"):
         noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
-    return {**_shown(row, services), "notes": noted, "carried": view.carried(carried)}
+    return {**parents.job(row, services), "notes": noted, "carried": view.carried(carried)}
 
 
 @router.get("/jobs/{name}")
 def show(name: str, services: ServicesDep) -> dict[str, Any]:
     row = services.records.get(name)
     if row.type != COMMAND:
-        return {**_shown(row, services), **sweep(row, services, summary=True)}
-    return {**_shown(row, services), **measured(row, services), "state": services.states.brief(row)}
+        return parents.job(row, services, summary=True)
+    return {
+        **parents.job(row, services),
+        **measured(row, services),
+        "state": services.states.brief(row),
+    }
 
 
 @router.get("/jobs/{name}/explanation")
@@ -132,7 +132,7 @@ def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> d
     wait for a cluster that does not answer; its gang is stopped when it answers again."""
     require_own(who, name, submitter(services.records.get(name).spec))
     _cancel(services, name, force)
-    return _shown(services.records.get(name), services)
+    return parents.job(services.records.get(name), services)
 
 
 @router.post("/jobs/{name}/preempt")
@@ -159,7 +159,7 @@ def preempt(
     details = {"by": by, "message": f"requested by {by}: allranks job preempt"}
     services.records.append(name, [row.event(Kind.PREEMPT_ASKED, node=node, data=details)])
     services.loops.wake(name)
-    return _shown(services.records.get(name), services)
+    return parents.job(services.records.get(name), services)
 
 
 @router.post("/jobs/{name}/kill")
@@ -181,7 +181,7 @@ def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody
     event = row.event(Kind.KILL_ASKED, node=target.node, rank=rank, data=details)
     services.records.append(name, [event])
     services.loops.wake(name)
-    return _shown(services.records.get(name), services)
+    return parents.job(services.records.get(name), services)
 
 
 @router.post("/jobs/{name}/restart", status_code=201)
@@ -197,13 +197,16 @@ def restart(
     row = services.records.get(name)
     require_own(who, name, submitter(row.spec))
     if row.type != COMMAND:
-        return {**_shown(resume(row, services, data or {}, fresh=fresh), services), "carried": None}
+        return {
+            **parents.job(resume(row, services, data or {}, fresh=fresh), services),
+            "carried": None,
+        }
     if isinstance(data, dict) and "limits" in data:
         raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
     made, carried = restarting.restart(
         row, services, who.name, fresh=fresh, code=restarting.Code.load(data)
     )
-    return {**_shown(made, services), "carried": view.carried(carried)}
+    return {**parents.job(made, services), "carried": view.carried(carried)}
 
 
 @router.get("/jobs/{name}/wait")
@@ -212,7 +215,7 @@ async def wait(
 ) -> dict[str, Any]:
     """The job, once it has ended or ``timeout`` seconds (at most 60) have passed."""
     row = await until_ended(services, name, min(timeout, 60.0))
-    return await run_in_threadpool(_shown, row, services)
+    return await run_in_threadpool(parents.job, row, services)
 
 
 @router.post("/jobs/{name}/stream")
@@ -246,15 +249,6 @@ async def blob(digest: str, services: ServicesDep, request: Request) -> None:
     with services.blobs.receive(digest) as take:
         async for piece in request.stream():
             take(piece)
-
-
-def _shown(row: JobRow, services: Services) -> dict[str, Any]:
-    shown = view.job(row, services.home, services.annotations.of(row.id))
-    if row.type == COMMAND:
-        return shown
-    best = services.records.answering(row.name)
-    answer = {} if best is row else {"outputs": view.outputs(best)}
-    return {**shown, **answer, **sweep(row, services)}
 
 
 def _cancel(services: Services, name: str, force: bool = False) -> None:

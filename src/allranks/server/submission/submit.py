@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from allranks.plan.environments import recipe
 from allranks.plan.job.compile import CompileContext, compile
 from allranks.plan.job.continuation import Carried
 from allranks.plan.plan import Plan
-from allranks.server.assets.data_locations import places, referred
+from allranks.server.assets.data_locations import Find, places, referred
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
@@ -87,10 +87,11 @@ def plan(
     clusters: Clusters,
     environments: Environments,
     datastores: Datastores,
-    find: Callable[[str], JobRow] | None = None,
+    find: Find | None = None,
 ) -> Plan:
     """The plan of a submission. Has no effects, but may query the cluster for its GPUs. ``find``
-    looks up other jobs; without it (a dry run) their outputs are assumed to exist.
+    looks up other jobs; without it (a dry run) their outputs are assumed to exist, as are those of
+    jobs for which it returns None.
 
     Raises SpecError for an invalid job, Refused for one that never fits the compute.
     """

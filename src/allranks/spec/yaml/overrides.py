@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.any_job import job_type
+from allranks.spec.any_job import TYPES, job_type
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job import READ_ONLY, CommandJob
 from allranks.spec.job_parts import Distribution, snake
 from allranks.spec.shell.expressions import references
-from allranks.spec.sweep.job import SweepJob
 
 # The singular, and the variables through which a script or command reads one.
 _SECTIONS = {
@@ -58,7 +57,7 @@ def ineffective(
 
 def _unread(data: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Problem]:
     """Unknown keys of the job itself; its models find others."""
-    model = SweepJob if job_type(data) == "sweep" else CommandJob
+    model = TYPES.get(job_type(data), CommandJob)
     known = [field.alias or name for name, field in model.model_fields.items()]
     for key in dict.fromkeys(path.partition(".")[0] for path in paths):
         if key in READ_ONLY:

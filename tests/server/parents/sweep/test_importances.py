@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from allranks.server.parents.importances import importances
+from allranks.server.parents.sweep.importances import importances
 from allranks.spec.sweep.search_space import spaces_of
 
 SPACE = spaces_of(

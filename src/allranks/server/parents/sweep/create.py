@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from allranks.errors import Problem, SpecError
 from allranks.plan.plan import Plan
+from allranks.server.assets.data_locations import Find
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import signed
-from allranks.server.parents.sampler import draw, grid_size
+from allranks.server.parents.sweep.sampler import draw, grid_size
 from allranks.server.submission.submit import Submission, plan, require_code
 from allranks.settings import Home
 from allranks.spec.shell.expressions import references
 from allranks.spec.sweep.job import SweepJob
-from allranks.store.job_rows import JobRow
+from allranks.store.job_rows import Child, JobRow
 
 # Keys that a sweep has at its top level; all others of a trial are below `trial`.
 _SHARED = ("inputs", "outputs", "compute", "tags", "properties", "identity", "queue_settings")
@@ -40,7 +39,7 @@ def trial_plan(
     clusters: Clusters,
     environments: Environments,
     datastores: Datastores,
-    find: Callable[[str], JobRow] | None = None,
+    find: Find | None = None,
 ) -> tuple[SweepJob, Plan]:
     """A sweep, and the plan of its first trial as ``submit.plan`` makes it. Raises SpecError with
     the sweep's own keys."""
@@ -51,13 +50,20 @@ def trial_plan(
         raise SpecError([_in_sweep(problem) for problem in error.problems]) from None
 
 
-def create_sweep(submission: Submission, services: Services, by: str) -> JobRow:
-    """Record a sweep, which then submits its trials. A refused sweep leaves no trace."""
+def create_sweep(
+    submission: Submission,
+    services: Services,
+    by: str,
+    known: Environments | None = None,
+    child: Child | None = None,
+) -> JobRow:
+    """Record a sweep, which then submits its trials. A refused sweep leaves no trace. ``child``: it
+    is a step of a pipeline."""
     sweep, first = trial_plan(
         submission,
         services.home,
         services.clusters,
-        services.environments,
+        known or services.environments,
         services.datastores,
         services.records.answering,
     )
@@ -75,7 +81,7 @@ def create_sweep(submission: Submission, services: Services, by: str) -> JobRow:
         parameter_servers=0,
         evaluators=0,
         outputs=(),
-        parent="",
+        parent="" if child is None else child.parent,
         parameters={},
     )
     made = first._replace(
@@ -83,7 +89,7 @@ def create_sweep(submission: Submission, services: Services, by: str) -> JobRow:
     )
     with services.admission_lock:
         require_code(submission, services)
-        row = services.records.create(spec, made, type="sweep")
+        row = services.records.create(spec, made, type="sweep", child=child)
     services.loops.wake(row.name)
     return row
 

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 import pytest
 from scipy.stats import mannwhitneyu
 
-from allranks.server.parents.sampler import Past, draw, grid_point, grid_size
+from allranks.server.parents.sweep.sampler import Past, draw, grid_point, grid_size
 from allranks.spec.sweep.job import AshaSampling, BayesianSampling, RandomSampling
 from allranks.spec.sweep.search_space import spaces_of
 

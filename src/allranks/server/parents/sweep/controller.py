@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from allranks import clock
@@ -13,27 +13,25 @@ from allranks.plan.parents import sweep as decisions
 from allranks.plan.parents.sweep import Parent, Rules, Step, Trial
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import submitter
-from allranks.server.parents.create import total_trials
-from allranks.server.parents.reports import reported_metrics, reports
-from allranks.server.parents.sampler import Draw, Past, draw
-from allranks.server.parents.view import metric_hint
+from allranks.server.parents.controller import Controller, error_of, one_line
+from allranks.server.parents.sweep.create import total_trials
+from allranks.server.parents.sweep.reports import reported_metrics, reports
+from allranks.server.parents.sweep.sampler import Draw, Past, draw
+from allranks.server.parents.sweep.view import metric_hint
 from allranks.server.submission.submit import Submission, submit
 from allranks.spec.sweep.job import AshaSampling, SweepJob
-from allranks.statuses import TERMINAL, VERDICTS, Blame, JobStatus, Reason
+from allranks.statuses import TERMINAL, JobStatus, Reason
 from allranks.store.children import ChildState
 from allranks.store.job_rows import Child, JobRow
 
 log = logging.getLogger("allranks.parents")
 
-_OWNER = "parents"
 
-
-class Sweep:
-    """The controller of a sweep. Everything it knows is read from the record again after a restart
-    of the server."""
+class Sweep(Controller):
+    """The controller of a sweep."""
 
     def __init__(self, row: JobRow, services: Services) -> None:
-        self._name, self._services = row.name, services
+        super().__init__(row, services)
         self.spec = SweepJob.parse(row.spec)
         algorithm, limits = self.spec.sampling_algorithm, self.spec.limits
         total = total_trials(self.spec)
@@ -45,23 +43,16 @@ class Sweep:
             limits.timeout,
             policy,
         )
-        self._states: dict[int, ChildState] = {}
         self._reports: dict[int, tuple[float, ...]] = {}
 
-    def advance(self) -> bool:
-        """Take every step that is due. Returns whether the sweep is still live."""
-        while True:
-            row = self._services.records.get(self._name)
-            if row.record.status in TERMINAL:
-                return False
-            record = row.record
-            parent = Parent(record.went_at, record.canceled, record.message)
-            trials = self._trials(force=record.given_up)
-            step = decisions.next_step(self._rules, parent, trials, clock.now())
-            if step is None:
-                return True
+    def _step(self, row: JobRow) -> bool:
+        record = row.record
+        parent = Parent(record.went_at, record.canceled, record.message)
+        trials = self._trials(force=record.given_up)
+        step = decisions.next_step(self._rules, parent, trials, clock.now())
+        if step is not None:
             self._take(row, step)
-            self._services.wakeups.notify(self._name)
+        return step is not None
 
     def _trials(self, *, force: bool = False) -> list[Trial]:
         """All trials. Closed ones are not read again. With ``force`` a trial counts as canceled
@@ -105,12 +96,9 @@ class Sweep:
         elif step.kind == "judge":
             self._judge(self._states[step.number], step)
         elif step.kind == "cancel":
-            child = self._states[step.number].name
-            data = {"force": True} if row.record.given_up else {}
-            self._append(child, Kind.CANCEL_ASKED, data)
-            self._services.loops.wake(child)
+            self._cancel(row, self._states[step.number].name)
         else:
-            self._finish(row, step.reason or Reason.DONE)
+            self._end(row, step.reason or Reason.DONE)
 
     def _draw(self, row: JobRow, number: int) -> None:
         """Submit a trial. A trial that cannot be submitted ends the sweep."""
@@ -127,33 +115,24 @@ class Sweep:
         try:
             self._submit(row, number, drawn)
         except (Conflict, NotFound, Refused, SpecError) as error:
-            data = {"message": f"trial {number} could not be submitted: {_one_line(error)}"}
+            data = {"message": f"trial {number} could not be submitted: {one_line(error)}"}
             self._append(row.name, Kind.REFUSED, data)
 
     def _submit(self, row: JobRow, number: int, drawn: Draw) -> None:
         services, task = self._services, row.plan.task
         notes = {"parameters": drawn.parameters, "numbers": drawn.numbers}
-        name, tries = f"{row.name}_{number}", 1
-        while True:
+
+        def submit_as(name: str) -> None:
             spec = self.spec.trial_spec(name, drawn.parameters)
-            submission = Submission(spec, task.code, task.in_place, task.base, task.tools)
-            try:
-                submit(
-                    submission,
-                    services,
-                    submitter(row.spec),
-                    services.environments.with_deleted(),
-                    child=Child(row.name, number, notes),
-                )
-                return
-            except Conflict as error:
-                if services.children.has(row.name, number):
-                    return  # submitted before this server was restarted
-                if error.where != "name":
-                    raise
-                # Another job has the name.
-                tries += 1
-                name = f"{row.name}_{number}-{tries}"
+            submit(
+                Submission(spec, task.code, task.in_place, task.base, task.tools),
+                services,
+                submitter(row.spec),
+                services.environments.with_deleted(),
+                child=Child(row.name, number, notes),
+            )
+
+        self._submit_as(f"{row.name}_{number}", number, submit_as)
 
     def _past(self, state: ChildState) -> Past:
         failed = state.status is JobStatus.FAILED
@@ -180,64 +159,29 @@ class Sweep:
         self._services.records.append(state.name, [event], notes)
         self._services.loops.wake(state.name)
 
-    def _finish(self, row: JobRow, reason: Reason) -> None:
+    def _end(self, row: JobRow, reason: Reason) -> None:
         trials = self._trials()
         best = decisions.best(self._rules.goal, trials)
-        verdict = VERDICTS[reason]
-        error = None
-        if verdict.outcome is JobStatus.FAILED:
-            error = self._error(row, reason, trials)
-        result = {
-            "status": str(verdict.outcome),
-            "exit_code": 0 if verdict.outcome is JobStatus.COMPLETED else 1,
-            "error": error,
-        }
-        event = row.event(Kind.FINISHED, data=result)
-        self._services.records.apply(
-            row,
-            _OWNER,
-            [event],
-            ended_at=event.at,
-            exit_code=result["exit_code"],
-            error=error,
-            notes={"best": None if best is None else self._states[best.number].name},
-        )
+        notes = {"best": None if best is None else self._states[best.number].name}
+        self._finish(row, reason, self._error(row, reason, trials), notes)
 
     def _error(self, row: JobRow, reason: Reason, trials: Sequence[Trial]) -> dict[str, Any]:
-        message, hint, blame = VERDICTS[reason].sentence, VERDICTS[reason].hint, Blame.USER
         metric = self.spec.objective.primary_metric
         failed = [each for each in trials if each.status is JobStatus.FAILED]
         if reason is Reason.GANG_REFUSED:
-            message = row.record.message
-            hint = f"correct it, then continue: allranks job restart {row.name}"
-        elif reason is Reason.TIME_LIMIT:
+            hint = "correct it, then continue: allranks job restart {job}"
+            return error_of(row, reason, row.record.message, hint)
+        if reason is Reason.TIME_LIMIT:
             message = "the sweep ran longer than limits.timeout"
-            hint = "raise limits.timeout"
-        elif failed and len(failed) == len(trials):
+            return error_of(row, reason, message, "raise limits.timeout")
+        if failed and len(failed) == len(trials):
             first = self._states[failed[0].number]
             why = (first.error or {}).get("message", "it failed")
             message = f"all {len(failed)} trials failed; the first, {first.name}: {why}"
-            hint = f"allranks job explain {first.name}"
-        else:
-            message = f"no trial reported the metric {metric!r}"
-            hint = metric_hint(metric, self._states)
-        return {
-            "reason": str(reason),
-            "blame": str(blame),
-            "message": message,
-            "hint": hint.format(job=row.name, rank=0),
-            "node": None,
-            "rank": None,
-        }
-
-    def _append(self, name: str, kind: Kind, data: Mapping[str, Any] | None = None) -> None:
-        row = self._services.records.get(name)
-        self._services.records.append(name, [row.event(kind, data=data)])
+            return error_of(row, reason, message, f"allranks job explain {first.name}")
+        message = f"no trial reported the metric {metric!r}"
+        return error_of(row, reason, message, metric_hint(metric, self._states))
 
 
 def _is_closed(state: ChildState) -> bool:
     return "value" in state.notes
-
-
-def _one_line(error: Exception) -> str:
-    return "; ".join(str(error).splitlines())

@@ -1,0 +1,124 @@
+"""Follow a job with children, a sweep or a pipeline, on a terminal or in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from allranks.cli.output import show
+from allranks.cli.output.rank_output import Printer
+from allranks.sdk.connection import find_server
+from allranks.sdk.jobs.follow import Following
+
+ENDED = ("Completed", "Failed", "Canceled")
+
+
+class ChildrenViewer(ABC):
+    """Shows news of the children and, on a terminal, a line with the progress. With ``logs``, the
+    output of all children behind their names."""
+
+    def __init__(
+        self, name: str, *, quiet: bool = False, json: bool = False, logs: bool = False
+    ) -> None:
+        self._quiet, self._logs = quiet, logs
+        self._to = sys.stderr if json else sys.stdout
+        self._line = show.StatusLine(quiet)
+        self._printers: dict[str, Printer] = {}
+        self._printed: set[str] = set()
+        self._following = Following(
+            find_server.connect, name, wanted={"logs": logs}, changed=self._changed
+        )
+
+    @abstractmethod
+    def lines(self, job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """The news of a job, each with the status that it is coloured by."""
+
+    @abstractmethod
+    def progress(self, job: dict[str, Any]) -> str:
+        """One line that sums up a live job."""
+
+    def follow(self) -> dict[str, Any]:
+        """Show the job until it has ended; returns it."""
+        try:
+            for piece in self._following.pieces():
+                if piece and self._logs:
+                    self._line.clear()
+                    self._printer(piece["child"]).put(piece)
+        finally:
+            self._line.clear()
+            for each in self._printers.values():
+                each.end()
+        return self._following.job
+
+    def is_new(self, key: str) -> bool:
+        """Whether this was not asked before: streams may be repeated."""
+        new = key not in self._printed
+        self._printed.add(key)
+        return new
+
+    def _printer(self, child: str) -> Printer:
+        if child not in self._printers:
+            self._printers[child] = Printer(1, self._to, True, label=child)
+        return self._printers[child]
+
+    def _changed(self, job: dict[str, Any]) -> None:
+        if self._quiet:
+            return
+        self._line.clear()
+        for text, status in self.lines(job):
+            show.talk(text, status)
+        if job["status"] not in ENDED:
+            self._line.say(self.progress(job))
+
+
+def viewer(job: Mapping[str, Any], **options: bool) -> ChildrenViewer:
+    """The viewer of a sweep or a pipeline."""
+    if job["type"] == "sweep":
+        from allranks.cli.job.sweep import SweepViewer  # lazy: one of the two
+
+        return SweepViewer(job["name"], **options)
+    from allranks.cli.job.pipeline import PipelineViewer  # lazy: one of the two
+
+    return PipelineViewer(job["name"], **options)
+
+
+def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
+    """Print how a sweep or a pipeline ended. Returns 0 if it completed, else 1."""
+    # lazy: they import this module
+    from allranks.cli.job import pipeline, sweep
+
+    if job["type"] == "sweep":
+        return sweep.verdict(job, quiet=quiet)
+    return pipeline.verdict(job, quiet=quiet)
+
+
+def show_parent(job: dict[str, Any]) -> None:
+    """Print the fields of a sweep or a pipeline, and its children."""
+    if job["type"] == "sweep":
+        from allranks.cli.job.sweep import show_sweep  # lazy: one of the two
+
+        show_sweep(job)
+        return
+    from allranks.cli.job.pipeline import show_pipeline  # lazy: one of the two
+
+    show_pipeline(job)
+
+
+def took(job: Mapping[str, Any]) -> str:
+    """` after 3.2 s`; empty for a job that has not run or not ended."""
+    if not job["started_at"] or not job["ended_at"]:
+        return ""
+    began, ended = map(datetime.fromisoformat, (job["started_at"], job["ended_at"]))
+    return f" after {show.seconds((ended - began).total_seconds())}"
+
+
+def print_error(job: Mapping[str, Any], *, quiet: bool) -> None:
+    """The error of a job that has ended, and what to do."""
+    error = job["error"]
+    if error and job["status"] != "Canceled":
+        show.talk(f"error: {error['message']}")
+        if error["hint"] and not quiet:
+            show.talk(f"\nhint: {error['hint']}")

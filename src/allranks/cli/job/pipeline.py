@@ -1,0 +1,122 @@
+"""Show a pipeline and its steps on a terminal or in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from allranks.cli.job.children import ENDED, ChildrenViewer, print_error, took
+from allranks.cli.output import show
+
+_MARKS = {"Completed": "✓", "Failed": "✗", "Canceled": "–", None: "○"}
+_RUNNING, _REUSED = "●", "↺"
+# Steps beside each other in the graph; more are counted.
+_WIDE = 8
+
+
+class PipelineViewer(ChildrenViewer):
+    """Follows a pipeline: a line for each step that starts or ends."""
+
+    def lines(self, job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        for step in job["changed_children"]:
+            started = step["status"] in ("Running", *ENDED)
+            if started and self.is_new(f"{step['job']} {step['status'] in ENDED}"):
+                yield step_line(step), step["status"]
+
+    def progress(self, job: dict[str, Any]) -> str:
+        return progress(job)
+
+
+def progress(job: Mapping[str, Any]) -> str:
+    """One line: `pl Running: 3 of 5 steps, 1 running`."""
+    counts = job["counts"]
+    ended = sum(counts.get(each, 0) for each in ENDED)
+    text = f"{job['name']} {job['status']}: {ended} of {job['total_steps']} steps"
+    if live := sum(counts.values()) - ended:
+        text += f", {live} running"
+    return text + (f", {counts['Failed']} failed" if counts.get("Failed") else "")
+
+
+def step_line(step: Mapping[str, Any]) -> str:
+    """One step that has started or ended."""
+    text = f"{step['step']}: {step['status']}"
+    if step["reused"]:
+        text += f", reused from {step['reused']}"
+    elif step["status"] in ENDED and step["duration"] is not None:
+        text += f" after {show.seconds(step['duration'])}"
+    if step["status"] == "Failed" and step["error"]:
+        text += f"  {step['error']}"
+    return show.one_line(text)
+
+
+def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
+    """Print how the pipeline ended and where its outputs are. Returns 0 if it completed, else 1."""
+    if not quiet:
+        reused = sum(1 for each in job["steps"].values() if each["reused"])
+        more = f", {reused} reused" if reused else ""
+        steps = f"{sum(job['counts'].values())} of {job['total_steps']} steps{more}"
+        show.talk(f"{job['name']}: {job['status']}{took(job)}, {steps}", job["status"])
+        for name, path in job["outputs"].items():
+            show.talk(f"output {name}: {path}")
+    print_error(job, quiet=quiet)
+    return int(job["status"] != "Completed")
+
+
+def show_pipeline(job: dict[str, Any]) -> None:
+    """The fields of a pipeline, its graph and its steps."""
+    fields = [
+        ("name", job["name"]),
+        ("type", job["type"]),
+        *([("parent", job["parent_job_name"])] if job["parent_job_name"] else []),
+        ("status", job["status"]),
+        ("experiment", job["experiment_name"]),
+        ("compute", job["compute"]),
+        ("steps", progress(job).partition(": ")[2]),
+        ("created", job["created_at"]),
+        ("started", job["started_at"] or "-"),
+        ("ended", job["ended_at"] or "-"),
+        *((f"output {name}", path) for name, path in job["outputs"].items()),
+    ]
+    for name, value in fields:
+        show.field(name, value)
+    if job["error"]:
+        show.field("error", job["error"]["message"])
+        show.field("hint", job["error"]["hint"])
+    print()
+    for each in graph(job["steps"]):
+        show.line(each)
+    print()
+    show.columns(("step", "status", "after", "took", "job"), _rows(job["steps"]))
+
+
+def graph(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The steps as lines: those of a line depend on lines above it."""
+    depth: dict[str, int] = {}
+    for name, step in steps.items():
+        depth[name] = 1 + max((depth[each] for each in step["after"]), default=-1)
+    levels: dict[int, list[str]] = {}
+    for name, at in depth.items():
+        levels.setdefault(at, []).append(f"{_mark(steps[name])} {name}")
+    lines: list[str] = []
+    for at in sorted(levels):
+        shown, more = levels[at][:_WIDE], len(levels[at]) - _WIDE
+        text = "   ".join(shown) + (f"   and {more} more" if more > 0 else "")
+        lines += ["  ↓", text] if lines else [text]
+    return [show.one_line(each) for each in lines]
+
+
+def _mark(step: Mapping[str, Any]) -> str:
+    return _REUSED if step["reused"] else _MARKS.get(step["status"], _RUNNING)
+
+
+def _rows(steps: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            step["status"] or "-",
+            ", ".join(step["after"]) or "-",
+            "-" if step["duration"] is None else show.seconds(step["duration"]),
+            f"{step['job'] or '-'}" + (f" (from {step['reused']})" if step["reused"] else ""),
+        )
+        for name, step in steps.items()
+    ]

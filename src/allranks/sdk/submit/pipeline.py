@@ -1,0 +1,236 @@
+"""Turn a pipeline into a submission: components in place of their files, and all their code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from allranks import settings
+from allranks.errors import Problem, SpecError
+from allranks.plan.progress import OnProgress, unheard
+from allranks.sdk.submit.current_environment import current, tools
+from allranks.sdk.submit.submission import (
+    Snapshots,
+    absolute,
+    environment_of,
+    find_code,
+    generate_name,
+    is_uri,
+    located_input,
+    located_output,
+    require_text,
+    without_scheme,
+)
+from allranks.snapshot.git import GitQuery
+from allranks.snapshot.take import Snapshot, take_snapshot
+from allranks.spec.fields.problems import placed
+from allranks.spec.pipeline.bindings import is_bound
+from allranks.spec.pipeline.component import LITERALS, parse_component
+from allranks.spec.yaml import load
+
+# Pipelines in pipelines; deeper ones are most likely a file that names itself.
+_DEPTH = 16
+
+
+def prepare_pipeline(
+    spec: Mapping[str, Any],
+    base: Path,
+    note: Callable[[str], None],
+    allow_large: bool,
+    progress: OnProgress,
+) -> tuple[dict[str, Any], Snapshots]:
+    """The submission of a pipeline and the snapshots of its steps' code. Raises like ``prepare``,
+    with keys of the pipeline."""
+    git = GitQuery(base.resolve())
+    reader = Reader(note, allow_large, progress)
+    made = reader.pipeline(dict(spec), base, "")
+    made.setdefault("name", generate_name())
+    made.setdefault("experiment_name", base.resolve().name or "Default")
+    if properties := git.result().properties:
+        made["properties"] = {**properties, **(made.get("properties") or {})}
+    submission = {"spec": made, "base": current(), "tools": tools()}
+    require_text(submission)
+    return submission, reader.snapshots
+
+
+def prepare_component(
+    data: Mapping[str, Any],
+    base: Path,
+    note: Callable[[str], None] = lambda sentence: None,
+    allow_large: bool = False,
+    progress: OnProgress = unheard,
+) -> tuple[dict[str, Any], Snapshots]:
+    """A component to be registered, with the snapshots of its code. Raises like ``prepare``."""
+    reader = Reader(note, allow_large, progress)
+    made = reader.component(data, base, "")
+    require_text(made)
+    return made, reader.snapshots
+
+
+class Reader:
+    """Reads components, and takes each code folder once."""
+
+    def __init__(
+        self, note: Callable[[str], None], allow_large: bool, progress: OnProgress
+    ) -> None:
+        self._note, self._allow_large, self._progress = note, allow_large, progress
+        self._taken: dict[tuple[Path, ...], Snapshot] = {}
+        self._depth = 0
+
+    @property
+    def snapshots(self) -> Snapshots:
+        return [each for each in self._taken.values() if each.files]
+
+    def pipeline(self, data: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+        """A pipeline with its components, inputs and outputs, which start at ``base``."""
+        made = self._with_data(data, base, at)
+        if made.get("component") is not None:
+            made["component"] = self._referred(made["component"], base, _key(at, "component"))
+        if isinstance(made.get("jobs"), Mapping):
+            made["jobs"] = self._nodes(made["jobs"], base, _key(at, "jobs"))
+        return made
+
+    def _nodes(self, jobs: Mapping[str, Any], base: Path, at: str) -> dict[str, Any]:
+        return {
+            name: self._node(dict(node), base, f"{at}.{name}")
+            if isinstance(node, Mapping)
+            else node
+            for name, node in jobs.items()
+        }
+
+    def _node(self, node: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+        if node.get("component") is not None:
+            component = self._referred(node["component"], base, _key(at, "component"))
+            node["component"] = component
+            return self._with_data(self._with_environment(node, base, at), base, at, component)
+        if "trial" in node:
+            trial = node["trial"]
+            where = _key(at, "trial")
+            if isinstance(trial, Mapping) and not trial.keys() & {"inputs", "outputs", "name"}:
+                node["trial"] = self._with_code(dict(trial), base, where)
+                return self._with_data(node, base, at)
+            node["trial"] = self._referred(trial, base, where)
+            return self._with_data(node, base, at, node["trial"])
+        if "jobs" in node:
+            return self.pipeline(node, base, at)
+        return self._with_data(self._with_code(node, base, at), base, at)
+
+    def _referred(self, given: Any, base: Path, at: str) -> Any:
+        """A component: written in place, or from its file. Registered ones stay names."""
+        if isinstance(given, Mapping):
+            return self.component(given, base, at)
+        if not isinstance(given, str):
+            return given
+        path = without_scheme(given)
+        if is_uri(path) or (path.startswith("/") and "/components/" in path):
+            return given
+        file = absolute(path, base)
+        if not file.is_file():
+            hint = f"relative paths start at {base}; a registered one is azureml:NAME:VERSION"
+            raise SpecError(Problem(f"component file {str(file)!r} not found", at, hint=hint))
+        data, lines = load.read(load.content(file), file=str(file))
+        parse_component(data, lines, str(file))
+        if self._depth == _DEPTH:
+            hint = f"does {file.name} name itself?"
+            raise SpecError(Problem("components are nested too deeply", at, hint=hint))
+        self._depth += 1
+        try:
+            with _of_file(file, lines):
+                return self.component(data, file.parent, "")
+        finally:
+            self._depth -= 1
+
+    def component(self, data: Mapping[str, Any], base: Path, at: str) -> dict[str, Any]:
+        """A component with its code and environment, or its steps; paths start at ``base``."""
+        made = {key: value for key, value in data.items() if value is not None}
+        if isinstance(made.get("jobs"), Mapping):
+            made["jobs"] = self._nodes(made["jobs"], base, _key(at, "jobs"))
+            return made
+        return self._with_code(made, base, at)
+
+    def _with_code(self, data: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+        """The keys of a command with the digest of its code."""
+        data = self._with_environment(data, base, at)
+        includes = [absolute(each, base) for each in data.pop("additional_includes", None) or ()]
+        given = data.get("code")
+        if "snapshot" in data or (given is None and not includes):
+            return data
+        with _keyed(at):
+            code, _ = find_code(given, base) if given is not None else (includes.pop(0), None)
+        assert code is not None
+        data["code"] = str(code)
+        key = (code, *includes)
+        if key not in self._taken:
+            self._taken[key] = take_snapshot(
+                code,
+                self._note,
+                settings.home().snapshots,
+                self._allow_large,
+                self._progress,
+                includes,
+            )
+        if self._taken[key].files:
+            data["snapshot"] = self._taken[key].digest
+        return data
+
+    def _with_environment(self, data: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+        if isinstance(data.get("environment"), Mapping):
+            with _keyed(at):
+                data["environment"] = environment_of(data["environment"], base)
+        return data
+
+    def _with_data(
+        self, data: dict[str, Any], base: Path, at: str, component: Any = None
+    ) -> dict[str, Any]:
+        """Inputs and outputs with absolute paths. A text is a path where the component declares
+        data."""
+        declared = component.get("inputs") or {} if isinstance(component, Mapping) else {}
+        inputs = {}
+        for name, value in (data.get("inputs") or {}).items():
+            if isinstance(value, str) and _is_data(declared.get(name)) and not is_bound(value):
+                value = {"path": value}
+            if isinstance(value, Mapping) and not is_bound(value.get("path")):
+                with _keyed(at):
+                    value = located_input(name, value, base)
+            inputs[name] = value
+        outputs = {
+            name: value
+            if isinstance(value, Mapping) and is_bound(value.get("path"))
+            else located_output(value, base)
+            for name, value in (data.get("outputs") or {}).items()
+        }
+        data |= {"inputs": inputs} if inputs else {}
+        return data | ({"outputs": outputs} if outputs else {})
+
+
+def _is_data(declared: Any) -> bool:
+    return isinstance(declared, Mapping) and declared.get("type", "uri_folder") not in LITERALS
+
+
+def _key(at: str, key: str) -> str:
+    return f"{at}.{key}" if at else key
+
+
+@contextmanager
+def _keyed(at: str) -> Iterator[None]:
+    """Problems inside get keys that start with ``at``."""
+    try:
+        yield
+    except SpecError as error:
+        if not at:
+            raise
+        found = [each._replace(where=f"{at}.{each.where}") for each in error.problems]
+        raise SpecError(found, file=error.file) from None
+
+
+@contextmanager
+def _of_file(file: Path, lines: Mapping[str, int]) -> Iterator[None]:
+    """Errors inside get the name and the lines of a component's file."""
+    try:
+        yield
+    except SpecError as error:
+        if error.file is not None:
+            raise
+        raise SpecError([placed(each, lines) for each in error.problems], file=str(file)) from None

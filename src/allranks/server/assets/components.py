@@ -1,0 +1,43 @@
+"""Registered components of pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.fields.azureml_references import Asset, asset_of
+from allranks.spec.fields.problems import nearest
+from allranks.store.assets import AssetRow, Assets, find_version
+
+KIND = "component"
+
+
+class Components:
+    """The components of a home; ``assets`` is None without a database."""
+
+    def __init__(self, assets: Assets | None) -> None:
+        self._assets = assets
+
+    def versions(self, name: str | None = None) -> list[AssetRow]:
+        """All versions of all components, or of one, oldest first."""
+        return [] if self._assets is None else self._assets.versions(name)
+
+    def row(self, asset: Asset) -> AssetRow:
+        """The version that ``asset`` names. Raises SpecError."""
+        versions = self.versions(asset.name)
+        if (row := find_version(versions, asset)) is not None:
+            return row
+        has = ", ".join(row.version for row in versions)
+        near = nearest(asset.name, {row.name for row in self.versions()})
+        hint = f"its versions: {has}" if has else near or "list them: allranks component list"
+        raise SpecError(Problem(f"component {asset} not found", "component", hint=hint))
+
+    def find(self, reference: str, where: str) -> Mapping[str, Any]:
+        """The component of a reference in the key ``where``, with its name and version. Raises
+        SpecError."""
+        try:
+            row = self.row(asset_of(reference, where))
+        except SpecError as error:
+            raise SpecError([each._replace(where=where) for each in error.problems]) from None
+        return {**row.spec, "name": row.name, "version": row.version}

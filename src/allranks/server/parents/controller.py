@@ -1,0 +1,109 @@
+"""What the controllers of sweeps and pipelines have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from allranks.errors import Conflict
+from allranks.events import Kind
+from allranks.server.dependencies import Services
+from allranks.statuses import TERMINAL, VERDICTS, Blame, JobStatus, Reason
+from allranks.store.children import ChildState
+from allranks.store.job_rows import JobRow
+
+_OWNER = "parents"
+
+
+class Controller(ABC):
+    """Drives one live job that has children. Everything it knows is read from the record again
+    after a restart of the server."""
+
+    def __init__(self, row: JobRow, services: Services) -> None:
+        self._name, self._services = row.name, services
+        self._states: dict[int, ChildState] = {}
+
+    def advance(self) -> bool:
+        """Do everything that is due. Returns whether the job is still live."""
+        while True:
+            row = self._services.records.get(self._name)
+            if row.record.status in TERMINAL:
+                return False
+            if not self._step(row):
+                return True
+            self._services.wakeups.notify(self._name)
+
+    @abstractmethod
+    def _step(self, row: JobRow) -> bool:
+        """Do one thing, if any is due."""
+
+    def _submit_as(self, name: str, number: int, submit: Callable[[str], object]) -> None:
+        """Submit the child ``number`` under the first free name. Raises like ``submit``."""
+        tries, wanted = 1, name
+        while True:
+            try:
+                submit(wanted)
+                return
+            except Conflict as error:
+                if self._services.children.has(self._name, number):
+                    return  # submitted before this server was restarted
+                if error.where != "name":
+                    raise
+                # Another job has the name.
+                tries += 1
+                wanted = f"{name}-{tries}"
+
+    def _cancel(self, row: JobRow, child: str) -> None:
+        data = {"force": True} if row.record.given_up else {}
+        self._append(child, Kind.CANCEL_ASKED, data)
+        self._services.loops.wake(child)
+
+    def _append(self, name: str, kind: Kind, data: Mapping[str, Any] | None = None) -> None:
+        row = self._services.records.get(name)
+        self._services.records.append(name, [row.event(kind, data=data)])
+
+    def _finish(
+        self,
+        row: JobRow,
+        reason: Reason,
+        error: Mapping[str, Any] | None,
+        notes: Mapping[str, Any],
+    ) -> None:
+        outcome = VERDICTS[reason].outcome
+        error = error if outcome is JobStatus.FAILED else None
+        code = 0 if outcome is JobStatus.COMPLETED else 1
+        result = {"status": str(outcome), "exit_code": code, "error": error}
+        event = row.event(Kind.FINISHED, data=result)
+        self._services.records.apply(
+            row,
+            _OWNER,
+            [event],
+            ended_at=event.at,
+            exit_code=code,
+            error=error,
+            notes=notes,
+        )
+        if row.parent is not None:
+            self._services.loops.wake(row.parent)
+
+
+def error_of(
+    row: JobRow, reason: Reason, message: str = "", hint: str = "", **more: Any
+) -> dict[str, Any]:
+    """The error of a job with children."""
+    verdict = VERDICTS[reason]
+    return {
+        "reason": str(reason),
+        "blame": str(Blame.USER),
+        "message": message or verdict.sentence,
+        "hint": (hint or verdict.hint).replace("{job}", row.name).replace("{rank}", "0"),
+        "node": None,
+        "rank": None,
+        **more,
+    }
+
+
+def one_line(error: Exception) -> str:
+    """An error's text on one line."""
+    return "; ".join(str(error).splitlines())

@@ -1,0 +1,3 @@
+"""Runs pipelines: binds and submits steps, and reuses earlier results.
+
+May import what `submission` may."""

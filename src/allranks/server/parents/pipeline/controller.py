@@ -1,0 +1,135 @@
+"""One live pipeline: reads its steps' jobs, does what `plan.parents.pipeline` decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allranks import clock
+from allranks.errors import Conflict, NotFound, Refused, SpecError
+from allranks.events import Kind
+from allranks.plan.parents import pipeline as decisions
+from allranks.plan.parents.pipeline import Action, Parent, Rules, StepState
+from allranks.server.dependencies import Services
+from allranks.server.jobs.view import submitter
+from allranks.server.parents.controller import Controller, error_of, one_line
+from allranks.server.parents.pipeline.create import create_pipeline, step_submission
+from allranks.server.parents.sweep.create import create_sweep
+from allranks.server.submission.submit import Submission, submit
+from allranks.spec.pipeline.job import PipelineJob
+from allranks.spec.pipeline.steps import Step, steps_of
+from allranks.statuses import TERMINAL, VERDICTS, JobStatus, Reason
+from allranks.store.children import ChildState
+from allranks.store.job_rows import Child, JobRow
+
+
+class Pipeline(Controller):
+    """The controller of a pipeline."""
+
+    def __init__(self, row: JobRow, services: Services) -> None:
+        super().__init__(row, services)
+        self._spec = PipelineJob.parse(row.spec)
+        self._steps = steps_of(self._spec)
+        self._order = [*self._steps]
+        self._rules = Rules(
+            {name: step.after for name, step in self._steps.items()},
+            self._spec.settings.continue_on_step_failure,
+            self._spec.limits.timeout,
+        )
+
+    def _step(self, row: JobRow) -> bool:
+        record = row.record
+        parent = Parent(record.went_at, record.canceled, record.message)
+        self._refresh()
+        states = {
+            self._order[each.number]: StepState(
+                each.status, each.given_up if record.given_up else each.canceled
+            )
+            for each in self._states.values()
+        }
+        action = decisions.next_action(self._rules, parent, states, clock.now())
+        if action is not None:
+            self._do(row, action)
+        return action is not None
+
+    def _refresh(self) -> None:
+        newest = max((each.id for each in self._states.values()), default=-1)
+        live = tuple(e.id for e in self._states.values() if e.status not in TERMINAL)
+        for each in self._services.children.of(self._name, above=newest, ids=live):
+            self._states[each.number] = each
+
+    def _do(self, row: JobRow, action: Action) -> None:
+        if action.kind == "start":
+            self._append(row.name, Kind.GO)
+        elif action.kind == "cancel":
+            self._cancel(row, self._states[self._order.index(action.step)].name)
+        elif action.kind == "submit":
+            try:
+                self._submit(row, self._steps[action.step])
+            except (Conflict, NotFound, Refused, SpecError) as error:
+                message = f"the step {action.step} could not be submitted: {one_line(error)}"
+                self._append(row.name, Kind.REFUSED, {"message": message})
+        else:
+            self._end(row, action.reason or Reason.DONE)
+
+    def _submit(self, row: JobRow, step: Step) -> None:
+        services, task = self._services, row.plan.task
+        known = services.environments.with_deleted()
+        by = submitter(row.spec)
+        whole = Submission(row.spec, base=task.base, tools=task.tools)
+        jobs = {self._order[each.number]: each.name for each in self._states.values()}
+        number = self._order.index(step.name)
+        child = Child(row.name, number, {"step": step.name})
+
+        def submit_as(name: str) -> None:
+            wanted = step_submission(whole, step, self._spec, name, jobs)
+            if step.type == "sweep":
+                create_sweep(wanted, services, by, known, child)
+            elif step.type == "pipeline":
+                create_pipeline(wanted, services, by, known, child)
+            else:
+                submit(wanted, services, by, known, child=child)
+
+        self._submit_as(f"{row.name}_{step.name}", number, submit_as)
+
+    # ------------------------------------------------------------ the end
+
+    def _end(self, row: JobRow, reason: Reason) -> None:
+        self._finish(row, reason, self._error(row, reason), {"outputs": self._outputs()})
+
+    def _outputs(self) -> dict[str, list[str]]:
+        """The job and its output for each output of the pipeline that was written."""
+        found = {}
+        for each in self._states.values():
+            if each.status is JobStatus.COMPLETED:
+                for target, own in self._steps[self._order[each.number]].bound.items():
+                    found[target] = [each.name, own]
+        return found
+
+    def _error(self, row: JobRow, reason: Reason) -> dict[str, Any] | None:
+        if VERDICTS[reason].outcome is not JobStatus.FAILED:
+            return None
+        if reason is Reason.GANG_REFUSED:
+            hint = "correct it and submit it again"
+            return error_of(row, reason, row.record.message, hint)
+        if reason is Reason.TIME_LIMIT:
+            message = "the pipeline ran longer than limits.timeout"
+            return error_of(row, reason, message, "raise limits.timeout")
+        return _of_step(row, self._failed(), self._order)
+
+    def _failed(self) -> list[ChildState]:
+        """The failed steps, the first one first."""
+        failed = [e for e in self._states.values() if e.status is JobStatus.FAILED]
+        return sorted(failed, key=lambda each: each.ended_at or 0.0)
+
+
+def _of_step(row: JobRow, failed: list[ChildState], order: list[str]) -> dict[str, Any]:
+    """The error of a pipeline with failed steps: that of the first."""
+    first = failed[0]
+    cause = first.error or {}
+    others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
+    message = f"the step {order[first.number]} failed{others}: {cause.get('message', '')}"
+    hint = f"allranks job explain {first.name}; then: allranks job restart {row.name}"
+    reason = Reason(cause.get("reason", Reason.RANK_EXITED))
+    where = {key: cause.get(key) for key in ("node", "rank")}
+    found = error_of(row, reason, message.rstrip(": "), hint, **where)
+    return {**found, "blame": cause.get("blame", found["blame"])}

@@ -1,0 +1,170 @@
+"""Submit a pipeline: check it with all its steps, then record it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from allranks.errors import NotFound, Problem, Refused, SpecError
+from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.server.assets.data_locations import Find
+from allranks.server.assets.datastores import Datastores
+from allranks.server.assets.environments import Environments
+from allranks.server.clusters.clusters import Clusters
+from allranks.server.dependencies import Services
+from allranks.server.jobs.view import signed
+from allranks.server.parents.sweep.create import trial_plan
+from allranks.server.submission.submit import Submission, plan, require_code
+from allranks.settings import Home
+from allranks.spec.pipeline.job import PipelineJob
+from allranks.spec.pipeline.steps import Step, child_spec, steps_of, with_components
+from allranks.store.job_rows import Child, JobRow
+
+# Looks up a registered component by its reference and the key that has it. Raises SpecError.
+FindComponent = Callable[[str, str], Mapping[str, Any]]
+
+
+def unregistered(reference: str, where: str) -> Mapping[str, Any]:
+    """A `FindComponent` that knows none."""
+    hint = "give the component's file"
+    raise SpecError(Problem(f"component {reference!r} not found", where, hint=hint))
+
+
+class Checked(dict[str, Step]):
+    """The steps of a pipeline by name, and the plans of those that run a command."""
+
+    def __init__(self, steps: Mapping[str, Step]) -> None:
+        super().__init__(steps)
+        self.plans: dict[str, Plan] = {}
+
+
+def pipeline_plan(
+    submission: Submission,
+    home: Home,
+    clusters: Clusters,
+    environments: Environments,
+    datastores: Datastores,
+    find: Find | None = None,
+    component: FindComponent = unregistered,
+) -> tuple[PipelineJob, Checked]:
+    """A pipeline and its steps, each checked as its job will be. Raises one SpecError with the
+    pipeline's keys, and Refused."""
+    pipeline = PipelineJob.parse(with_components(submission.spec, component))
+    if pipeline.name is None:
+        raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
+    steps = Checked(steps_of(pipeline))
+    names = {each: f"{pipeline.name}_{each}" for each in steps}
+
+    def find_or_planned(name: str) -> JobRow | None:
+        return None if find is None or name in names.values() else find(name)
+
+    problems: list[Problem] = []
+    for step in steps.values():
+        child = step_submission(submission, step, pipeline, names[step.name], names)
+        common = (home, clusters, environments, datastores, find_or_planned)
+        try:
+            if step.type == "sweep":
+                trial_plan(child, *common)
+            elif step.type == "pipeline":
+                pipeline_plan(child, *common, component)
+            else:
+                steps.plans[step.name] = plan(child, *common)
+        except SpecError as error:
+            problems += [_in_step(each, step) for each in error.problems]
+        except (NotFound, Refused) as error:
+            where = f"jobs.{step.name}" + (f".{error.where}" if error.where else "")
+            problems.append(Problem(error.message, where, hint=error.hint))
+    if problems:
+        raise SpecError(problems)
+    return pipeline, steps
+
+
+def step_submission(
+    submission: Submission,
+    step: Step,
+    pipeline: PipelineJob,
+    name: str,
+    jobs: Mapping[str, str],
+) -> Submission:
+    """The submission of a step's job ``name``; ``jobs`` are those of the other steps."""
+    spec = child_spec(step, name, pipeline, jobs)
+    return submission._replace(spec=spec, code=step.job.get("snapshot"), in_place=None, diff="")
+
+
+def create_pipeline(
+    submission: Submission,
+    services: Services,
+    by: str,
+    known: Environments | None = None,
+    child: Child | None = None,
+    component: FindComponent = unregistered,
+) -> JobRow:
+    """Record a pipeline, which then submits its steps. A refused one leaves no trace. ``child``: it
+    is a step of another one."""
+    pipeline, steps = pipeline_plan(
+        submission,
+        services.home,
+        services.clusters,
+        known or services.environments,
+        services.datastores,
+        services.records.answering,
+        component,
+    )
+    spec = signed(_pinned(with_components(submission.spec, component), steps.plans), by)
+    made = _plan(submission, pipeline, services, child)
+    with services.admission_lock:
+        for digest in snapshots(spec):
+            require_code(submission._replace(code=digest), services)
+        row = services.records.create(spec, made, type="pipeline", child=child)
+    services.loops.wake(row.name)
+    return row
+
+
+def snapshots(spec: Any) -> Iterator[str]:
+    """The digests of all code of a pipeline or a component."""
+    if isinstance(spec, Mapping):
+        if isinstance(spec.get("snapshot"), str):
+            yield spec["snapshot"]
+        for value in spec.values():
+            yield from snapshots(value)
+
+
+def _plan(
+    submission: Submission, pipeline: PipelineJob, services: Services, child: Child | None
+) -> Plan:
+    """The plan of the pipeline itself, which has no ranks."""
+    compute = services.clusters.find(pipeline.settings.default_compute or pipeline.compute)
+    name = str(pipeline.name)
+    task = Task(
+        name,
+        pipeline.experiment_name or "Default",
+        "",
+        nodes=0,
+        procs=0,
+        base=submission.base,
+        tools=submission.tools,
+        record=str(services.home.jobs / name),
+        parent="" if child is None else child.parent,
+    )
+    gang = Gang(f"{name}.1", 0, ())
+    address = compute.server_address or ""
+    return Plan(gang, task, Rules(0), compute.type, "", compute.name, address)
+
+
+def _pinned(spec: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, Any]:
+    """The spec with the versions of named environments: `@latest` may change."""
+    jobs = spec.get("jobs")
+    if not isinstance(jobs, Mapping):
+        return dict(spec)
+    made = {
+        name: {**node, "environment": f"azureml:{plans[name].task.environment}"}
+        if name in plans and plans[name].task.environment
+        else node
+        for name, node in jobs.items()
+    }
+    return {**spec, "jobs": made}
+
+
+def _in_step(problem: Problem, step: Step) -> Problem:
+    where = f"jobs.{step.name}.{problem.where}" if problem.where else f"jobs.{step.name}"
+    return problem._replace(where=where, line=None)

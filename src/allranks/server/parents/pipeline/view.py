@@ -1,0 +1,92 @@
+"""A pipeline as the API and ``--json`` show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from allranks.errors import NotFound, SpecError
+from allranks.server.assets import job_files
+from allranks.server.dependencies import Services
+from allranks.server.jobs.view import outputs as outputs_of
+from allranks.spec.fields.azureml_references import OutputOf
+from allranks.spec.pipeline.job import PipelineJob
+from allranks.spec.pipeline.steps import steps_of
+from allranks.store.children import ChildState
+from allranks.store.job_rows import JobRow
+
+
+def pipeline(row: JobRow, services: Services) -> dict[str, Any]:
+    """The steps of a pipeline by name, and where its outputs are."""
+    steps = Steps(row, services)
+    steps.refresh()
+    return {**steps.summary(), "steps": steps.all(), "outputs": outputs(row, services)}
+
+
+def outputs(row: JobRow, services: Services) -> dict[str, str]:
+    """The places of the pipeline's outputs that were written."""
+    found = {}
+    for name in row.notes.get("outputs", {}):
+        try:
+            of = OutputOf(row.name, name)
+            job, own = job_files.written_by(row, of, services.records.answering)
+        except (NotFound, SpecError):
+            continue  # the step's job was deleted
+        if job is not None and own.output in (places := outputs_of(job)):
+            found[name] = places[own.output]
+    return found
+
+
+class Steps:
+    """The steps of a pipeline for its viewers. Ended ones are read once."""
+
+    def __init__(self, row: JobRow, services: Services) -> None:
+        self._name, self._services = row.name, services
+        self._steps = steps_of(PipelineJob.parse(row.spec))
+        self._order = [*self._steps]
+        self.states: dict[int, ChildState] = {}
+
+    def refresh(self) -> list[int]:
+        """Read the record; returns the numbers of steps that changed."""
+        changed = []
+        for each in self._services.children.of(self._name):
+            if self.states.get(each.number) != each:
+                changed.append(each.number)
+                self.states[each.number] = each
+        return changed
+
+    def summary(self) -> dict[str, Any]:
+        """The number of steps, and of those with a job by its status."""
+        counts = Counter(str(each.status) for each in self.states.values())
+        return {"total_steps": len(self._order), "counts": dict(counts)}
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        """All steps in the order they run."""
+        return {name: self.shown(number) for number, name in enumerate(self._order)}
+
+    def shown(self, number: int) -> dict[str, Any]:
+        """One step. ``job`` and ``status`` are None before it is submitted; ``duration`` in
+        seconds."""
+        name = self._order[number]
+        step, state = self._steps[name], self.states.get(number)
+        told: dict[str, Any] = {
+            "step": name,
+            "type": step.type,
+            "component": step.component or None,
+            "after": list(step.after),
+        }
+        if state is None:
+            empty = dict.fromkeys(("job", "status", "reused", "not_reused", "duration", "error"))
+            return {**told, **empty}
+        took = None
+        if state.started_at is not None and state.ended_at is not None:
+            took = state.ended_at - state.started_at
+        return {
+            **told,
+            "job": state.name,
+            "status": str(state.status),
+            "reused": state.notes.get("reused"),
+            "not_reused": state.notes.get("not_reused"),
+            "duration": took,
+            "error": (state.error or {}).get("message"),
+        }

@@ -1,0 +1,26 @@
+"""Submit a job of any type."""
+
+from __future__ import annotations
+
+from allranks.server.dependencies import Services
+from allranks.server.parents.pipeline.create import create_pipeline
+from allranks.server.parents.sweep.create import create_sweep, unused_parameters
+from allranks.server.submission.submit import Submission, notes
+from allranks.spec.any_job import job_type, parse_any
+from allranks.spec.sweep.job import SweepJob
+from allranks.store.job_rows import JobRow
+
+
+def create_parent(submission: Submission, services: Services, by: str) -> tuple[JobRow, list[str]]:
+    """Record a sweep or a pipeline; returns it and notes for the submitter. A refused one leaves no
+    trace."""
+    kind = job_type(submission.spec)
+    if kind == "pipeline":
+        row = create_pipeline(submission, services, by, component=services.components.find)
+    else:
+        parse_any(submission.spec)  # refuses unknown types
+        row = create_sweep(submission, services, by)
+    noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
+    if kind == "sweep":
+        noted += unused_parameters(SweepJob.parse(row.spec))
+    return row, noted

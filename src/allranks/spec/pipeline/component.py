@@ -1,0 +1,231 @@
+"""Components: steps of pipelines in files of their own, with declared inputs and outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.base_job import BaseJob
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import nearest, placed, problems
+from allranks.spec.fields.scalars import (
+    DataName,
+    EmptyableText,
+    Name,
+    PathText,
+    Seconds,
+    Several,
+    Text,
+    Texts,
+    Variable,
+    sendable,
+)
+from allranks.spec.job import MODELS, AnyEnvironment, AnyMetric, Literal_, unknown_references
+from allranks.spec.job_parts import (
+    AssetType,
+    Environment,
+    InputMode,
+    Limits,
+    MetricName,
+    OutputMode,
+    Resources,
+    snake,
+)
+from allranks.spec.job_parts import Distribution as JobDistribution
+from allranks.spec.retry import Budgets, Retry
+
+LITERALS = ("number", "integer", "string", "boolean")
+InputType = Annotated[
+    Literal["number", "integer", "string", "boolean"] | AssetType, BeforeValidator(snake)
+]
+
+
+def _none_is_empty(value: object) -> object:
+    return {} if value is None else value
+
+
+class ComponentInput(Part):
+    """What a step needs: a number, an integer, a string or a boolean, or data. An ``optional``
+    input may be left out; `$[[ ]]` in the command drops what refers to it."""
+
+    type: InputType = "uri_folder"
+    description: Text | None = None
+    optional: bool = False
+    default: Literal_ | None = None
+    min: float | None = None
+    max: float | None = None
+    enum: list[Literal_] | None = None
+    mode: InputMode | None = None
+
+
+class ComponentOutput(Part):
+    """What a step writes."""
+
+    type: AssetType = "uri_folder"
+    description: Text | None = None
+    mode: OutputMode | None = None
+
+
+Inputs = dict[DataName, Annotated[ComponentInput, BeforeValidator(_none_is_empty)]]
+ComponentOutputs = dict[DataName, Annotated[ComponentOutput, BeforeValidator(_none_is_empty)]]
+
+
+class Component(BaseJob):
+    """What all components have in common. ``snapshot`` is the digest of the code, once sent."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    name: Name | None = None
+    version: Name | None = None
+    display_name: Text | None = None
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    inputs: Inputs = Field(default_factory=dict)
+    outputs: ComponentOutputs = Field(default_factory=dict)
+    is_deterministic: bool = True
+
+
+class CommandComponent(Component):
+    """A component that runs a command."""
+
+    type: Annotated[Literal["command"], BeforeValidator(snake)] = "command"
+    command: Annotated[Text, Field(min_length=1)]
+    code: PathText | None = None
+    additional_includes: Several[PathText] = ()
+    snapshot: Text | None = None
+    environment: AnyEnvironment | None = None
+    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
+    distribution: JobDistribution | None = None
+    resources: Resources = Field(default_factory=Resources)
+    limits: Limits = Field(default_factory=Limits)
+    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
+    retry: Retry = Field(default_factory=Retry)
+    hang_timeout: Seconds | None = None
+
+
+class PipelineComponent(Component):
+    """A component whose steps are jobs."""
+
+    type: Annotated[Literal["pipeline"], BeforeValidator(snake)] = "pipeline"
+    jobs: Annotated[dict[str, dict[str, Any]], Field(min_length=1), BeforeValidator(sendable)]
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+AnyComponent = CommandComponent | PipelineComponent
+_TYPES: Mapping[str, type[AnyComponent]] = {
+    "command": CommandComponent,
+    "pipeline": PipelineComponent,
+}
+_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    **{key: MODELS[key] for key in ("environment.build", "resources", "limits", "metrics.*")},
+    "environment": (Environment,),
+    "inputs.*": (ComponentInput,),
+    "outputs.*": (ComponentOutput,),
+    "retry": (Retry,),
+    "retry.budgets": (Budgets,),
+}
+
+
+def component_type(data: Mapping[str, Any]) -> str:
+    """The type of a component's data; `command` by default."""
+    if data.get("type") is not None:
+        return str(snake(data["type"]))
+    schema = str(data.get("$schema") or "").lower().replace("_", "")
+    return next((kind for kind in _TYPES if f"{kind}component" in schema), "command")
+
+
+def parse_component(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> AnyComponent:
+    """The component in ``data``. Raises one SpecError with everything that is wrong."""
+    lines = lines or {}
+    kind = component_type(data)
+    model = _TYPES.get(kind)
+    if model is None:
+        hint = nearest(kind, _TYPES) or "the types are `command` and `pipeline`"
+        problem = Problem(f"`{kind}` is not a type of component", "type", hint=hint)
+        raise SpecError(placed(problem, lines), file=file)
+    given = {key: value for key, value in data.items() if value is not None}
+    given["type"] = kind
+    try:
+        made = model.model_validate(given)
+    except ValidationError as error:
+        found = [placed(each, lines) for each in problems(error, given, {**_MODELS, "": (model,)})]
+        raise SpecError(found, file=file) from None
+    if wrong := [placed(each, lines) for each in _crossed(made)]:
+        raise SpecError(wrong, file=file)
+    return made
+
+
+def _crossed(made: AnyComponent) -> list[Problem]:
+    found: list[Problem] = []
+    for name, each in made.inputs.items():
+        where = f"inputs.{name}"
+        if each.type not in LITERALS:
+            if each.default is not None:
+                hint = "give the data where the component is used"
+                found.append(Problem("data has no default", f"{where}.default", hint=hint))
+            continue
+        if each.default is None:
+            continue
+        try:
+            literal(each.default, each, f"{where}.default")
+        except SpecError as error:
+            found += error.problems
+    if isinstance(made, CommandComponent):
+        known = {"name", *(f"inputs.{e}" for e in made.inputs)}
+        known |= {f"outputs.{each}" for each in made.outputs}
+        found += unknown_references(made.command, known, "command")
+    return found
+
+
+def literal(value: Any, of: ComponentInput, where: str) -> Any:
+    """A value of an input with a literal type, converted to it. Raises SpecError if it is not of
+    that type, or outside of ``min``, ``max`` and ``enum``."""
+    made = _converted(value, of.type)
+    if made is None:
+        hint = f"give a value of the type `{of.type}`"
+        raise SpecError(
+            Problem(f"`{_text(value)}` is not of the type `{of.type}`", where, None, hint)
+        )
+    if of.enum is not None and all(made != _converted(each, of.type) for each in of.enum):
+        values = ", ".join(f"`{_text(each)}`" for each in of.enum)
+        raise SpecError(Problem(f"`{_text(value)}` is not one of {values}", where, None, "use one"))
+    for bound, sign, word in ((of.min, 1, "less"), (of.max, -1, "more")):
+        if bound is not None and isinstance(made, int | float) and sign * made < sign * bound:
+            limit = f"the {'least' if sign > 0 else 'most'} is {bound:g}"
+            problem = Problem(f"`{_text(value)}` is {word} than {bound:g}", where, None, limit)
+            raise SpecError(problem)
+    return made
+
+
+def _converted(value: Any, kind: str) -> bool | int | float | str | None:
+    """The value as ``kind``; None if it cannot be."""
+    if isinstance(value, str) and kind != "string":
+        text = value.strip()
+        if kind == "boolean":
+            return {"true": True, "false": False}.get(text.lower())
+        try:
+            value = int(text)
+        except ValueError:
+            try:
+                value = float(text)
+            except ValueError:
+                return None
+    if kind == "string":
+        return _text(value) if isinstance(value, bool | int | float | str) else None
+    if kind == "boolean":
+        return value if isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    if kind == "integer":
+        return int(value) if float(value).is_integer() else None
+    return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)

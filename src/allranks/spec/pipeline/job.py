@@ -1,0 +1,132 @@
+"""The pipeline job: Azure ML v2's pipelineJob."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.base_job import BaseJob
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import nearest, placed, problems
+from allranks.spec.fields.scalars import DataName, Name, Seconds, Text, Texts, sendable
+from allranks.spec.job import MODELS, READ_ONLY, AnyInput, Outputs
+from allranks.spec.job_parts import QueueSettings
+from allranks.spec.services import Identity
+
+
+class Settings(Part):
+    """Azure ML's settings of a pipeline; others are kept."""
+
+    model_config = ConfigDict(extra="allow")
+    default_compute: Text | None = None
+    default_datastore: Text | None = None
+    continue_on_step_failure: bool = True
+    force_rerun: bool = False
+
+
+class PipelineLimits(Part):
+    """``timeout`` is for the whole pipeline, in seconds."""
+
+    timeout: Seconds | None = None
+
+
+class PipelineJob(BaseJob):
+    """Steps that run one after the other or side by side, as their inputs are there. Made by
+    ``PipelineJob.parse``. The steps are in ``jobs``, or in a pipeline ``component``."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    type: Literal["pipeline"] = "pipeline"
+    name: Name | None = None
+    display_name: Text | None = None
+    description: Text | None = None
+    experiment_name: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    settings: Settings = Field(default_factory=Settings)
+    limits: PipelineLimits = Field(default_factory=PipelineLimits)
+    compute: Text | None = None
+    inputs: dict[DataName, AnyInput] = Field(default_factory=dict)
+    outputs: Outputs = Field(default_factory=Outputs)
+    jobs: Annotated[dict[str, dict[str, Any]], BeforeValidator(sendable)] = Field(
+        default_factory=dict
+    )
+    component: Annotated[dict[str, Any] | Text | None, BeforeValidator(sendable)] = None
+    identity: Identity | None = None
+    queue_settings: QueueSettings = Field(default_factory=QueueSettings)
+
+    @classmethod
+    def parse(
+        cls,
+        data: Mapping[str, Any],
+        lines: Mapping[str, int] | None = None,
+        file: str | None = None,
+    ) -> PipelineJob:
+        """The pipeline in ``data``; ``lines`` has the line of each dotted key in ``file``. Steps
+        are checked by ``steps_of``, when their components are there.
+
+        Raises one SpecError with everything that is wrong.
+        """
+        lines = lines or {}
+        given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
+        given["type"] = "pipeline"
+        try:
+            job = cls.model_validate(given)
+        except ValidationError as error:
+            found = [placed(each, lines) for each in problems(error, given, _MODELS)]
+            raise SpecError(found, file=file) from None
+        if wrong := [placed(each, lines) for each in _crossed(job)]:
+            raise SpecError(wrong, file=file)
+        return job
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data without default values; ``parse`` restores the pipeline from it."""
+        return {"type": "pipeline", **super().to_dict()}
+
+
+NODE_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
+_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "": (PipelineJob,),
+    "settings": (Settings,),
+    "limits": (PipelineLimits,),
+    **{key: MODELS[key] for key in ("inputs.*", "outputs.*", "queue_settings", "identity")},
+}
+
+
+def _crossed(job: PipelineJob) -> list[Problem]:
+    if (job.component is None) == (not job.jobs):
+        where = "jobs" if job.component is None else "component"
+        hint = "add steps under `jobs`" if job.component is None else "remove one of the two"
+        said = "a pipeline needs steps" if job.component is None else "`jobs` are there as well"
+        return [Problem(said, where, hint=hint)]
+    return name_problems(job.jobs)
+
+
+def name_problems(jobs: Mapping[str, Any]) -> list[Problem]:
+    """The names of steps that are not valid."""
+    hint = "use lower-case letters, digits and `_`, and start with a letter or `_`"
+    return [
+        Problem(f"`{name}` is not the name of a step", f"jobs.{name}", hint=hint)
+        for name in jobs
+        if not NODE_NAME.fullmatch(name)
+    ]
+
+
+def unknown_type(kind: str, where: str) -> Problem:
+    """The problem of a step of a type that does not run here."""
+    if kind in _AZURE_ONLY:
+        said, hint = f"`{kind}` steps are not supported in this version", "use a command step"
+    else:
+        said = f"`{kind}` is not a type of step"
+        hint = nearest(kind, TYPES) or "the types are " + ", ".join(f"`{e}`" for e in TYPES)
+    return Problem(said, where, hint=hint)
+
+
+TYPES = ("command", "sweep", "pipeline")
+_AZURE_ONLY = (
+    *("automl", "spark", "import", "data_transfer", "parallel"),
+    *("if_else", "do_while", "parallel_for"),
+)

@@ -1,0 +1,246 @@
+"""One step of a pipeline as its file has it: inline, or a component with its own keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import problems
+from allranks.spec.fields.scalars import DataName, EmptyableText, Seconds, Text, Texts, Variable
+from allranks.spec.job import MODELS, AnyEnvironment, AnyMetric, CommandJob
+from allranks.spec.job_parts import Distribution as JobDistribution
+from allranks.spec.job_parts import Limits, MetricName, QueueSettings, Resources, snake
+from allranks.spec.pipeline.bindings import is_bound
+from allranks.spec.pipeline.component import (
+    CommandComponent,
+    ComponentInput,
+    ComponentOutput,
+    PipelineComponent,
+    parse_component,
+)
+from allranks.spec.pipeline.job import PipelineJob, unknown_type
+from allranks.spec.retry import Retry
+from allranks.spec.services import AnyService, Identity
+from allranks.spec.sweep.build import with_parameters
+from allranks.spec.sweep.job import SweepJob, Trial
+
+
+class Node(NamedTuple):
+    """A step. ``job`` is its job's spec without inputs and outputs. ``inputs`` and ``outputs`` are
+    as given; ``declared`` those of its component, None without one."""
+
+    type: str
+    job: dict[str, Any]
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    declared: Mapping[str, ComponentInput] | None
+    declared_outputs: Mapping[str, ComponentOutput] | None
+    component: str = ""
+    deterministic: bool = True
+
+
+class ComponentNode(Part):
+    """The keys of a step that runs a component. What it sets overrides the component's."""
+
+    type: Text | None = None
+    component: dict[str, Any]
+    name: Text | None = None
+    display_name: Text | None = None
+    description: Text | None = None
+    comment: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    inputs: dict[DataName, Any] = Field(default_factory=dict)
+    outputs: dict[DataName, Any] = Field(default_factory=dict)
+    compute: Text | None = None
+    environment: AnyEnvironment | None = None
+    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
+    distribution: JobDistribution | None = None
+    resources: Resources | None = None
+    limits: Limits | None = None
+    services: dict[Text, AnyService] = Field(default_factory=dict)
+    identity: Identity | None = None
+    queue_settings: QueueSettings | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
+    retry: Retry | None = None
+    hang_timeout: Seconds | None = None
+
+
+_MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    **{key: value for key, value in MODELS.items() if key not in ("", "inputs.*", "outputs.*")},
+    "": (ComponentNode,),
+}
+# Keys of a step that its job gets unchanged.
+_OF_NODE = (
+    *("display_name", "description", "tags", "properties", "compute", "environment"),
+    *("distribution", "services", "identity", "queue_settings", "retry", "hang_timeout"),
+)
+# Keys of a component that its job gets, unless the step has them.
+_OF_COMPONENT = (
+    *("command", "code", "snapshot", "environment", "distribution", "retry", "hang_timeout"),
+    *("display_name", "description"),
+)
+# Of these, the step's keys are added to the component's.
+_MERGED = ("environment_variables", "resources", "limits", "metrics")
+
+
+def read_node(name: str, data: Mapping[str, Any]) -> Node:
+    """The step ``name``. Its components must be mappings. Raises SpecError with keys of the
+    pipeline: ``jobs.NAME.…``."""
+    try:
+        kind = node_type(data)
+        return _READERS[kind](dict(data)) if kind in _READERS else _refuse(kind)
+    except SpecError as error:
+        found = [e._replace(where=f"jobs.{name}.{e.where}".rstrip(".")) for e in error.problems]
+        raise SpecError([each._replace(where=_plain(each.where)) for each in found]) from None
+
+
+def _plain(where: str | None) -> str | None:
+    return where.removesuffix(".None") if where else where
+
+
+def node_type(data: Mapping[str, Any]) -> str:
+    """The type of a step: given, that of its component, or `command`."""
+    if data.get("type") is not None:
+        return str(snake(data["type"]))
+    component = data.get("component")
+    if isinstance(component, Mapping):
+        return parse_component(component).type
+    if "trial" in data:
+        return "sweep"
+    return "pipeline" if "jobs" in data else "command"
+
+
+def _refuse(kind: str) -> Node:
+    raise SpecError(unknown_type(kind, "type"))
+
+
+def _command(data: dict[str, Any]) -> Node:
+    if data.get("component") is not None:
+        return _of_component(data, CommandComponent)
+    snapshot = data.pop("snapshot", None)
+    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    own = {name: {} if is_bound(each) else each for name, each in outputs.items()}
+    job = CommandJob.parse({**data, "type": "command", "outputs": own}).to_dict()
+    return Node("command", _template(job, snapshot), inputs, outputs, None, None)
+
+
+def _template(job: Mapping[str, Any], snapshot: Any) -> dict[str, Any]:
+    left_out = ("name", "inputs", "outputs", "$schema", "type", "experiment_name")
+    made = {key: value for key, value in job.items() if key not in left_out}
+    return {**made, "snapshot": snapshot} if snapshot else made
+
+
+def _of_component(
+    data: Mapping[str, Any], kind: type[CommandComponent | PipelineComponent]
+) -> Node:
+    """A step that runs a component of that kind."""
+    component = data.get("component")
+    if not isinstance(component, Mapping):
+        raise SpecError(_unresolved(component))
+    given = {key: value for key, value in data.items() if value is not None}
+    try:
+        node = ComponentNode.model_validate(given)
+    except ValidationError as error:
+        raise SpecError(problems(error, given, _MODELS)) from None
+    made = _within("component", lambda: parse_component(component))
+    if not isinstance(made, kind):
+        said = f"the component is a {made.type}, and the step is not"
+        raise SpecError(Problem(said, "type", hint=f"write `type: {made.type}`"))
+    dumped = node.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    own = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if isinstance(made, PipelineComponent):
+        job = {"component": dict(component), "settings": {**made.settings, **node.settings}}
+    else:
+        job = {key: own[key] for key in _OF_COMPONENT if key in own}
+        for key in _MERGED:
+            if merged := {**own.get(key, {}), **dumped.get(key, {})}:
+                job[key] = merged
+    job |= {key: dumped[key] for key in _OF_NODE if key in dumped}
+    label = f"{made.name}:{made.version}" if made.name and made.version else made.name or ""
+    return Node(
+        made.type,
+        job,
+        node.inputs,
+        node.outputs,
+        made.inputs,
+        made.outputs,
+        label,
+        made.is_deterministic,
+    )
+
+
+def _sweep(data: dict[str, Any]) -> Node:
+    trial = data.get("trial")
+    if not isinstance(trial, Mapping):
+        raise SpecError(_unresolved(trial, "trial"))
+    data, trial = {**data, "type": "sweep"}, dict(trial)
+    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    declared, declared_outputs, label, deterministic = None, None, "", True
+    snapshot = trial.pop("snapshot", None)
+    if trial.keys() & {"inputs", "outputs", "name", "version", "$schema", "type"}:
+        given = dict(trial)
+        made = _within("trial", lambda: parse_component(given))
+        if not isinstance(made, CommandComponent):
+            raise SpecError(Problem("a trial is a command component", "trial", hint="use one"))
+        own = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        trial = {key: own[key] for key in Trial.model_fields if key in own}
+        space = data.get("search_space") or {}
+        trial["command"] = with_parameters(trial["command"], space)
+        declared = {name: each for name, each in made.inputs.items() if name not in space}
+        declared_outputs, label = made.outputs, made.name or ""
+        deterministic = made.is_deterministic
+        if "limits" in own and "timeout" in own["limits"]:
+            limits = {"trial_timeout": own["limits"]["timeout"], **(data.get("limits") or {})}
+            data["limits"] = limits
+    known = {**dict.fromkeys(declared or {}, ""), **inputs}
+    plain = {name: {} if is_bound(each) else each for name, each in outputs.items()}
+    plain = {**{name: {} for name in declared_outputs or {}}, **plain}
+    job = SweepJob.parse({**data, "trial": trial, "inputs": known, "outputs": plain}).to_dict()
+    template = _template(job, None)
+    if snapshot:
+        template["snapshot"] = snapshot
+    template["type"] = "sweep"
+    return Node(
+        "sweep", template, inputs, outputs, declared, declared_outputs, label, deterministic
+    )
+
+
+def _pipeline(data: dict[str, Any]) -> Node:
+    if data.get("component") is not None:
+        return _of_component(data, PipelineComponent)
+    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    own = {name: {} if is_bound(each) else each for name, each in outputs.items()}
+    job = PipelineJob.parse({**data, "type": "pipeline", "outputs": own}).to_dict()
+    return Node(
+        "pipeline", {**_template(job, None), "type": "pipeline"}, inputs, outputs, None, None
+    )
+
+
+def _unresolved(given: Any, where: str = "component") -> Problem:
+    if given is None:
+        return Problem("the step has no command", "command", hint="add `command` or `component`")
+    hint = "give a file, or a registered component: azureml:NAME:VERSION"
+    return Problem(f"component {given!r} not found", where, hint=hint)
+
+
+def _within(where: str, make: Callable[[], Any]) -> Any:
+    """What ``make`` returns; the keys of its problems start with ``where``."""
+    try:
+        return make()
+    except SpecError as error:
+        raise SpecError(
+            [e._replace(where=f"{where}.{e.where}" if e.where else where) for e in error.problems]
+        ) from None
+
+
+_READERS: Mapping[str, Callable[[dict[str, Any]], Node]] = {
+    "command": _command,
+    "sweep": _sweep,
+    "pipeline": _pipeline,
+}
