@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pty
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,10 @@ def env(home, tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "allranks"
-    program.write_text(f"#!{sys.executable}\n{CLI}\n")
+    (folder / "main.py").write_text(CLI)
+    # No shebang with the path of Python: it may have blanks.
+    main = shlex.join([sys.executable, str(folder / "main.py")])
+    program.write_text(f'#!/bin/sh\nexec {main} "$@"\n')
     program.chmod(0o755)
     found = environment(home)
     return {**found, "PATH": f"{folder}:{found['PATH']}", "TERM": "xterm", "INPUTRC": "/dev/null"}

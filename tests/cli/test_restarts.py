@@ -24,8 +24,9 @@ def told(*_):
 signal.signal(signal.SIGTERM, told)
 number, why = os.environ["ALLRANKS_ATTEMPT"], os.environ["ALLRANKS_PREVIOUS_REASON"]
 say("attempt", number, why, os.environ["ALLRANKS_GRACE"], os.environ["ALLRANKS_CONTINUES"])
-time.sleep(60 if number == "1" else 0)
-sys.exit(1 if number == "2" and os.environ["RANK"] == "1" else 0)
+failing = number == "2" and os.environ["RANK"] == "1"
+time.sleep(60 if number == "1" else failing)  # else its peer is stopped before its first words
+sys.exit(failing)
 """
 
 

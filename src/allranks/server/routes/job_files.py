@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -25,6 +25,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.server.assets.job_files import below
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
+from allranks.server.parents.pipeline.view import output_folders
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.files.state_folders import CONTENT
 
@@ -56,10 +57,28 @@ _JOB, _MODEL, _STATE = "/jobs/{name}", "/models/{reference}", "/states/{state}"
 
 class _Place(NamedTuple):
     """The folder of a job, of a model version, or of a state's contents (named by SHA-256), with
-    its name for messages."""
+    its name for messages. A pipeline has ``folders`` of its steps' jobs instead, by the name that
+    they have in it."""
 
     root: Path
     name: str
+    folders: Mapping[str, Path] = {}
+
+    def listed(self) -> Iterator[tuple[str, os.stat_result]]:
+        """The files and links, by their names."""
+        for name, folder in (self.folders or {"": self.root}).items():
+            above = str(folder)
+            for path, status in below(above):
+                yield f"{name}{path[len(above) + 1 :]}", status
+
+    def find(self, path: str) -> Path | None:
+        """The file of that name, or None."""
+        if not self.folders:
+            return _within(self.root, path)
+        for name, folder in self.folders.items():
+            if path.startswith(name):
+                return _within(folder.resolve(), path[len(name) :])
+        return None
 
 
 def _place(request: Request, services: ServicesDep) -> _Place:
@@ -70,8 +89,9 @@ def _place(request: Request, services: ServicesDep) -> _Place:
     if "state" in named:
         folder = services.states.find(named["state"]).folder
         return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
-    name = services.records.answering(str(named["name"])).name
-    return _Place((services.home.jobs / name).resolve(), name)
+    row = services.records.answering(str(named["name"]))
+    folders = output_folders(row, services) if row.type == "pipeline" else {}
+    return _Place((services.home.jobs / row.name).resolve(), row.name, folders)
 
 
 Place = Annotated[_Place, Depends(_place)]
@@ -90,10 +110,9 @@ class Piece(BaseModel):
 @router.get(_JOB + "/files")
 def files(place: Place) -> Response:
     """All files in the job's folder, with path, size and ``mtime_ns``."""
-    root = str(place.root)
     found = [
-        {"path": path[len(root) + 1 :], "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        for path, status in below(root)
+        {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        for path, status in place.listed()
         if stat.S_ISREG(status.st_mode)
     ]
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
@@ -103,8 +122,7 @@ def files(place: Place) -> Response:
 @router.get(_JOB + "/links")
 def links(place: Place) -> Response:
     """The paths of symbolic links in the job's folder, which ``files`` does not list."""
-    root = str(place.root)
-    found = [p[len(root) + 1 :] for p, status in below(root) if stat.S_ISLNK(status.st_mode)]
+    found = [path for path, status in place.listed() if stat.S_ISLNK(status.st_mode)]
     return Response(json.dumps(found), media_type="application/json")
 
 
@@ -124,7 +142,7 @@ def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
     {"size", "mtime_ns", "crc32"}, then its bytes; {"size": null} for a missing file."""
     if sum(each.size for each in wanted) > _BUNDLE:
         raise UsageError(f"a bundle is limited to {_BUNDLE} bytes", hint="request fewer files")
-    pieces = [p for each in wanted for p in _framed(place.root, each.path, each.size)]
+    pieces = [p for each in wanted for p in _framed(place, each.path, each.size)]
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
@@ -139,7 +157,7 @@ def checksum(place: Place, path: Named, size: Count) -> Response:
 
 
 def _found(place: _Place, path: str) -> Path:
-    found = _within(place.root, path)
+    found = place.find(path)
     if found is None:
         hint = "it may have been deleted"
         raise NotFound(f"file {path[:255]!r} not found", where=place.name, hint=hint)
@@ -155,8 +173,8 @@ def _within(root: Path, path: str) -> Path | None:
         return None  # an impossible file name, or circular links
 
 
-def _framed(root: Path, path: str, size: int) -> tuple[bytes, bytes]:
-    found = _within(root, path)
+def _framed(place: _Place, path: str, size: int) -> tuple[bytes, bytes]:
+    found = place.find(path)
     if found is None:
         return b'{"size": null}\n', b""
     with found.open("rb", buffering=0) as file:

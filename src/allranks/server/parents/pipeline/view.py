@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from allranks.errors import NotFound, SpecError
+from allranks.masking import without_credentials
+from allranks.plan.plan import OutputTask
 from allranks.server.assets import job_files
 from allranks.server.dependencies import Services
-from allranks.server.jobs.view import outputs as outputs_of
 from allranks.spec.fields.azureml_references import OutputOf
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import steps_of
@@ -25,16 +28,30 @@ def pipeline(row: JobRow, services: Services) -> dict[str, Any]:
 
 def outputs(row: JobRow, services: Services) -> dict[str, str]:
     """The places of the pipeline's outputs that were written."""
-    found = {}
+    return {
+        name: without_credentials(each.uri or each.path) for name, each in _written(row, services)
+    }
+
+
+def output_folders(row: JobRow, services: Services) -> dict[str, Path]:
+    """The folders of the outputs on the server's disk, as `named-outputs/NAME/`."""
+    return {
+        f"named-outputs/{name}/": Path(each.path).parent if each.is_file else Path(each.path)
+        for name, each in _written(row, services)
+        if each.path and not each.uri
+    }
+
+
+def _written(row: JobRow, services: Services) -> Iterator[tuple[str, OutputTask]]:
     for name in row.notes.get("outputs", {}):
+        of = OutputOf(row.name, name)
         try:
-            of = OutputOf(row.name, name)
             job, own = job_files.written_by(row, of, services.records.answering)
         except (NotFound, SpecError):
             continue  # the step's job was deleted
-        if job is not None and own.output in (places := outputs_of(job)):
-            found[name] = places[own.output]
-    return found
+        for each in job.plan.task.outputs if job is not None else ():
+            if each.name == own.output:
+                yield name, each
 
 
 class Steps:
