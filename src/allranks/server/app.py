@@ -66,11 +66,13 @@ from allranks.store.children import Children
 from allranks.store.computes import Computes
 from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.contents import Contents
 from allranks.store.files.trees import Trees
 from allranks.store.key_values import Settings
 from allranks.store.metric_points import Points
 from allranks.store.records import Records
 from allranks.store.secrets import Secrets
+from allranks.store.step_results import StepResults
 from allranks.version import __version__
 
 App = Callable[..., Any]
@@ -206,6 +208,8 @@ def _services(
         clocks=clocks,
         records=records,
         children=Children(database),
+        step_results=StepResults(database),
+        contents=Contents(blobs),
         blobs=blobs,
         computes=computes,
         clusters=clusters,

@@ -29,8 +29,10 @@ from allranks.store.assets import Assets
 from allranks.store.children import Children
 from allranks.store.computes import Computes
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.contents import Contents
 from allranks.store.metric_points import Points
 from allranks.store.records import Records
+from allranks.store.step_results import StepResults
 
 
 class Services(NamedTuple):
@@ -45,6 +47,8 @@ class Services(NamedTuple):
     clocks: Clocks
     records: Records
     children: Children
+    step_results: StepResults
+    contents: Contents
     blobs: Blobs
     computes: Computes
     clusters: Clusters

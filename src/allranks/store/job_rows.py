@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, select
@@ -24,6 +24,10 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 
 # The type of a job that runs a command itself. Jobs of other types run children.
 COMMAND = "command"
+
+
+# Notes of a job with children that it gets when it ends.
+OF_THE_END = frozenset({"best", "outputs", "closed"})
 
 
 class Child(NamedTuple):
@@ -83,7 +87,8 @@ class Damaged(NamedTuple):
 
 class Uses(NamedTuple):
     """What a job refers to, for garbage collection: the ``inputs`` of its spec; code, folder,
-    recipe and input sources of its plan."""
+    recipe and input sources of its plan; its ``notes``; of a pipeline its ``jobs`` or its
+    ``component``."""
 
     name: str
     live: bool
@@ -94,6 +99,26 @@ class Uses(NamedTuple):
     in_place: str | None
     recipe: dict[str, Any] | None
     sources: list[dict[str, Any]]
+    notes: dict[str, Any] | None
+    jobs: dict[str, Any] | None
+    component: dict[str, Any] | None
+
+    def codes(self) -> set[str]:
+        """The digests of all its code."""
+        own = {self.code} if self.code is not None else set()
+        return own | {*snapshots([self.jobs, self.component])}
+
+
+def snapshots(data: Any) -> Iterator[str]:
+    """The digests of the code of a pipeline's steps, or of a component, in their data."""
+    if isinstance(data, Mapping):
+        if isinstance(data.get("snapshot"), str):
+            yield data["snapshot"]
+        data = data.values()
+    elif not isinstance(data, list):
+        return
+    for value in data:
+        yield from snapshots(value)
 
 
 def read_one(connection: Connection, job_id: int) -> JobRow | Damaged:
@@ -110,7 +135,9 @@ def read_one(connection: Connection, job_id: int) -> JobRow | Damaged:
 def uses_of(row: JobRow) -> Uses:
     task = pack(row.plan)["task"]
     facts = (row.name, row.record.status not in TERMINAL, row.created_at, row.ended_at)
-    return Uses(*facts, row.spec.get("inputs"), *(task[key] for key in TASK_KEYS))
+    of_task: list[Any] = [task[key] for key in TASK_KEYS]
+    rest = (dict(row.notes), row.spec.get("jobs"), row.spec.get("component"))
+    return Uses(*(*facts, row.spec.get("inputs"), *of_task, *rest))
 
 
 def job_row(row: Row[Any]) -> JobRow:

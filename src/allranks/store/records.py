@@ -18,7 +18,7 @@ from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Job
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Plan, pack
-from allranks.statuses import TERMINAL
+from allranks.statuses import TERMINAL, JobStatus
 from allranks.store import job_search, metric_points
 from allranks.store.annotations import add as annotate
 from allranks.store.database import deleted_jobs as _deleted
@@ -27,6 +27,7 @@ from allranks.store.database import job_annotations as _annotations
 from allranks.store.database import jobs as _jobs
 from allranks.store.job_rows import (
     COMMAND,
+    OF_THE_END,
     TASK_KEYS,
     UNREADABLE,
     Child,
@@ -73,10 +74,11 @@ class Records:
         *,
         type: str = COMMAND,
         child: Child | None = None,
+        ended: bool = False,
     ) -> JobRow:
-        """Create a job with status NotStarted; ``about`` is added to its first event. Raises
-        Conflict if a job has, or a deleted one had, that name, or if the parent of ``child`` has a
-        child of that number."""
+        """Create a job with status NotStarted, or Completed if it has ``ended`` without running;
+        ``about`` is added to its first event. Raises Conflict if a job has, or a deleted one had,
+        that name, or if the parent of ``child`` has a child of that number."""
         if all(row.record.status in TERMINAL for row in list(self._latest.values())):
             clock.begin_anew()  # no job is live, so a corrected system clock can be used
         now = clock.now()
@@ -95,7 +97,13 @@ class Records:
         }
         if child is not None:
             values |= {"parent": child.parent, "number": child.number, "notes": child.notes}
-        created = Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})
+        events = [Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})]
+        if ended:
+            result = {"status": str(JobStatus.COMPLETED), "exit_code": 0, "error": None}
+            events.append(Event(Kind.FINISHED, now, data=result))
+            record = fold(record, events[-1])
+            values |= {"record": pack(record), "status": str(record.status), "live": 0}
+            values |= {"ended_at": now, "exit_code": 0}
         with self._engine.begin() as connection:
             if _is_deleted(connection, plan.task.job):
                 raise _name_taken(plan.task.job, _DELETED)
@@ -104,7 +112,7 @@ class Records:
             except IntegrityError:
                 raise _name_taken(plan.task.job, "already exists") from None
             job_id = inserted.scalar_one()
-            _insert(connection, job_id, [created])
+            _insert(connection, job_id, events)
             annotate(connection, job_id, plan.task.job, spec)
         self.created += 1
         return self.get(plan.task.job)
@@ -180,11 +188,12 @@ class Records:
         task = _jobs.c.plan["task"]
         of_task = (task[key] for key in TASK_KEYS)
         facts = (_jobs.c.name, _jobs.c.live, _jobs.c.created_at, _jobs.c.ended_at)
-        query = select(*facts, _jobs.c.spec["inputs"], *of_task).order_by(_jobs.c.id)
+        rest = (_jobs.c.notes, _jobs.c.spec["jobs"], _jobs.c.spec["component"])
+        query = select(*facts, _jobs.c.spec["inputs"], *of_task, *rest).order_by(_jobs.c.id)
         with self._reading.connect() as connection:
             try:
                 result = connection.execute(query)
-                return [Uses(*row)._replace(live=bool(row.live)) for row in result]
+                return [Uses(*tuple(row))._replace(live=bool(row.live)) for row in result]
             except (DBAPIError, *UNREADABLE):
                 pass  # a text that the database cannot extract from its JSON
         rows = self._read_rows(select(_jobs).order_by(_jobs.c.id))
@@ -339,7 +348,8 @@ class Records:
             for each in replaced:
                 connection.execute(update(_jobs).where(_jobs.c.id == each).values(number=None))
             _insert(connection, row.id, [event])
-            values = {"spec": dict(spec), "live": 1, "notes": None}
+            notes = {key: value for key, value in row.notes.items() if key not in OF_THE_END}
+            values = {"spec": dict(spec), "live": 1, "notes": notes}
             values |= dict.fromkeys(("ended_at", "exit_code", "error"))
             saved = _save(connection, row, fold(row.record, event), **values)
         return self._remember(saved)

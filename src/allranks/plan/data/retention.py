@@ -69,7 +69,7 @@ RULES: Mapping[Kind, Rule] = {
 
 
 class Job(NamedTuple):
-    """What of a job matters here. ``code`` is its snapshot, ``recipe`` what its environment is
+    """What of a job matters here. ``codes`` are its snapshots, ``recipe`` what its environment is
     known by, ``in_place`` the folder it runs in, ``refers`` the jobs whose outputs it reads,
     ``models`` the files of models that it reads."""
 
@@ -77,7 +77,7 @@ class Job(NamedTuple):
     live: bool
     created_at: float
     ended_at: float | None
-    code: str | None = None
+    codes: Set[str] = frozenset()
     recipe: str | None = None
     in_place: str | None = None
     refers: Set[str] = frozenset()
@@ -133,9 +133,9 @@ def needs(
     jobs: Iterable[Job], parts: Mapping[str, Iterable[str]], models: Set[str] = frozenset()
 ) -> dict[Kind, Set[str]]:
     """The keys of things that jobs which stay need, and ``models`` which have a version. ``parts``:
-    the blobs that each code names."""
+    the blobs of each code, also of that of components."""
     jobs = list(jobs)
-    code = {job.code for job in jobs if job.code is not None}
+    code = {each for job in jobs for each in job.codes} | parts.keys()
     live = [job for job in jobs if job.live]
     recipes = {job.recipe for job in live if job.recipe is not None}
     return {

@@ -19,10 +19,12 @@ class Rules(NamedTuple):
 
 
 class StepState(NamedTuple):
-    """The job of a step as its own record has it. ``canceled``: its cancellation was requested."""
+    """The job of a step as its own record has it. ``canceled``: its cancellation was requested.
+    ``closed``: its result is recorded for later pipelines."""
 
     status: JobStatus
     canceled: bool = False
+    closed: bool = False
 
 
 class Parent(NamedTuple):
@@ -35,8 +37,8 @@ class Parent(NamedTuple):
 
 
 class Action(NamedTuple):
-    """One thing to do: ``start`` the pipeline, ``submit`` or ``cancel`` the job of a ``step``,
-    ``finish`` the pipeline with ``reason``."""
+    """One thing to do: ``start`` the pipeline, ``submit``, ``cancel`` or ``close`` the job of a
+    ``step``, ``finish`` the pipeline with ``reason``."""
 
     kind: str
     step: str = ""
@@ -49,6 +51,9 @@ def next_action(
     """The next action; None until something happens. It is returned again until the record shows
     it, so doing it twice must be the same as doing it once."""
     live = [name for name, each in states.items() if each.status not in TERMINAL]
+    ended = (name for name, e in states.items() if e.status in TERMINAL and not e.closed)
+    if (name := next(ended, None)) is not None:
+        return Action("close", name)
     if (reason := _stops(rules, parent, now)) is not None:
         running = next((name for name in live if not states[name].canceled), None)
         if running is not None:

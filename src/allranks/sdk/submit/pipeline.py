@@ -11,6 +11,7 @@ from allranks import settings
 from allranks.errors import Problem, SpecError
 from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.submit.current_environment import current, tools
+from allranks.sdk.submit.python_packages import packages
 from allranks.sdk.submit.submission import (
     Snapshots,
     absolute,
@@ -28,6 +29,7 @@ from allranks.snapshot.take import Snapshot, take_snapshot
 from allranks.spec.fields.problems import placed
 from allranks.spec.pipeline.bindings import is_bound
 from allranks.spec.pipeline.component import LITERALS, parse_component
+from allranks.spec.pipeline.job import PACKAGES
 from allranks.spec.yaml import load
 
 # Pipelines in pipelines; deeper ones are most likely a file that names itself.
@@ -48,9 +50,12 @@ def prepare_pipeline(
     made = reader.pipeline(dict(spec), base, "")
     made.setdefault("name", generate_name())
     made.setdefault("experiment_name", base.resolve().name or "Default")
-    if properties := git.result().properties:
+    shell = current()
+    found = packages(shell)
+    properties = {**git.result().properties, **({PACKAGES: found} if found else {})}
+    if properties:
         made["properties"] = {**properties, **(made.get("properties") or {})}
-    submission = {"spec": made, "base": current(), "tools": tools()}
+    submission = {"spec": made, "base": shell, "tools": tools()}
     require_text(submission)
     return submission, reader.snapshots
 

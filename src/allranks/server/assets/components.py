@@ -9,6 +9,7 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.spec.fields.problems import nearest
 from allranks.store.assets import AssetRow, Assets, find_version
+from allranks.store.job_rows import snapshots
 
 KIND = "component"
 
@@ -22,6 +23,10 @@ class Components:
     def versions(self, name: str | None = None) -> list[AssetRow]:
         """All versions of all components, or of one, oldest first."""
         return [] if self._assets is None else self._assets.versions(name)
+
+    def codes(self) -> set[str]:
+        """The digests of the code of all versions."""
+        return {each for row in self.versions() for each in snapshots(row.spec)}
 
     def row(self, asset: Asset) -> AssetRow:
         """The version that ``asset`` names. Raises SpecError."""

@@ -82,7 +82,7 @@ class Controller(ABC):
             ended_at=event.at,
             exit_code=code,
             error=error,
-            notes=notes,
+            notes={**row.notes, **notes},
         )
         if row.parent is not None:
             self._services.loops.wake(row.parent)

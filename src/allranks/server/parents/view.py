@@ -19,6 +19,9 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, 
         return {**shown, **pipeline(row, services)}
     best = services.records.answering(row.name)
     answer = {} if best is row else {"outputs": view.outputs(best)}
+    reused = row.notes.get("reused")
+    shown |= {**answer, "reused": reused, "not_reused": row.notes.get("not_reused")}
     if row.type == COMMAND:
-        return {**shown, **answer, "reused": row.notes.get("reused")}
-    return {**shown, **answer, **sweep(row, services, summary=summary)}
+        return shown
+    trials = services.records.get(reused) if reused else row
+    return {**shown, **sweep(trials, services, summary=summary)}

@@ -41,7 +41,13 @@ def clear(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     try:
         models, rest = services.models.versions.in_use, services.states.rest
         report = GarbageCollection(
-            services.home, services.records, services.admission_lock, options, models, rest
+            services.home,
+            services.records,
+            services.admission_lock,
+            options,
+            models,
+            rest,
+            services.components.codes,
         ).run()
     finally:
         services.gc_lock.release()

@@ -237,7 +237,8 @@ def missing(digests: Annotated[list[str], Body()], services: ServicesDep) -> lis
 def discard(digests: Annotated[list[str], Body()], services: ServicesDep) -> None:
     """Remove those blobs that no job needs, after an interrupted submission."""
     with services.admission_lock:
-        codes = {row.code for row in services.records.uses() if row.code is not None}
+        codes = {each for row in services.records.uses() for each in row.codes()}
+        codes |= services.components.codes()
         needed = codes.union(*(services.blobs.chunk_digests(code) for code in codes))
         for digest in {*digests} - needed:
             services.blobs.path(digest).unlink(missing_ok=True)

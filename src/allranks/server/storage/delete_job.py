@@ -16,7 +16,7 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
     registered from it have their own files and stay; `gc` removes unreferenced code. A job with a
     damaged record is deleted whatever its status.
 
-    Of a sweep, its trials are deleted first.
+    Of a sweep or a pipeline, its jobs are deleted first.
 
     Raises Conflict for a job that has not ended, whose parent has not, or whose outputs a job or a
     data asset needs.
@@ -24,7 +24,9 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
     if isinstance(row, JobRow) and row.record.status not in TERMINAL:
         hint = f"cancel it: allranks job cancel {row.name}, then: allranks job wait {row.name}"
         raise Conflict(f"{row.name} is {row.record.status} and has not ended", hint=hint)
-    size = sum(delete(services.records.read(each), services) for each in reversed(_children(row, services)))
+    size = sum(
+        delete(services.records.read(each), services) for each in reversed(_children(row, services))
+    )
     path = services.home.jobs / row.name
     # Locked: no job that reads its outputs may be created meanwhile.
     with services.admission_lock:

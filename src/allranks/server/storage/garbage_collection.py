@@ -60,8 +60,8 @@ class Report(NamedTuple):
 
 class GarbageCollection:
     """One run of garbage collection. ``admission_lock`` is held wherever a job or a model is
-    created; ``models`` returns the model files in use; ``rest`` is called with each job whose own
-    state was deleted."""
+    created; ``models`` returns the model files in use, ``codes`` the code of components; ``rest``
+    is called with each job whose own state was deleted."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class GarbageCollection:
         options: Options,
         models: Callable[[], Set[str]] = frozenset,
         rest: Callable[[str], None] = lambda _: None,
+        codes: Callable[[], Set[str]] = frozenset,
     ) -> None:
         self._home, self._records, self._admission_lock, self._options = (
             home,
@@ -78,7 +79,7 @@ class GarbageCollection:
             admission_lock,
             options,
         )
-        self._models, self._rest = models, rest
+        self._models, self._rest, self._codes = models, rest, codes
         self._blobs = Blobs(home.blobs)
         self._report = Report([], [])
         # Jobs to keep, with what they need: protected ones and those whose deletion failed.
@@ -110,8 +111,9 @@ class GarbageCollection:
         self._needed = {**needed, Kind.JOB: stay}
 
     def _parts(self) -> dict[str, list[str]]:
-        """The chunks of each job's code. If one cannot be read, no code is deleted."""
-        codes = {job.code for job in self._jobs if job.code is not None}
+        """The chunks of the code of jobs and components. If one cannot be read, no code is
+        deleted."""
+        codes = {each for job in self._jobs for each in job.codes} | self._codes()
         try:
             return {each: self._blobs.chunk_digests(each) for each in codes}
         except OSError as error:

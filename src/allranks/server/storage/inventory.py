@@ -39,15 +39,16 @@ Look = Callable[[Home, Sequence[Job]], Iterator[Found]]
 def job(home: Home, row: Uses) -> Job:
     """The parts of a job that decide what is kept."""
     inputs = [each.get("source") or "" for each in row.sources or ()]
+    reused = {str(name) for name in [(row.notes or {}).get("reused")] if name}
     return Job(
         name=row.name,
         live=row.live,
         created_at=row.created_at,
         ended_at=row.ended_at,
-        code=row.code,
+        codes=row.codes(),
         recipe=recipe_hash(Recipe.load(row.recipe)) if row.recipe is not None else None,
         in_place=row.in_place,
-        refers=referred(row.inputs) | {*_at(home.jobs, (*inputs, row.in_place or ""))},
+        refers=referred(row.inputs) | {*_at(home.jobs, (*inputs, row.in_place or ""))} | reused,
         models={*_at(home.models, inputs)},
     )
 

@@ -87,6 +87,8 @@ class PipelineJob(BaseJob):
         return {"type": "pipeline", **super().to_dict()}
 
 
+# The property of a pipeline that says what packages the current Python has.
+PACKAGES = "allranks.packages"
 NODE_NAME = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "": (PipelineJob,),

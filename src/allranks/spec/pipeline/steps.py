@@ -20,7 +20,7 @@ from allranks.spec.pipeline.component import (
     literal,
     parse_component,
 )
-from allranks.spec.pipeline.job import PipelineJob, name_problems
+from allranks.spec.pipeline.job import PACKAGES, PipelineJob, name_problems
 from allranks.spec.pipeline.nodes import Node, read_node
 
 
@@ -72,6 +72,9 @@ def child_spec(
 ) -> dict[str, Any]:
     """The spec of the step's job ``name``; ``jobs`` are the names of the jobs of other steps."""
     job = {key: value for key, value in step.job.items() if key != "snapshot"}
+    if step.type == "pipeline" and PACKAGES in pipeline.properties:
+        known = {PACKAGES: pipeline.properties[PACKAGES]}
+        job["properties"] = {**known, **(job.get("properties") or {})}
     return {
         **job,
         "type": step.type,

@@ -13,11 +13,12 @@ from allranks.server.dependencies import Services
 from allranks.server.jobs.view import submitter
 from allranks.server.parents.controller import Controller, error_of, one_line
 from allranks.server.parents.pipeline.create import create_pipeline, step_submission
+from allranks.server.parents.pipeline.reuse import Reuse
 from allranks.server.parents.sweep.create import create_sweep
 from allranks.server.submission.submit import Submission, submit
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import Step, steps_of
-from allranks.statuses import TERMINAL, VERDICTS, JobStatus, Reason
+from allranks.statuses import VERDICTS, JobStatus, Reason
 from allranks.store.children import ChildState
 from allranks.store.job_rows import Child, JobRow
 
@@ -30,6 +31,7 @@ class Pipeline(Controller):
         self._spec = PipelineJob.parse(row.spec)
         self._steps = steps_of(self._spec)
         self._order = [*self._steps]
+        self._reuse = Reuse(self._spec, services)
         self._rules = Rules(
             {name: step.after for name, step in self._steps.items()},
             self._spec.settings.continue_on_step_failure,
@@ -42,7 +44,9 @@ class Pipeline(Controller):
         self._refresh()
         states = {
             self._order[each.number]: StepState(
-                each.status, each.given_up if record.given_up else each.canceled
+                each.status,
+                each.given_up if record.given_up else each.canceled,
+                _is_closed(each),
             )
             for each in self._states.values()
         }
@@ -53,7 +57,7 @@ class Pipeline(Controller):
 
     def _refresh(self) -> None:
         newest = max((each.id for each in self._states.values()), default=-1)
-        live = tuple(e.id for e in self._states.values() if e.status not in TERMINAL)
+        live = tuple(e.id for e in self._states.values() if not _is_closed(e))
         for each in self._services.children.of(self._name, above=newest, ids=live):
             self._states[each.number] = each
 
@@ -62,6 +66,8 @@ class Pipeline(Controller):
             self._append(row.name, Kind.GO)
         elif action.kind == "cancel":
             self._cancel(row, self._states[self._order.index(action.step)].name)
+        elif action.kind == "close":
+            self._close(action.step)
         elif action.kind == "submit":
             try:
                 self._submit(row, self._steps[action.step])
@@ -77,19 +83,55 @@ class Pipeline(Controller):
         by = submitter(row.spec)
         whole = Submission(row.spec, base=task.base, tools=task.tools)
         jobs = {self._order[each.number]: each.name for each in self._states.values()}
-        number = self._order.index(step.name)
-        child = Child(row.name, number, {"step": step.name})
+        number, own_name = self._order.index(step.name), f"{row.name}_{step.name}"
+        notes: dict[str, Any] = {"step": step.name}
+        found = None
+        if step.type != "pipeline":
+            wanted = step_submission(whole, step, self._spec, own_name, jobs)
+            found = self._reuse.look(step, wanted, known)
+            if found.earlier is not None:
+                notes["reused"] = found.earlier.name
+            else:
+                notes |= {"not_reused": found.why, "parts": found.parts}
 
         def submit_as(name: str) -> None:
             wanted = step_submission(whole, step, self._spec, name, jobs)
-            if step.type == "sweep":
+            child = Child(row.name, number, notes)
+            if found is not None and found.earlier is not None:
+                self._take(name, wanted, found.earlier, child)
+            elif step.type == "sweep":
                 create_sweep(wanted, services, by, known, child)
             elif step.type == "pipeline":
                 create_pipeline(wanted, services, by, known, child)
             else:
                 submit(wanted, services, by, known, child=child)
 
-        self._submit_as(f"{row.name}_{step.name}", number, submit_as)
+        self._submit_as(own_name, number, submit_as)
+
+    def _take(self, name: str, wanted: Submission, earlier: JobRow, child: Child) -> None:
+        """Record a step that has the result of an earlier job."""
+        services, plan = self._services, earlier.plan
+        made = plan._replace(
+            gang=plan.gang._replace(key=f"{name}.1"),
+            task=plan.task._replace(job=name, parent=child.parent),
+        )
+        with services.admission_lock:
+            services.records.get(earlier.name)  # `gc` may have removed it meanwhile
+            about = {"message": f"took the result of {earlier.name}"}
+            services.records.create(
+                {**wanted.spec}, made, about, type=earlier.type, child=child, ended=True
+            )
+
+    def _close(self, name: str) -> None:
+        """Record the result of a completed step for later pipelines."""
+        state = self._states[self._order.index(name)]
+        parts = state.notes.get("parts")
+        row = self._services.records.get(state.name)
+        if parts is not None and state.status is JobStatus.COMPLETED:
+            self._reuse.remember(self._steps[name], row, parts)
+        notes = {key: value for key, value in state.notes.items() if key != "parts"}
+        row = self._services.records.append(state.name, [], {**notes, "closed": True})
+        self._states[state.number] = state._replace(notes=row.notes)
 
     # ------------------------------------------------------------ the end
 
@@ -120,6 +162,11 @@ class Pipeline(Controller):
         """The failed steps, the first one first."""
         failed = [e for e in self._states.values() if e.status is JobStatus.FAILED]
         return sorted(failed, key=lambda each: each.ended_at or 0.0)
+
+
+def _is_closed(state: ChildState) -> bool:
+    """Whether nothing is left to do for a step's job; one with a result of another is complete."""
+    return "closed" in state.notes or "reused" in state.notes
 
 
 def _of_step(row: JobRow, failed: list[ChildState], order: list[str]) -> dict[str, Any]:

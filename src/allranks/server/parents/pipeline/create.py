@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from allranks.errors import NotFound, Problem, Refused, SpecError
@@ -18,7 +18,7 @@ from allranks.server.submission.submit import Submission, plan, require_code
 from allranks.settings import Home
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import Step, child_spec, steps_of, with_components
-from allranks.store.job_rows import Child, JobRow
+from allranks.store.job_rows import Child, JobRow, snapshots
 
 # Looks up a registered component by its reference and the key that has it. Raises SpecError.
 FindComponent = Callable[[str, str], Mapping[str, Any]]
@@ -113,20 +113,11 @@ def create_pipeline(
     spec = signed(_pinned(with_components(submission.spec, component), steps.plans), by)
     made = _plan(submission, pipeline, services, child)
     with services.admission_lock:
-        for digest in snapshots(spec):
+        for digest in {*snapshots(spec)}:
             require_code(submission._replace(code=digest), services)
         row = services.records.create(spec, made, type="pipeline", child=child)
     services.loops.wake(row.name)
     return row
-
-
-def snapshots(spec: Any) -> Iterator[str]:
-    """The digests of all code of a pipeline or a component."""
-    if isinstance(spec, Mapping):
-        if isinstance(spec.get("snapshot"), str):
-            yield spec["snapshot"]
-        for value in spec.values():
-            yield from snapshots(value)
 
 
 def _plan(
