@@ -16,7 +16,7 @@ from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
 from allranks.settings import Clocks, Home, make
 from allranks.store.database import open_database
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 ENGINE = "fake"
 

@@ -32,6 +32,9 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import CREDENTIALS, Datastore
 from allranks.spec.descriptions import FIELDS
 from allranks.spec.model import Model
+from allranks.spec.pipeline import component
+from allranks.spec.pipeline import job as pipeline
+from allranks.spec.pipeline.nodes import ComponentNode
 from allranks.spec.sweep import early_termination, search_space
 from allranks.spec.sweep import job as sweep
 from allranks.statuses import VERDICTS, JobStatus
@@ -40,6 +43,8 @@ PAGES = {
     "cli.md": "Command line",
     "job-file.md": "Job file",
     "sweep-file.md": "Sweep file",
+    "pipeline-file.md": "Pipeline file",
+    "component-file.md": "Component file",
     "assets.md": "Asset files",
     "variables.md": "Environment variables",
     "python.md": "Python SDK",
@@ -99,6 +104,18 @@ SWEEP: Kinds = {
     "search_space.*": search_space.DISTRIBUTIONS,
     "early_termination": early_termination.POLICIES,
 }
+# The same of a pipeline, with its components.
+PIPELINE: Kinds = {
+    "": (pipeline.PipelineJob,),
+    "settings": (pipeline.Settings,),
+    "limits": (pipeline.PipelineLimits,),
+    "jobs.*": (ComponentNode,),
+}
+COMPONENT: Kinds = {
+    "": (component.CommandComponent, component.PipelineComponent),
+    "inputs.*": (component.ComponentInput,),
+    "outputs.*": (component.ComponentOutput,),
+}
 ASSETS: Mapping[str, type[BaseModel]] = {
     "Compute": Compute,
     "Data asset": Data,
@@ -125,6 +142,8 @@ def write(out: Path) -> list[Path]:
         "cli.md": _cli(),
         "job-file.md": _job_file(),
         "sweep-file.md": _sweep_file(),
+        "pipeline-file.md": _pipeline_file(),
+        "component-file.md": _component_file(),
         "assets.md": _assets(),
         "variables.md": _variables(),
         "python.md": _python(),
@@ -224,6 +243,19 @@ def _sweep_file() -> Iterator[str]:
     yield from _places(SWEEP, "The sweep")
 
 
+def _pipeline_file() -> Iterator[str]:
+    yield "The keys of a pipeline job. A step has the keys of a command job, a sweep or a pipeline,"
+    yield "or those below `jobs.NAME` if it runs a component. Keys that a command job has too are"
+    yield from ("described in [Job file](job-file.md).", "")
+    yield from _places(PIPELINE, "The pipeline")
+
+
+def _component_file() -> Iterator[str]:
+    yield "The keys of a component, which steps of pipelines run. Keys that a command job has too"
+    yield from ("are described in [Job file](job-file.md).", "")
+    yield from _places(COMPONENT, "The component")
+
+
 def _places(kinds: Kinds, top: str) -> Iterator[str]:
     for place, models in kinds.items():
         yield from (f"## {place.replace('*', 'NAME') or top}", "")
@@ -300,6 +332,8 @@ def _type(kind: Any) -> str:
         return " or ".join(dict.fromkeys(words))
     if origin is tuple:
         return f"list of {_type(inner[0])}"
+    if origin is list:
+        return f"list of {_type(inner[0])}"
     if origin is dict:
         return "mapping" if inner[1] is Any else f"mapping of names to {_type(inner[1])}"
     if kind is job.Outputs:
@@ -311,7 +345,12 @@ def _type(kind: Any) -> str:
 
 def _link(model: type[BaseModel]) -> str:
     """A link to the model's keys: by the place, which has a heading."""
-    pages = (("job-file.md", JOB), ("sweep-file.md", SWEEP))
+    pages = (
+        ("job-file.md", JOB),
+        ("sweep-file.md", SWEEP),
+        ("pipeline-file.md", PIPELINE),
+        ("component-file.md", COMPONENT),
+    )
     page, place = next(
         (page, place) for page, kinds in pages for place, models in kinds.items() if model in models
     )

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -107,3 +108,8 @@ def until(fact: Callable[[], object], seconds: float = 20.0) -> None:
     while not fact():
         assert time.monotonic() < end, f"waited {seconds * PATIENCE} s in vain"
         time.sleep(0.02)
+
+
+def kill_server(home: Path) -> None:
+    """End the server of a home by SIGKILL."""
+    os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)

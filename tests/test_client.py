@@ -9,7 +9,7 @@ import pytest
 
 from allranks.errors import NotFound, Problem, ServerError, SpecError, Unreachable, UsageError
 from allranks.http_client import Client
-from allranks.sdk.submit.submission import send
+from allranks.sdk.submit.send import send
 
 
 class Peer:

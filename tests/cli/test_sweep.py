@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import signal
 import sys
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Allranks, answer, until
+from tests.support import Allranks, answer, kill_server, until
 
 # Reports (1 - the distance of x to 0.3), a little better at each step.
 TRAIN = """\
@@ -233,10 +231,6 @@ def test_a_name_that_another_job_has(allranks: Allranks, train: Path):
     assert allranks(*sweep_of("s", "--trials", 3), *COMMAND, 1, 0).returncode == 0
     trials = answer(allranks, "job", "show", "s")["trials"]
     assert {each["job"] for each in trials} == {"s_0", "s_1-2", "s_2"}
-
-
-def kill_server(home: Path) -> None:
-    os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
 
 
 @pytest.mark.slow

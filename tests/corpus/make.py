@@ -27,7 +27,7 @@ from allranks.plan.plan import pack  # noqa: E402
 from allranks.server.jobs.explain import failure_facts  # noqa: E402
 from allranks.settings import Home  # noqa: E402
 from allranks.store.database import open_database  # noqa: E402
-from allranks.store.records import Records  # noqa: E402
+from allranks.store.jobs.records import Records  # noqa: E402
 from tests.corpus.failing import NATIVE, ODD, WAYS, Way  # noqa: E402
 from tests.support import CLI, environment, processes_of, until  # noqa: E402
 

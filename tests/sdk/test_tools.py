@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allranks.sdk.submit.submission import prepare
+from allranks.sdk.submit.prepare import prepare
 
 
 @pytest.mark.parametrize(

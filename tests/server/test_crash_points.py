@@ -26,8 +26,8 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home, make
 from allranks.statuses import TERMINAL, GangState, JobStatus, Reason
 from allranks.store.database import open_database
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points
-from allranks.store.records import Records
 
 NODES = 2
 PLACE = {"address": "10.0.0.1", "host": "a", "ports": [7000]}

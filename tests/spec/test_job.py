@@ -246,8 +246,14 @@ def test_defaults() -> None:
             "first rank is 0",
         ),
         ('command: "a\\0b"', "command", 1, "NUL", "cannot hold"),
-        ("command: x\ntype: pipeline", "type", 2, "pipeline jobs are not built yet", "command"),
-        (f"$schema: {SCHEMA}pipelineJob.schema.json", "$schema", 1, "pipeline jobs are not", ""),
+        ("command: x\ntype: pipeline", "command", 1, "`command` is not a key", "`component`"),
+        (
+            f"$schema: {SCHEMA}pipelineJob.schema.json",
+            "jobs",
+            None,
+            "a pipeline needs steps",
+            "jobs",
+        ),
         ("type: comand", "type", 1, "not a type of job", "`command`"),
         (
             "command: ${{inputs.lr}}\ninputs: {lx: 1}",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.store.database import open_database
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Source
-from allranks.store.records import Records
 
 
 @pytest.fixture

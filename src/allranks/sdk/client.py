@@ -26,7 +26,8 @@ from allranks.sdk.jobs.follow import Following, substitute_note
 from allranks.sdk.jobs.metrics import by_name
 from allranks.sdk.jobs.names import job_name
 from allranks.sdk.submit import rehearsal
-from allranks.sdk.submit.submission import prepare, send
+from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.send import send
 from allranks.sdk.transfer.download import download
 from allranks.spec.any_job import AnyJob
 from allranks.spec.compute import Compute

@@ -60,19 +60,19 @@ from allranks.server.routes import stacks as stack_routes
 from allranks.server.routes.mlflow import Proxy
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
-from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
-from allranks.store.children import Children
 from allranks.store.computes import Computes
 from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
 from allranks.store.files.trees import Trees
+from allranks.store.jobs.annotations import Annotations
+from allranks.store.jobs.children import Children
+from allranks.store.jobs.records import Records
+from allranks.store.jobs.step_results import StepResults
 from allranks.store.key_values import Settings
 from allranks.store.metric_points import Points
-from allranks.store.records import Records
 from allranks.store.secrets import Secrets
-from allranks.store.step_results import StepResults
 from allranks.version import __version__
 
 App = Callable[..., Any]
@@ -190,19 +190,9 @@ def _services(
     agents_listener = AgentsListener(home, for_agents, heartbeats.reset)
     stacks, states = Stacks(home, wakeups), States(home, records)
     hangs = Hangs(stacks)
-    shared = Shared(
-        home=home,
-        records=records,
-        points=points,
-        clusters=clusters,
-        agent_variables=AgentVariables(home, auth, agents_listener, clocks, url),
-        wakeups=wakeups,
-        heartbeats=heartbeats,
-        clocks=clocks,
-        data=data,
-        hangs=hangs,
-        states=states,
-    )
+    variables = AgentVariables(home, auth, agents_listener, clocks, url)
+    at_work = (wakeups, heartbeats, clocks, data, hangs, states)
+    shared = Shared(home, records, points, clusters, variables, *at_work)
     return Services(
         home=home,
         clocks=clocks,

@@ -24,15 +24,15 @@ from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
 from allranks.settings import Clocks, Home
-from allranks.store.annotations import Annotations
 from allranks.store.assets import Assets
-from allranks.store.children import Children
 from allranks.store.computes import Computes
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
+from allranks.store.jobs.annotations import Annotations
+from allranks.store.jobs.children import Children
+from allranks.store.jobs.records import Records
+from allranks.store.jobs.step_results import StepResults
 from allranks.store.metric_points import Points
-from allranks.store.records import Records
-from allranks.store.step_results import StepResults
 
 
 class Services(NamedTuple):

@@ -34,7 +34,7 @@ from allranks.server.loop import mailbox
 from allranks.server.storage.garbage_collection import GarbageCollection, Options
 from allranks.settings import Home, make
 from allranks.store.database import open_database
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 
 class Server:

@@ -20,8 +20,8 @@ from allranks.settings import Home, make
 from allranks.statuses import TERMINAL
 from allranks.store.database import open_database
 from allranks.store.files.state_folders import NAMED, OF_JOBS, Put, State
-from allranks.store.job_rows import JobRow
-from allranks.store.records import Records
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
 from tests.server.serving import JOB, Served, served
 from tests.support import until
 

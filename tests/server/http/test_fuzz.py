@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from allranks.store.database import open_database
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 from tests.server.serving import Served, held_to, served
 
 

@@ -27,7 +27,7 @@ from allranks.store.assets import Assets
 from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import TEMPORARY_PREFIX, Entry, Trees
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 
 class House:

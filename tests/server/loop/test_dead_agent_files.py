@@ -8,8 +8,8 @@ from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.loop.dead_agent_files import collect
 from allranks.settings import Home
 from allranks.store.database import open_database
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points
-from allranks.store.records import Records
 
 
 def test_points_that_cannot_be_kept_keep_nothing_else_back(tmp_path):

@@ -17,8 +17,8 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.server.routes import metrics
 from allranks.statuses import JobStatus
 from allranks.store.database import open_database
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points, Source
-from allranks.store.records import Records
 
 COUNT = 2 * metrics._PIECE + 7
 

@@ -24,7 +24,7 @@ from allranks.settings import Home, make
 from allranks.store.database import open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, matches
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 from tests.support import processes_of, until
 
 

@@ -26,7 +26,7 @@ from allranks.server.storage import garbage_collection, inventory
 from allranks.server.storage.garbage_collection import GarbageCollection, Options, Report
 from allranks.settings import Home, make
 from allranks.store.database import open_database
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 OLD = time.time() - 40 * 86400
 MONTH = 30 * 86400.0

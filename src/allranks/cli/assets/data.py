@@ -11,7 +11,7 @@ from allranks.cli.assets import versions
 from allranks.cli.output import show
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import labelled
-from allranks.sdk.submit.submission import placed_data
+from allranks.sdk.submit.paths import placed_data
 
 _DATA = "/api/v1/data"
 _MAP = f"{_DATA}/map"

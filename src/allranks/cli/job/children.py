@@ -74,39 +74,6 @@ class ChildrenViewer(ABC):
             self._line.say(self.progress(job))
 
 
-def viewer(job: Mapping[str, Any], **options: bool) -> ChildrenViewer:
-    """The viewer of a sweep or a pipeline."""
-    if job["type"] == "sweep":
-        from allranks.cli.job.sweep import SweepViewer  # lazy: one of the two
-
-        return SweepViewer(job["name"], **options)
-    from allranks.cli.job.pipeline import PipelineViewer  # lazy: one of the two
-
-    return PipelineViewer(job["name"], **options)
-
-
-def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Print how a sweep or a pipeline ended. Returns 0 if it completed, else 1."""
-    # lazy: they import this module
-    from allranks.cli.job import pipeline, sweep
-
-    if job["type"] == "sweep":
-        return sweep.verdict(job, quiet=quiet)
-    return pipeline.verdict(job, quiet=quiet)
-
-
-def show_parent(job: dict[str, Any]) -> None:
-    """Print the fields of a sweep or a pipeline, and its children."""
-    if job["type"] == "sweep":
-        from allranks.cli.job.sweep import show_sweep  # lazy: one of the two
-
-        show_sweep(job)
-        return
-    from allranks.cli.job.pipeline import show_pipeline  # lazy: one of the two
-
-    show_pipeline(job)
-
-
 def took(job: Mapping[str, Any]) -> str:
     """` after 3.2 s`; empty for a job that has not run or not ended."""
     if not job["started_at"] or not job["ended_at"]:

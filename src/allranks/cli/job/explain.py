@@ -26,11 +26,30 @@ def explain(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(found)
         return 0
+    if found.get("type") in ("pipeline", "step"):
+        for line in _of_steps(found):
+            show.line(line)
+        return 0
     for line in _told(found):
         show.line(line)
     if not options.quiet:
         show.talk(f"\nhint: {found['fix']}")
     return 0
+
+
+def _of_steps(found: dict[str, Any]) -> Iterator[str]:
+    """A pipeline with why each of its steps ran, or one step."""
+    if found["type"] == "step":
+        yield f"{found['name']}: {found['why']}"
+        return
+    if found["error"]:
+        yield f"{found['name']} failed: {found['error']['message'][:_WIDE]}"
+    for name, each in found["steps"].items():
+        yield f"{name}: {each['why'][:_WIDE]}"
+    failed = [each["job"] for each in found["steps"].values() if each["status"] == "Failed"]
+    if failed:
+        yield ""
+        yield f"why the step failed: allranks job explain {failed[0]}"
 
 
 def _told(found: dict[str, Any]) -> Iterator[str]:

@@ -128,9 +128,9 @@ def _why_again(name: str, attempt: int) -> str:
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
     """Print how the job ended and where its files are. Returns 0 if it completed, else 1."""
     if job["type"] != "command":
-        from allranks.cli.job import children  # lazy: few jobs have children
+        from allranks.cli.job import parents  # lazy: few jobs have children
 
-        return children.verdict(job, quiet=quiet)
+        return parents.verdict(job, quiet=quiet)
     error = job.get("error")
     if not quiet:
         took = ""

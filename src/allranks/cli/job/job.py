@@ -45,7 +45,7 @@ def show_job(options: argparse.Namespace) -> int:
         show.as_json(job)
         return 0
     if job["type"] != "command":
-        from allranks.cli.job.children import show_parent  # lazy: few jobs have children
+        from allranks.cli.job.parents import show_parent  # lazy: few jobs have children
 
         show_parent(job)
         return 0

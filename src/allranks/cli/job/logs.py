@@ -53,9 +53,9 @@ def stream(options: argparse.Namespace) -> int:
 
 
 def _stream_parent(options: argparse.Namespace, job: dict[str, Any]) -> int:
-    from allranks.cli.job import children  # lazy: few jobs have children
+    from allranks.cli.job import parents  # lazy: few jobs have children
 
-    viewer = children.viewer(job, quiet=options.quiet, json=options.json, logs=True)
+    viewer = parents.viewer(job, quiet=options.quiet, json=options.json, logs=True)
     try:
         ended = viewer.follow()
     except KeyboardInterrupt:
@@ -63,7 +63,7 @@ def _stream_parent(options: argparse.Namespace, job: dict[str, Any]) -> int:
         return 130
     if options.json:
         show.as_json(ended)
-    return children.verdict(ended, quiet=options.quiet)
+    return parents.verdict(ended, quiet=options.quiet)
 
 
 def _count(text: str) -> int:

@@ -28,7 +28,8 @@ from allranks.plan.job.compile import CompileContext, compile
 from allranks.plan.job.gpu_allocation import Choice
 from allranks.plan.plan import Recipe, Task
 from allranks.sdk.submit.current_environment import current, tools
-from allranks.sdk.submit.submission import environment_of, local, prepare
+from allranks.sdk.submit.paths import environment_of, local
+from allranks.sdk.submit.prepare import prepare
 from allranks.server.assets.data_locations import places
 from allranks.server.assets.read_only_home import clusters, datastores, environments
 from allranks.server.clusters.default_gpus import choice

@@ -23,7 +23,9 @@ from allranks.errors import AllranksError, Unreachable
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
-from allranks.sdk.submit.submission import generate_name, prepare, send
+from allranks.sdk.submit.names import generate_name
+from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.send import send
 
 # The part of this package that is sent, beside `__main__.py` and the questions.
 _FILES = ("probes/probe.py", "probes/facts.py", "probes/wire.py", "network/interfaces.py")

@@ -11,8 +11,8 @@ from allranks.cli.output.errors import print_error
 from allranks.cli.submit.overrides import engines
 from allranks.cli.submit.run import rehearsal_options
 from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
-from allranks.errors import AllranksError, Problem, SpecError
-from allranks.sdk.submit.submission import prepare
+from allranks.errors import AllranksError, Problem, SpecError, UsageError
+from allranks.sdk.submit.prepare import prepare
 from allranks.spec.fields.problems import placed
 from allranks.spec.yaml import load
 
@@ -25,6 +25,8 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the plan without starting anything")
     add("--in-place", action="store_true", help="run in the code folder itself, without copying it")
     add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
+    again = "run all steps of a pipeline, also those with an earlier result"
+    add("--force-rerun", action="store_true", help=again)
     rehearsal_options(add)
 
 
@@ -34,6 +36,11 @@ def create(options: argparse.Namespace) -> int:
         spec, base = with_shell_variables(file.job.to_dict()), file.base
         if options.name is not None:
             spec["name"] = options.name
+        if options.force_rerun:
+            if spec.get("type") != "pipeline":
+                hint = "leave it out: other jobs always run"
+                raise UsageError("only pipelines reuse steps", where="--force-rerun", hint=hint)
+            spec["settings"] = {**(spec.get("settings") or {}), "force_rerun": True}
         if options.rehearse or options.tolerance is not None:
             from allranks.cli.submit.rehearse import rehearse  # lazy: few jobs are rehearsals
 

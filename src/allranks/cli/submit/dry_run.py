@@ -16,7 +16,7 @@ from allranks.plan.distributions import mpi, topology, variables
 from allranks.plan.environments import container
 from allranks.plan.environments.activation import activated
 from allranks.plan.plan import InputTask, Place, Plan, Task, pack
-from allranks.sdk.submit.submission import prepare
+from allranks.sdk.submit.prepare import prepare
 from allranks.server.assets.read_only_home import (
     clusters,
     components,

@@ -20,7 +20,8 @@ from allranks.plan.amounts import counted
 from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
-from allranks.sdk.submit.submission import prepare, send
+from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.send import send
 
 T = TypeVar("T")
 
@@ -192,7 +193,7 @@ def after_submit(
 
 
 def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: bool) -> int:
-    from allranks.cli.job import children  # lazy: few jobs have children
+    from allranks.cli.job import parents  # lazy: few jobs have children
 
     name = job["name"]
     if not options.quiet:
@@ -202,7 +203,7 @@ def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: boo
             show.talk(f"{name}: {total} trials, {together} at a time")
         else:
             show.talk(f"{name}: {counted(job['total_steps'], 'step')}")
-    viewer = children.viewer(job, quiet=options.quiet, json=options.json)
+    viewer = parents.viewer(job, quiet=options.quiet, json=options.json)
     if cancel:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -211,7 +212,7 @@ def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: boo
         return _interrupted(name, cancel)
     if options.json:
         show.as_json(ended)
-    return children.verdict(ended, quiet=options.quiet)
+    return parents.verdict(ended, quiet=options.quiet)
 
 
 def _interrupted(name: str, cancel: bool) -> int:

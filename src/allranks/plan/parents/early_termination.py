@@ -8,8 +8,8 @@ compares it with what the other trials, ended ones too, have reported up to the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from statistics import fmean, median
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from allranks.spec.sweep.early_termination import (
@@ -98,7 +98,7 @@ def _why(
         limit = _bandit_limit(policy, goal, min(min(each) for each in losses.values()))
         return _worse(goal, mine, limit, interval, "the bandit policy allows")
     if isinstance(policy, MedianStopping):
-        limit = median(fmean(each) for each in losses.values())
+        limit = median(_mean(each) for each in losses.values())
         return _worse(goal, mine, limit, interval, "the median of all trials' averages is")
     if isinstance(policy, AshaSampling):
         ranked = sorted((min(each), n) for n, each in losses.items())
@@ -109,6 +109,11 @@ def _why(
     cut = {n for _, n in worst[: len(worst) * policy.truncation_percentage // 100]}
     share = f"it is among the worst {policy.truncation_percentage} % at interval {interval}"
     return share if number in cut else ""
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean, also of values whose sum is too large."""
+    return math.fsum(each / len(values) for each in values)
 
 
 def _bandit_limit(policy: Bandit, goal: str, best: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, version_path, versions_path
-from allranks.sdk.submit.submission import placed_data
+from allranks.sdk.submit.paths import placed_data
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 

@@ -13,7 +13,7 @@ from allranks.http_client import Client
 from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.connection.urls import labelled
-from allranks.sdk.submit.submission import local
+from allranks.sdk.submit.paths import local
 from allranks.store.files import trees
 
 _MODELS = "/api/v1/models"

@@ -11,19 +11,19 @@ from allranks import settings
 from allranks.errors import Problem, SpecError
 from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.submit.current_environment import current, tools
-from allranks.sdk.submit.python_packages import packages
-from allranks.sdk.submit.submission import (
-    Snapshots,
+from allranks.sdk.submit.names import generate_name
+from allranks.sdk.submit.paths import (
     absolute,
     environment_of,
     find_code,
-    generate_name,
     is_uri,
     located_input,
     located_output,
     require_text,
     without_scheme,
 )
+from allranks.sdk.submit.python_packages import packages
+from allranks.sdk.submit.send import Snapshots
 from allranks.snapshot.git import GitQuery
 from allranks.snapshot.take import Snapshot, take_snapshot
 from allranks.spec.fields.problems import placed

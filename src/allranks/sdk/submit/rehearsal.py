@@ -21,8 +21,10 @@ from allranks.plan.plan import pack
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs import interrupt
+from allranks.sdk.submit.names import generate_name
+from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.rehearsal_run import Run, Say, ask, cancel
-from allranks.sdk.submit.submission import generate_name, prepare, send
+from allranks.sdk.submit.send import send
 
 # A state that changes all the time gets no version: after this many seconds with content a rank is
 # killed anyway.

@@ -10,7 +10,8 @@ from allranks.errors import UsageError
 from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
-from allranks.sdk.submit.submission import COPYING, Snapshots, prepare, send
+from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.send import COPYING, Snapshots, send
 
 
 def restart(

@@ -65,8 +65,8 @@ def download(
     """
     with connect() as client:
         job = client.json("GET", job_path(name))
-        has = {**(job["spec"].get("outputs") or {}), **job["outputs"]}
-        everything = everything or job["type"] == "pipeline"  # it has nothing but outputs
+        has = {**(job["spec"].get("outputs") or {}), **(job.get("outputs") or {})}
+        everything = everything or job.get("type") == "pipeline"  # it has nothing but outputs
         if output is not None and output not in has:
             listed = ", ".join(has) or "none"
             raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {listed}")

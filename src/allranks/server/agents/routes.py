@@ -36,7 +36,7 @@ from allranks.server.http.request_text import CheckedAddress, parse
 from allranks.server.loop.stacks import MOST
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.logs import Logs
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 from allranks.store.metric_points import FEEDS, Source
 
 PREFIX = "/agent/v1"

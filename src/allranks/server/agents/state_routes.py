@@ -14,7 +14,7 @@ from allranks.server.agents.routes import PREFIX, number_of, readable, who
 from allranks.server.dependencies import Services
 from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 # The most bytes of contents in one answer, which is assembled in memory.
 _MOST = 8 << 20

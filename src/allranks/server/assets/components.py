@@ -9,7 +9,7 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.spec.fields.problems import nearest
 from allranks.store.assets import AssetRow, Assets, find_version
-from allranks.store.job_rows import snapshots
+from allranks.store.jobs.job_rows import snapshots
 
 KIND = "component"
 

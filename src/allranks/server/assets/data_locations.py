@@ -20,7 +20,7 @@ from allranks.spec.job_parts import Input
 from allranks.spec.model import TYPES
 from allranks.spec.shell.expressions import fill
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 # Looks up a job by name; raises NotFound. None: it has not been submitted yet.
 Find = Callable[[str], JobRow | None]

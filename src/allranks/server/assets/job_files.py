@@ -15,7 +15,7 @@ from allranks.plan.plan import OutputTask
 from allranks.settings import Home
 from allranks.spec.fields.azureml_references import ARTIFACTS, OutputOf
 from allranks.statuses import JobStatus
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 
 class FoundFile(NamedTuple):

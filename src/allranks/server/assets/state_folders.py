@@ -17,8 +17,8 @@ from allranks.plan.plan import Task
 from allranks.settings import Home
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, matches, seed
-from allranks.store.job_rows import JobRow
-from allranks.store.records import Records
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
 
 # How many idle states are kept in memory, the most recently used ones.
 _IDLE_STATES = 8

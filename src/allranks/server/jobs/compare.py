@@ -16,10 +16,10 @@ from allranks.plan.job.list_filters import Query
 from allranks.plan.plan import InputTask
 from allranks.server.jobs import view
 from allranks.statuses import JobStatus
-from allranks.store.annotations import Annotations
 from allranks.store.files.blobs import Blobs
-from allranks.store.job_rows import JobRow
-from allranks.store.records import Records
+from allranks.store.jobs.annotations import Annotations
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
 
 # Larger code is not compared file by file.
 _LARGE = 64 << 20

@@ -21,8 +21,8 @@ from allranks.settings import Home
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.logs import Logs
-from allranks.store.job_rows import JobRow
-from allranks.store.records import Records
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
 
 log = logging.getLogger("allranks.explaining")
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from allranks.errors import Conflict, NotFound
 from allranks.server.jobs.view import submitter
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 LAST = ("-", "@last")
 # The most candidates in an error, and the most jobs to search for similar names.

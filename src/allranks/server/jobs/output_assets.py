@@ -11,7 +11,7 @@ from allranks.server.assets.datastores import DEFAULT
 from allranks.spec.job import CommandJob
 from allranks.spec.shell.expressions import fill
 from allranks.store.assets import AssetRow, Assets
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 
 def refuse_taken(spec: CommandJob, versions: Callable[[str], list[AssetRow]]) -> None:

@@ -23,7 +23,7 @@ from allranks.store.assets import AssetRow
 from allranks.store.files import trees
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Entry
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 _GIT = {
     "repository": "azureml.git.repository_uri",

@@ -12,8 +12,8 @@ from allranks.plan.lifecycle import decide, pending_reason
 from allranks.server.jobs.explain import explanation_of
 from allranks.settings import Home
 from allranks.statuses import VERDICTS, Blame, JobStatus, Reason, Verdict
-from allranks.store.job_rows import JobRow
-from allranks.store.records import Records
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
 
 # Reasons where a rank itself failed.
 _BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)

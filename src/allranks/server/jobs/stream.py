@@ -11,7 +11,7 @@ from allranks.server.http.request_limits import Count, Number
 from allranks.server.jobs import view
 from allranks.settings import Home
 from allranks.store.files.logs import Logs
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 # Seconds without news after which a viewer gets an empty line, as a heartbeat.
 BEAT = 5.0

@@ -18,9 +18,9 @@ from allranks.server.auth.roles import OWNER
 from allranks.server.timestamps import iso_time
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
-from allranks.store.annotations import Annotation
-from allranks.store.job_rows import Damaged, JobRow
-from allranks.store.records import StoredEvent
+from allranks.store.jobs.annotations import Annotation
+from allranks.store.jobs.event_rows import StoredEvent
+from allranks.store.jobs.job_rows import Damaged, JobRow
 
 _P = ParamSpec("_P")
 

@@ -6,7 +6,7 @@ from allranks.server.auth.identity import Auth
 from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.loop import mailbox
 from allranks.settings import Clocks, Home
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 
 class AgentVariables:

@@ -15,9 +15,9 @@ from allranks.plan.lifecycle.decide import Job, Node
 from allranks.settings import Home
 from allranks.statuses import GangState, NodeState
 from allranks.store.files.logs import Logs
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points, Source
-from allranks.store.records import Records
 
 log = logging.getLogger("allranks.salvage")
 

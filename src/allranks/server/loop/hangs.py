@@ -20,7 +20,7 @@ from allranks.plan.diagnosis.hangs import Rank, Suspicion
 from allranks.plan.distributions import topology
 from allranks.server.loop.stacks import Answers, Stacks, running
 from allranks.statuses import JobStatus
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 log = logging.getLogger("allranks.hangs")
 

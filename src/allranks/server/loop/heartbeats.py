@@ -12,7 +12,7 @@ import time
 from typing import NamedTuple
 
 from allranks import clock
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 
 class _Agent(NamedTuple):

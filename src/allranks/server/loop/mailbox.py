@@ -15,7 +15,7 @@ from typing import Any
 from allranks.agent.transport.mailbox import ANSWERS, QUESTIONS, read, write
 from allranks.http_client import MAILBOX
 from allranks.settings import Home
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 log = logging.getLogger("allranks.mailbox")
 

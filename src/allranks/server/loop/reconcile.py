@@ -36,9 +36,9 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.assets import Assets
-from allranks.store.job_rows import COMMAND, JobRow
+from allranks.store.jobs.job_rows import COMMAND, JobRow
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points
-from allranks.store.records import Records
 
 log = logging.getLogger("allranks.loop")
 

@@ -20,7 +20,7 @@ from allranks.plan.plan import pack
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
 from allranks.statuses import NodeState
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 # Seconds to wait for the agents' answers. Agents with a mailbox poll for orders less often.
 PATIENCE = 5.0

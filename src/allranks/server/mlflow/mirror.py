@@ -17,10 +17,10 @@ from allranks.plan.plan import Task
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.job_rows import COMMAND, JobRow
+from allranks.store.jobs.job_rows import COMMAND, JobRow
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, RESOURCE, Points, Series
 from allranks.store.mlflow_runs import MlflowRuns
-from allranks.store.records import Records
 
 log = logging.getLogger("allranks.mlflow")
 

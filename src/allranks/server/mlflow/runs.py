@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.plan.metrics import mlflow_run
 from allranks.server.mlflow.child import Child
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 from allranks.store.mlflow_runs import Mirrored, MlflowRuns
 
 API, _API_3 = "/api/2.0/mlflow", "/api/3.0/mlflow"

@@ -12,10 +12,10 @@ from allranks.server.mlflow.child import Child, python
 from allranks.server.mlflow.mirror import Mirror
 from allranks.server.mlflow.runs import Runs
 from allranks.settings import Home
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points
 from allranks.store.mlflow_runs import MlflowRuns
-from allranks.store.records import Records
 
 
 class Tracking(NamedTuple):

@@ -10,8 +10,8 @@ from allranks.errors import Conflict
 from allranks.events import Kind
 from allranks.server.dependencies import Services
 from allranks.statuses import TERMINAL, VERDICTS, Blame, JobStatus, Reason
-from allranks.store.children import ChildState
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.children import ChildState
+from allranks.store.jobs.job_rows import JobRow
 
 _OWNER = "parents"
 

@@ -11,7 +11,7 @@ from allranks.server.dependencies import Services
 from allranks.server.parents.controller import Controller
 from allranks.server.parents.pipeline.controller import Pipeline
 from allranks.server.parents.sweep.controller import Sweep
-from allranks.store.job_rows import COMMAND
+from allranks.store.jobs.job_rows import COMMAND
 
 log = logging.getLogger("allranks.parents")
 

@@ -12,7 +12,7 @@ from allranks.server.parents.sweep.create import total_trials
 from allranks.server.submission.continuation import ended
 from allranks.spec.sweep.job import SweepJob
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.job_rows import COMMAND, JobRow
+from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 
 def resume(

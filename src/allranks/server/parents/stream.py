@@ -15,8 +15,8 @@ from allranks.server.parents import view as parents
 from allranks.server.parents.pipeline.view import Steps
 from allranks.server.parents.sweep.view import Trials
 from allranks.statuses import TERMINAL
-from allranks.store.children import ChildState
-from allranks.store.job_rows import COMMAND, JobRow
+from allranks.store.jobs.children import ChildState
+from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 # Seconds between two looks at the children of a live job.
 _PACE = 0.25

@@ -8,7 +8,7 @@ from allranks.server.parents.sweep.create import create_sweep, unused_parameters
 from allranks.server.submission.submit import Submission, notes
 from allranks.spec.any_job import job_type, parse_any
 from allranks.spec.sweep.job import SweepJob
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 
 def create_parent(submission: Submission, services: Services, by: str) -> tuple[JobRow, list[str]]:

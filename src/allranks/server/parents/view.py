@@ -8,7 +8,7 @@ from allranks.server.dependencies import Services
 from allranks.server.jobs import view
 from allranks.server.parents.pipeline.view import pipeline
 from allranks.server.parents.sweep.view import sweep
-from allranks.store.job_rows import COMMAND, JobRow
+from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 
 def job(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, Any]:

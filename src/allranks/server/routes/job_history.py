@@ -15,7 +15,7 @@ from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.compare import comparison
 from allranks.server.jobs.names import resolve
-from allranks.store.job_rows import COMMAND, Damaged, JobRow
+from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
 Several = Annotated[list[str], Query()]
 Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]

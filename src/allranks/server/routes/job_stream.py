@@ -14,7 +14,7 @@ from allranks.server.dependencies import Services
 from allranks.server.jobs import view
 from allranks.server.jobs.stream import BEAT, Wanted, line, read_logs
 from allranks.statuses import TERMINAL
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 
 async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:

@@ -23,6 +23,7 @@ from allranks.server.jobs import explain, view
 from allranks.server.jobs.stream import Wanted
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
+from allranks.server.parents.pipeline.view import explain_pipeline, explain_step
 from allranks.server.parents.resume import resume
 from allranks.server.parents.stream import follow_children
 from allranks.server.parents.submit import create_parent
@@ -34,7 +35,7 @@ from allranks.server.submission.submit import Submission, notes, submit
 from allranks.spec.any_job import job_type
 from allranks.spec.job import parse
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.job_rows import COMMAND
+from allranks.store.jobs.job_rows import COMMAND
 from allranks.version import __version__
 
 router = APIRouter(prefix="/api/v1")
@@ -114,10 +115,15 @@ def show(name: str, services: ServicesDep) -> dict[str, Any]:
 
 @router.get("/jobs/{name}/explanation")
 def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
-    """Why a job failed, in detail. Raises Conflict for a job that has not failed."""
-    return explain.full_explanation(
-        services.records.with_ranks(name), services.records, services.home, services.blobs
-    )
+    """Why a job failed, in detail; of a pipeline, why each step ran or did not. Raises Conflict for
+    another job that has not failed."""
+    row = services.records.get(name)
+    if row.type == "pipeline":
+        return explain_pipeline(row, services)
+    if row.parent is not None and row.record.status is JobStatus.COMPLETED:
+        return explain_step(row)
+    row = services.records.with_ranks(name)
+    return explain.full_explanation(row, services.records, services.home, services.blobs)
 
 
 @router.get("/jobs/{name}/events")

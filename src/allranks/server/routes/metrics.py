@@ -23,7 +23,7 @@ from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.timestamps import iso_time
 from allranks.statuses import TERMINAL
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 from allranks.store.metric_points import METRIC, RESOURCE, Point, Series
 
 Most = Annotated[int | None, Field(ge=1, lt=2**53)]

@@ -31,7 +31,7 @@ from allranks.server.mlflow import rules
 from allranks.server.mlflow.forward import Call, forward
 from allranks.server.mlflow.runs import ours
 from allranks.statuses import TERMINAL
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 from allranks.store.metric_points import Point
 
 log = logging.getLogger("allranks.mlflow")

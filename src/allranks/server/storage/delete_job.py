@@ -8,7 +8,7 @@ from allranks.server.dependencies import Services
 from allranks.server.storage import inventory
 from allranks.server.storage.garbage_collection import put_away, remove_folder
 from allranks.statuses import TERMINAL
-from allranks.store.job_rows import COMMAND, Damaged, JobRow
+from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
 
 def delete(row: JobRow | Damaged, services: Services) -> int:

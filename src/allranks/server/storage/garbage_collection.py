@@ -25,7 +25,7 @@ from allranks.server.storage import inventory
 from allranks.server.storage.inventory import GOING, LOOKS, Look
 from allranks.settings import Home
 from allranks.store.files.blobs import Blobs
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 
 class Options(NamedTuple):

@@ -25,7 +25,7 @@ from allranks.settings import Home
 from allranks.store.files.state_folders import INCOMING as PIECES
 from allranks.store.files.state_folders import NAMED, OF_JOBS
 from allranks.store.files.trees import TEMPORARY_PREFIX
-from allranks.store.job_rows import Uses
+from allranks.store.jobs.job_rows import Uses
 
 # The prefix of folders that are being deleted, renamed beside their old path.
 GOING = ".going-"

@@ -27,7 +27,7 @@ from allranks.server.dependencies import Services
 from allranks.server.storage.inventory import GOING
 from allranks.statuses import TERMINAL
 from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 
 class Continuation:

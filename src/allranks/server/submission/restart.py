@@ -12,7 +12,7 @@ from allranks.plan.job.continuation import Carried
 from allranks.server.dependencies import Services
 from allranks.server.submission.continuation import end_of, ended
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, diff_of, submit
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.job_rows import JobRow
 
 # The prefix of Azure ML's properties with git information.
 _OF_GIT = "azureml.git."

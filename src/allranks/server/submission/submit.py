@@ -27,7 +27,7 @@ from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
-from allranks.store.job_rows import Child, JobRow
+from allranks.store.jobs.job_rows import Child, JobRow
 
 # -P: do not import from the working folder, which is the user's.
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
@@ -90,8 +90,7 @@ def plan(
     find: Find | None = None,
 ) -> Plan:
     """The plan of a submission. Has no effects, but may query the cluster for its GPUs. ``find``
-    looks up other jobs; without it (a dry run) their outputs are assumed to exist, as are those of
-    jobs for which it returns None.
+    looks up other jobs; without it, or if it returns None, their outputs are assumed to exist.
 
     Raises SpecError for an invalid job, Refused for one that never fits the compute.
     """

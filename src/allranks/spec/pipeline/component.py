@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
@@ -158,6 +158,27 @@ def parse_component(
         raise SpecError(found, file=file) from None
     if wrong := [placed(each, lines) for each in _crossed(made)]:
         raise SpecError(wrong, file=file)
+    return made
+
+
+def with_components(data: Any, find: Callable[[str, str], Mapping[str, Any]], at: str = "") -> Any:
+    """A pipeline's data with registered components instead of their names. ``find`` gets a
+    reference and its key, and raises SpecError."""
+    if not isinstance(data, Mapping):
+        return data
+    made = dict(data)
+    for key in ("component", "trial"):
+        where = f"{at}.{key}" if at else key
+        if isinstance(made.get(key), str):
+            made[key] = find(made[key], where)
+        if isinstance(made.get(key), Mapping):
+            made[key] = with_components(made[key], find, where)
+    if isinstance(made.get("jobs"), Mapping):
+        where = f"{at}.jobs" if at else "jobs"
+        made["jobs"] = {
+            name: with_components(node, find, f"{where}.{name}")
+            for name, node in made["jobs"].items()
+        }
     return made
 
 

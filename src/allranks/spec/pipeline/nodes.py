@@ -14,12 +14,13 @@ from allranks.spec.fields.scalars import DataName, EmptyableText, Seconds, Text,
 from allranks.spec.job import MODELS, AnyEnvironment, AnyMetric, CommandJob
 from allranks.spec.job_parts import Distribution as JobDistribution
 from allranks.spec.job_parts import Limits, MetricName, QueueSettings, Resources, snake
-from allranks.spec.pipeline.bindings import is_bound
+from allranks.spec.pipeline.bindings import is_bound, whole
 from allranks.spec.pipeline.component import (
     CommandComponent,
     ComponentInput,
     ComponentOutput,
     PipelineComponent,
+    component_type,
     parse_component,
 )
 from allranks.spec.pipeline.job import PipelineJob, unknown_type
@@ -110,7 +111,7 @@ def node_type(data: Mapping[str, Any]) -> str:
         return str(snake(data["type"]))
     component = data.get("component")
     if isinstance(component, Mapping):
-        return parse_component(component).type
+        return component_type(component)
     if "trial" in data:
         return "sweep"
     return "pipeline" if "jobs" in data else "command"
@@ -125,7 +126,7 @@ def _command(data: dict[str, Any]) -> Node:
         return _of_component(data, CommandComponent)
     snapshot = data.pop("snapshot", None)
     inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
-    own = {name: {} if is_bound(each) else each for name, each in outputs.items()}
+    own = _unbound(outputs)
     job = CommandJob.parse({**data, "type": "command", "outputs": own}).to_dict()
     return Node("command", _template(job, snapshot), inputs, outputs, None, None)
 
@@ -199,8 +200,7 @@ def _sweep(data: dict[str, Any]) -> Node:
             limits = {"trial_timeout": own["limits"]["timeout"], **(data.get("limits") or {})}
             data["limits"] = limits
     known = {**dict.fromkeys(declared or {}, ""), **inputs}
-    plain = {name: {} if is_bound(each) else each for name, each in outputs.items()}
-    plain = {**{name: {} for name in declared_outputs or {}}, **plain}
+    plain = {**{name: {} for name in declared_outputs or {}}, **_unbound(outputs)}
     job = SweepJob.parse({**data, "trial": trial, "inputs": known, "outputs": plain}).to_dict()
     template = _template(job, None)
     if snapshot:
@@ -215,11 +215,21 @@ def _pipeline(data: dict[str, Any]) -> Node:
     if data.get("component") is not None:
         return _of_component(data, PipelineComponent)
     inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
-    own = {name: {} if is_bound(each) else each for name, each in outputs.items()}
+    own = _unbound(outputs)
     job = PipelineJob.parse({**data, "type": "pipeline", "outputs": own}).to_dict()
     return Node(
         "pipeline", {**_template(job, None), "type": "pipeline"}, inputs, outputs, None, None
     )
+
+
+def _unbound(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs without their references to outputs of the pipeline."""
+    made: dict[str, Any] = {}
+    for name, each in outputs.items():
+        if isinstance(each, Mapping) and (whole(each.get("path")) or "").startswith("parent."):
+            each = {key: value for key, value in each.items() if key != "path"}
+        made[name] = {} if is_bound(each) else each
+    return made
 
 
 def _unresolved(given: Any, where: str = "component") -> Problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -38,27 +38,6 @@ class Step(NamedTuple):
     bound: Mapping[str, str]
     component: str = ""
     deterministic: bool = True
-
-
-def with_components(data: Any, find: Callable[[str, str], Mapping[str, Any]], at: str = "") -> Any:
-    """A pipeline's data with registered components instead of their names. ``find`` gets a
-    reference and its key, and raises SpecError."""
-    if not isinstance(data, Mapping):
-        return data
-    made = dict(data)
-    for key in ("component", "trial"):
-        where = f"{at}.{key}" if at else key
-        if isinstance(made.get(key), str):
-            made[key] = find(made[key], where)
-        if isinstance(made.get(key), Mapping):
-            made[key] = with_components(made[key], find, where)
-    if isinstance(made.get("jobs"), Mapping):
-        where = f"{at}.jobs" if at else "jobs"
-        made["jobs"] = {
-            name: with_components(node, find, f"{where}.{name}")
-            for name, node in made["jobs"].items()
-        }
-    return made
 
 
 def steps_of(pipeline: PipelineJob) -> dict[str, Step]:
@@ -284,6 +263,8 @@ class _Resolver:
                 said = f"the step `{of.step}` has no input `{of.name}`"
                 raise SpecError(Problem(said, None, hint=f"its inputs: {known}"))
             return step.inputs[of.name]
+        if of.name not in step.outputs:
+            return None  # a problem that is known
         kind = step.outputs[of.name].get("type", "uri_folder")
         return {"type": kind, "path": f"${{{{parent.jobs.{of.step}.outputs.{of.name}}}}}"}
 

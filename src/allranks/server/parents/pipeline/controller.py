@@ -19,8 +19,8 @@ from allranks.server.submission.submit import Submission, submit
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import Step, steps_of
 from allranks.statuses import VERDICTS, JobStatus, Reason
-from allranks.store.children import ChildState
-from allranks.store.job_rows import Child, JobRow
+from allranks.store.jobs.children import ChildState
+from allranks.store.jobs.job_rows import Child, JobRow
 
 
 class Pipeline(Controller):

@@ -16,9 +16,10 @@ from allranks.server.jobs.view import signed
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan, require_code
 from allranks.settings import Home
+from allranks.spec.pipeline.component import with_components
 from allranks.spec.pipeline.job import PipelineJob
-from allranks.spec.pipeline.steps import Step, child_spec, steps_of, with_components
-from allranks.store.job_rows import Child, JobRow, snapshots
+from allranks.spec.pipeline.steps import Step, child_spec, steps_of
+from allranks.store.jobs.job_rows import Child, JobRow, snapshots
 
 # Looks up a registered component by its reference and the key that has it. Raises SpecError.
 FindComponent = Callable[[str, str], Mapping[str, Any]]

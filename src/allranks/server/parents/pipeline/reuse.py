@@ -15,8 +15,8 @@ from allranks.server.submission.submit import Submission, plan
 from allranks.spec.pipeline.job import PACKAGES, PipelineJob
 from allranks.spec.pipeline.steps import Step
 from allranks.statuses import JobStatus
-from allranks.store.job_rows import COMMAND, JobRow
-from allranks.store.step_results import StepResult
+from allranks.store.jobs.job_rows import COMMAND, JobRow
+from allranks.store.jobs.step_results import StepResult
 
 # Keys of a step's spec that do not change its result.
 _APART = ("name", "display_name", "description", "tags", "properties", "experiment_name", "compute")

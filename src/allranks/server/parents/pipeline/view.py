@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.errors import NotFound, SpecError
+from allranks.errors import Conflict, NotFound, SpecError
 from allranks.masking import without_credentials
 from allranks.plan.plan import OutputTask
 from allranks.server.assets import job_files
@@ -15,8 +15,8 @@ from allranks.server.dependencies import Services
 from allranks.spec.fields.azureml_references import OutputOf
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import steps_of
-from allranks.store.children import ChildState
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.children import ChildState
+from allranks.store.jobs.job_rows import JobRow
 
 
 def pipeline(row: JobRow, services: Services) -> dict[str, Any]:
@@ -31,6 +31,40 @@ def outputs(row: JobRow, services: Services) -> dict[str, str]:
     return {
         name: without_credentials(each.uri or each.path) for name, each in _written(row, services)
     }
+
+
+def explain_pipeline(row: JobRow, services: Services) -> dict[str, Any]:
+    """Of each step why it ran, was reused, failed or did not run."""
+    steps = Steps(row, services)
+    steps.refresh()
+    shown = steps.all()
+    return {
+        "name": row.name,
+        "type": row.type,
+        "error": row.error,
+        "steps": {name: {**each, "why": _why(each, shown)} for name, each in shown.items()},
+    }
+
+
+def explain_step(row: JobRow) -> dict[str, Any]:
+    """Why a completed step ran or was reused. Raises Conflict for a child of a sweep."""
+    reused, not_reused = row.notes.get("reused"), row.notes.get("not_reused")
+    if reused is None and not_reused is None:
+        hint = f"see it: allranks job show {row.name}"
+        raise Conflict(f"{row.name} is {row.record.status}: nothing to explain", hint=hint)
+    why = f"reused from {reused}" if reused else f"not reused: {not_reused}"
+    return {"name": row.name, "type": "step", "error": None, "why": why}
+
+
+def _why(step: Mapping[str, Any], steps: Mapping[str, Mapping[str, Any]]) -> str:
+    if step["job"] is None:
+        waits = [each for each in step["after"] if steps[each]["status"] != "Completed"]
+        return f"not run: it needs {', '.join(waits)}" if waits else "not run"
+    if step["reused"]:
+        return f"reused from {step['reused']}"
+    if step["status"] == "Failed":
+        return f"failed: {step['error'] or 'see its log'}"
+    return f"not reused: {step['not_reused']}" if step["not_reused"] else "ran"
 
 
 def output_folders(row: JobRow, services: Services) -> dict[str, Path]:

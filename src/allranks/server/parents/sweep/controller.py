@@ -21,8 +21,8 @@ from allranks.server.parents.sweep.view import metric_hint
 from allranks.server.submission.submit import Submission, submit
 from allranks.spec.sweep.job import AshaSampling, SweepJob
 from allranks.statuses import TERMINAL, JobStatus, Reason
-from allranks.store.children import ChildState
-from allranks.store.job_rows import Child, JobRow
+from allranks.store.jobs.children import ChildState
+from allranks.store.jobs.job_rows import Child, JobRow
 
 log = logging.getLogger("allranks.parents")
 

@@ -15,7 +15,7 @@ from allranks.server.submission.submit import Submission, plan, require_code
 from allranks.settings import Home
 from allranks.spec.shell.expressions import references
 from allranks.spec.sweep.job import SweepJob
-from allranks.store.job_rows import Child, JobRow
+from allranks.store.jobs.job_rows import Child, JobRow
 
 # Keys that a sweep has at its top level; all others of a trial are below `trial`.
 _SHARED = ("inputs", "outputs", "compute", "tags", "properties", "identity", "queue_settings")

@@ -15,8 +15,8 @@ from allranks.server.parents.sweep.importances import importances
 from allranks.server.parents.sweep.reports import reports
 from allranks.spec.sweep.job import SweepJob
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.children import ChildState
-from allranks.store.job_rows import JobRow
+from allranks.store.jobs.children import ChildState
+from allranks.store.jobs.job_rows import JobRow
 
 
 def sweep(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from allranks.store.annotations import values
+from allranks.store.jobs.annotations import values
 
 revision = "0006"
 down_revision = "0005"

@@ -15,7 +15,7 @@ from allranks.store import migrations
 from allranks.store.database import HEAD, open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.logs import Logs
-from allranks.store.records import Records
+from allranks.store.jobs.records import Records
 
 
 def plan(name: str = "job", nodes: int = 2) -> Plan:

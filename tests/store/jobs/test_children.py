@@ -11,10 +11,10 @@ from allranks.events import Kind
 from allranks.plan.job.list_filters import Query
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.statuses import JobStatus
-from allranks.store.children import Children
 from allranks.store.database import open_database
-from allranks.store.job_rows import Child
-from allranks.store.records import Records
+from allranks.store.jobs.children import Children
+from allranks.store.jobs.job_rows import Child
+from allranks.store.jobs.records import Records
 
 
 def plan(name: str, nodes: int = 1) -> Plan:

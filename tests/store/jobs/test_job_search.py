@@ -6,16 +6,16 @@ import time
 
 import pytest
 from sqlalchemy import create_engine, select
+from tests.store.jobs.test_records import plan
 
 from allranks.errors import Conflict, UsageError
 from allranks.plan.job import list_filters
 from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, tag
 from allranks.store import migrations
-from allranks.store.annotations import Annotations
 from allranks.store.database import job_annotations, jobs, open_database
+from allranks.store.jobs.annotations import Annotations
+from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points, Source
-from allranks.store.records import Records
-from tests.store.test_records import plan
 
 HOSTILE = "a'b\"c.d$[0]%_\\ *é\N{SNOWMAN}"
 

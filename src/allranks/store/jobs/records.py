@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import Engine, Row, Select, and_, delete, func, or_, select, update
+from sqlalchemy import Engine, Select, and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
@@ -19,13 +19,15 @@ from allranks.plan.lifecycle.decide import Job
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Plan, pack
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store import job_search, metric_points
-from allranks.store.annotations import add as annotate
+from allranks.store import metric_points
 from allranks.store.database import deleted_jobs as _deleted
 from allranks.store.database import events as _events
 from allranks.store.database import job_annotations as _annotations
 from allranks.store.database import jobs as _jobs
-from allranks.store.job_rows import (
+from allranks.store.jobs import job_search
+from allranks.store.jobs.annotations import add as annotate
+from allranks.store.jobs.event_rows import StoredEvent, insert_events, read_event
+from allranks.store.jobs.job_rows import (
     COMMAND,
     OF_THE_END,
     TASK_KEYS,
@@ -46,13 +48,6 @@ _BATCH = 500
 
 
 _DELETED = "was deleted; names are not reused"
-
-
-class StoredEvent(NamedTuple):
-    """An event with its id."""
-
-    id: int
-    event: Event
 
 
 class Records:
@@ -112,7 +107,7 @@ class Records:
             except IntegrityError:
                 raise _name_taken(plan.task.job, "already exists") from None
             job_id = inserted.scalar_one()
-            _insert(connection, job_id, events)
+            insert_events(connection, job_id, events)
             annotate(connection, job_id, plan.task.job, spec)
         self.created += 1
         return self.get(plan.task.job)
@@ -270,7 +265,7 @@ class Records:
             .order_by(_events.c.id)
         )
         with self._reading.connect() as connection:
-            return [StoredEvent(row.id, _event(row)) for row in connection.execute(query)]
+            return [StoredEvent(row.id, read_event(row)) for row in connection.execute(query)]
 
     def claim(self, job_id: int, owner: str, seconds: float) -> JobRow | None:
         """Lease the job to ``owner`` for some seconds. Returns None if another holds the lease."""
@@ -307,7 +302,7 @@ class Records:
             job = row.record
             for event in events:
                 job = fold(job, event)
-            _insert(connection, row.id, events)
+            insert_events(connection, row.id, events)
             saved = _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
         return self._remember(saved)
 
@@ -330,7 +325,7 @@ class Records:
                 job = after
             if not new and notes is None:
                 return row
-            _insert(connection, row.id, new)
+            insert_events(connection, row.id, new)
             noted = {} if notes is None else {"notes": notes}
             saved = _save(connection, row, job, **noted)
         return self._remember(saved)
@@ -347,7 +342,7 @@ class Records:
                 raise Conflict(f"{row.name} has changed meanwhile", hint=hint)
             for each in replaced:
                 connection.execute(update(_jobs).where(_jobs.c.id == each).values(number=None))
-            _insert(connection, row.id, [event])
+            insert_events(connection, row.id, [event])
             notes = {key: value for key, value in row.notes.items() if key not in OF_THE_END}
             values = {"spec": dict(spec), "live": 1, "notes": notes}
             values |= dict.fromkeys(("ended_at", "exit_code", "error"))
@@ -400,15 +395,3 @@ def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobR
         columns["live"] = 0
     saved = update(_jobs).where(_jobs.c.id == row.id).values(**columns).returning(_jobs)
     return job_row(connection.execute(saved).one())
-
-
-def _insert(connection: Connection, job_id: int, events: Sequence[Event]) -> None:
-    rows = [{**event._asdict(), "kind": str(event.kind), "job_id": job_id} for event in events]
-    if rows:
-        connection.execute(_events.insert(), [{**row, "data": pack(row["data"])} for row in rows])
-
-
-def _event(row: Row[Any]) -> Event:
-    return Event(
-        Kind(row.kind), row.at, row.launch, row.attempt, row.node, row.rank, row.seq, row.data
-    )

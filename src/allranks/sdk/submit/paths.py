@@ -1,0 +1,130 @@
+"""Paths of a job, relative to its file, as absolute ones. They are checked on the client."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from allranks import settings
+from allranks.errors import Problem, SpecError, UsageError
+from allranks.snapshot.git import Checkout, checkout, is_address
+
+
+def find_code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
+    """The local path of the code; a repository is fetched."""
+    if given is None:
+        return None, None
+    if isinstance(given, str):
+        given = without_scheme(given)
+        if is_address(given):
+            found = checkout(given, settings.home().code)
+            return found.folder, found
+        if is_uri(given):
+            hint = "give a local folder, or a repository: git+https://HOST/PATH.git@REF#FOLDER"
+            raise SpecError(Problem(f"code cannot be read from {given!r}", "code", hint=hint))
+    return absolute(given, base), None
+
+
+def moves_data(spec: Mapping[str, Any]) -> bool:
+    """Whether nodes may need an environment for moving data."""
+    given = [*(spec.get("inputs") or {}).values(), *(spec.get("outputs") or {}).values()]
+    several = [each for each in given if isinstance(each, Mapping)]
+    return any(
+        each.get("unpack")
+        or each.get("sharded")
+        or each.get("mode") == "stream"
+        or is_uri(str(each.get("path") or ""))
+        for each in several
+    )
+
+
+def located_input(name: str, value: Any, base: Path) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
+        return value
+    return {**value, "path": _found(value["path"], f"inputs.{name}.path", base)}
+
+
+def located_output(value: Any, base: Path) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
+        return value
+    path = without_scheme(value["path"])
+    return value if is_uri(path) else {**value, "path": str(absolute(path, base))}
+
+
+def placed_data(value: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """A data asset for upload, with an absolute path and a detected type.
+
+    Raises SpecError if the path does not exist.
+    """
+    found = dict(value)
+    if isinstance(found.get("path"), str | os.PathLike):
+        found["path"] = _found(os.fspath(found["path"]), "path", base)
+        if "type" not in found and os.path.isfile(found["path"]):
+            found["type"] = "uri_file"
+    return found
+
+
+def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """An environment for upload: file contents instead of paths, relative to ``base``. Raises
+    NotFound or SpecError with the file."""
+    from allranks.sdk.submit.environment_files import inlined  # lazy: few jobs define one inline
+
+    return inlined(value, base)
+
+
+def _found(path: str, where: str, base: Path) -> str:
+    """The absolute path; URIs are unchanged. Raises SpecError if it does not exist."""
+    path = without_scheme(path)
+    if is_uri(path):
+        return path
+    found = absolute(path, base)
+    if not found.exists():
+        raise SpecError(
+            Problem(f"{str(found)!r} not found", where, hint=f"relative paths start at {base}")
+        )
+    return str(found)
+
+
+def local(path: Any, base: Path) -> Path | None:
+    """The local file that a path of a job refers to, existing or not; None for URIs and other
+    values."""
+    if not isinstance(path, str) or is_uri(plain := without_scheme(path)):
+        return None
+    return absolute(plain, base)
+
+
+def require_text(submission: Mapping[str, Any]) -> None:
+    """Raise UsageError for names or values that cannot be stored."""
+    try:
+        json.dumps(submission, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"a name or value is not UTF-8: {error.object[: error.end][-40:]!r}",
+            hint="rename the file or folder, or leave the value out",
+        ) from error
+
+
+def without_scheme(path: str) -> str:
+    """The path of a `file:` URI; relative ones are allowed: `file:./data`."""
+    rest = path.removeprefix("file:")
+    if rest == path:
+        return path
+    if rest.startswith("//"):
+        host, _, rest = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            return path
+        rest = unquote(f"/{rest}")
+    return rest
+
+
+def is_uri(path: str) -> bool:
+    head, colon, _ = path.partition(":")
+    return bool(colon) and "/" not in head
+
+
+def absolute(path: str | os.PathLike[str], base: Path) -> Path:
+    return Path(os.path.abspath(base / Path(path).expanduser()))

@@ -1,0 +1,143 @@
+"""Turn a job's definition into a submission, for YAML, SDK and command line.
+
+Works on plain dictionaries, so `allranks run` need not import the models; the server validates
+every job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks import settings
+from allranks.errors import SpecError, UsageError
+from allranks.masking import without_credentials
+from allranks.plan.progress import OnProgress, unheard
+from allranks.sdk.submit.current_environment import current, tools
+from allranks.sdk.submit.names import generate_name
+from allranks.sdk.submit.paths import (
+    environment_of,
+    find_code,
+    located_input,
+    located_output,
+    moves_data,
+    require_text,
+)
+from allranks.sdk.submit.send import Snapshots
+from allranks.snapshot.git import GitQuery
+from allranks.snapshot.take import take_snapshot
+
+
+def prepare(
+    spec: Mapping[str, Any],
+    base: Path,
+    *,
+    in_place: bool = False,
+    note: Callable[[str], None] = lambda sentence: None,
+    allow_large: bool = False,
+    progress: OnProgress = unheard,
+) -> tuple[dict[str, Any], Snapshots]:
+    """The submission of a job and its snapshots; relative paths start at ``base``.
+
+    Raises SpecError for missing files, and CodeTooLarge unless ``allow_large``. ``note`` receives
+    messages for the user.
+    """
+    if spec.get("type") == "pipeline":
+        if in_place:
+            hint = "leave it out: every step gets a copy of its own code"
+            raise UsageError("a pipeline does not run in place", where="--in-place", hint=hint)
+        from allranks.sdk.submit.pipeline import prepare_pipeline  # lazy: few jobs are pipelines
+
+        return prepare_pipeline(spec, base, note, allow_large, progress)
+    of_type = _sweep if isinstance(spec.get("trial"), Mapping) else _command
+    return of_type(spec, base, in_place, note, allow_large, progress)
+
+
+def _command(
+    spec: Mapping[str, Any],
+    base: Path,
+    in_place: bool,
+    note: Callable[[str], None],
+    allow_large: bool,
+    progress: OnProgress,
+) -> tuple[dict[str, Any], Snapshots]:
+    spec = dict(spec)
+    spec.setdefault("name", generate_name())
+    code, fetched = find_code(spec.get("code"), base)
+    folder = (code if code.is_dir() else code.parent) if code is not None else base
+    own = folder.resolve().name if fetched is None else fetched.repository
+    spec.setdefault("experiment_name", own or "Default")
+    if "inputs" in spec:
+        spec["inputs"] = {
+            name: located_input(name, value, base) for name, value in (spec["inputs"] or {}).items()
+        }
+    if isinstance(spec.get("environment"), Mapping):
+        spec["environment"] = environment_of(spec["environment"], base)
+    if "outputs" in spec:
+        spec["outputs"] = {
+            name: located_output(value, base) for name, value in (spec["outputs"] or {}).items()
+        }
+    if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
+        spec.setdefault("keep_work", limit)
+    submission: dict[str, Any] = {"spec": spec, "base": current()}
+    brought = spec.get("environment") in (None, "current", "azureml:current@latest")
+    if not brought or moves_data(spec):
+        submission["tools"] = tools(python=not brought)
+    require_text(submission)
+    if code is None:
+        return submission, ()
+    spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
+    if in_place:
+        submission["in_place"] = str(folder.resolve())
+        return submission, ()
+    # Git runs while the files are read; a fetched commit is known already.
+    query = GitQuery(folder.resolve()).result if fetched is None else lambda: fetched.git
+    snapshot = take_snapshot(code, note, settings.home().snapshots, allow_large, progress)
+    git = query()
+    if git.properties:
+        spec["properties"] = {**git.properties, **(spec.get("properties") or {})}
+    if not snapshot.files:
+        return submission, ()
+    submission |= {"code": snapshot.digest, "diff": git.diff}
+    return submission, (snapshot,)
+
+
+def _sweep(
+    spec: Mapping[str, Any],
+    base: Path,
+    in_place: bool,
+    note: Callable[[str], None],
+    allow_large: bool,
+    progress: OnProgress,
+) -> tuple[dict[str, Any], Snapshots]:
+    """A sweep is prepared like one job with the code and environment of its trials."""
+    trial = spec["trial"]
+    flat = {key: value for key, value in spec.items() if key != "trial"}
+    flat |= {key: trial[key] for key in _OF_TRIAL if key in trial}
+    with _of_trial():
+        submission, snapshots = _command(flat, base, in_place, note, allow_large, progress)
+    made = submission["spec"]
+    moved = {key: made.pop(key) for key in _OF_TRIAL if key in made}
+    return {**submission, "spec": {**made, "trial": {**trial, **moved}}}, snapshots
+
+
+# The keys of a sweep's trial that `_command` changes.
+_OF_TRIAL = ("code", "environment", "keep_work")
+
+
+@contextlib.contextmanager
+def _of_trial() -> Iterator[None]:
+    """Problems in a trial's keys get the keys of its sweep."""
+    try:
+        yield
+    except SpecError as error:
+        problems = [
+            each._replace(where=f"trial.{each.where}")
+            if str(each.where).partition(".")[0] in _OF_TRIAL
+            else each
+            for each in error.problems
+        ]
+        raise SpecError(problems, file=error.file) from None

@@ -1,0 +1,78 @@
+"""Submit what was prepared: upload code that the server lacks, and the submission."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allranks.errors import AllranksError, MissingCode, Unreachable
+from allranks.http_client import Client
+from allranks.plan.progress import OnProgress, Progress, unheard
+from allranks.sdk.connection.counted_file import counted
+from allranks.snapshot.take import Snapshot
+
+# Seconds that a server may take to copy another job's files.
+COPYING = 6 * 3600.0
+JOBS = "/api/v1/jobs"
+Snapshots = Sequence[Snapshot]
+
+
+def send(
+    client: Client,
+    submission: Mapping[str, Any] | None,
+    snapshots: Snapshots = (),
+    progress: OnProgress = unheard,
+    *,
+    where: str = JOBS,
+    timeout: float | None = None,
+) -> dict[str, Any]:
+    """Submit to ``where``, uploading code that the server lacks; returns the server's job. If
+    interrupted, tell the server to discard the upload."""
+    sent: list[str] = []
+    if submission and submission.get("continues"):
+        timeout = COPYING
+    try:
+        while True:
+            try:
+                body = json.dumps(submission).encode()
+                told = client.call("POST", where, body, timeout=timeout)
+                made: dict[str, Any] = json.loads(told.body)
+                return made
+            except MissingCode:
+                if not snapshots:
+                    raise
+                for each in snapshots:
+                    send_code(client, each, progress, sent)
+    except BaseException as error:
+        if isinstance(error, Unreachable) and error.asked and submission and where == JOBS:
+            name = submission["spec"]["name"]
+            error.hint = f"{name} may have been submitted: check with `allranks job show {name}`"
+        if sent:
+            client.close()  # the connection may be in the middle of a request
+            with contextlib.suppress(AllranksError):
+                client.json("POST", "/api/v1/blobs/discard", sent)
+        raise
+
+
+def send_code(
+    client: Client,
+    snapshot: Snapshot,
+    progress: OnProgress = unheard,
+    sent: list[str] | None = None,
+) -> None:
+    """Upload missing chunks, and the manifest last, so that it never refers to missing chunks.
+    ``sent`` gets each digest before its upload."""
+    told = [] if sent is None else sent
+    missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
+    sizes = {digest: sum(f.status.st_size for f in snapshot.parts[digest]) for digest in missing}
+    total, done = sum(sizes.values()), 0
+    for digest in missing:
+        told.append(digest)
+        with snapshot.open(digest) as file:
+            body = counted(file, Progress("sending the code", done, total), progress)
+            client.call("PUT", f"/api/v1/blobs/{digest}", body, timeout=600.0)
+        done += sizes[digest]
+    told.append(snapshot.digest)
+    client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)

@@ -1,0 +1,101 @@
+"""The keys of pipelines and components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from allranks.spec.descriptions.job import DESCRIPTION, JOB, PROPERTIES, TAGS, VERSION
+
+PIPELINE: Mapping[str, Mapping[str, str]] = {
+    "PipelineJob": {
+        **{
+            name: JOB["CommandJob"][name]
+            for name in (
+                *("schema_", "name", "display_name", "description", "experiment_name", "tags"),
+                *("properties", "identity", "queue_settings"),
+            )
+        },
+        "type": "The type of the job.",
+        "settings": "How the steps run.",
+        "limits": "How long the pipeline runs.",
+        "compute": "Where steps run that name no compute.",
+        "inputs": "Values and data that steps refer to as `${{parent.inputs.NAME}}`.",
+        "outputs": "What steps write as `${{parent.outputs.NAME}}`.",
+        "jobs": "The steps by name: command, sweep and pipeline jobs, or components.",
+        "component": "A pipeline component instead of `jobs`: its file, or a registered one.",
+    },
+    "Settings": {
+        "default_compute": "Where steps run that name no compute.",
+        "default_datastore": "Azure ML's default datastore. Kept and shown.",
+        "continue_on_step_failure": "Whether steps that do not depend on a failed one still run.",
+        "force_rerun": "Run all steps, also those with an earlier result.",
+    },
+    "PipelineLimits": {
+        "timeout": "Seconds after which the pipeline ends and its steps are canceled.",
+    },
+    "Component": {
+        "schema_": JOB["CommandJob"]["schema_"],
+        "name": "The component's name.",
+        "version": VERSION,
+        "display_name": JOB["CommandJob"]["display_name"],
+        "description": DESCRIPTION,
+        "tags": TAGS,
+        "properties": PROPERTIES,
+        "inputs": "What a step gets, by name.",
+        "outputs": "What a step writes, by name.",
+        "is_deterministic": "Whether equal inputs give equal results, so that a step may take an "
+        "earlier one.",
+    },
+    "CommandComponent": {
+        **{
+            name: JOB["CommandJob"][name]
+            for name in (
+                *("command", "code", "environment", "environment_variables", "distribution"),
+                *("resources", "limits", "metrics", "retry", "hang_timeout"),
+            )
+        },
+        "type": "The type of the component.",
+        "additional_includes": "Files and folders that are put beside the code, relative to the "
+        "component's file.",
+        "snapshot": "The digest of the code. Set when the component is registered.",
+    },
+    "PipelineComponent": {
+        "type": "The type of the component.",
+        "jobs": "The steps by name, as in a pipeline job.",
+        "settings": "How the steps run, unless the pipeline says so.",
+    },
+    "ComponentInput": {
+        "type": "`number`, `integer`, `string`, `boolean`, or a type of data.",
+        "description": DESCRIPTION,
+        "optional": "Whether it may be left out. `$[[ ]]` in the command drops what refers to it.",
+        "default": "The value if none is given.",
+        "min": "The least value.",
+        "max": "The highest value.",
+        "enum": "The values that are allowed.",
+        "mode": "How data reaches the step, unless it says so.",
+    },
+    "ComponentOutput": {
+        "type": "A type of data.",
+        "description": DESCRIPTION,
+        "mode": "How the output leaves the step, unless it says so.",
+    },
+    "ComponentNode": {
+        **{
+            name: JOB["CommandJob"][name]
+            for name in (
+                *("display_name", "description", "tags", "properties", "compute", "environment"),
+                *("environment_variables", "distribution", "resources", "limits", "services"),
+                *("identity", "queue_settings", "metrics", "retry", "hang_timeout"),
+            )
+        },
+        "type": "The type of the step: that of its component.",
+        "component": "The component: its file, a mapping, or a registered one as "
+        "`azureml:NAME:VERSION` or `azureml:NAME@latest`.",
+        "name": "Kept and shown.",
+        "comment": "Kept and shown.",
+        "inputs": "Values, data, `${{parent.inputs.NAME}}` or "
+        "`${{parent.jobs.STEP.outputs.NAME}}`.",
+        "outputs": "`${{parent.outputs.NAME}}`, or a mapping as in a command job.",
+        "settings": "Of a pipeline component: how its steps run.",
+    },
+}

@@ -1,0 +1,3 @@
+"""Jobs in the database: their rows, events, children, annotations and results.
+
+May import what `store` may."""

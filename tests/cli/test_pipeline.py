@@ -1,0 +1,415 @@
+"""Pipelines on this machine: steps, reuse, failures, restart, kills of the server."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import Allranks, answer, kill_server, until
+
+TRAIN = """\
+name: train
+version: 1
+type: command
+inputs:
+  data: {type: uri_folder}
+  lr: {type: number, default: 0.1, max: 1}
+  note: {type: string, optional: true}
+outputs: {model: {type: uri_folder}}
+code: .
+command: >-
+  python train.py ${{inputs.data}} ${{inputs.lr}} ${{outputs.model}} $[[--note "${{inputs.note}}"]]
+"""
+INNER = """\
+type: pipeline
+name: inner
+inputs: {data: {type: uri_folder}}
+outputs: {best: {type: uri_folder}}
+jobs:
+  one:
+    component: train.yml
+    inputs: {data: '${{parent.inputs.data}}', note: 'a b; $HOME'}
+    outputs: {model: '${{parent.outputs.best}}'}
+"""
+PIPELINE: dict[str, Any] = {
+    "type": "pipeline",
+    "experiment_name": "pipes",
+    "inputs": {"n": 3, "rate": 0.5},
+    "outputs": {"model": None, "swept": None},
+    "jobs": {
+        "prep": {
+            "command": "python prep.py ${{inputs.n}} ${{outputs.data}}",
+            "code": "src",
+            "inputs": {"n": "${{parent.inputs.n}}"},
+            "outputs": {"data": None},
+        },
+        "train": {
+            "component": "src/train.yml",
+            "inputs": {
+                "data": "${{parent.jobs.prep.outputs.data}}",
+                "lr": "${{parent.inputs.rate}}",
+            },
+            "outputs": {"model": "${{parent.outputs.model}}"},
+        },
+        "inner": {
+            "type": "pipeline",
+            "component": "src/inner.yml",
+            "inputs": {"data": "${{parent.jobs.prep.outputs.data}}"},
+        },
+        "tune": {
+            "type": "sweep",
+            "trial": {
+                "command": "echo acc=${{search_space.x}}; "
+                "echo ${{search_space.x}} $AZUREML_SWEEP_x > ${{outputs.m}}/x",
+                "metrics": {"acc": "acc=([0-9.]+)"},
+            },
+            "outputs": {"m": "${{parent.outputs.swept}}"},
+            "search_space": {"x": {"type": "choice", "values": [0.25, 0.5]}},
+            "sampling_algorithm": "grid",
+            "objective": {"goal": "maximize", "primary_metric": "acc"},
+            "limits": {"max_total_trials": 2},
+        },
+        "show": {
+            "command": "cat ${{inputs.a}}/model.txt ${{inputs.b}}/model.txt ${{inputs.c}}/x",
+            "inputs": {
+                "a": "${{parent.jobs.train.outputs.model}}",
+                "b": "${{parent.jobs.inner.outputs.best}}",
+                "c": "${{parent.jobs.tune.outputs.m}}",
+            },
+        },
+    },
+}
+
+
+@pytest.fixture
+def folder(code: Path) -> Path:
+    """A folder with code and components; its name has blanks and quotes."""
+    (code / "src").mkdir()
+    (code / "src/prep.py").write_text(
+        "import pathlib, sys\nn, data = sys.argv[1:]\n"
+        "pathlib.Path(data, 'd.txt').write_text('x' * int(n))\n"
+    )
+    (code / "src/train.py").write_text(
+        "import pathlib, sys\ndata, lr, model, *rest = sys.argv[1:]\n"
+        "text = pathlib.Path(data, 'd.txt').read_text()\n"
+        "pathlib.Path(model, 'model.txt').write_text(f'{text} {lr} {rest}\\n')\n"
+        "print('trained', text)\n"
+    )
+    (code / "src/train.yml").write_text(TRAIN)
+    (code / "src/inner.yml").write_text(INNER)
+    return code
+
+
+def written(folder: Path, data: dict[str, Any], name: str = "p.yml") -> Path:
+    (folder / name).write_text(yaml.safe_dump(data, sort_keys=False))
+    return folder / name
+
+
+def create(allranks: Allranks, file: Path, name: str, *more: object) -> dict[str, Any]:
+    """Run a pipeline; returns it."""
+    done = allranks("job", "create", "-f", file, "--name", name, "--stream", *more)
+    assert done.returncode == 0, done.stderr
+    job: dict[str, Any] = answer(allranks, "job", "show", name)
+    return job
+
+
+def reused(job: dict[str, Any]) -> dict[str, str | None]:
+    return {name: step["reused"] for name, step in job["steps"].items()}
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_steps_run_in_order_and_unchanged_ones_are_reused(
+    allranks: Allranks, folder: Path, tmp_path: Path
+):
+    file = written(folder, PIPELINE)
+    assert allranks("job", "validate", "-f", file).returncode == 0
+    plan = json.loads(allranks("job", "create", "-f", file, "--dry-run", "--json").stdout)
+    assert {each["step"] for each in plan["steps"]} == PIPELINE["jobs"].keys()
+    done = allranks("job", "create", "-f", file, "--name", "one", "--stream")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == "one: 5 steps"
+    assert any(line.startswith("prep: Completed after ") for line in done.stderr.splitlines())
+    one = answer(allranks, "job", "show", "one")
+    assert (one["type"], one["status"], one["total_steps"]) == ("pipeline", "Completed", 5)
+    assert {each["status"] for each in one["steps"].values()} == {"Completed"}
+    assert one["steps"]["show"]["after"] == ["train", "inner", "tune"]
+
+    # Outputs of steps are read in place, those of the pipeline are downloaded by its name.
+    shown = allranks("job", "logs", "one_show").stdout.splitlines()
+    assert shown == ["xxx 0.5 []", "xxx 0.1 ['--note', 'a b; $HOME']", "0.5 0.5"]
+    got = tmp_path / "got"
+    assert allranks("job", "download", "one", "-p", got).returncode == 0
+    assert (got / "named-outputs/model/model.txt").read_text() == "xxx 0.5 []\n"
+    assert (got / "named-outputs/swept/x").read_text() == "0.5 0.5\n"
+    registered = allranks("model", "register", "m", "--job", "one", "--path", "outputs.model")
+    assert registered.returncode == 0, registered.stderr
+    used = (
+        "-i",
+        "m=azureml://jobs/one/outputs/model/paths/",
+        "--",
+        "cat",
+        "${{inputs.m}}/model.txt",
+    )
+    assert allranks("run", *used).stdout == "xxx 0.5 []\n"
+
+    # The trial and the step of the nested pipeline are its grandchildren.
+    lines = allranks("job", "stream", "one").stdout.splitlines()
+    assert "one_inner_one | trained xxx" in lines
+    assert "one_tune_1 | acc=0.5" in lines
+    names = {each["name"] for each in answer(allranks, "job", "list", "--parent", "one")}
+    assert names == {"one_prep", "one_train", "one_inner", "one_tune", "one_show"}
+    listed = [each["name"] for each in answer(allranks, "job", "list", "--experiment", "pipes")]
+    assert listed == ["one"]
+
+    before = {each["name"] for each in answer(allranks, "job", "list", "--all")}
+    two = create(allranks, file, "two")
+    assert reused(two) == {
+        **{name: f"one_{name}" for name in ("prep", "train", "tune", "show")},
+        "inner": None,
+    }
+    assert reused(answer(allranks, "job", "show", "two_inner")) == {"one": "one_inner_one"}
+    after = {each["name"] for each in answer(allranks, "job", "list", "--all")} - before
+    assert after == {
+        *("two", "two_prep", "two_train", "two_inner", "two_tune", "two_show", "two_inner_one")
+    }
+    assert allranks("job", "logs", "two_show").returncode == 0
+    assert allranks("job", "download", "two", "-p", tmp_path / "two").returncode == 0
+    assert (tmp_path / "two/named-outputs/model/model.txt").exists()
+    assert "reused from one_prep" in allranks("job", "explain", "two").stdout
+
+    three = create(allranks, file, "three", "--set", "inputs.rate=0.75")
+    assert three["steps"]["prep"]["reused"] == "one_prep"
+    assert three["steps"]["train"]["not_reused"] == "changed since one_train: the input lr"
+    assert three["steps"]["show"]["not_reused"] == "changed since one_show: the input a"
+    (folder / "src/train.py").write_text((folder / "src/train.py").read_text() + "# changed\n")
+    four = create(allranks, file, "four")
+    assert (
+        four["steps"]["train"]["not_reused"]
+        == "changed since three_train: the code and the input lr"
+    )
+    # The step that reads them finds the same contents.
+    assert four["steps"]["show"]["reused"] == "one_show"
+    five = create(allranks, file, "five", "--force-rerun")
+    assert {*reused(five).values()} == {None}
+
+    refused = allranks("job", "delete", "one")
+    assert refused.returncode != 0
+    assert "has outputs of" in refused.stderr
+
+
+@pytest.mark.slow
+def test_reuse_is_never_wrong(allranks: Allranks, home: Path, folder: Path, tmp_path: Path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "x").write_text("1")
+    job: dict[str, Any] = {
+        "type": "pipeline",
+        "inputs": {"data": {"type": "uri_folder", "path": str(data)}},
+        "jobs": {
+            "a": {
+                "command": "cat ${{inputs.d}}/x > ${{outputs.o}}/y",
+                "inputs": {"d": "${{parent.inputs.data}}"},
+                "outputs": {"o": None},
+            },
+            "b": {
+                "component": {"command": "date", "is_deterministic": False, "inputs": {}},
+            },
+        },
+    }
+    file = written(folder, job)
+    create(allranks, file, "one")
+    assert reused(create(allranks, file, "two")) == {"a": "one_a", "b": None}
+    (data / "x").write_text("2")
+    three = create(allranks, file, "three")
+    assert three["steps"]["a"]["not_reused"] == "changed since one_a: the input d"
+    assert three["steps"]["b"]["not_reused"] == "its component says `is_deterministic: false`"
+    # Equal contents elsewhere are equal.
+    shutil.copytree(data, tmp_path / "copy")
+    job["inputs"]["data"]["path"] = str(tmp_path / "copy")
+    assert reused(create(allranks, written(folder, job), "four"))["a"] == "three_a"
+    # Results that were changed or deleted count as absent.
+    (home / "jobs/three_a/named-outputs/o/y").write_text("3")
+    five = create(allranks, file, "five")
+    assert five["steps"]["a"]["not_reused"] == "the outputs of three_a were changed or deleted"
+    assert (home / "jobs/five_a/named-outputs/o/y").read_text() == "2"
+    assert reused(create(allranks, file, "six"))["a"] == "five_a"
+    for name in ("six", "five"):
+        assert allranks("job", "delete", name).returncode == 0
+    assert reused(create(allranks, file, "seven"))["a"] is None
+    # A failure is no result.
+    job["jobs"]["a"]["command"] += "; exit 3"
+    for name in ("eight", "nine"):
+        done = allranks("job", "create", "-f", written(folder, job), "--name", name, "--stream")
+        assert done.returncode == 1
+        assert "the step a failed" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_a_failed_pipeline_continues_with_what_did_not_complete(
+    allranks: Allranks, folder: Path, tmp_path: Path
+):
+    good = tmp_path / "good"
+    check = f"test -f '{good}'"
+    job: dict[str, Any] = {
+        "type": "pipeline",
+        "jobs": {
+            "a": {"command": "echo a"},
+            "b": {"command": f"{check} || (echo broken >&2; exit 3)"},
+            "c": {
+                "command": "cat ${{inputs.x}}/y",
+                "inputs": {"x": "${{parent.jobs.d.outputs.o}}"},
+            },
+            "d": {"command": f"{check} && echo hi > ${{{{outputs.o}}}}/y", "outputs": {"o": None}},
+            "n": {
+                "type": "pipeline",
+                "jobs": {"ok": {"command": "true"}, "no": {"command": check}},
+            },
+        },
+    }
+    file = written(folder, job)
+    done = allranks("job", "create", "-f", file, "--name", "f", "--stream")
+    assert done.returncode == 1
+    assert "(and 2 more failed)" in done.stderr
+    failed = answer(allranks, "job", "show", "f")
+    assert failed["error"]["reason"] == "RANK_EXITED"
+    assert failed["steps"]["c"]["job"] is None
+    told = allranks("job", "explain", "f").stdout
+    assert "c: not run: it needs d" in told
+    assert "b: failed: rank 0 on node 0 exited with code 3: broken" in told
+
+    good.touch()
+    assert answer(allranks, "job", "restart", "f")["name"] == "f"
+    assert allranks("job", "wait", "f").returncode == 0
+    again = answer(allranks, "job", "show", "f")
+    assert {name: each["job"] for name, each in again["steps"].items()} == {
+        "a": "f_a",
+        "b": "f_b-2",
+        "d": "f_d-2",
+        "n": "f_n",
+        "c": "f_c",
+    }
+    inner = answer(allranks, "job", "show", "f_n")["steps"]
+    assert (inner["ok"]["job"], inner["no"]["job"]) == ("f_n_ok", "f_n_no-2")
+    assert "all steps of f have completed" in allranks("job", "restart", "f").stderr
+    assert allranks("job", "delete", "f").returncode == 0
+    assert answer(allranks, "job", "list", "--all") == []
+
+    job["settings"] = {"continue_on_step_failure": False}
+    good.unlink()
+    job["jobs"] = {name: job["jobs"][name] for name in ("b", "d", "c")}
+    job["jobs"]["a"] = {"command": "echo", "inputs": {"x": "${{parent.jobs.n.outputs.o}}"}}
+    job["jobs"]["n"] = {"command": "sleep 1; true", "outputs": {"o": None}}
+    allranks("job", "create", "-f", written(folder, job), "--name", "g", "--stream")
+    stopped = answer(allranks, "job", "show", "g")
+    assert stopped["status"] == "Failed"
+    assert stopped["steps"]["n"]["status"] == "Completed"
+    assert stopped["steps"]["a"]["job"] is None
+
+
+@pytest.mark.slow
+def test_cancel_and_timeout_reach_all_steps(allranks: Allranks, folder: Path):
+    sleep = {"command": "sleep 60"}
+    job = {
+        "type": "pipeline",
+        "jobs": {"a": sleep, "n": {"type": "pipeline", "jobs": {"x": sleep}}},
+    }
+    file = written(folder, job)
+    assert allranks("job", "create", "-f", file, "--name", "s").returncode == 0
+    until(lambda: len(answer(allranks, "job", "list", "--parent", "s_n")) == 1)
+    assert allranks("job", "cancel", "s").returncode == 0
+    assert allranks("job", "wait", "s").returncode == 1
+    assert answer(allranks, "job", "show", "s")["status"] == "Canceled"
+    jobs = answer(allranks, "job", "list", "--all")
+    assert {each["status"] for each in jobs} == {"Canceled"}
+    assert len(jobs) == 4
+    file = written(folder, {**job, "limits": {"timeout": 0.5}})
+    done = allranks("job", "create", "-f", file, "--name", "t", "--stream")
+    assert done.returncode == 1
+    assert "the pipeline ran longer than limits.timeout" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_server_loses_and_doubles_no_step(
+    allranks: Allranks, home: Path, folder: Path, seed: int
+):
+    """Killed at random moments, it runs the same steps, each once."""
+    rng = random.Random(seed)
+    file = written(folder, PIPELINE)
+    assert allranks("job", "create", "-f", file, "--name", "k").returncode == 0
+    for _ in range(6):
+        until(lambda: (home / "server.json").exists())
+        signal.sigtimedwait([], rng.uniform(0, 0.3))
+        kill_server(home)
+        if answer(allranks, "job", "show", "k")["status"] == "Completed":
+            break
+    assert answer(allranks, "job", "wait", "k")["status"] == "Completed"
+    job = answer(allranks, "job", "show", "k")
+    assert {name: each["job"] for name, each in job["steps"].items()} == {
+        name: f"k_{name}" for name in PIPELINE["jobs"]
+    }
+    jobs = {each["name"]: each["attempts"] for each in answer(allranks, "job", "list", "--all")}
+    own = {"k", "k_inner_one", "k_tune_0", "k_tune_1", *(f"k_{name}" for name in PIPELINE["jobs"])}
+    assert jobs.keys() == own
+    shown = allranks("job", "logs", "k_show").stdout.splitlines()
+    assert shown == ["xxx 0.5 []", "xxx 0.1 ['--note', 'a b; $HOME']", "0.5 0.5"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "line"),
+    [
+        (("train.inputs.lr", 3), "`3` is more than 1", True),
+        (
+            ("train.inputs.data", "${{parent.jobs.perp.outputs.data}}"),
+            "there is no step `perp`",
+            True,
+        ),
+        (("train.component", "src/none.yml"), 'none.yml" not found', True),
+        (("prep.inputs.n", "${{parent.jobs.show.outputs.x}}"), "has no output `x`", True),
+        (("prep.compute", "nowhere"), "'nowhere'", True),
+        (("prep.code", "nowhere"), "no such file or folder", False),
+        (("prep.environment", "azureml:nothing:1"), "environment nothing:1 not found", True),
+        (
+            ("tune.search_space.x", {"type": "choice", "values": []}),
+            "must hold at least one value",
+            True,
+        ),
+        (("train.component", "azureml:train:1"), "component train:1 not found", True),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_starts(
+    allranks: Allranks, folder: Path, change: tuple[str, Any], message: str, line: bool
+):
+    job = json.loads(json.dumps(PIPELINE))
+    *path, last = change[0].split(".")
+    place = job["jobs"]
+    for step in path:
+        place = place[step]
+    place[last] = change[1]
+    file = written(folder, job)
+    for words in (("validate",), ("create", "--name", "x")):
+        done = allranks("job", words[0], "-f", file, *words[1:])
+        assert done.returncode != 0
+        assert message in done.stderr
+        assert "hint: " in done.stderr
+        assert "Traceback" not in done.stderr
+        if line:
+            assert f"{file}:" in done.stderr
+    assert answer(allranks, "job", "list", "--all") == []
+
+
+def test_errors_in_a_component_name_its_file_and_line(allranks: Allranks, folder: Path):
+    (folder / "src/train.yml").write_text(TRAIN.replace("max: 1", "max: one"))
+    done = allranks("job", "create", "-f", written(folder, PIPELINE))
+    assert done.returncode == 2
+    assert f"{folder / 'src/train.yml'}:6" in done.stderr
