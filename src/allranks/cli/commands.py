@@ -91,6 +91,11 @@ COMMANDS: dict[str, Command] = {
     "environment map": Command(
         "assets.environment:map_requirement", "set substitutes for unavailable requirements"
     ),
+    "component create": Command("assets.component:create", "create a version of a component"),
+    "component list": Command("assets.component:list_components", "list components"),
+    "component show": Command("assets.component:show_component", "show the definition"),
+    "component label": Command("assets.versions:label", "point NAME@LABEL to a version"),
+    "component delete": Command("assets.versions:delete", "delete a version"),
     "data create": Command("assets.data:create", "create a version of a data asset"),
     "data list": Command("assets.data:list_data", "list data assets"),
     "data show": Command("assets.data:show_data", "show the location and origin of data"),

@@ -43,20 +43,11 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
 from allranks.server.routes import computes as computes_routes
-from allranks.server.routes import data as data_routes
-from allranks.server.routes import (
-    environments,
-    gc,
-    instance_types,
-    job_files,
-    job_history,
-    jobs,
-    metrics,
-    models,
-    state,
-    tokens,
-)
+from allranks.server.routes import gc, instance_types, job_files, job_history, jobs, metrics, tokens
 from allranks.server.routes import stacks as stack_routes
+from allranks.server.routes.assets import components as component_routes
+from allranks.server.routes.assets import data as data_routes
+from allranks.server.routes.assets import environments, models, state
 from allranks.server.routes.mlflow import Proxy
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
@@ -86,6 +77,7 @@ _ROUTES = (
     computes_routes,
     instance_types,
     environments,
+    component_routes,
     data_routes,
     models,
     state,

@@ -6,7 +6,6 @@ import time
 
 import pytest
 from sqlalchemy import create_engine, select
-from tests.store.jobs.test_records import plan
 
 from allranks.errors import Conflict, UsageError
 from allranks.plan.job import list_filters
@@ -16,6 +15,7 @@ from allranks.store.database import job_annotations, jobs, open_database
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points, Source
+from tests.store.jobs.test_records import plan
 
 HOSTILE = "a'b\"c.d$[0]%_\\ *é\N{SNOWMAN}"
 

@@ -18,6 +18,7 @@ WHICH = "NAME, NAME:VERSION or NAME@LABEL"
 
 # What deleting a version leaves.
 _AFTER_DELETE = {
+    "components": "pipelines that were submitted with it have a copy",
     "data": "the data itself stays in place",
     "environments": "jobs that use it keep running",
     "models": "`allranks gc` removes files that no other version uses",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from allranks.errors import Problem, SpecError
@@ -46,3 +46,16 @@ class Components:
         except SpecError as error:
             raise SpecError([each._replace(where=where) for each in error.problems]) from None
         return {**row.spec, "name": row.name, "version": row.version}
+
+    def create(self, name: str, version: str | None, spec: Mapping[str, Any]) -> AssetRow:
+        """See ``Assets.create``."""
+        assert self._assets is not None
+        return self._assets.create(name, version, spec)
+
+    def label(self, row: AssetRow, labels: Iterable[str]) -> None:
+        assert self._assets is not None
+        self._assets.label(row.name, row.version, labels)
+
+    def delete(self, row: AssetRow) -> None:
+        assert self._assets is not None
+        self._assets.delete(row.name, row.version)

@@ -1,0 +1,67 @@
+"""Routes for components: versions and labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from allranks.errors import MissingCode, Problem, SpecError
+from allranks.server.assets.labels import Labels, labels_of
+from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
+from allranks.server.dependencies import JsonBody, Services, ServicesDep
+from allranks.spec.fields.azureml_references import asset_of
+from allranks.spec.pipeline.component import parse_component
+from allranks.store.assets import AssetRow
+from allranks.store.jobs.job_rows import snapshots
+
+router = APIRouter(prefix="/api/v1/components")
+
+
+@router.get("")
+def list_components(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
+    """Every version of one component, or the newest of each."""
+    return [shown(row) for row in listed(services.components.versions(name), name)]
+
+
+@router.post("", status_code=201)
+def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
+    """Create a version with labels; ``created`` is false if it existed. Its code must be
+    uploaded."""
+    made = parse_component(data)
+    if made.name is None:
+        hint = "NAME on the command line, or `name:` in its file"
+        raise SpecError(Problem("a component needs a name", "name", hint=hint))
+    refuse_reserved(made.name, made.version)
+    spec = {key: value for key, value in made.to_dict().items() if key not in ("name", "version")}
+    spec = {**spec, "type": made.type}
+    with services.admission_lock:
+        if not all(services.blobs.is_complete(each) for each in snapshots(spec)):
+            raise MissingCode("the code has not been uploaded yet", hint="upload it first")
+        row = services.components.create(made.name, made.version, spec)
+    return {**_labelled(row, labels, services), "created": row.new}
+
+
+@router.get("/{reference}")
+def show(reference: str, services: ServicesDep) -> dict[str, Any]:
+    return shown(services.components.row(asset_of(reference, "component")))
+
+
+@router.delete("/{reference}")
+def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
+    """Delete a version; pipelines that were submitted with it have a copy."""
+    row = services.components.row(one_version(reference, "component"))
+    services.components.delete(row)
+    return shown(row)
+
+
+@router.put("/{reference}/labels")
+def label(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+    """Add labels; each moves from the version that had it."""
+    row = services.components.row(asset_of(reference, "component"))
+    return _labelled(row, labels_of(data), services)
+
+
+def _labelled(row: AssetRow, labels: list[str], services: Services) -> dict[str, Any]:
+    services.components.label(row, labels)
+    return shown(services.components.row(asset_of(f"{row.name}:{row.version}", "component")))
