@@ -26,7 +26,7 @@ from allranks.engines.options import COMMON, Option
 from allranks.engines.registry import KINDS
 from allranks.plan.diagnosis.causes import TABLE
 from allranks.settings import Clocks
-from allranks.spec import environment_variables, job, job_parts, retry, services
+from allranks.spec import environment_variables, job, job_parts, retry, schedule, services
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import CREDENTIALS, Datastore
@@ -45,6 +45,7 @@ PAGES = {
     "sweep-file.md": "Sweep file",
     "pipeline-file.md": "Pipeline file",
     "component-file.md": "Component file",
+    "schedule-file.md": "Schedule file",
     "assets.md": "Asset files",
     "variables.md": "Environment variables",
     "python.md": "Python SDK",
@@ -116,6 +117,11 @@ COMPONENT: Kinds = {
     "inputs.*": (component.ComponentInput,),
     "outputs.*": (component.ComponentOutput,),
 }
+SCHEDULE: Kinds = {
+    "": (schedule.Schedule,),
+    "trigger": (schedule.CronTrigger, schedule.RecurrenceTrigger),
+    "trigger.schedule": (schedule.RecurrencePattern,),
+}
 ASSETS: Mapping[str, type[BaseModel]] = {
     "Compute": Compute,
     "Data asset": Data,
@@ -144,6 +150,7 @@ def write(out: Path) -> list[Path]:
         "sweep-file.md": _sweep_file(),
         "pipeline-file.md": _pipeline_file(),
         "component-file.md": _component_file(),
+        "schedule-file.md": _schedule_file(),
         "assets.md": _assets(),
         "variables.md": _variables(),
         "python.md": _python(),
@@ -256,6 +263,11 @@ def _component_file() -> Iterator[str]:
     yield from _places(COMPONENT, "The component")
 
 
+def _schedule_file() -> Iterator[str]:
+    yield from ("The keys of a schedule.", "")
+    yield from _places(SCHEDULE, "The schedule")
+
+
 def _places(kinds: Kinds, top: str) -> Iterator[str]:
     for place, models in kinds.items():
         yield from (f"## {place.replace('*', 'NAME') or top}", "")
@@ -350,6 +362,7 @@ def _link(model: type[BaseModel]) -> str:
         ("sweep-file.md", SWEEP),
         ("pipeline-file.md", PIPELINE),
         ("component-file.md", COMPONENT),
+        ("schedule-file.md", SCHEDULE),
     )
     page, place = next(
         (page, place) for page, kinds in pages for place, models in kinds.items() if model in models

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from allranks.errors import SpecError as SpecError
     from allranks.errors import TimedOut as TimedOut
     from allranks.sdk import Client as Client
+    from allranks.sdk import Component as Component
     from allranks.sdk import Job as Job
     from allranks.sdk import MLClient as MLClient
     from allranks.sdk import command as command
+    from allranks.sdk import load_component as load_component
     from allranks.sdk import load_job as load_job
     from allranks.spec.data import Data as Data
     from allranks.spec.datastore import Datastore as Datastore
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from allranks.spec.job_parts import TensorFlowDistribution as TensorFlowDistribution
     from allranks.spec.model import Model as Model
     from allranks.spec.model import ModelVersion as ModelVersion
+    from allranks.spec.pipeline.job import PipelineJob as PipelineJob
     from allranks.spec.retry import Retry as Retry
     from allranks.spec.services import AmlTokenConfiguration as AmlTokenConfiguration
     from allranks.spec.services import JobService as JobService
@@ -60,13 +63,16 @@ _HOMES = {
     "SpecError": "allranks.errors",
     "TimedOut": "allranks.errors",
     "Client": "allranks.sdk",
+    "Component": "allranks.sdk",
     "Job": "allranks.sdk",
     "MLClient": "allranks.sdk",
     "command": "allranks.sdk",
+    "load_component": "allranks.sdk",
     "load_job": "allranks.sdk",
     "Data": "allranks.spec.data",
     "Datastore": "allranks.spec.datastore",
     "CommandJob": "allranks.spec.job",
+    "PipelineJob": "allranks.spec.pipeline.job",
     "Model": "allranks.spec.model",
     "ModelVersion": "allranks.spec.model",
     "AmlTokenConfiguration": "allranks.spec.services",

@@ -87,16 +87,18 @@ def test_every_key_of_a_file_is_listed_with_its_description(
     kinds = {**generate.JOB, **{f"sweep.{k}": v for k, v in generate.SWEEP.items()}}
     kinds |= {f"pipeline.{k}": v for k, v in generate.PIPELINE.items()}
     kinds |= {f"component.{k}": v for k, v in generate.COMPONENT.items()}
+    kinds |= {f"schedule.{k}": v for k, v in generate.SCHEDULE.items()}
     listed = {each for models in kinds.values() for each in models}
     listed |= set(generate.ASSETS.values())
     assert {each.__name__ for each in _parts() if each.model_fields} - _UNLISTED - {
         "_PerNode",
         "_Policy",
         "Component",
+        "_Trigger",
     } == {each.__name__ for each in listed}
     assert generate.JOB.keys() - {"distribution"} == MODELS.keys()
     text = pages["job-file.md"] + pages["sweep-file.md"] + pages["assets.md"]
-    text += pages["pipeline-file.md"] + pages["component-file.md"]
+    text += pages["pipeline-file.md"] + pages["component-file.md"] + pages["schedule-file.md"]
     for model in listed:
         for name, field in model.model_fields.items():
             row = rf"^\| `{re.escape(field.alias or name)}` \| [^|]+ \| [^|]* \| (.*) \|$"

@@ -27,7 +27,7 @@ RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 MOST = 16
 # Run by path, or read by Alembic: not imported.
 NO_PACKAGES = {SRC / "agent" / "inside", SRC / "store" / "migrations" / "versions"}
-IMPURE = {"datetime", "os", "pathlib", "random", "socket", "subprocess", "time"}
+IMPURE = {"os", "pathlib", "random", "socket", "subprocess", "time"}
 
 
 class Source:
@@ -72,11 +72,19 @@ def impure_imports(source: Source) -> list[str]:
     """plan/ decides: no clock, no chance, no files, no processes."""
     if not source.name.startswith("plan/"):
         return []
-    return [
+    imports = [
         f"{source.name}:{node.lineno}: {module}"
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for module in sorted(imported(node) & IMPURE)
+    ]
+    return imports + [
+        f"{source.name}:{node.lineno}: {node.attr}"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("now", "utcnow", "today")
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("datetime", "date")
     ]
 
 

@@ -1,5 +1,6 @@
 """What our record knows of a job is in MLflow: its facts, its points, once each."""
 
+import json
 import math
 import os
 import signal
@@ -76,6 +77,27 @@ def test_trials_are_nested_runs_of_their_sweep(tracked: Tracked) -> None:
         (trial,) = tracked.runs(f"swept_{number}")
         assert tags(trial)["mlflow.parentRunId"] == sweep["info"]["run_id"]
         assert params(trial) == {"lr": lr}
+
+
+def test_steps_are_nested_runs_of_their_pipeline(tracked: Tracked) -> None:
+    steps = {
+        "one": {"command": "echo 1", "inputs": {"lr": "${{parent.inputs.lr}}"}},
+        "inner": {"type": "pipeline", "jobs": {"two": {"command": "echo 2"}}},
+    }
+    job = {"type": "pipeline", "inputs": {"lr": 0.5}, "jobs": steps}
+    file = tracked.code / "p.yml"
+    file.write_text(json.dumps(job))
+    done = tracked.allranks("job", "create", "-f", file, "--name", "pipe", "--stream")
+    assert done.returncode == 0, done.stderr
+    for name, parent in (
+        ("pipe_one", "pipe"),
+        ("pipe_inner", "pipe"),
+        ("pipe_inner_two", "pipe_inner"),
+    ):
+        until(lambda name=name: tracked.status(name) == "FINISHED")
+        (run,), (above,) = tracked.runs(name), tracked.runs(parent)
+        assert tags(run)["mlflow.parentRunId"] == above["info"]["run_id"]
+    assert params(tracked.runs("pipe_one")[0]) == {"lr": "0.5"}
 
 
 def test_a_parameter_is_the_scripts_to_tell(tracked: Tracked) -> None:

@@ -91,7 +91,7 @@ COMMANDS: dict[str, Command] = {
     "environment map": Command(
         "assets.environment:map_requirement", "set substitutes for unavailable requirements"
     ),
-    "component create": Command("assets.component:create", "create a version of a component"),
+    "component create": Command("submit.component:create", "create a version of a component"),
     "component list": Command("assets.component:list_components", "list components"),
     "component show": Command("assets.component:show_component", "show the definition"),
     "component label": Command("assets.versions:label", "point NAME@LABEL to a version"),
@@ -126,6 +126,12 @@ COMMANDS: dict[str, Command] = {
         "assets.datastore:show_datastore", "show the location and credential kind"
     ),
     "datastore delete": Command("assets.datastore:delete", "delete a datastore"),
+    "schedule create": Command("submit.schedule:create", "submit a job again and again"),
+    "schedule list": Command("submit.schedule:list_schedules", "list schedules"),
+    "schedule show": Command("submit.schedule:show_schedule", "show a schedule and its last job"),
+    "schedule pause": Command("submit.schedule:pause", "submit no jobs until it is resumed"),
+    "schedule resume": Command("submit.schedule:resume", "submit jobs again"),
+    "schedule delete": Command("submit.schedule:delete", "delete a schedule; its jobs stay"),
     "server start": Command("admin.server:start", "start the server in the background"),
     "server stop": Command("admin.server:stop", "stop the server and the jobs on this machine"),
     "server status": Command("admin.server:status", "show whether the server runs, and where"),

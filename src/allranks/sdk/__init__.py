@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from allranks.sdk.client import Client as Client
     from allranks.sdk.client import Job as Job
     from allranks.sdk.client import MLClient as MLClient
+    from allranks.sdk.pipelines.components import Component as Component
+    from allranks.sdk.pipelines.components import load_component as load_component
     from allranks.sdk.submit.build import command as command
     from allranks.sdk.submit.build import load_job as load_job
 
@@ -25,6 +27,8 @@ _HOMES = {
     "Client": "allranks.sdk.client",
     "Job": "allranks.sdk.client",
     "MLClient": "allranks.sdk.client",
+    "Component": "allranks.sdk.pipelines.components",
+    "load_component": "allranks.sdk.pipelines.components",
     "command": "allranks.sdk.submit.build",
     "load_job": "allranks.sdk.submit.build",
 }

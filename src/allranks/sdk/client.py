@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, overload
 from urllib.parse import urlencode
@@ -24,7 +23,8 @@ from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.files import job_files
 from allranks.sdk.jobs.follow import Following, substitute_note
 from allranks.sdk.jobs.metrics import by_name
-from allranks.sdk.jobs.names import job_name
+from allranks.sdk.jobs.names import job_name, no_job
+from allranks.sdk.pipelines.components import Component, Components
 from allranks.sdk.submit import rehearsal
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
@@ -180,6 +180,7 @@ class Client:
     def __init__(self) -> None:
         self.jobs = Jobs()
         self.compute = Computes()
+        self.components = Components()
         self.environments = Environments()
         self.data = DataAssets()
         self.datastores = Datastores()
@@ -194,10 +195,14 @@ class Client:
     def create_or_update(self, thing: Data) -> Data: ...
     @overload
     def create_or_update(self, thing: Model) -> ModelVersion: ...
+    @overload
+    def create_or_update(self, thing: Component) -> Component: ...
     def create_or_update(
-        self, thing: AnyJob | Environment | Data | Model
-    ) -> Job | Environment | Data | ModelVersion:
-        """Submit a job, or create a version of an environment, a data asset or a model."""
+        self, thing: AnyJob | Environment | Data | Model | Component
+    ) -> Job | Environment | Data | ModelVersion | Component:
+        """Submit a job, or create a version of an asset."""
+        if isinstance(thing, Component):
+            return self.components.create_or_update(thing)
         if isinstance(thing, Environment):
             return self.environments.create_or_update(thing)
         if isinstance(thing, Data):
@@ -250,7 +255,7 @@ class Jobs:
         more than 500 MB or 20,000 files of code unless ``allow_large_code``.
         """
         if not isinstance(job, AnyJob):
-            raise _no_job(job)
+            raise no_job(job)
         words = {"experiment_name": experiment_name, "compute": compute, "tags": tags}
         words["description"] = description
         given = {name: value for name, value in words.items() if value is not None}
@@ -273,7 +278,7 @@ class Jobs:
         compare the metrics after that with an uninterrupted run. Progress is written to ``to``
         (stderr). The job's own state is not changed."""
         if not isinstance(job, CommandJob):
-            raise _no_job(job)
+            raise no_job(job)
         goal, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
 
         def say(sentence: str) -> None:
@@ -387,11 +392,3 @@ class Jobs:
             return folder / downloaded_as(path)
         download(find_server.connect, name, folder, output=output_name, everything=all)
         return folder
-
-
-def _no_job(given: object) -> UsageError:
-    if isinstance(given, str | PathLike):
-        hint = f"read a file with load_job({str(given)!r})"
-        return UsageError(f"{str(given)!r} is a str, not a job", hint=hint)
-    hint = "create one with `command(...)` or read one with load_job(FILE)"
-    return UsageError(f"the argument is a {type(given).__name__}, not a job", hint=hint)

@@ -44,11 +44,13 @@ from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
 from allranks.server.routes import computes as computes_routes
 from allranks.server.routes import gc, instance_types, job_files, job_history, jobs, metrics, tokens
+from allranks.server.routes import schedules as schedule_routes
 from allranks.server.routes import stacks as stack_routes
 from allranks.server.routes.assets import components as component_routes
 from allranks.server.routes.assets import data as data_routes
 from allranks.server.routes.assets import environments, models, state
 from allranks.server.routes.mlflow import Proxy
+from allranks.server.schedules.loop import ScheduleLoop
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.assets import Assets
@@ -63,6 +65,7 @@ from allranks.store.jobs.records import Records
 from allranks.store.jobs.step_results import StepResults
 from allranks.store.key_values import Settings
 from allranks.store.metric_points import Points
+from allranks.store.schedules import Schedules
 from allranks.store.secrets import Secrets
 from allranks.version import __version__
 
@@ -78,6 +81,7 @@ _ROUTES = (
     instance_types,
     environments,
     component_routes,
+    schedule_routes,
     data_routes,
     models,
     state,
@@ -104,7 +108,7 @@ def create_app(
     for_agents = routes.create_app(state_routes.routes())
     services = _services(home, clocks, url, kinds, for_agents)
     for_agents.state.services = services
-    parents = Parents(services)
+    parents, schedules = Parents(services), ScheduleLoop(services)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -124,11 +128,13 @@ def create_app(
         await services.public_listener.reopen()
         services.loops.start()
         parents.start()
+        schedules.start()
         if services.tracking is not None:
             services.tracking.mirror.start()
         yield
         for task in tasks:
             task.cancel()
+        await asyncio.to_thread(schedules.stop)
         await _stop(services, parents)
 
     for_people = FastAPI(
@@ -208,6 +214,7 @@ def _services(
         states=states,
         stacks=stacks,
         annotations=Annotations(database),
+        schedules=Schedules(database),
         hangs=hangs,
         agents_listener=agents_listener,
         public_listener=PublicListener(home, agents_listener, host_names),

@@ -30,9 +30,11 @@ from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.children import Children
+from allranks.store.jobs.job_rows import snapshots
 from allranks.store.jobs.records import Records
 from allranks.store.jobs.step_results import StepResults
 from allranks.store.metric_points import Points
+from allranks.store.schedules import Schedules
 
 
 class Services(NamedTuple):
@@ -65,6 +67,7 @@ class Services(NamedTuple):
     states: States
     stacks: Stacks
     annotations: Annotations
+    schedules: Schedules
     hangs: Hangs
     agents_listener: AgentsListener
     public_listener: PublicListener
@@ -73,6 +76,14 @@ class Services(NamedTuple):
     loops: Loops
     admission_lock: threading.Lock
     gc_lock: threading.Lock
+
+    def kept_codes(self) -> set[str]:
+        """The digests of the code of components and schedules."""
+        submissions = (row.submission for row in self.schedules.list())
+        codes = {
+            each for made in submissions for each in (made.get("code"), *snapshots(made["spec"]))
+        }
+        return self.components.codes() | {each for each in codes if each}
 
     def __hash__(self) -> int:
         return id(self)

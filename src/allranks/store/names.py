@@ -24,6 +24,10 @@ def computes(home: Home) -> list[str]:
     return [name for (name,) in _rows(home, "SELECT name FROM computes ORDER BY name")]
 
 
+def schedules(home: Home) -> list[str]:
+    return [name for (name,) in _rows(home, "SELECT name FROM schedules ORDER BY name")]
+
+
 def assets(home: Home, kind: str) -> list[str]:
     """Names of assets of a kind, such as ``data``."""
     query = "SELECT DISTINCT name FROM assets WHERE kind = ? AND deleted_at IS NULL ORDER BY name"

@@ -269,10 +269,12 @@ def _jobs() -> list[Word]:
 _RECORDS: Mapping[str, tuple[str, Callable[[Home], list[str]]]] = {
     "compute": ("computes", lambda home: [_engines()[0], *names.computes(home)]),
     "environment": ("environments", lambda home: names.assets(home, "environment")),
+    "component": ("components", lambda home: names.assets(home, "component")),
     "data": ("data", lambda home: names.assets(home, "data")),
     "model": ("models", lambda home: names.assets(home, "model")),
     "state": ("states", names.states),
     "datastore": ("datastores", lambda home: ["default", *names.datastores(home)]),
+    "schedule": ("schedules", names.schedules),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
@@ -17,3 +18,12 @@ def job_name(reference: object) -> str:
         raise UsageError(f"the name of a job must be a str, not {kind}", hint=hint)
     text = reference.encode(errors="replace").decode()
     return str(find_server.ask("GET", f"/api/v1/resolve?{urlencode({'job': text})}")["name"])
+
+
+def no_job(given: object) -> UsageError:
+    """The error of an argument that is not a job."""
+    if isinstance(given, str | PathLike):
+        hint = f"read a file with load_job({str(given)!r})"
+        return UsageError(f"{str(given)!r} is a str, not a job", hint=hint)
+    hint = "create one with `command(...)` or read one with load_job(FILE)"
+    return UsageError(f"the argument is a {type(given).__name__}, not a job", hint=hint)

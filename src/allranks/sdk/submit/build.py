@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from allranks.sdk.submit.command import Command
 from allranks.spec.any_job import AnyJob
 from allranks.spec.fields.python_forms import as_in_a_file
+from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import (
     Distribution,
     Environment,
@@ -24,7 +25,6 @@ from allranks.spec.job_parts import (
 )
 from allranks.spec.retry import Retry
 from allranks.spec.services import Identity, JobService
-from allranks.spec.sweep.job import SweepJob
 from allranks.spec.yaml import load
 
 # Keywords of `command` and the section of the job they belong to.
@@ -103,8 +103,8 @@ def _job(given: dict[str, Any]) -> Command:
 
 
 def load_job(source: str | os.PathLike[str] | IO[str]) -> Any:
-    """A ``Command`` or a ``SweepJob`` from a YAML file, an open file or the text of ``to_yaml``
-    (several lines).
+    """A ``Command``, a ``SweepJob`` or a ``PipelineJob`` from a YAML file, an open file or the text
+    of ``to_yaml`` (several lines).
 
     Relative paths start at the file's folder at submission. Raises SpecError with key, line and
     hint.
@@ -118,8 +118,8 @@ def load_job(source: str | os.PathLike[str] | IO[str]) -> Any:
     return _in_python(job.based(Path(name).parent) if isinstance(name, str) else job)
 
 
-def _in_python(job: AnyJob) -> Command | SweepJob:
-    if isinstance(job, SweepJob):
+def _in_python(job: AnyJob) -> AnyJob:
+    if not isinstance(job, CommandJob):
         return job
     made = Command.parse(job.to_dict())
     return made if job.base is None else made.based(job.base)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import PrivateAttr
 
+from allranks.sdk.submit.nodes import Node, is_building, plain
+from allranks.sdk.submit.pipeline import anchored
 from allranks.spec.job import CommandJob
 from allranks.spec.sweep.build import sweep_of
 from allranks.spec.sweep.job import SweepJob
@@ -18,9 +23,12 @@ class Command(CommandJob):
     # Distributions given for inputs, until `sweep` makes a search space of them.
     _space: dict[str, Any] = PrivateAttr(default_factory=dict)
 
-    def __call__(self, **inputs: Any) -> Command:
-        """The same job with other inputs. A distribution of ``allranks.sweep``, such as
-        ``Uniform(…)``, makes the input a parameter for ``sweep``. Raises SpecError."""
+    def __call__(self, **inputs: Any) -> Any:
+        """The same job with other inputs; in a function with ``@pipeline`` a step of it. A
+        distribution of ``allranks.sweep``, such as ``Uniform(…)``, makes the input a parameter for
+        ``sweep``. Raises SpecError."""
+        if is_building():
+            return self._as_step(inputs)
         space = {name: value for name, value in inputs.items() if isinstance(value, DISTRIBUTIONS)}
         fixed = {name: value for name, value in inputs.items() if name not in space}
         kept = {name: value for name, value in self.inputs.items() if name not in space}
@@ -28,6 +36,19 @@ class Command(CommandJob):
         made._space = {**self._space, **space}
         made.inputs = {**kept, **fixed}
         return made
+
+    def _as_step(self, inputs: Mapping[str, Any]) -> Node:
+        data = self.to_dict()
+        if self.base is not None:
+            data = anchored(data, Path(self.base))
+        left_out = ("name", "inputs", "outputs", "experiment_name", "parent_job_name")
+        job = {key: value for key, value in data.items() if key not in left_out}
+        given = {**{name: plain(each) for name, each in self.inputs.items()}, **inputs}
+        own = re.sub(r"\W", "_", self.name or "").lower()
+        step = Node({"type": "command", **job}, given, [*self.outputs], own or "step")
+        for name, each in self.outputs.items():
+            setattr(step.outputs, name, each)
+        return step
 
     def sweep(self, *, primary_metric: str, goal: str, **keywords: Any) -> SweepJob:
         """A sweep over the parameters given by calling the job, or by ``search_space``: the job

@@ -74,6 +74,28 @@ def prepare_component(
     return made, reader.snapshots
 
 
+def anchored(data: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """A component or a step with absolute paths of its code, components and environment files."""
+    made = dict(data)
+    for key in ("code", "component", "trial"):
+        if isinstance(made.get(key), str):
+            made[key] = _anchored(made[key], base)
+        elif isinstance(made.get(key), Mapping):
+            made[key] = anchored(made[key], base)
+    if made.get("additional_includes"):
+        made["additional_includes"] = [_anchored(e, base) for e in made["additional_includes"]]
+    if isinstance(made.get("environment"), Mapping):
+        made["environment"] = environment_of(made["environment"], base)
+    if isinstance(made.get("jobs"), Mapping):
+        made["jobs"] = {name: anchored(each, base) for name, each in made["jobs"].items()}
+    return made
+
+
+def _anchored(path: str, base: Path) -> str:
+    plain = without_scheme(path)
+    return path if is_uri(plain) else str(absolute(plain, base))
+
+
 class Reader:
     """Reads components, and takes each code folder once."""
 

@@ -42,12 +42,11 @@ from allranks.store.metric_points import Points
 
 log = logging.getLogger("allranks.loop")
 
-# Seconds. Longer than the slowest single step, which calls a cluster several times, and short
-# enough that another server soon takes over from a dead one.
+# Seconds. Longer than the slowest step, short enough that another server soon takes over.
 LEASE = 120.0
 # Seconds after submission during which a gang that the cluster does not list yet is not GONE.
 SETTLE = 10.0
-# While nothing happens, the poll interval grows to at most this many times the engine's pace.
+# While nothing happens, polls slow down to at most this many times the engine's pace.
 _MAX_SLOWDOWN = 8
 # Seconds the server waits for its loops to end.
 _STOP_TIMEOUT = 3.0
@@ -77,8 +76,9 @@ class Loops:
         self._records, self._clusters = shared.records, shared.clusters
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
-        # Called with the name of a sweep or pipeline when it or one of its children changes.
+        # Called when a sweep, a pipeline (by name) or one of its children changes, or a schedule.
         self.on_parent: Callable[[str], None] = lambda name: None
+        self.on_schedule: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Resume every live job, and clean up gangs of this machine that no live job owns."""

@@ -17,7 +17,7 @@ from allranks.plan.plan import Task
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
 from allranks.statuses import TERMINAL, JobStatus
-from allranks.store.jobs.job_rows import COMMAND, JobRow
+from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, RESOURCE, Points, Series
 from allranks.store.mlflow_runs import MlflowRuns
@@ -102,7 +102,7 @@ class Mirror:
         status, ended = mlflow_run.STATUS[row.record.status], row.record.status in TERMINAL
         if ended:
             self._runs.log_parameters(row, found.run_id)
-            if row.type != COMMAND:
+            if row.type == "sweep":
                 self._runs.log_best(row, found.run_id)
         if ended or self._status.get(ours(row)) != status:
             data: dict[str, Any] = {"run_id": found.run_id, "status": status}

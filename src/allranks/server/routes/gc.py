@@ -47,7 +47,7 @@ def clear(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
             options,
             models,
             rest,
-            services.components.codes,
+            services.kept_codes,
         ).run()
     finally:
         services.gc_lock.release()

@@ -244,7 +244,7 @@ def discard(digests: Annotated[list[str], Body()], services: ServicesDep) -> Non
     """Remove those blobs that no job needs, after an interrupted submission."""
     with services.admission_lock:
         codes = {each for row in services.records.uses() for each in row.codes()}
-        codes |= services.components.codes()
+        codes |= services.kept_codes()
         needed = codes.union(*(services.blobs.chunk_digests(code) for code in codes))
         for digest in {*digests} - needed:
             services.blobs.path(digest).unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allranks.spec.descriptions.job import DESCRIPTION, PROPERTIES, TAGS, VERSION
+from allranks.spec.descriptions.job import DESCRIPTION, JOB, PROPERTIES, TAGS, VERSION
 
 ASSETS: Mapping[str, Mapping[str, str]] = {
     "Compute": {
@@ -72,5 +72,38 @@ ASSETS: Mapping[str, Mapping[str, str]] = {
         "files": "The number of files.",
         "size": "The size of the files in bytes.",
         "lineage": "The job, code, inputs and environment that made the model.",
+    },
+    "Schedule": {
+        "schema_": JOB["CommandJob"]["schema_"],
+        "name": "The schedule's name. Its jobs are named by it and their time.",
+        "display_name": "A name to show.",
+        "description": DESCRIPTION,
+        "tags": TAGS,
+        "properties": PROPERTIES,
+        "trigger": "When jobs are submitted.",
+        "create_job": "The job: its file, a mapping with `job` as that file and keys that override "
+        "it, or a whole job.",
+        "catch_up": "Whether times missed while the server was down are made up for by one job.",
+    },
+    "_Trigger": {
+        "start_time": "The first time. When the schedule is created if left out.",
+        "end_time": "The last time.",
+        "time_zone": "The time zone of times without one, by IANA's name or Windows'.",
+    },
+    "CronTrigger": {
+        "type": "Times that match an expression.",
+        "expression": "Minute, hour, day of the month, month and weekday.",
+    },
+    "RecurrenceTrigger": {
+        "type": "Times at an interval.",
+        "frequency": "The unit of the interval.",
+        "interval": "The number of units between two times.",
+        "schedule": "Times of the day, and days. Those of the start if left out.",
+    },
+    "RecurrencePattern": {
+        "hours": "Hours of the day.",
+        "minutes": "Minutes of the hour.",
+        "weekdays": "Days of the week, with the frequency `week`.",
+        "month_days": "Days of the month, with the frequency `month`.",
     },
 }

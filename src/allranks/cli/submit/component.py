@@ -1,0 +1,62 @@
+"""`allranks component create`: a version of a component, with its code."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from allranks.cli.assets import versions
+from allranks.cli.assets.component import about
+from allranks.cli.assets.versions import reference
+from allranks.cli.output import show
+from allranks.cli.submit.send import confirm_large_code, large_code_option, sending
+from allranks.errors import SpecError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import labelled
+
+_COMPONENTS = "/api/v1/components"
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
+    add = parser.add_argument
+    add("-f", "--file", required=True, metavar="FILE", help="the component's YAML")
+    add("--version", metavar="V", help="its version (the file's, or the next number)")
+    add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+    large_code_option(add)
+
+
+def create(options: argparse.Namespace) -> int:
+    """Create a version of a component from its file, with its code."""
+    # lazy: read YAML and import the models
+    from allranks.sdk.submit.pipeline import prepare_component
+    from allranks.sdk.submit.send import send
+    from allranks.spec.fields.problems import placed
+    from allranks.spec.fields.scalars import sendable
+    from allranks.spec.pipeline.component import parse_component
+    from allranks.spec.yaml import load
+
+    file = Path(options.file)
+    data, lines = load.read(load.content(file), file=options.file)
+    data = sendable({**data, **versions.given(options, "name", "version")})
+    parse_component(data, lines, options.file)
+    with sending(options) as (line, note):
+        try:
+            made, snapshots = confirm_large_code(
+                options,
+                lambda allow: prepare_component(
+                    data, file.absolute().parent, note, allow, line.report
+                ),
+            )
+            where = labelled(_COMPONENTS, options.label)
+            component = send(find_server.connect(), made, snapshots, line.report, where=where)
+        except SpecError as error:
+            if error.file is not None:
+                raise
+            found = [placed(each, lines) for each in error.problems]
+            raise SpecError(found, file=options.file) from None
+    name = reference(component)
+    if not component["created"]:
+        return show.result(options, component, f"{name} already exists: {about(component)}")
+    hint = f"use it in a step: component: azureml:{name}"
+    return show.result(options, component, f"{name} is created: {about(component)}", hint)

@@ -1,0 +1,159 @@
+"""`allranks schedule …`: jobs that are submitted again and again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from allranks.cli.output import show
+from allranks.cli.submit.send import (
+    confirm_large_code,
+    large_code_option,
+    sending,
+    with_shell_variables,
+)
+from allranks.errors import SpecError, UsageError
+from allranks.sdk.connection import find_server
+
+_SCHEDULES = "/api/v1/schedules"
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-f", "--file", required=True, metavar="FILE", help="the schedule's YAML")
+    add("--name", metavar="NAME", help="its name, instead of the file's")
+    large_code_option(add)
+
+
+def create(options: argparse.Namespace) -> int:
+    """Create a schedule; its job's code and environment are those of now."""
+    # lazy: reads YAML and imports the models
+    from allranks.sdk.submit.prepare import prepare
+    from allranks.sdk.submit.schedule import read_schedule
+    from allranks.sdk.submit.send import send
+    from allranks.spec.fields.problems import placed
+
+    file = Path(options.file)
+    schedule, job, base, lines = read_schedule(file, options.name)
+    spec = with_shell_variables(job)
+    with sending(options) as (line, note):
+        submission, snapshots = confirm_large_code(
+            options,
+            lambda allow: prepare(spec, base, note=note, allow_large=allow, progress=line.report),
+        )
+        submission["spec"].pop("name", None)
+        wanted = {"schedule": schedule, "submission": submission}
+        try:
+            made = send(find_server.connect(), wanted, snapshots, line.report, where=_SCHEDULES)
+        except SpecError as error:
+            found = [placed(each, lines) for each in error.problems]
+            raise SpecError(found, file=error.file or options.file) from None
+    when = f"first job: {_when(made['next_at'])}" if made["next_at"] else "it has no time left"
+    return show.result(options, made, f"{made['name']} is created; {when}")
+
+
+def list_schedules_options(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def list_schedules(options: argparse.Namespace) -> int:
+    rows = find_server.ask("GET", _SCHEDULES)
+    if not rows and not options.json:
+        show.talk("no schedules yet\n\nhint: allranks schedule create -f FILE")
+        return 0
+    head = ("NAME", "STATUS", "WHEN", "NEXT", "LAST JOB", "MISSED")
+    return show.listing(options, rows, head, [_row(each) for each in rows])
+
+
+def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        each["name"],
+        _status(each),
+        _trigger(each["trigger"]),
+        _when(each["next_at"]),
+        each["last_job"] or ("failed" if each["last_error"] else "-"),
+        str(each["missed"]) if each["missed"] else "-",
+    )
+
+
+def _status(each: Mapping[str, Any]) -> str:
+    if not each["enabled"]:
+        return "paused"
+    return "active" if each["next_at"] else "over"
+
+
+def _trigger(trigger: Mapping[str, Any]) -> str:
+    if trigger["type"] == "cron":
+        text = str(trigger["expression"])
+    else:
+        many = "" if trigger["interval"] == 1 else f"{trigger['interval']} "
+        text = f"every {many}{trigger['frequency']}{'s' if many else ''}"
+    return text if trigger["time_zone"] == "UTC" else f"{text} ({trigger['time_zone']})"
+
+
+def _when(at: str | None) -> str:
+    """A time, and how far away it is."""
+    if at is None:
+        return "-"
+    seconds = (datetime.fromisoformat(at) - datetime.now(UTC)).total_seconds()
+    return f"in {show.seconds(seconds)}" if seconds > 0 else "now"
+
+
+def show_schedule_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a schedule")
+
+
+def show_schedule(options: argparse.Namespace) -> int:
+    made = find_server.ask("GET", _path(options.name))
+    if options.json:
+        show.as_json(made)
+        return 0
+    fields = [
+        ("name", made["name"]),
+        *([("description", made["description"])] if made["description"] else []),
+        ("status", _status(made)),
+        ("when", _trigger(made["trigger"])),
+        ("next", f"{made['next_at']} ({_when(made['next_at'])})" if made["next_at"] else "-"),
+        ("job", made["type"]),
+        ("catch up", "yes" if made["catch_up"] else "no"),
+        ("created", made["created_at"]),
+        ("last job", f"{made['last_job']} at {made['last_at']}" if made["last_job"] else "-"),
+    ]
+    if made["last_error"]:
+        fields.append(("last error", made["last_error"]))
+    if made["missed"]:
+        fields.append(("missed", f"{made['missed']} times, last {made['last_missed_at']}"))
+    for name, value in fields:
+        show.field(name, value)
+    return 0
+
+
+pause_options = resume_options = delete_options = show_schedule_options
+
+
+def pause(options: argparse.Namespace) -> int:
+    made = find_server.ask("POST", _path(options.name, "/pause"))
+    return show.result(options, made, f"{made['name']} is paused")
+
+
+def resume(options: argparse.Namespace) -> int:
+    made = find_server.ask("POST", _path(options.name, "/resume"))
+    return show.result(
+        options, made, f"{made['name']} is active; next job: {_when(made['next_at'])}"
+    )
+
+
+def delete(options: argparse.Namespace) -> int:
+    made = find_server.ask("DELETE", _path(options.name))
+    return show.result(options, made, f"{made['name']} is deleted; its jobs stay")
+
+
+def _path(name: str, rest: str = "") -> str:
+    if not name.strip(". ") or "/" in name:
+        hint = "allranks schedule list"
+        raise UsageError(f"{name!r} is not the name of a schedule", hint=hint)
+    return f"{_SCHEDULES}/{quote(name, safe='')}{rest}"

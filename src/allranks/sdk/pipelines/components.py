@@ -1,0 +1,85 @@
+"""Components in Python: loaded from files or from the server, called as steps."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import version_path, versions_path
+from allranks.sdk.submit.nodes import Node
+from allranks.sdk.submit.pipeline import anchored, prepare_component
+from allranks.sdk.submit.send import send
+from allranks.spec.fields.scalars import sendable
+from allranks.spec.pipeline.component import AnyComponent, parse_component
+from allranks.spec.yaml import load
+
+_COMPONENTS = "/api/v1/components"
+
+
+class Component:
+    """A component. Calling it in a function with ``@pipeline`` adds a step; the keywords are its
+    inputs: values, ``Input(…)``, inputs of the pipeline, or outputs of other steps."""
+
+    def __init__(self, data: Mapping[str, Any], registered: bool = False) -> None:
+        self.spec: AnyComponent = parse_component(data)
+        self._data, self._registered = dict(data), registered
+
+    @property
+    def name(self) -> str | None:
+        return self.spec.name
+
+    @property
+    def version(self) -> str | None:
+        return self.spec.version
+
+    def __call__(self, **inputs: Any) -> Node:
+        for name in inputs.keys() - self.spec.inputs.keys():
+            known = ", ".join(self.spec.inputs) or "none"
+            hint = f"its inputs: {known}"
+            raise UsageError(f"the component {self.name} has no input {name!r}", hint=hint)
+        component: Any = self._data
+        if self._registered:
+            component = f"azureml:{self.name}:{self.version}"
+        job = {"type": self.spec.type, "component": component}
+        return Node(job, inputs, [*self.spec.outputs], self.name or "step")
+
+    def __repr__(self) -> str:
+        return f"Component(name={self.name!r}, version={self.version!r})"
+
+
+def load_component(source: str | os.PathLike[str]) -> Component:
+    """A component from its YAML file. Raises NotFound, and SpecError with key, line and hint."""
+    file = Path(source)
+    data, lines = load.read(load.content(file), file=str(file))
+    parse_component(data, lines, str(file))
+    return Component(anchored(sendable(data), file.absolute().parent))
+
+
+class Components:
+    """Operations on registered components. All raise AllranksError with a hint."""
+
+    def create_or_update(self, component: Component, *, version: str | None = None) -> Component:
+        """Register a version; its number is the next one if the component has none. The same
+        version with another content raises Conflict."""
+        data = {**component._data, **({"version": version} if version else {})}
+        made, snapshots = prepare_component(data, Path.cwd())
+        with find_server.connect() as client:
+            return _made(send(client, made, snapshots, where=_COMPONENTS))
+
+    def get(self, name: str, version: str | None = None, label: str = "latest") -> Component:
+        """A version, by number or label."""
+        return _made(find_server.ask("GET", version_path("components", name, version, label)))
+
+    def list(self, name: str | None = None) -> builtins.list[Component]:
+        """The newest version of every component, or all versions of one."""
+        return [_made(each) for each in find_server.ask("GET", versions_path("components", name))]
+
+
+def _made(told: Mapping[str, Any]) -> Component:
+    own = ("labels", "created_at", "created")
+    return Component({key: value for key, value in told.items() if key not in own}, True)

@@ -1,0 +1,156 @@
+"""``@pipeline``: a Python function whose calls of components are the steps of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, TypeVar, overload
+
+from allranks.errors import UsageError
+from allranks.sdk.submit.nodes import (
+    Node,
+    PipelineInput,
+    StepOutput,
+    building,
+    built,
+    is_building,
+    plain,
+)
+from allranks.spec.pipeline.job import NODE_NAME, PipelineJob
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def pipeline(function: F, /) -> F: ...
+@overload
+def pipeline(**keywords: Any) -> Callable[[F], F]: ...
+def pipeline(function: Any = None, /, **keywords: Any) -> Any:
+    """Make a function build a pipeline. Calling it returns a ``PipelineJob``, and inside of another
+    such function a step.
+
+    The function's parameters are the inputs of the pipeline. It returns the outputs of steps that
+    are outputs of the pipeline, by name, or nothing. Steps are named by the variables that hold
+    them. Keywords are keys of the pipeline job (``compute``, ``description``, ``tags``,
+    ``experiment_name``, …) and of its settings (``default_compute``, ``continue_on_step_failure``,
+    ``force_rerun``).
+    """
+    if function is None:
+        return functools.partial(_decorated, keywords=keywords)
+    return _decorated(function, {})
+
+
+_SETTINGS = (*("default_compute", "default_datastore", "continue_on_step_failure", "force_rerun"),)
+
+
+def _decorated(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+    if any(each.kind in _SEVERAL for each in signature.parameters.values()):
+        hint = "give each input of the pipeline a parameter"
+        raise UsageError(f"{function.__name__} has * or ** parameters", hint=hint)
+
+    @functools.wraps(function)
+    def build(*args: Any, **given: Any) -> Any:
+        try:
+            arguments = signature.bind(*args, **given)
+        except TypeError as error:
+            raise UsageError(f"{function.__name__}: {error}", hint=f"{signature}") from None
+        arguments.apply_defaults()
+        # An optional input that is not given does not exist.
+        values = {k: v for k, v in arguments.arguments.items() if v is not None}
+        return _build(function, arguments.arguments, values, dict(keywords))
+
+    return build
+
+
+_SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _build(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    values: Mapping[str, Any],
+    keywords: dict[str, Any],
+) -> PipelineJob | Node:
+    nodes: list[Node] = []
+    token = building(nodes)
+    try:
+        inside = {name: PipelineInput(name) if name in values else None for name in arguments}
+        returned, names = _called(function, inside)
+    finally:
+        built(token)
+    _name(nodes, names)
+    outputs = _outputs(function, returned)
+    settings = {key: keywords.pop(key) for key in _SETTINGS if key in keywords}
+    data: dict[str, Any] = {
+        "type": "pipeline",
+        **keywords,
+        **({"settings": settings} if settings else {}),
+        "jobs": _jobs(nodes, outputs),
+    }
+    if outputs:
+        data["outputs"] = {name: each.data() for name, each in outputs.items()}
+    name = re.sub(r"\W", "_", function.__name__).lower()
+    if is_building():
+        return Node(data, values, [*outputs], name)
+    data["inputs"] = {key: plain(value) for key, value in values.items()}
+    return PipelineJob.parse({"display_name": name, **data})
+
+
+def _called(
+    function: Callable[..., Any], arguments: Mapping[str, Any]
+) -> tuple[Any, Mapping[str, Any]]:
+    """What the function returns, and its variables."""
+    found: dict[str, Any] = {}
+    code = inspect.unwrap(function).__code__
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        if event == "return" and frame.f_code is code:
+            found.update(frame.f_locals)
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        returned = function(**arguments)
+    finally:
+        sys.setprofile(before)
+    return returned, found
+
+
+def _name(nodes: list[Node], variables: Mapping[str, Any]) -> None:
+    """Name the steps: as they say, by their variables, or by their components."""
+    for name, value in variables.items():
+        if isinstance(value, Node) and value in nodes and value.name is None:
+            value.name = name
+    taken = {each.name for each in nodes if each.name is not None}
+    for each in nodes:
+        if each.name is None:
+            own = each.own_name if NODE_NAME.fullmatch(each.own_name) else "step"
+            name, number = own, 1
+            while name in taken:
+                name, number = f"{own}_{number}", number + 1
+            each.name = name
+            taken.add(name)
+
+
+def _outputs(function: Callable[..., Any], returned: Any) -> dict[str, StepOutput]:
+    if returned is None:
+        return {}
+    if not isinstance(returned, Mapping) or not all(
+        isinstance(each, StepOutput) for each in returned.values()
+    ):
+        hint = "return {'model': step.outputs.model}, or nothing"
+        raise UsageError(f"{function.__name__} must return outputs of steps by name", hint=hint)
+    return dict(returned)
+
+
+def _jobs(nodes: list[Node], outputs: Mapping[str, StepOutput]) -> dict[str, Any]:
+    jobs = {str(each.name): each.to_dict() for each in nodes}
+    for name, of in outputs.items():
+        step = jobs[str(of.node.name)]
+        step.setdefault("outputs", {})[of.name] = f"${{{{parent.outputs.{name}}}}}"
+    return jobs

@@ -1,0 +1,3 @@
+"""Submits the jobs of schedules when they are due.
+
+May import what `parents` may, and `parents`."""

@@ -1,0 +1,117 @@
+"""The thread that submits the jobs of schedules."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import UTC, datetime
+
+from allranks.errors import AllranksError, Conflict
+from allranks.plan.schedule import Due, due, next_time
+from allranks.server.dependencies import Services
+from allranks.server.parents.submit import create_parent
+from allranks.server.schedules.create import parse
+from allranks.server.submission.submit import Submission, submit
+from allranks.spec.any_job import job_type
+from allranks.store.jobs.job_rows import COMMAND
+from allranks.store.schedules import ScheduleRow
+
+log = logging.getLogger("allranks.schedules")
+
+# Seconds that the server waits for the thread to end, and at most between two looks: clocks are
+# set and machines sleep.
+_STOP_TIMEOUT, _LOOK = 3.0, 20.0
+
+
+class ScheduleLoop:
+    """Submits what is due, from ``start`` until ``stop``. ``wake`` is thread-safe."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._woken, self._ended = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="schedules", daemon=True)
+
+    def start(self) -> None:
+        self._services.loops.on_schedule = self.wake
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended = True
+        self._woken.set()
+        self._thread.join(_STOP_TIMEOUT)
+
+    def wake(self) -> None:
+        """Look now: a schedule has changed."""
+        self._woken.set()
+
+    def _run(self) -> None:
+        while not self._ended:
+            wait: float | None = _LOOK
+            try:
+                wait = self._look()
+            except Exception:
+                log.exception("schedules: failed; retrying")
+            self._woken.wait(wait)
+            self._woken.clear()
+
+    def _look(self) -> float | None:
+        """Submit what is due; returns the seconds until the next look, None without schedules."""
+        rows = [each for each in self._services.schedules.list() if each.enabled and each.next_at]
+        if not rows:
+            return None
+        now = datetime.now(UTC)
+        for row in rows:
+            if row.next_at is not None and row.next_at <= now.timestamp():
+                self._take(row, now)
+        waiting = [e.next_at for e in self._services.schedules.list() if e.enabled and e.next_at]
+        soonest = min(waiting, default=None)
+        if soonest is None:
+            return None
+        return min(_LOOK, max(0.0, soonest - datetime.now(UTC).timestamp()))
+
+    def _take(self, row: ScheduleRow, now: datetime) -> None:
+        """Submit the job of a schedule, and record the time that follows."""
+        schedule = parse(row)
+        planned = datetime.fromtimestamp(row.next_at or 0.0, UTC)
+        created = datetime.fromtimestamp(row.created_at, UTC)
+        found = due(schedule.trigger, planned, now, created, catch_up=schedule.catch_up)
+        last = dict(row.last or {})
+        if found.missed:
+            last["missed"] = last.get("missed", 0) + found.missed
+            last["missed_at"] = found.last_missed.timestamp() if found.last_missed else None
+            log.warning("%s: %d times were missed", row.name, found.missed)
+        if found.run is not None:
+            last = {**last, **self._submit(row, found)}
+        following = found.following.timestamp() if found.following else None
+        self._services.schedules.change(row.name, next_at=following, last=last)
+
+    def _submit(self, row: ScheduleRow, found: Due) -> dict[str, object]:
+        """What the submission brought. The name of the job says its time, so that a server that is
+        killed in between submits it once."""
+        assert found.run is not None
+        at = found.run.astimezone(UTC)
+        name = f"{row.name}_{at:%Y%m%dT%H%M%SZ}"
+        told = {"at": at.timestamp(), "job": name, "error": None}
+        made = Submission.load(row.submission)
+        properties = {**(made.spec.get("properties") or {}), "allranks.schedule": row.name}
+        spec = {**made.spec, "name": name, "properties": properties}
+        made = made._replace(spec=spec)
+        try:
+            if job_type(spec) == COMMAND:
+                submit(made, self._services, row.created_by)
+            else:
+                create_parent(made, self._services, row.created_by)
+        except Conflict as error:
+            if error.where != "name":
+                return {**told, "job": None, "error": str(error)}
+        except AllranksError as error:
+            log.warning("%s: %s", row.name, error)
+            return {**told, "job": None, "error": str(error)}
+        return told
+
+
+def resumed_at(row: ScheduleRow) -> float | None:
+    """The next time of a schedule that is resumed now: times while it was paused do not count."""
+    created = datetime.fromtimestamp(row.created_at, UTC)
+    following = next_time(parse(row).trigger, datetime.now(UTC), created)
+    return following.timestamp() if following else None
