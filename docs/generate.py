@@ -32,7 +32,7 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import CREDENTIALS, Datastore
 from allranks.spec.descriptions import FIELDS
 from allranks.spec.model import Model
-from allranks.spec.pipeline import component
+from allranks.spec.pipeline import component, parallel
 from allranks.spec.pipeline import job as pipeline
 from allranks.spec.pipeline.nodes import ComponentNode
 from allranks.spec.sweep import early_termination, search_space
@@ -113,7 +113,13 @@ PIPELINE: Kinds = {
     "jobs.*": (ComponentNode,),
 }
 COMPONENT: Kinds = {
-    "": (component.CommandComponent, component.PipelineComponent),
+    "": (
+        component.CommandComponent,
+        component.PipelineComponent,
+        component.ParallelComponent,
+    ),
+    "task": (parallel.ParallelTask,),
+    "retry_settings": (parallel.RetrySettings,),
     "inputs.*": (component.ComponentInput,),
     "outputs.*": (component.ComponentOutput,),
 }

@@ -408,6 +408,126 @@ def test_what_cannot_run_is_refused_before_anything_starts(
     assert answer(allranks, "job", "list", "--all") == []
 
 
+@pytest.mark.slow
+def test_other_commands_say_what_a_pipeline_is(allranks: Allranks, folder: Path):
+    file = written(folder, {"type": "pipeline", "jobs": {"a": {"command": "true"}}})
+    create(allranks, file, "p")
+    for words, message in (
+        (("job", "logs", "p"), "p is a pipeline and has no output of its own"),
+        (("job", "stacks", "p"), "p is a pipeline and has no ranks of its own"),
+        (("job", "metrics", "p"), "p is a pipeline; its jobs have metrics"),
+        (("report", "p"), "p is a pipeline and trains nothing itself"),
+        (("run", "--from", "p", "--", "true"), "p is a pipeline and has no ranks of its own"),
+        (("job", "restart", "p", "--fresh"), "a pipeline continues with its own code and jobs"),
+        (("job", "restart", "p", "--trials", 3), "p is not a sweep"),
+        (("job", "create", "-f", file, "--rehearse"), "a pipeline is not rehearsed as a whole"),
+        (("job", "create", "-f", file, "--in-place"), "a pipeline does not run in place"),
+        (("doctor", "--job", file), "doctor checks command jobs, not a pipeline"),
+    ):
+        done = allranks(*words)
+        assert message in done.stderr + done.stdout, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+    (folder / "c.yml").write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json\n"
+        "command: x\n"
+    )
+    assert (
+        "this is a component, not a job" in allranks("job", "create", "-f", folder / "c.yml").stderr
+    )
+
+
+ENTRY = """\
+import argparse, os, pathlib, time
+def init():
+    global given
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--times", type=int)
+    parser.add_argument("--tries")
+    parser.add_argument("--words")
+    given, _ = parser.parse_known_args()
+def run(mini_batch):
+    assert 1 <= len(mini_batch) <= 4
+    numbers = [int(pathlib.Path(each).read_text()) for each in mini_batch]
+    tried = pathlib.Path(given.tries, str(numbers[0]))
+    if numbers[0] % 3 == 1 and not tried.exists():
+        tried.touch()
+        if numbers[0] % 2:
+            time.sleep(60)
+        raise ValueError("not at once")
+    if 17 in numbers:
+        raise ValueError("never")
+    return [f"{each * given.times} {given.words}" for each in numbers]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_a_parallel_step_takes_every_file_once(allranks: Allranks, folder: Path, tmp_path: Path):
+    for name in ("in", "in/below", "tries"):
+        (tmp_path / name).mkdir()
+    for number in range(1, 24):
+        place = "below/" if number > 20 else ""
+        (tmp_path / f"in/{place}{number:02} a.txt").write_text(str(number))
+    (folder / "src/entry.py").write_text(ENTRY)
+    component = {
+        "name": "score",
+        "version": "1",
+        "type": "parallel",
+        "inputs": {"data": {"type": "uri_folder"}, "words": {"type": "string", "optional": True}},
+        "outputs": {"rows": {"type": "uri_file"}},
+        "input_data": "${{inputs.data}}",
+        "mini_batch_size": "4",
+        "mini_batch_error_threshold": 0,
+        "max_concurrency_per_instance": 2,
+        "resources": {"instance_count": 2},
+        "retry_settings": {"max_retries": 1, "timeout": 2},
+        "task": {
+            "type": "run_function",
+            "code": "src",
+            "entry_script": "entry.py",
+            "program_arguments": f"--times 2 --tries '{tmp_path}/tries' "
+            '$[[--words "${{inputs.words}}"]]',
+            "append_row_to": "${{outputs.rows}}",
+        },
+    }
+    written(folder, component, "score.yml")
+    step: dict[str, Any] = {
+        "type": "parallel",
+        "component": "score.yml",
+        "inputs": {"data": {"path": str(tmp_path / "in")}, "words": "a b;"},
+        "mini_batch_error_threshold": 1,
+    }
+    job = {"type": "pipeline", "outputs": {"all": {"type": "uri_file"}}, "jobs": {"s": step}}
+    step["outputs"] = {"rows": "${{parent.outputs.all}}"}
+    made = create(allranks, written(folder, job), "p")
+    # The batch with 17 fails twice; all others are there in the order of the files.
+    rows = Path(made["outputs"]["all"]).read_text().splitlines()
+    numbers = [n for n in range(1, 24) if n not in (17, 18, 19, 20)]
+    assert rows == [f"{2 * n} a b;" for n in numbers]
+    assert answer(allranks, "job", "show", "p_s")["processes"] == 4
+    said = allranks("job", "logs", "p_s").stdout
+    assert "23 files in 6 mini-batches" in said
+    assert "run() took longer than 2 s" in said
+    assert "6 mini-batches, 1 failed" in said
+
+    # The same written in place, with the component's own threshold.
+    for name in ("name", "version", "inputs", "outputs"):
+        component.pop(name)
+    inline = {**component, **{key: step[key] for key in ("inputs", "outputs")}}
+    file = written(folder, {**job, "jobs": {"s": inline}})
+    done = allranks("job", "create", "-f", file, "--name", "q", "--stream")
+    assert done.returncode == 1
+    assert "1 mini-batches failed; the limit is 0" in allranks("job", "logs", "q_s").stdout
+    for key, value, message in (
+        ("input_data", "data", "`data` is not an input"),
+        ("mini_batch_size", "1kb", "`1kb` is not a number of files"),
+        ("task", {**component["task"], "entry": "x"}, "`entry` is not a key"),
+        ("input_data", "${{inputs.dta}}", "`${{inputs.dta}}` is not defined"),
+    ):
+        file = written(folder, {**job, "jobs": {"s": {**inline, key: value}}})
+        assert message in allranks("job", "validate", "-f", file).stderr
+
+
 def test_errors_in_a_component_name_its_file_and_line(allranks: Allranks, folder: Path):
     (folder / "src/train.yml").write_text(TRAIN.replace("max: 1", "max: one"))
     done = allranks("job", "create", "-f", written(folder, PIPELINE))

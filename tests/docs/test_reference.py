@@ -95,6 +95,7 @@ def test_every_key_of_a_file_is_listed_with_its_description(
         "_Policy",
         "Component",
         "_Trigger",
+        "ParallelKeys",
     } == {each.__name__ for each in listed}
     assert generate.JOB.keys() - {"distribution"} == MODELS.keys()
     text = pages["job-file.md"] + pages["sweep-file.md"] + pages["assets.md"]

@@ -34,6 +34,10 @@ def parse_any(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> AnyJob:
     """The job in ``data``: see ``parse`` of the models."""
+    if "component" in str(data.get("$schema") or "").lower():
+        hint = "name it in a step of a pipeline, or: allranks component create -f FILE"
+        problem = Problem("this is a component, not a job", where="$schema", hint=hint)
+        raise SpecError(placed(problem, lines or {}), file=file)
     kind = job_type(data)
     if (model := TYPES.get(kind)) is not None:
         return model.parse(data, lines, file)

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 
 from allranks.store.database import settings as _settings
+
+T = TypeVar("T")
+_READ: ContextVar[dict[object, Any] | None] = ContextVar("values read", default=None)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Within the block this thread reads each value and the computes once: a hundred steps of a
+    pipeline are planned with the same ones."""
+    token = _READ.set({})
+    try:
+        yield
+    finally:
+        _READ.reset(token)
+
+
+def remembered(key: object, read: Callable[[], T]) -> T:
+    """What ``read`` returns; within ``read_once`` it is called once for a key."""
+    if (known := _READ.get()) is None:
+        return read()
+    if key not in known:
+        known[key] = read()
+    found: T = known[key]
+    return found
 
 
 class Settings:
@@ -16,8 +43,12 @@ class Settings:
 
     def get(self, key: str) -> Any:
         """The value, or None."""
-        with self._reading.connect() as connection:
-            return _get(connection, key)
+
+        def read() -> Any:
+            with self._reading.connect() as connection:
+                return _get(connection, key)
+
+        return remembered((id(self._engine), key), read)
 
     def set(self, key: str, value: Any) -> None:
         with self._engine.begin() as connection:

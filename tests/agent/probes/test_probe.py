@@ -146,7 +146,10 @@ def test_strangers_are_not_answered() -> None:
     assert heard == []
 
 
-@pytest.mark.parametrize("name", [*probe_gang._FILES, "../cli/preflight/read_script.py"])
+SENT = ("../cli/preflight/read_script.py", "inside/allranks_parallel_step.py")
+
+
+@pytest.mark.parametrize("name", [*probe_gang._FILES, *SENT])
 def test_what_travels_is_read_by_old_pythons(name: str) -> None:
     text = Path(probe.__file__).parents[1].joinpath(name).read_text()
     ast.parse(text, feature_version=(3, 7))

@@ -126,6 +126,8 @@ def _is_wanted(series: dict[str, Any], options: argparse.Namespace) -> bool:
 def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
     """Why there are no metrics."""
     name = job["name"]
+    if job["type"] == "pipeline":
+        return f"{name} is a pipeline; its jobs have metrics: allranks job list --parent {name}"
     if not job["spec"].get("metrics"):
         return f"{name} has no metrics{_how(options)}"
     if job["ended_at"] is None:

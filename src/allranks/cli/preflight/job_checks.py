@@ -135,7 +135,7 @@ def _command_job(file: Path, overrides: list[str]) -> CommandJob:
     job = load.load(file, overrides, engines=engines(overrides))
     if isinstance(job, CommandJob):
         return job
-    hint = "check the command of its trials with a job file of type command"
+    hint = "`allranks job validate -f FILE` checks it; doctor checks the command of one of its jobs"
     raise SpecError(Problem(f"doctor checks command jobs, not a {job.type}", "type", hint=hint))
 
 

@@ -27,6 +27,9 @@ def rehearse(
     ``conflict``: an option of the command line that does not go with --rehearse.
     """
     _check_options(options, conflict)
+    if (kind := spec.get("type") or "command") != "command":
+        hint = "rehearse one of its jobs with a job file of type command"
+        raise UsageError(f"a {kind} is not rehearsed as a whole", where="--rehearse", hint=hint)
     if options.dry_run:
         from allranks.cli.submit.dry_run import dry_run  # lazy: imports the server's models
 

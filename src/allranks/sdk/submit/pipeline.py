@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import allranks.agent
 from allranks import settings
 from allranks.errors import Problem, SpecError
 from allranks.plan.progress import OnProgress, unheard
@@ -30,6 +31,7 @@ from allranks.spec.fields.problems import placed
 from allranks.spec.pipeline.bindings import is_bound
 from allranks.spec.pipeline.component import LITERALS, parse_component
 from allranks.spec.pipeline.job import PACKAGES
+from allranks.spec.pipeline.parallel import RUNNER
 from allranks.spec.yaml import load
 
 # Pipelines in pipelines; deeper ones are most likely a file that names itself.
@@ -77,7 +79,7 @@ def prepare_component(
 def anchored(data: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """A component or a step with absolute paths of its code, components and environment files."""
     made = dict(data)
-    for key in ("code", "component", "trial"):
+    for key in ("code", "component", "trial", "task"):
         if isinstance(made.get(key), str):
             made[key] = _anchored(made[key], base)
         elif isinstance(made.get(key), Mapping):
@@ -142,6 +144,9 @@ class Reader:
             return self._with_data(node, base, at, node["trial"])
         if "jobs" in node:
             return self.pipeline(node, base, at)
+        if isinstance(node.get("task"), Mapping):
+            node["task"] = self._task(node["task"], base, _key(at, "task"))
+            return self._with_data(node, base, at)
         return self._with_data(self._with_code(node, base, at), base, at)
 
     def _referred(self, given: Any, base: Path, at: str) -> Any:
@@ -175,7 +180,15 @@ class Reader:
         if isinstance(made.get("jobs"), Mapping):
             made["jobs"] = self._nodes(made["jobs"], base, _key(at, "jobs"))
             return made
+        if isinstance(made.get("task"), Mapping):
+            made["task"] = self._task(made["task"], base, _key(at, "task"))
+            return made
         return self._with_code(made, base, at)
+
+    def _task(self, task: Mapping[str, Any], base: Path, at: str) -> dict[str, Any]:
+        """The task of a parallel step. The program that runs its entry script is sent as well."""
+        runner = Path(allranks.agent.__file__).parent / "inside" / RUNNER
+        return self._with_code({**task, "additional_includes": [str(runner)]}, base, at)
 
     def _with_code(self, data: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
         """The keys of a command with the digest of its code."""

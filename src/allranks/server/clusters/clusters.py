@@ -25,6 +25,7 @@ from allranks.spec.compute import Compute
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job import CommandJob
 from allranks.store.computes import Computes
+from allranks.store.key_values import remembered
 
 # Compute names in Azure ML examples; they mean the default compute unless mapped otherwise.
 STAND_FOR_DEFAULT = ("cpu-cluster", "gpu-cluster", "serverless")
@@ -86,6 +87,9 @@ class Clusters:
 
     def known(self) -> KnownComputes:
         """The computes, default and mapped names, read once."""
+        return remembered((id(self), "known"), self._known)
+
+    def _known(self) -> KnownComputes:
         builtin = Compute(name=self.first, type=self.first, description=self.kinds[self.first].help)
         by_name, chosen, sent = {self.first: builtin}, "", {}
         if self._computes is not None:

@@ -12,6 +12,7 @@ from allranks.server.dependencies import Services
 from allranks.statuses import TERMINAL, VERDICTS, Blame, JobStatus, Reason
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import JobRow
+from allranks.store.key_values import read_once
 
 _OWNER = "parents"
 
@@ -26,13 +27,14 @@ class Controller(ABC):
 
     def advance(self) -> bool:
         """Do everything that is due. Returns whether the job is still live."""
-        while True:
-            row = self._services.records.get(self._name)
-            if row.record.status in TERMINAL:
-                return False
-            if not self._step(row):
-                return True
-            self._services.wakeups.notify(self._name)
+        with read_once():
+            while True:
+                row = self._services.records.get(self._name)
+                if row.record.status in TERMINAL:
+                    return False
+                if not self._step(row):
+                    return True
+                self._services.wakeups.notify(self._name)
 
     @abstractmethod
     def _step(self, row: JobRow) -> bool:

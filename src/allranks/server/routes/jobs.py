@@ -92,7 +92,7 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
         row, noted = create_parent(made, services, who.name)
         return {**parents.job(row, services), "notes": noted, "carried": None}
     if made.continues:
-        after = continuation.ended(services.records.get(made.continues))
+        after = continuation.ended(services.records.with_ranks(made.continues))
         made = made._replace(previous=continuation.end_of(after))
     row, carried = submit(made, services, who.name, after=after)
     noted = notes(row.plan, services.clusters.kinds[row.plan.engine])

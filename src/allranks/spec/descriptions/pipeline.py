@@ -59,6 +59,31 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "component's file.",
         "snapshot": "The digest of the code. Set when the component is registered.",
     },
+    "ParallelComponent": {"type": "The type of the component."},
+    "ParallelKeys": {
+        "task": "What runs on each mini-batch.",
+        "input_data": "The input whose files are divided into mini-batches: `${{inputs.NAME}}`.",
+        "mini_batch_size": "The number of files in a mini-batch.",
+        "mini_batch_error_threshold": "How many mini-batches may fail. -1: all.",
+        "max_concurrency_per_instance": "The number of processes on each node.",
+        "retry_settings": "How long a mini-batch may take, and how often it is tried again.",
+        "logging_level": "Azure ML's level of messages. Kept and shown.",
+        "resources": JOB["CommandJob"]["resources"],
+    },
+    "ParallelTask": {
+        "type": "A function of a script.",
+        "code": JOB["CommandJob"]["code"],
+        "snapshot": "The digest of the code. Set when it is sent.",
+        "entry_script": "The script with `run(mini_batch)`, which gets a list of paths and returns "
+        "a list or a data frame, and perhaps `init()` and `shutdown()`.",
+        "program_arguments": "Arguments of the script, with `${{inputs.NAME}}`.",
+        "environment": JOB["CommandJob"]["environment"],
+        "append_row_to": "The output that gets what `run` returned: `${{outputs.NAME}}`.",
+    },
+    "RetrySettings": {
+        "timeout": "Seconds that a mini-batch may take.",
+        "max_retries": "How often a mini-batch is tried again.",
+    },
     "PipelineComponent": {
         "type": "The type of the component.",
         "jobs": "The steps by name, as in a pipeline job.",
@@ -97,5 +122,12 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "`${{parent.jobs.STEP.outputs.NAME}}`.",
         "outputs": "`${{parent.outputs.NAME}}`, or a mapping as in a command job.",
         "settings": "Of a pipeline component: how its steps run.",
+        **dict.fromkeys(
+            (
+                *("mini_batch_size", "mini_batch_error_threshold", "max_concurrency_per_instance"),
+                *("retry_settings", "logging_level"),
+            ),
+            "Of a parallel component: instead of the component's.",
+        ),
     },
 }

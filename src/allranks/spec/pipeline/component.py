@@ -36,6 +36,12 @@ from allranks.spec.job_parts import (
     snake,
 )
 from allranks.spec.job_parts import Distribution as JobDistribution
+from allranks.spec.pipeline.parallel import (
+    ParallelKeys,
+    ParallelTask,
+    RetrySettings,
+    command_job,
+)
 from allranks.spec.retry import Budgets, Retry
 
 LITERALS = ("number", "integer", "string", "boolean")
@@ -115,9 +121,16 @@ class PipelineComponent(Component):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
-AnyComponent = CommandComponent | PipelineComponent
+class ParallelComponent(Component, ParallelKeys):
+    """A component that runs an entry script on many files."""
+
+    type: Annotated[Literal["parallel"], BeforeValidator(snake)] = "parallel"
+
+
+AnyComponent = CommandComponent | PipelineComponent | ParallelComponent
 _TYPES: Mapping[str, type[AnyComponent]] = {
     "command": CommandComponent,
+    "parallel": ParallelComponent,
     "pipeline": PipelineComponent,
 }
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
@@ -127,6 +140,9 @@ _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "outputs.*": (ComponentOutput,),
     "retry": (Retry,),
     "retry.budgets": (Budgets,),
+    "task": (ParallelTask,),
+    "task.environment": (Environment,),
+    "retry_settings": (RetrySettings,),
 }
 
 
@@ -146,7 +162,7 @@ def parse_component(
     kind = component_type(data)
     model = _TYPES.get(kind)
     if model is None:
-        hint = nearest(kind, _TYPES) or "the types are `command` and `pipeline`"
+        hint = nearest(kind, _TYPES) or "the types are `command`, `parallel` and `pipeline`"
         problem = Problem(f"`{kind}` is not a type of component", "type", hint=hint)
         raise SpecError(placed(problem, lines), file=file)
     given = {key: value for key, value in data.items() if value is not None}
@@ -197,10 +213,16 @@ def _crossed(made: AnyComponent) -> list[Problem]:
             literal(each.default, each, f"{where}.default")
         except SpecError as error:
             found += error.problems
+    known = {"name", *(f"inputs.{e}" for e in made.inputs)}
+    known |= {f"outputs.{each}" for each in made.outputs}
     if isinstance(made, CommandComponent):
-        known = {"name", *(f"inputs.{e}" for e in made.inputs)}
-        known |= {f"outputs.{each}" for each in made.outputs}
         found += unknown_references(made.command, known, "command")
+    if isinstance(made, ParallelComponent):
+        try:
+            command = str(command_job(made)["command"])
+        except SpecError as error:
+            return [*found, *error.problems]
+        found += unknown_references(command, known, "task.program_arguments")
     return found
 
 

@@ -127,8 +127,8 @@ def unknown_type(kind: str, where: str) -> Problem:
     return Problem(said, where, hint=hint)
 
 
-TYPES = ("command", "sweep", "pipeline")
+TYPES = ("command", "parallel", "sweep", "pipeline")
 _AZURE_ONLY = (
-    *("automl", "spark", "import", "data_transfer", "parallel"),
+    *("automl", "spark", "import", "data_transfer"),
     *("if_else", "do_while", "parallel_for"),
 )

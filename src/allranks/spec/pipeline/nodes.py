@@ -10,20 +10,36 @@ from pydantic import BaseModel, Field, ValidationError
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import problems
-from allranks.spec.fields.scalars import DataName, EmptyableText, Seconds, Text, Texts, Variable
+from allranks.spec.fields.scalars import (
+    DataName,
+    EmptyableText,
+    Integer,
+    Seconds,
+    Text,
+    Texts,
+    Variable,
+)
 from allranks.spec.job import MODELS, AnyEnvironment, AnyMetric, CommandJob
 from allranks.spec.job_parts import Distribution as JobDistribution
 from allranks.spec.job_parts import Limits, MetricName, QueueSettings, Resources, snake
 from allranks.spec.pipeline.bindings import is_bound, whole
 from allranks.spec.pipeline.component import (
+    AnyComponent,
     CommandComponent,
     ComponentInput,
     ComponentOutput,
+    ParallelComponent,
     PipelineComponent,
     component_type,
     parse_component,
 )
 from allranks.spec.pipeline.job import PipelineJob, unknown_type
+from allranks.spec.pipeline.parallel import (
+    ParallelKeys,
+    ParallelTask,
+    RetrySettings,
+    command_job,
+)
 from allranks.spec.retry import Retry
 from allranks.spec.services import AnyService, Identity
 from allranks.spec.sweep.build import with_parameters
@@ -70,11 +86,26 @@ class ComponentNode(Part):
     metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     retry: Retry | None = None
     hang_timeout: Seconds | None = None
+    mini_batch_size: Text | None = None
+    mini_batch_error_threshold: Integer | None = None
+    max_concurrency_per_instance: Integer | None = None
+    retry_settings: dict[str, Any] | None = None
+    logging_level: Text | None = None
 
 
+# The keys of a step that a parallel component has, too.
+_PARALLEL = (
+    *("mini_batch_size", "mini_batch_error_threshold", "max_concurrency_per_instance"),
+    *("retry_settings", "logging_level", "resources"),
+)
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     **{key: value for key, value in MODELS.items() if key not in ("", "inputs.*", "outputs.*")},
     "": (ComponentNode,),
+}
+_OF_PARALLEL: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "": (ParallelKeys,),
+    "task": (ParallelTask,),
+    "retry_settings": (RetrySettings,),
 }
 # Keys of a step that its job gets unchanged.
 _OF_NODE = (
@@ -114,6 +145,8 @@ def node_type(data: Mapping[str, Any]) -> str:
         return component_type(component)
     if "trial" in data:
         return "sweep"
+    if "task" in data:
+        return "parallel"
     return "pipeline" if "jobs" in data else "command"
 
 
@@ -137,9 +170,21 @@ def _template(job: Mapping[str, Any], snapshot: Any) -> dict[str, Any]:
     return {**made, "snapshot": snapshot} if snapshot else made
 
 
-def _of_component(
-    data: Mapping[str, Any], kind: type[CommandComponent | PipelineComponent]
-) -> Node:
+def _parallel(data: dict[str, Any]) -> Node:
+    """A parallel step; without a component its own keys are one whose inputs are not declared."""
+    if data.get("component") is not None:
+        return _of_component(data, ParallelComponent)
+    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    own = {key: data.pop(key) for key in ("task", "input_data", *_PARALLEL) if key in data}
+    try:
+        keys = ParallelKeys.model_validate(own)
+    except ValidationError as error:
+        raise SpecError(problems(error, own, _OF_PARALLEL)) from None
+    node = _command({**data, **command_job(keys), "type": "command"})
+    return node._replace(inputs=inputs, outputs=outputs)
+
+
+def _of_component(data: Mapping[str, Any], kind: type[AnyComponent]) -> Node:
     """A step that runs a component of that kind."""
     component = data.get("component")
     if not isinstance(component, Mapping):
@@ -154,7 +199,12 @@ def _of_component(
         said = f"the component is a {made.type}, and the step is not"
         raise SpecError(Problem(said, "type", hint=f"write `type: {made.type}`"))
     dumped = node.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    own = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if isinstance(made, ParallelComponent):
+        changed = {**component, **{key: dumped.pop(key) for key in _PARALLEL if key in dumped}}
+        made = _within("component", lambda: parse_component(changed))
+        own = command_job(made)
+    else:
+        own = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if isinstance(made, PipelineComponent):
         job = {"component": dict(component), "settings": {**made.settings, **node.settings}}
     else:
@@ -165,7 +215,7 @@ def _of_component(
     job |= {key: dumped[key] for key in _OF_NODE if key in dumped}
     label = f"{made.name}:{made.version}" if made.name and made.version else made.name or ""
     return Node(
-        made.type,
+        "pipeline" if isinstance(made, PipelineComponent) else "command",
         job,
         node.inputs,
         node.outputs,
@@ -251,6 +301,7 @@ def _within(where: str, make: Callable[[], Any]) -> Any:
 
 _READERS: Mapping[str, Callable[[dict[str, Any]], Node]] = {
     "command": _command,
+    "parallel": _parallel,
     "sweep": _sweep,
     "pipeline": _pipeline,
 }

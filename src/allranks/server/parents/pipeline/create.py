@@ -20,6 +20,7 @@ from allranks.spec.pipeline.component import with_components
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import Step, child_spec, steps_of
 from allranks.store.jobs.job_rows import Child, JobRow, snapshots
+from allranks.store.key_values import read_once
 
 # Looks up a registered component by its reference and the key that has it. Raises SpecError.
 FindComponent = Callable[[str, str], Mapping[str, Any]]
@@ -59,22 +60,26 @@ def pipeline_plan(
     def find_or_planned(name: str) -> JobRow | None:
         return None if find is None or name in names.values() else find(name)
 
-    problems: list[Problem] = []
-    for step in steps.values():
+    def check(step: Step) -> None:
         child = step_submission(submission, step, pipeline, names[step.name], names)
         common = (home, clusters, environments, datastores, find_or_planned)
-        try:
-            if step.type == "sweep":
-                trial_plan(child, *common)
-            elif step.type == "pipeline":
-                pipeline_plan(child, *common, component)
-            else:
-                steps.plans[step.name] = plan(child, *common)
-        except SpecError as error:
-            problems += [_in_step(each, step) for each in error.problems]
-        except (NotFound, Refused) as error:
-            where = f"jobs.{step.name}" + (f".{error.where}" if error.where else "")
-            problems.append(Problem(error.message, where, hint=error.hint))
+        if step.type == "sweep":
+            trial_plan(child, *common)
+        elif step.type == "pipeline":
+            pipeline_plan(child, *common, component)
+        else:
+            steps.plans[step.name] = plan(child, *common)
+
+    problems: list[Problem] = []
+    with read_once():
+        for step in steps.values():
+            try:
+                check(step)
+            except SpecError as error:
+                problems += [_in_step(each, step) for each in error.problems]
+            except (NotFound, Refused) as error:
+                where = f"jobs.{step.name}" + (f".{error.where}" if error.where else "")
+                problems.append(Problem(error.message, where, hint=error.hint))
     if problems:
         raise SpecError(problems)
     return pipeline, steps

@@ -64,6 +64,8 @@ def _why(step: Mapping[str, Any], steps: Mapping[str, Mapping[str, Any]]) -> str
         return f"reused from {step['reused']}"
     if step["status"] == "Failed":
         return f"failed: {step['error'] or 'see its log'}"
+    if step["status"] == "Canceled":
+        return "canceled"
     return f"not reused: {step['not_reused']}" if step["not_reused"] else "ran"
 
 

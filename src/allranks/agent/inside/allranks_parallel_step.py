@@ -1,0 +1,241 @@
+"""Runs a parallel step: gives mini-batches of files to the ``run`` of an entry script.
+
+It is sent with the step's code and started once for each process, with the variables of the
+distribution `pytorch`. Rank 0 hands out the mini-batches and collects what ``run`` returns; the
+others ask it over a socket, by lines of JSON. For any Python from 3.7 on.
+
+    python allranks_parallel_step.py OPTIONS INPUT OUTPUT -- ARGUMENTS OF THE ENTRY SCRIPT
+"""
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+# Seconds: to reach rank 0, and between two lines on the progress.
+_PATIENCE, _BEAT = 120.0, 10.0
+
+
+class Board(object):
+    """The mini-batches that are left, and the rows of those that are done. Thread-safe."""
+
+    def __init__(self, batches, threshold):  # type: (List[List[str]], int) -> None
+        self._batches, self._threshold = batches, threshold
+        self._next, self._done, self._failed = 0, 0, 0
+        self.rows = {}  # type: Dict[int, List[str]]
+        self.broken = ""
+        self._lock, self._said = threading.Lock(), time.time()
+
+    def take(self):  # type: () -> Optional[Dict[str, Any]]
+        """The next mini-batch; None if there is none left, or too many have failed."""
+        with self._lock:
+            if self.broken or self._next == len(self._batches):
+                return None
+            self._next += 1
+            return {"number": self._next - 1, "files": self._batches[self._next - 1]}
+
+    def finish(self, number, rows, error):  # type: (int, Optional[List[str]], str) -> None
+        """Record what became of a mini-batch: its rows, or why it failed."""
+        with self._lock:
+            self._done += 1
+            if rows is not None:
+                self.rows[number] = rows
+            else:
+                self._failed += 1
+                print("mini-batch %d failed: %s" % (number, error), file=sys.stderr, flush=True)
+                if 0 <= self._threshold < self._failed:
+                    limit = self._threshold
+                    self.broken = "%d mini-batches failed; the limit is %d" % (self._failed, limit)
+            if time.time() - self._said > _BEAT:
+                self._said = time.time()
+                print("%d of %d mini-batches" % (self._done, len(self._batches)), flush=True)
+
+    def summary(self):  # type: () -> str
+        return "%d mini-batches, %d failed" % (self._done, self._failed)
+
+
+class Remote(object):
+    """The board of rank 0, asked over a socket."""
+
+    def __init__(self, job, address, port):  # type: (str, str, int) -> None
+        self._job = job
+        until = time.time() + _PATIENCE
+        while True:
+            try:
+                self._socket = socket.create_connection((address, port), _PATIENCE)
+                break
+            except OSError:
+                if time.time() > until:
+                    raise
+                time.sleep(0.05)
+        self._socket.settimeout(None)
+        self._lines = self._socket.makefile("r", encoding="utf-8")
+
+    def take(self):  # type: () -> Any
+        return self._ask({"do": "take"})["batch"]
+
+    def finish(self, number, rows, error):  # type: (int, Optional[List[str]], str) -> None
+        self._ask({"do": "finish", "number": number, "rows": rows, "error": error})
+
+    def _ask(self, message):  # type: (Dict[str, Any]) -> Dict[str, Any]
+        message["job"] = self._job
+        self._socket.sendall((json.dumps(message) + "\n").encode())
+        line = self._lines.readline()
+        if not line:
+            sys.exit(1)  # rank 0 has ended
+        return dict(json.loads(line))
+
+
+def serve(board, job, port, others):  # type: (Board, str, int, int) -> List[threading.Thread]
+    """Answer the other ranks, in a thread for each."""
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("", port))
+    server.listen(others)
+    left = threading.Semaphore(0)
+    threads = []
+
+    def answer(connection):  # type: (socket.socket) -> None
+        with connection, connection.makefile("r", encoding="utf-8") as lines:
+            for line in lines:
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    return
+                if not isinstance(message, dict) or message.get("job") != job:
+                    return  # a stranger
+                told = {}
+                if message["do"] == "take":
+                    told["batch"] = board.take()
+                    if told["batch"] is None:
+                        left.release()
+                else:
+                    board.finish(message["number"], message["rows"], message["error"])
+                connection.sendall((json.dumps(told) + "\n").encode())
+
+    def accept():  # type: () -> None
+        while True:
+            connection = server.accept()[0]
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    def wait():  # type: () -> None
+        for _ in range(others):
+            left.acquire()
+
+    threading.Thread(target=accept, daemon=True).start()
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    threads.append(waiting)
+    return threads
+
+
+def files_of(path):  # type: (str) -> List[str]
+    """The files of the input, sorted."""
+    if os.path.isfile(path):
+        return [path]
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        found += [os.path.join(folder, name) for name in sorted(names)]
+    return found
+
+
+def rows_of(result):  # type: (Any) -> List[str]
+    """What ``run`` returned, as lines: a data frame's rows with blanks between the values."""
+    if hasattr(result, "to_csv"):
+        return str(result.to_csv(sep=" ", header=False, index=False)).splitlines()
+    return [str(each) for each in result or ()]
+
+
+def load(script):  # type: (str) -> Any
+    """The entry script as a module."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    spec = importlib.util.spec_from_file_location("entry_script", script)
+    if spec is None or spec.loader is None:
+        sys.exit("the entry script %r cannot be read" % script)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["entry_script"] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, "run"):
+        sys.exit("the entry script %r has no function run(mini_batch)" % script)
+    return module
+
+
+def attempt(run, files, seconds):  # type: (Any, List[str], float) -> List[str]
+    """One call of ``run``, which gets some seconds."""
+
+    def late(number, frame):  # type: (int, Any) -> None
+        raise TimeoutError("run() took longer than %g s" % seconds)
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return rows_of(run(files))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
+    """Run mini-batches until none is left."""
+    while True:
+        batch = board.take()
+        if batch is None:
+            return
+        rows, error = None, ""
+        for number in range(1 + options["max_retries"]):
+            try:
+                rows = attempt(run, batch["files"], options["timeout"])
+                break
+            except Exception as problem:
+                traceback.print_exc()
+                error = "%s: %s (attempt %d)" % (type(problem).__name__, problem, number + 1)
+        board.finish(batch["number"], rows, error)
+
+
+def main():  # type: () -> None
+    options = json.loads(sys.argv[1])
+    data, output = sys.argv[2:4]
+    sys.argv = [options["entry_script"], *sys.argv[5:]]
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    job, port = os.environ["ALLRANKS_JOB"], int(os.environ["MASTER_PORT"])
+    size = options["mini_batch_size"]
+    waiting = []
+    if rank == 0:
+        files = files_of(data)
+        batches = [files[start : start + size] for start in range(0, len(files), size)]
+        board = Board(batches, options["mini_batch_error_threshold"])  # type: Any
+        waiting = serve(board, job, port, world - 1) if world > 1 else []
+        print("%d files in %d mini-batches" % (len(files), len(batches)), flush=True)
+    else:
+        board = Remote(job, os.environ["MASTER_ADDR"], port)
+    module = load(options["entry_script"])
+    if hasattr(module, "init"):
+        module.init()
+    work(board, module.run, options)
+    if hasattr(module, "shutdown"):
+        module.shutdown()
+    for thread in waiting:
+        thread.join()
+    if rank > 0:
+        return
+    print(board.summary(), flush=True)
+    if board.broken:
+        sys.exit(board.broken)
+    if output:
+        where = os.path.join(output, "parallel_run_step.txt") if os.path.isdir(output) else output
+        with open(where, "w", encoding="utf-8") as file:
+            for number in sorted(board.rows):
+                file.writelines(row + "\n" for row in board.rows[number])
+
+
+if __name__ == "__main__":
+    main()
