@@ -106,6 +106,11 @@ class Home(NamedTuple):
         return self.root / "front.json"
 
     @property
+    def ui(self) -> Path:
+        """The key, log and socket of the web page's server."""
+        return self.root / "ui"
+
+    @property
     def mlflow(self) -> Path:
         """The database and artifacts of MLflow's server, if it was ever used."""
         return self.root / "mlflow"

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,7 @@ def test_a_failed_job(shared: Allranks) -> None:
     shown = done.stdout + "".join(
         line for line in done.stderr.splitlines(keepends=True) if " after " not in line
     )
+    shown = re.sub(r"http://127\.0\.0\.1:\d+", "http://127.0.0.1:7070", shown)
     golden = SCREENS / "failed-job.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(shown)

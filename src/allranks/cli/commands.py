@@ -25,6 +25,7 @@ COMMANDS: dict[str, Command] = {
     "run": Command("submit.run:run", "run a command as a job and stream its output"),
     "doctor": Command("preflight.doctor:doctor", "check for problems that keep jobs from running"),
     "top": Command("admin.top:top", "show active jobs and their resource use"),
+    "ui": Command("admin.ui:ui", "open the web page"),
     "gc": Command("admin.gc:gc", "delete unreferenced data"),
     "completion": Command(
         "admin.completion:completion", "print a completion script for your shell", plain=True

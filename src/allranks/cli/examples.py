@@ -16,6 +16,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "python train.py --lr '${{search_space.lr}}'",
     ),
     "doctor": ("", "--job job.yml"),
+    "ui": ("", "- --print-url"),
     "top": ("", "--once"),
     "completion": ("bash", "zsh"),
     "gc": ("--dry-run", "--older-than 7d --jobs"),

@@ -50,6 +50,7 @@ from allranks.server.routes.assets import components as component_routes
 from allranks.server.routes.assets import data as data_routes
 from allranks.server.routes.assets import environments, models, state
 from allranks.server.routes.mlflow import Proxy
+from allranks.server.routes.ui import UiProxy
 from allranks.server.schedules.loop import ScheduleLoop
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
@@ -109,6 +110,7 @@ def create_app(
     services = _services(home, clocks, url, kinds, for_agents)
     for_agents.state.services = services
     parents, schedules = Parents(services), ScheduleLoop(services)
+    page = UiProxy(home, url, services.host_names)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -134,8 +136,7 @@ def create_app(
         yield
         for task in tasks:
             task.cancel()
-        await asyncio.to_thread(schedules.stop)
-        await _stop(services, parents)
+        await _stop(services, schedules, parents, page)
 
     for_people = FastAPI(
         title="allranks",
@@ -154,13 +155,13 @@ def create_app(
     for_agents.state.mlflow = Proxy(services, people=False)
     mailboxes = mailbox.Mailboxes(home, services.records, for_agents)
 
-    services.public_listener.app = Gate(services, for_people, for_agents, Proxy(services))
+    services.public_listener.app = Gate(services, for_people, for_agents, Proxy(services), page)
     return services.public_listener.app
 
 
-async def _stop(services: Services, parents: Parents) -> None:
+async def _stop(services: Services, *others: ScheduleLoop | Parents | UiProxy) -> None:
     await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
-    for each in (parents, services.loops, services.tracking):
+    for each in (*others, services.loops, services.tracking):
         if each is not None:
             await asyncio.to_thread(each.stop)
 

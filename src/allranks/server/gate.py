@@ -17,6 +17,7 @@ from allranks.server.dependencies import Services
 from allranks.server.http.connection_limit import RefusalLog
 from allranks.server.http.error_responses import reply
 from allranks.server.routes.mlflow import PREFIX
+from allranks.server.routes.ui import PREFIX as UI
 
 log = logging.getLogger("allranks.gate")
 
@@ -30,11 +31,11 @@ _HEADERS = [
 
 
 class Gate:
-    """The application of a whole server: MLflow, people's routes, and the agents'."""
+    """The application of a whole server: MLflow, the web page, people's routes, and the agents'."""
 
-    def __init__(self, services: Services, people: App, agents: App, mlflow: App) -> None:
+    def __init__(self, services: Services, people: App, agents: App, mlflow: App, ui: App) -> None:
         self._services, self._people = services, people
-        self._agents, self._mlflow = agents, mlflow
+        self._agents, self._mlflow, self._ui = agents, mlflow, ui
         self._refusals = RefusalLog(log, "%d requests had no valid token, the last from %s")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,12 +47,16 @@ class Gate:
         except AllranksError as error:
             await reply(error)(scope, receive, send)
             return
-        await app(scope, receive, send if app is self._mlflow else _with_headers(send))
+        # Those two set their own headers.
+        is_page = app in (self._mlflow, self._ui)
+        await app(scope, receive, send if is_page else _with_headers(send))
 
     def _choose(self, scope: Scope, headers: Headers) -> App:
         """The application for a request. Raises Forbidden, and Unauthorized for a person."""
         if f"{scope['path']}/".startswith(f"{PREFIX}/"):
             return self._mlflow  # which authenticates by itself and refuses in MLflow's format
+        if f"{scope['path']}/".startswith(f"{UI}/") or scope["path"] == "/":
+            return self._ui  # as MLflow
         self._services.host_names.check(headers)
         if scope["path"].startswith(agents.PREFIX):
             return self._agents

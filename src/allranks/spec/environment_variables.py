@@ -201,6 +201,7 @@ INTERNAL = frozenset(
         "ALLRANKS_GANG",
         "ALLRANKS_IMAGE",
         "ALLRANKS_MLFLOW",
+        "ALLRANKS_UI",
         "ALLRANKS_NURSERY",
         "ALLRANKS_PYTHON",
         "ALLRANKS_RANKS",

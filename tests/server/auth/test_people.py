@@ -73,7 +73,7 @@ def test_a_route_that_nobody_thought_of_is_the_admins(
     "header", ["", "Bearer", "Bearer x", "Basic eDp5", "Bearer \xe9\xff", "\xb2:j:0"]
 )
 def test_strangers_see_nothing(server: Served, header: str) -> None:
-    for path in ("/api/v1/jobs", "/openapi.json", "/docs", "/", "/api/v1/none", "/mlflow/"):
+    for path in ("/api/v1/jobs", "/openapi.json", "/docs", "/none", "/api/v1/none", "/mlflow/"):
         told = server.people.get(path, headers={"authorization": header.encode("latin-1")})
         assert told.status_code == 401, path
 

@@ -174,7 +174,7 @@ def after_submit(
     if job["type"] != "command":
         return _follow_parent(options, job, cancel)
     if not quiet:
-        show.talk(f"{name}: {show.size(job)}")
+        show.talk(f"{name}: {show.size(job)}{_page(job)}")
         for note in job["environment"].get("notes", ()):
             show.talk(f"note: {note}")
     viewer = Viewer(
@@ -200,9 +200,9 @@ def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: boo
         if job["type"] == "sweep":
             total = job["total_trials"]
             together = job["spec"]["limits"].get("max_concurrent_trials") or total
-            show.talk(f"{name}: {total} trials, {together} at a time")
+            show.talk(f"{name}: {total} trials, {together} at a time{_page(job)}")
         else:
-            show.talk(f"{name}: {counted(job['total_steps'], 'step')}")
+            show.talk(f"{name}: {counted(job['total_steps'], 'step')}{_page(job)}")
     viewer = parents.viewer(job, quiet=options.quiet, json=options.json)
     if cancel:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -213,6 +213,14 @@ def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: boo
     if options.json:
         show.as_json(ended)
     return parents.verdict(ended, quiet=options.quiet)
+
+
+def _page(job: dict[str, Any]) -> str:
+    """The address of the job's page, if the server has one."""
+    if not job.get("page"):
+        return ""
+    with find_server.connect() as client:
+        return f", {client.url.rstrip('/')}{job['page']}"
 
 
 def _interrupted(name: str, cancel: bool) -> int:

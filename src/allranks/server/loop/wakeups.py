@@ -10,8 +10,10 @@ class Wakeups:
     """``notify`` is thread-safe; ``wait`` is for the server's event loop.
 
     A waiter takes the ``count``, checks its condition, then waits for a higher count: news between
-    the check and the wait are not lost.
+    the check and the wait are not lost. The name ``ALL`` stands for any job.
     """
+
+    ALL = ""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = defaultdict(int)
@@ -42,7 +44,8 @@ class Wakeups:
             self._waiting[name].discard(future)
 
     def _wake(self, name: str) -> None:
-        self._counts[name] += 1
-        for future in self._waiting.pop(name, ()):
-            if not future.done():
-                future.set_result(None)
+        for key in (name, self.ALL):
+            self._counts[key] += 1
+            for future in self._waiting.pop(key, ()):
+                if not future.done():
+                    future.set_result(None)

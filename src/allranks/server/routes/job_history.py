@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from allranks.errors import UsageError
 from allranks.plan.job import list_filters as job_query
@@ -85,6 +86,23 @@ def list_jobs(services: ServicesDep, wanted: Annotated[Wanted, Query()]) -> list
         else view.damaged(row)
         for row in rows
     ]
+
+
+@router.get("/changes")
+async def changes(
+    services: ServicesDep,
+    job: str = "",
+    after: int | None = None,
+    timeout: Annotated[float, Field(ge=0)] = 20.0,
+) -> dict[str, int]:
+    """A number that grows with each change of the job, or of any job: once it is not ``after``, or
+    after ``timeout`` seconds (at most 60). It starts again with the server."""
+    if job:
+        await run_in_threadpool(services.records.get, job)
+    count = services.wakeups.count(job)
+    if count == after:
+        await services.wakeups.wait(job, count, min(timeout, 60.0))
+    return {"number": services.wakeups.count(job)}
 
 
 @router.get("/resolve")

@@ -29,6 +29,7 @@ from allranks.server.parents.stream import follow_children
 from allranks.server.parents.submit import create_parent
 from allranks.server.routes.job_stream import follow, until_ended
 from allranks.server.routes.metrics import measured
+from allranks.server.routes.ui import page
 from allranks.server.submission import continuation
 from allranks.server.submission import restart as restarting
 from allranks.server.submission.submit import Submission, notes, submit
@@ -90,7 +91,12 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
     made, after = Submission.load(data), None
     if job_type(made.spec) != COMMAND:
         row, noted = create_parent(made, services, who.name)
-        return {**parents.job(row, services), "notes": noted, "carried": None}
+        return {
+            **parents.job(row, services),
+            "notes": noted,
+            "carried": None,
+            "page": page(row.name),
+        }
     if made.continues:
         after = continuation.ended(services.records.with_ranks(made.continues))
         made = made._replace(previous=continuation.end_of(after))
@@ -98,7 +104,12 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
     noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
     if row.spec.get("services"):
         noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
-    return {**parents.job(row, services), "notes": noted, "carried": view.carried(carried)}
+    return {
+        **parents.job(row, services),
+        "notes": noted,
+        "carried": view.carried(carried),
+        "page": page(row.name),
+    }
 
 
 @router.get("/jobs/{name}")

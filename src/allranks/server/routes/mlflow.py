@@ -27,8 +27,8 @@ from allranks.plan import text
 from allranks.server.auth.identity import Caller
 from allranks.server.auth.roles import Person, Role
 from allranks.server.dependencies import Services
+from allranks.server.http.forward import Call, forward
 from allranks.server.mlflow import rules
-from allranks.server.mlflow.forward import Call, forward
 from allranks.server.mlflow.runs import ours
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import JobRow

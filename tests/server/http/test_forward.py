@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.server.mlflow.forward import Call, forward
+from allranks.server.http.forward import Call, forward
 
 
 def test_who_goes_away_in_the_middle_of_asking_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -13,21 +13,23 @@ Headers = Sequence[tuple[bytes, bytes]]
 Send = Callable[[Any], Any]
 
 _PIECE = 1 << 18
-# Headers of a connection, and headers that must not be forwarded.
+# Headers of a connection.
 _HOP = {
     *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
-    *(b"transfer-encoding", b"content-length", b"expect", b"host", b"origin", b"authorization"),
-    *(b"cookie", b"referer"),
+    *(b"transfer-encoding", b"content-length", b"expect", b"host", b"origin", b"referer"),
 }
+_PRIVATE = {b"authorization", b"cookie"}
 
 
 class Call(NamedTuple):
-    """``target`` is the raw path and query; ``size`` is that of the body, None: chunked."""
+    """``target`` is the raw path and query; ``size`` is that of the body, None: chunked.
+    ``private``: also forward the headers that identify the caller."""
 
     method: str
     target: str
     headers: Headers
     size: int | None
+    private: bool = False
 
 
 async def forward(path: str, call: Call, body: AsyncIterator[bytes], send: Send) -> None:
@@ -65,7 +67,8 @@ async def _write_request(
     writer: asyncio.StreamWriter, call: Call, body: AsyncIterator[bytes]
 ) -> None:
     lines = [f"{call.method} {call.target} HTTP/1.1".encode("latin-1")]
-    lines += [b"%s: %s" % each for each in call.headers if each[0].lower() not in _HOP]
+    dropped = _HOP if call.private else _HOP | _PRIVATE
+    lines += [b"%s: %s" % each for each in call.headers if each[0].lower() not in dropped]
     size = b"transfer-encoding: chunked" if call.size is None else b"content-length: %d" % call.size
     writer.write(b"\r\n".join([*lines, b"host: localhost", b"connection: close", size, b"", b""]))
     async for piece in body:

@@ -1,0 +1,112 @@
+"""/ui: forwards requests to the web page's server, which signs people in by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from allranks.errors import AllranksError, TooLarge
+from allranks.server.http.forward import Call, forward
+from allranks.server.http.host_header_check import HostNames
+from allranks.server.ui.child import UiServer, installed
+from allranks.settings import Home
+
+PREFIX = "/ui"
+# The page's server keeps forms in memory.
+_MOST = 1 << 20
+_MISSING = "The web page is not installed. On the server's machine: pip install 'allranks[ui]'\n"
+
+
+def page(job: str) -> str | None:
+    """The path of the page of a job, if there is one."""
+    return f"{PREFIX}/jobs/{job}" if installed() else None
+
+
+class UiProxy:
+    """The application for /ui, and for browsers at /. ``url``: where the API answers on this
+    machine."""
+
+    def __init__(self, home: Home, url: str, host_names: HostNames) -> None:
+        self._child = UiServer(home, url) if installed() else None
+        self._host_names = host_names
+
+    def stop(self) -> None:
+        """Stop the page's server, if it runs."""
+        if self._child is not None:
+            self._child.stop()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = Headers(scope=scope)
+        answer: Response
+        try:
+            self._host_names.check(headers)
+            if self._child is None:
+                answer = PlainTextResponse(_MISSING, 501)
+            elif scope["path"] in ("/", PREFIX):
+                answer = RedirectResponse(f"{PREFIX}/")
+            else:
+                await self._forward(self._child, scope, headers, receive, send)
+                return
+        except AllranksError as error:
+            answer = PlainTextResponse(f"{error}\n{error.hint or ''}\n", error.http)
+        except ConnectionError as error:
+            answer = PlainTextResponse(f"The web page's server does not answer: {error}\n", 503)
+        await answer(scope, receive, send)
+
+    async def _forward(
+        self, child: UiServer, scope: Any, headers: Headers, receive: Any, send: Any
+    ) -> None:
+        socket = await child.ready()
+        target = scope["raw_path"].decode("latin-1")
+        if query := scope["query_string"].decode("latin-1"):
+            target += f"?{query}"
+        size = int(headers.get("content-length", "0"))
+        if size > _MOST or "transfer-encoding" in headers:
+            raise TooLarge(f"a form is limited to {_MOST} bytes", hint="choose fewer jobs at once")
+        own = (b"x-forwarded-host", b"x-forwarded-proto")
+        sent = [each for each in headers.raw if each[0] not in own]
+        sent.append((own[0], headers.get("host", "").encode("latin-1")))
+        sent.append((own[1], scope.get("scheme", "http").encode()))
+        call = Call(scope["method"], target, sent, size, private=True)
+        started = False
+
+        async def relay(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        work = asyncio.create_task(forward(socket, call, _body(receive, size), relay))
+        gone = asyncio.create_task(_disconnected(receive)) if size == 0 else None
+        try:
+            # Live pages stay open until the browser goes.
+            await asyncio.wait({work, *([gone] if gone else [])}, return_when="FIRST_COMPLETED")
+            if work.done():
+                work.result()
+        except ConnectionError:
+            await asyncio.to_thread(child.lost)
+            if started:  # only closing the connection is left
+                raise RuntimeError("the page's server ended early") from None
+            raise
+        finally:
+            for task in (work, gone):
+                if task is not None:
+                    task.cancel()
+
+
+async def _disconnected(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(receive: Any, size: int) -> AsyncIterator[bytes]:
+    while size != 0:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ConnectionError("the browser has gone")
+        yield message.get("body", b"")
+        if not message.get("more_body"):
+            return

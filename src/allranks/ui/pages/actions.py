@@ -1,0 +1,141 @@
+"""What people may do to jobs. Each action is described first, with the command that does the
+same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from allranks.errors import AllranksError, Forbidden, NotFound, UsageError
+from allranks.ui import render
+from allranks.ui.api import Session, job_path
+
+
+class Action(NamedTuple):
+    """``command``: the words of the command line; ``what`` it does, in one sentence."""
+
+    title: str
+    command: str
+    what: str
+    button: str
+    danger: bool = False
+
+
+ACTIONS = {
+    "cancel": Action(
+        "Cancel", "job cancel", "All ranks are stopped. Outputs and logs stay.", "Cancel jobs", True
+    ),
+    "restart": Action(
+        "Restart",
+        "job restart",
+        "Each job runs again as a new job, which continues from its state and outputs. A sweep or "
+        "pipeline runs only what did not complete.",
+        "Restart",
+    ),
+    "preempt": Action(
+        "Preempt",
+        "job preempt",
+        "The job is stopped and started again as by a preemption of its cluster, to test it.",
+        "Preempt",
+        True,
+    ),
+    "tag": Action("Tag", "job tag", "Tags are set on the jobs.", "Set tags"),
+    "archive": Action("Archive", "job archive", "The jobs are hidden from lists.", "Archive"),
+    "restore": Action("Restore", "job restore", "Lists show the jobs again.", "Restore"),
+    "delete": Action(
+        "Delete",
+        "job delete",
+        "The jobs are deleted with their outputs, logs and own state. This cannot be undone.",
+        "Delete for good",
+        True,
+    ),
+    "register": Action(
+        "Register a model",
+        "model register",
+        "The job's output becomes a version of a model.",
+        "Register",
+    ),
+}
+
+
+async def act(request: Request) -> Response:
+    """Describe an action (GET), or do it (POST)."""
+    name = request.path_params["action"]
+    action = ACTIONS.get(name)
+    if action is None:
+        raise NotFound(f"there is no action {name!r}")
+    if not request.state.person.may_change:
+        raise Forbidden(f"{request.state.person.name} is a reader and may not change anything")
+    if request.method == "GET":
+        jobs = list(dict.fromkeys(request.query_params.getlist("job")))
+        return _describe(request, name, action, jobs)
+    form = await request.form()
+    jobs = [str(each) for each in form.getlist("job")]
+    given = {key: str(form.get(key, "")).strip() for key in ("text", "path", "fresh")}
+    problems, made = [], jobs
+    if not jobs:
+        raise UsageError("no job is chosen", hint="tick jobs in the list")
+    try:
+        made = []
+        for job in jobs:
+            try:
+                made.append(await _do(request.state.session, name, job, given))
+            except AllranksError as error:
+                problems.append((job, error))
+    finally:
+        if len(jobs) == 1 and problems:
+            raise problems[0][1]
+    if problems:
+        return render.page(request, "problems.html", action=action, problems=problems, done=made)
+    place = f"/ui/jobs/{quote(made[0])}" if len(made) == 1 and name != "delete" else "/ui/"
+    return RedirectResponse(place, 303)
+
+
+def _describe(request: Request, name: str, action: Action, jobs: Sequence[str]) -> Response:
+    words = ["allranks", *action.command.split()]
+    if name == "register":
+        words += ["NAME", "--job", *jobs, "--path", "outputs/…"]
+    else:
+        words += [*jobs, *(["KEY=VALUE"] if name == "tag" else [])]
+    return render.page(
+        request, "action.html", name=name, action=action, jobs=jobs, command=shlex.join(words)
+    )
+
+
+async def _do(session: Session, action: str, job: str, given: Mapping[str, str]) -> str:
+    """Do it to one job with the values of the form; returns the job to look at next."""
+    path = job_path(job)
+    if action in ("cancel", "preempt"):
+        data: Any = {"by": "the web page"} if action == "preempt" else None
+        await session.call("POST", f"{path}/{action}", data)
+    elif action == "restart":
+        answer = await session.call("POST", f"{path}/restart", fresh=given["fresh"])
+        return str(answer.json()["name"])
+    elif action in ("archive", "restore"):
+        await session.call("PATCH", path, {"archived": action == "archive"})
+    elif action == "tag":
+        await session.call("PATCH", path, {"tags": _tags(given["text"])})
+    elif action == "register":
+        await session.call(
+            "POST", "models", {"name": given["text"], "path": given["path"], "job": job}
+        )
+    else:
+        await session.call("DELETE", path)
+    return job
+
+
+def _tags(text: str) -> dict[str, str]:
+    """``a=1 b=2`` as tags. Raises UsageError."""
+    try:
+        pairs = [each.split("=", 1) for each in shlex.split(text)]
+        found = dict(pairs)
+    except ValueError:
+        found = {}
+    if not found:
+        raise UsageError(f"{text[:80]!r} has no tags", hint="write KEY=VALUE KEY=VALUE")
+    return found

@@ -1,0 +1,185 @@
+"""One job: what it is doing or why it failed, its nodes and ranks, where its time went."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from allranks.errors import AllranksError, Conflict, NotFound
+from allranks.sdk.jobs.goodput_facts import job_times
+from allranks.ui import render
+from allranks.ui.api import Session, job_path
+from allranks.ui.pages.graph import graph
+
+Told = Mapping[str, Any]
+# Cells of ranks that a page shows; and children of a sweep.
+_RANKS, _TRIALS = 4096, 500
+# The last metrics of a long list are on the page of metrics only.
+_METRICS = 12
+
+
+class Cell(NamedTuple):
+    """A rank in the grid. ``load``: percent of a GPU, or of the CPUs if it has none."""
+
+    rank: int
+    state: str
+    load: float | None
+    failed: bool
+
+
+class Node(NamedTuple):
+    number: int
+    state: str
+    host: str
+    address: str
+    load: Told
+    ranks: list[Cell]
+
+
+async def overview(request: Request) -> Response:
+    session: Session = request.state.session
+    name = request.path_params["name"]
+    job = await session.get(job_path(name))
+    explained, metrics, spans, children = await asyncio.gather(
+        _explanation(session, job), _metrics(session, job), _spans(session, job), _below(job)
+    )
+    return render.page(
+        request,
+        "job.html",
+        tab="overview",
+        job=job,
+        explained=explained,
+        metrics=metrics[:_METRICS],
+        more_metrics=len(metrics) - _METRICS,
+        timeline=spans,
+        nodes=_nodes(job),
+        **children,
+    )
+
+
+async def details(request: Request) -> Response:
+    """The job file, parameters, environment, and what it came from."""
+    session: Session = request.state.session
+    job = await session.get(job_path(request.path_params["name"]))
+    events = await session.get(job_path(job["name"], "events"))
+    return render.page(
+        request, "details.html", tab="details", job=job, events=events[-200:], count=len(events)
+    )
+
+
+async def stacks(request: Request) -> Response:
+    """The stacks of all ranks, taken when the button is pressed."""
+    session: Session = request.state.session
+    name = request.path_params["name"]
+    job = await session.get(job_path(name))
+    found, why = None, ""
+    if request.method == "POST" or job["ended_at"] is not None:
+        try:
+            found = (await session.call("POST", job_path(name, "stacks"))).json()
+        except (NotFound, Conflict) as error:
+            why = str(error)
+    return render.page(request, "stacks.html", tab="stacks", job=job, found=found, why=why)
+
+
+async def _explanation(session: Session, job: Told) -> Told | None:
+    """Why it failed, with evidence; None if it has not."""
+    if job["status"] != "Failed" or job["type"] == "pipeline":
+        return None
+    try:
+        found: Told = await session.get(job_path(job["name"], "explanation"))
+        return found
+    except AllranksError:
+        return None
+
+
+async def _metrics(session: Session, job: Told) -> list[Told]:
+    if not job.get("metrics"):
+        return []
+    found: list[Told] = (await session.get(job_path(job["name"], "metrics/summary")))["series"]
+    return found
+
+
+async def _spans(session: Session, job: Told) -> list[dict[str, Any]]:
+    """Where the time went: activities one after another, as shares of the whole."""
+    if job["type"] != "command":
+        return []
+    try:
+        times = await run_in_threadpool(_job_times, session, job["name"])
+    except AllranksError:
+        return []
+    spans = times.goodput.spans
+    whole = sum(each.seconds for each in spans)
+    if not whole:
+        return []
+    return [
+        {
+            "activity": str(each.activity),
+            "attempt": each.attempt,
+            "seconds": each.seconds,
+            "share": 100 * each.seconds / whole,
+        }
+        for each in spans
+    ]
+
+
+def _job_times(session: Session, name: str) -> Any:
+    with session.client() as client:
+        return job_times(client, name)
+
+
+async def _below(job: Told) -> dict[str, Any]:
+    """The trials of a sweep or the graph of a pipeline."""
+    trials = job.get("trials", ())
+    parameters = list(dict.fromkeys(key for each in trials for key in each["parameters"]))
+    return {
+        "trials": trials[:_TRIALS],
+        "more_trials": len(trials) - _TRIALS,
+        "parameters": parameters,
+        "graph": graph(job["steps"]) if job["type"] == "pipeline" else None,
+    }
+
+
+def _nodes(job: Told) -> list[Node]:
+    """The grid of nodes and ranks. Ranks have the state of their node; the one that failed first
+    is marked."""
+    loads = {each["node"]: each for each in job.get("load", ())}
+    error = job["error"] or {}
+    ranks: dict[int, list[int]] = {}
+    for each in job["ranks"][:_RANKS]:
+        ranks.setdefault(each["node"], []).append(each["rank"])
+    return [
+        Node(
+            each["node"],
+            each["state"],
+            each["host"] or "",
+            each["address"] or "",
+            loads.get(each["node"], {}),
+            [
+                Cell(
+                    rank,
+                    each["state"],
+                    _load(loads.get(each["node"]), rank, ranks[each["node"]]),
+                    error.get("rank") == rank,
+                )
+                for rank in ranks.get(each["node"], ())
+            ],
+        )
+        for each in job["node_states"]
+    ]
+
+
+def _load(node: Told | None, rank: int, ranks: list[int]) -> float | None:
+    """The load of a rank's GPU, if each rank has one; else of its processes in CPUs."""
+    if node is None or not node.get("now"):
+        return None
+    gpus = node["gpus"]
+    if gpus and len(gpus) == len(ranks):
+        load = gpus[ranks.index(rank)].get("gpu_load")
+    else:
+        load = next((each.get("cpu") for each in node["ranks"] if each["rank"] == rank), None)
+    return None if load is None else float(load)

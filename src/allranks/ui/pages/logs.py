@@ -1,0 +1,191 @@
+"""The output of ranks: the end of a file at once however large it is, the rest piece by piece."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from allranks.errors import NotFound, UsageError
+from allranks.ui import live, render
+from allranks.ui.api import Session, file_path, job_path
+
+# Bytes of a piece, of a search at once, and of a line that is shown.
+_PIECE, _BLOCK, _LINE = 128 << 10, 1 << 20, 4 << 10
+# Lines that a search finds before it stops, and bytes between two reports of its progress.
+_FOUND, _BEAT = 1000, 64 << 20
+_LOG = re.compile(r"attempts/(\d+)/user_logs/(.+)")
+_RANK = re.compile(r"std_log(?:_process_0*(\d+))?\.txt")
+# What a line of each level and above has in it.
+_LEVELS = {
+    "error": re.compile(rb"\b(ERROR|CRITICAL|FATAL|Traceback|\w+(?:Error|Exception)\b)"),
+    "warning": re.compile(
+        rb"\b(WARN(ING)?|ERROR|CRITICAL|FATAL|Traceback|\w+(?:Warning|Error|Exception)\b)", re.I
+    ),
+}
+
+Told = Mapping[str, Any]
+
+
+async def page(request: Request) -> Response:
+    session: Session = request.state.session
+    name, given = request.path_params["name"], request.query_params
+    job = await session.get(job_path(name))
+    found = _logs(await session.get(job_path(name, "files")))
+    attempts = sorted({attempt for attempt, _ in found}, reverse=True)
+    attempt = _number(given.get("attempt"), attempts[0] if attempts else 1, "attempt")
+    ranks = sorted(rank for each, rank in found if each == attempt)
+    wanted = given.get("rank") or ("0" if job["processes"] <= 1 else "all")
+    if wanted != "all" and _number(wanted, 0, "rank") not in ranks and ranks:
+        raise NotFound(f"{name} has no log of rank {wanted} in attempt {attempt}")
+    path = "" if wanted == "all" else found.get((attempt, int(wanted)), "")
+    return render.page(
+        request,
+        "logs.html",
+        tab="logs",
+        job=job,
+        attempt=attempt,
+        attempts=attempts,
+        ranks=ranks,
+        rank=wanted,
+        path=path,
+        failed=(job["error"] or {}).get("rank"),
+    )
+
+
+async def part(request: Request) -> Response:
+    """A piece of a file that ends at byte ``before``, or at its end; it starts with a line."""
+    session: Session = request.state.session
+    name, path = request.path_params["name"], _path(request)
+    before = request.query_params.get("before")
+    if before is None:
+        span = f"bytes=-{_PIECE}"
+    else:
+        end = _number(before, 0, "before")
+        if end == 0:
+            return JSONResponse({"text": "", "start": 0, "end": 0})
+        span = f"bytes={max(0, end - _PIECE)}-{end - 1}"
+    async with session.stream("GET", file_path(name, path), span=span) as answer:
+        data = await answer.aread() if answer.status_code != 416 else b""
+        start = _start(answer.headers.get("content-range", ""))
+    end = start + len(data)
+    if start > 0 and (cut := data.find(b"\n")) >= 0:  # the first line is whole in the piece before
+        data, start = data[cut + 1 :], start + cut + 1
+    return JSONResponse({"text": data.decode(errors="replace"), "start": start, "end": end})
+
+
+async def tail(request: Request) -> Response:
+    """New output as it is printed, of all ranks or of one. ``ends``: by rank, the bytes that are
+    there already."""
+    return live.events(_tail(request))
+
+
+async def _tail(request: Request) -> AsyncIterator[Any]:
+    session: Session = request.state.session
+    given, name = request.query_params, request.path_params["name"]
+    attempt = _number(given.get("attempt"), 1, "attempt")
+    try:
+        ends = dict(json.loads(given.get("ends") or "{}"))
+    except (ValueError, TypeError):
+        raise UsageError("they are not the bytes by rank", where="ends") from None
+    wanted: dict[str, Any] = {"attempts": [attempt]}
+    if given.get("rank", "all") != "all":
+        wanted["ranks"] = [_number(given["rank"], 0, "rank")]
+    elif not ends:
+        ends = await _ends(session, name, attempt)
+    wanted["positions"] = {f"{attempt}/{rank}": end for rank, end in ends.items()}
+    async with session.stream("POST", job_path(name, "stream"), wanted) as answer:
+        async for line in answer.aiter_lines():
+            if not line:
+                yield None
+                continue
+            told = json.loads(line)
+            if "log" in told:
+                text = render.printable(told["log"])
+                yield {"text": text, "rank": told["rank"], "end": told["offset"]}
+            elif told.get("last"):
+                yield {"over": True}
+                return
+
+
+async def _ends(session: Session, name: str, attempt: int) -> dict[int, int]:
+    """Where merged output begins: a little before the end of each rank's file."""
+    files = await session.get(job_path(name, "files"))
+    sizes = {each["path"]: each["size"] for each in files}
+    logs = {rank: sizes[path] for (a, rank), path in _logs(files).items() if a == attempt}
+    each = max(2 << 10, _PIECE // max(1, len(logs)))
+    return {rank: max(0, size - each) for rank, size in logs.items()}
+
+
+async def search(request: Request) -> Response:
+    """The lines of a file that have a text, or a level, in the order of the file."""
+    return live.events(_search(request))
+
+
+async def _search(request: Request) -> AsyncIterator[Any]:
+    session: Session = request.state.session
+    given, name, path = request.query_params, request.path_params["name"], _path(request)
+    text, level = given.get("text", "").encode(), _LEVELS.get(given.get("level", ""))
+    lowered, rest = text.lower(), b""
+    found = offset = reported = 0
+    async with session.stream("GET", file_path(name, path)) as answer:
+        async for block in answer.aiter_bytes(_BLOCK):
+            whole, _, rest = (rest + block).rpartition(b"\n")
+            # Most blocks have no match: look at the lines only of those that may.
+            lines = whole.split(b"\n") if _may(whole, lowered, level) else []
+            matches = [
+                line[:_LINE].decode(errors="replace")
+                for line in lines
+                if _may(line, lowered, level)
+            ]
+            offset += len(block)
+            if matches:
+                found += len(matches)
+                yield {"lines": matches[: _FOUND - found + len(matches)], "read": offset}
+            elif offset - reported > _BEAT:
+                reported = offset
+                yield {"lines": [], "read": offset}
+            if found >= _FOUND:
+                yield {"over": True, "found": found, "stopped": True}
+                return
+    last = [rest[:_LINE].decode(errors="replace")] if rest and _may(rest, lowered, level) else []
+    yield {"lines": last, "over": True, "found": found + len(last), "stopped": False}
+
+
+def _may(lines: bytes, text: bytes, level: re.Pattern[bytes] | None) -> bool:
+    """Whether one of the lines may match, or the only one does."""
+    return text in lines.lower() and (level is None or level.search(lines) is not None)
+
+
+def _logs(files: list[Told]) -> dict[tuple[int, int], str]:
+    """The paths of the logs by attempt and rank."""
+    found = {}
+    for each in files:
+        if (place := _LOG.fullmatch(each["path"])) and (rank := _RANK.fullmatch(place[2])):
+            found[int(place[1]), int(rank[1] or 0)] = each["path"]
+    return found
+
+
+def _path(request: Request) -> str:
+    path = request.query_params.get("path", "")
+    if not path:
+        raise UsageError("no file is named", where="path")
+    return path
+
+
+def _start(span: str) -> int:
+    """The first byte of ``bytes 5-9/20``; 0 without it."""
+    digits = re.match(r"bytes (\d+)-", span)
+    return int(digits[1]) if digits else 0
+
+
+def _number(text: str | None, otherwise: int, where: str) -> int:
+    if text is None:
+        return otherwise
+    if not text.isdigit():
+        raise UsageError(f"{text[:80]!r} is not a number", where=where)
+    return int(text)

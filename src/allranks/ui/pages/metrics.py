@@ -1,0 +1,50 @@
+"""The charts of a job: its metrics, and what its nodes and GPUs did at the same time."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from allranks.errors import UsageError
+from allranks.ui import render
+from allranks.ui.api import Session, job_path
+
+# Points of a series that a chart draws; zooming in asks for more.
+_POINTS = 2000
+
+
+async def page(request: Request) -> Response:
+    session: Session = request.state.session
+    job = await session.get(job_path(request.path_params["name"]))
+    found = await session.get(job_path(job["name"], "metrics/summary"))
+    names = list(dict.fromkeys(each["name"] for each in found["series"]))
+    ranks = sorted({each["rank"] for each in found["series"] if each["rank"] is not None})
+    return render.page(request, "metrics.html", tab="metrics", job=job, names=names, ranks=ranks)
+
+
+async def points(request: Request) -> Response:
+    """The points of one metric, as the API has them."""
+    return await _passed(request, "metrics", metric=request.query_params.get("metric"))
+
+
+async def resources(request: Request) -> Response:
+    """What the nodes used, as the API has it."""
+    return await _passed(request, "resources")
+
+
+async def trials(request: Request) -> Response:
+    """The trials of a sweep with their parameters and values, in the order of their numbers."""
+    session: Session = request.state.session
+    job = await session.get(job_path(request.path_params["name"]))
+    found = sorted(job.get("trials", ()), key=lambda each: each["number"])
+    return JSONResponse({"objective": job.get("objective"), "trials": found})
+
+
+async def _passed(request: Request, what: str, **query: str | None) -> Response:
+    most = request.query_params.get("most", str(_POINTS))
+    if not most.isdigit():
+        raise UsageError(f"{most[:80]!r} is not a number of points", where="most")
+    session: Session = request.state.session
+    path = job_path(request.path_params["name"], what)
+    answer = await session.call("GET", path, most=most, **query)
+    return Response(answer.content, media_type="application/json")

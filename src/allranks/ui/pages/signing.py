@@ -1,0 +1,88 @@
+"""Signing in and out."""
+
+from __future__ import annotations
+
+import hmac
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from allranks.errors import AllranksError, Forbidden, Unauthorized
+from allranks.ui import render
+from allranks.ui import sign_in as doors
+from allranks.ui.api import Session
+
+_HOME = "/ui/"
+
+
+def cookie_name(request: Request) -> str:
+    """Servers on one machine differ by their ports, which browsers ignore for cookies."""
+    host = request.headers.get("x-forwarded-host", "")
+    port = host.rpartition(":")[2] if ":" in host else ""
+    return f"allranks_{port}" if port.isdigit() else "allranks"
+
+
+async def link(request: Request) -> Response:
+    """A one-time address for the owner of the token in the Authorization header."""
+    token = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    try:
+        await Session(request.app.state.api, token).person()
+    except AllranksError as error:
+        return JSONResponse(error.body(), error.http)
+    code = request.app.state.doorkeeper.link(token)
+    return JSONResponse({"path": f"/ui/sign-in?code={code}", "seconds": doors.LINK})
+
+
+async def sign_in(request: Request) -> Response:
+    """Sign in by a one-time code, or by the form with a token."""
+    code = request.query_params.get("code")
+    if request.method == "GET" and code is None:
+        return render.page(request, "sign_in.html", message="", back=_back(request))
+    if request.method == "GET":
+        token = request.app.state.doorkeeper.redeem(str(code))
+        said = "This link was used already, or is too old. Get a new one: allranks ui"
+    else:
+        form = await request.form()
+        token, said = str(form.get("token", "")).strip(), ""
+    try:
+        if not token:
+            raise Unauthorized(said or "enter a token")
+        await Session(request.app.state.api, token).person()
+    except AllranksError as error:
+        message = str(error)
+        return render.page(
+            request, "sign_in.html", status=error.http, message=message, back=_back(request)
+        )
+    answer = RedirectResponse(_back(request), 303)
+    answer.set_cookie(
+        cookie_name(request),
+        request.app.state.doorkeeper.cookie(token),
+        max_age=int(doors.COOKIE),
+        path="/ui",
+        httponly=True,
+        samesite="lax",
+        secure=request.headers.get("x-forwarded-proto") == "https",
+    )
+    return answer
+
+
+async def sign_out(request: Request) -> Response:
+    answer = RedirectResponse("/ui/sign-in", 303)
+    answer.delete_cookie(cookie_name(request), path="/ui")
+    return answer
+
+
+async def check_form(request: Request, expected: str) -> None:
+    """Raise Forbidden unless the form carries the secret of this person's pages."""
+    form = await request.form()
+    if not hmac.compare_digest(str(form.get("forms", "")).encode(), expected.encode()):
+        raise Forbidden("the form is out of date", hint="reload the page and try again")
+
+
+def _back(request: Request) -> str:
+    """The page to return to, which is always one of ours."""
+    wanted = request.query_params.get("back", _HOME)
+    parts = urlsplit(wanted)
+    ours = not parts.scheme and not parts.netloc and wanted.startswith(_HOME)
+    return wanted if ours and "\\" not in wanted else _HOME

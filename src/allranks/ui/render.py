@@ -1,0 +1,120 @@
+"""HTML from templates. Every value is escaped; times and numbers are shown as people write them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import ChainableUndefined, Environment, FileSystemLoader, select_autoescape
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from allranks.plan.amounts import counted, size_text
+from allranks.statuses import TERMINAL
+from allranks.version import __version__
+
+FOLDER = Path(__file__).parent
+_ENDED = {str(each) for each in TERMINAL}
+
+
+class _Query(dict[str, str]):
+    """The values in an address; those that are not there are empty."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        # What a job of another type or version lacks is left out, rather than the page.
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "duration": duration,
+        "moment": moment,
+        "number": number,
+        "size": size_text,
+        "counted": counted,
+        "word": shlex.quote,
+        "path": lambda text: quote(str(text), safe="", errors="surrogateescape"),
+        "with": with_query,
+        "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
+        "printable": printable,
+        "frame": frame,
+    }
+    made.globals |= {"version": __version__, "ended": lambda status: status in _ENDED}
+    return made
+
+
+def duration(seconds: float | None) -> str:
+    """``1 h 2 min``; a dash for none."""
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, big, small in ((86400, "d", "h"), (3600, "h", "min"), (60, "min", "s")):
+        if whole >= size:
+            part = whole % size // {86400: 3600, 3600: 60, 60: 1}[size]
+            return f"{whole // size} {big}" + (f" {part} {small}" if part else "")
+    return f"{whole} s"
+
+
+def moment(text: str | None) -> Markup:
+    """A time, which the browser shows in the reader's own zone."""
+    if text is None:
+        return Markup("–")
+    plain = datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Markup(f'<time datetime="{escape(text)}">{plain}</time>')
+
+
+def number(value: Any) -> str:
+    """At most six digits; strings stand for what JSON cannot hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–" if value is None else str(value)
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:.6g}"
+
+
+def with_query(given: Mapping[str, Any], **changes: Any) -> str:
+    """The query of an address with some values changed; None removes one."""
+    merged = {**given, **changes}
+    left = {key: value for key, value in merged.items() if value not in (None, "", [])}
+    return "?" + urlencode(left, doseq=True)
+
+
+def frame(given: Mapping[str, Any]) -> str:
+    """A frame of a stack as Python prints it."""
+    line = f"{given['file']}:{given['line']} in {given['function']}"
+    return f"{line}\n    {given['text']}" if given.get("text") else line
+
+
+def printable(text: str) -> str:
+    """Text with lone surrogates, which stand for bytes that are not UTF-8, replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """A page from a template, which also gets the person and the secret of the forms."""
+    state = request.state
+    person = getattr(state, "person", None)
+    html = request.app.state.templates.get_template(template).render(
+        person=person,
+        forms=getattr(state, "forms", ""),
+        address=request.url.path,
+        query=_Query(request.query_params),
+        **values,
+    )
+    return HTMLResponse(html, status)

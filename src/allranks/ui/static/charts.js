@@ -1,0 +1,212 @@
+// Charts of metrics and resources, drawn by Plotly.
+
+import { config, escape, json, layout, number, style } from "./plot.js";
+
+const POINTS = 2000;
+const form = document.getElementById("charts-form");
+const charts = document.getElementById("charts");
+
+// An exponential average that does not begin at zero.
+function smoothed(values, weight) {
+  if (!weight) return values;
+  let last = 0;
+  let sum = 0;
+  return values.map((each) => {
+    if (each === null) return null;
+    last = last * weight + (1 - weight) * each;
+    sum = sum * weight + (1 - weight);
+    return last / sum;
+  });
+}
+
+function traces(several, given) {
+  const found = [];
+  for (const { label, series } of several) {
+    for (const each of series) {
+      if (given.rank && each.rank !== null && String(each.rank) !== given.rank) continue;
+      const start = each.points[0]?.[1] ?? 0;
+      const x = each.points.map(([step, at]) =>
+        given.x === "step" ? step : given.x === "time" ? new Date(at * 1000) : at - start,
+      );
+      const y = smoothed(each.points.map((point) => number(point[2])), given.smooth);
+      const attempt = each.attempt > 1 ? `, attempt ${each.attempt}` : "";
+      const rank = each.key !== each.name ? each.key : each.rank === null ? each.name : `rank ${each.rank}`;
+      found.push({
+        x,
+        y,
+        name: escape((label ? `${label} ` : "") + rank + attempt),
+        mode: each.points.length === 1 ? "markers" : "lines",
+        line: style(found.length),
+        type: "scatter",
+        connectgaps: false,
+      });
+    }
+  }
+  return found;
+}
+
+function options() {
+  const data = new FormData(form);
+  return {
+    find: String(data.get("find") ?? "").toLowerCase(),
+    smooth: Number(data.get("smooth") ?? 0),
+    x: String(data.get("x") ?? "step"),
+    rank: String(data.get("rank") ?? ""),
+    log: data.has("log"),
+  };
+}
+
+const AXES = { step: "step", time: "time", elapsed: "seconds since the first value" };
+
+// The points of a metric of one job, or of several.
+async function points(name) {
+  const query = `metrics.json?most=${POINTS}&metric=${encodeURIComponent(name)}`;
+  const jobs = charts.dataset.jobs ? JSON.parse(charts.dataset.jobs) : null;
+  if (!jobs) {
+    const { series } = await json(charts.dataset.points + query.slice("metrics.json".length));
+    return [{ label: "", series }];
+  }
+  return Promise.all(
+    jobs.map(async (job) => {
+      const { series } = await json(`/ui/jobs/${encodeURIComponent(job)}/${query}`);
+      return { label: job, series };
+    }),
+  );
+}
+
+const loaded = new Map();
+
+async function draw(box) {
+  const name = box.dataset.name;
+  const given = options();
+  if (!loaded.has(name)) loaded.set(name, await points(name));
+  const data = traces(loaded.get(name), given);
+  box.classList.add("ready");
+  await Plotly.react(box, data, layout(name, AXES[given.x], given.log), config(name));
+}
+
+// Charts are drawn when they come into view: a job may have ten thousand metrics.
+const seen = new IntersectionObserver(
+  (entries) => {
+    for (const each of entries) {
+      each.target.dataset.visible = each.isIntersecting ? "yes" : "";
+      if (each.isIntersecting) draw(each.target).catch(failed(each.target));
+    }
+  },
+  { rootMargin: "200px" },
+);
+
+function failed(box) {
+  return (error) => {
+    if (!box.classList.contains("ready")) box.textContent = `The points did not arrive: ${error.message}`;
+  };
+}
+
+const MOST = 200;
+
+function place() {
+  const names = JSON.parse(charts.dataset.names).filter((each) => each.toLowerCase().includes(options().find));
+  const wanted = new Set(names.slice(0, MOST));
+  for (const box of [...charts.children]) {
+    if (!wanted.has(box.dataset.name)) {
+      seen.unobserve(box);
+      if (box.classList.contains("ready")) Plotly.purge(box);
+      box.remove();
+    }
+  }
+  const there = new Set([...charts.children].map((each) => each.dataset.name));
+  for (const name of wanted) {
+    if (there.has(name)) continue;
+    const box = document.createElement("div");
+    box.className = "chart";
+    box.dataset.name = name;
+    box.setAttribute("role", "figure");
+    box.setAttribute("aria-label", `Chart of ${name}`);
+    charts.append(box);
+    seen.observe(box);
+  }
+  if (names.length > MOST) {
+    const more = document.createElement("p");
+    more.textContent = `${names.length - MOST} more metrics: use Find.`;
+    charts.append(more);
+  }
+}
+
+function redraw() {
+  for (const box of charts?.children ?? []) {
+    if (box.dataset.visible === "yes") draw(box).catch(failed(box));
+  }
+}
+
+const resources = document.getElementById("resources");
+const UNITS = {
+  cpu: "%", memory: "bytes", gpu_load: "%", gpu_memory: "bytes", power: "W", temperature: "°C",
+  disk_read: "bytes/s", disk_write: "bytes/s", net_in: "bytes/s", net_out: "bytes/s",
+};
+
+async function drawResources() {
+  const { series } = await json(`${resources.dataset.points}?most=${POINTS}`);
+  const groups = new Map();
+  for (const each of series) {
+    if (each.name.endsWith("_total")) continue;
+    groups.set(each.name, [...(groups.get(each.name) ?? []), each]);
+  }
+  for (const [name, several] of [...groups].sort()) {
+    let box = [...resources.children].find((each) => each.dataset.name === name);
+    if (!box) {
+      box = document.createElement("div");
+      box.className = "chart ready";
+      box.dataset.name = name;
+      box.setAttribute("role", "figure");
+      box.setAttribute("aria-label", `Chart of ${name}`);
+      resources.append(box);
+    }
+    const data = several.map((each, at) => ({
+      x: each.points.map(([seconds]) => new Date(seconds * 1000)),
+      y: each.points.map((point) => number(point[1])),
+      name: escape(
+        `node ${each.node}` +
+          (each.gpu === null ? "" : ` GPU ${each.gpu}`) +
+          (each.rank === null ? "" : ` rank ${each.rank}`),
+      ),
+      mode: each.points.length === 1 ? "markers" : "lines",
+      line: style(at),
+      type: "scatter",
+    }));
+    const title = name.replaceAll("_", " ");
+    await Plotly.react(box, data, layout(title, "time", false, UNITS[name.replace("node_", "")]), config(name));
+  }
+  if (!groups.size) resources.textContent = "There is nothing yet.";
+}
+
+function address() {
+  const data = new URLSearchParams(new FormData(form));
+  for (const [key, value] of [...data]) if (!value || value === "0") data.delete(key);
+  const kept = new URLSearchParams(location.search).getAll("job");
+  for (const job of kept) data.append("job", job);
+  history.replaceState(null, "", `?${data}`);
+}
+
+// Modules run after the deferred script of Plotly.
+if (charts) {
+  place();
+  form.addEventListener("input", () => {
+    address();
+    place();
+    redraw();
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+}
+if (resources) drawResources().catch(() => (resources.textContent = "The numbers did not arrive."));
+addEventListener("theme", () => {
+  redraw();
+  if (resources) drawResources();
+});
+let last = 0;
+addEventListener("news", () => {
+  if (Date.now() - last < 2000) return;
+  last = Date.now();
+  loaded.clear();
+  redraw();
+  if (resources) drawResources();
+});

@@ -1,0 +1,137 @@
+// Every page: local times, light and dark, copying, and live parts.
+
+function localTimes(root) {
+  for (const each of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(each.dateTime);
+    each.title = at.toString();
+    each.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  }
+}
+
+function isDark() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+document.getElementById("theme").addEventListener("click", () => {
+  const theme = isDark() ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  localStorage.setItem("theme", theme);
+  dispatchEvent(new Event("theme"));
+});
+
+document.addEventListener("click", (event) => {
+  const text = event.target.dataset?.copy;
+  if (text) navigator.clipboard?.writeText(text).then(() => (event.target.textContent = "Copied"));
+});
+
+// A part of the page is replaced by the same part of the page as it is now, if that differs. What
+// the reader has ticked, opened or focused stays.
+function replacePart(old, part) {
+  localTimes(part);
+  const ticked = new Set([...old.querySelectorAll("input:checked")].map((each) => each.value));
+  const opened = [...old.querySelectorAll("details")].map((each) => each.open);
+  const focus = old.contains(document.activeElement) ? document.activeElement : null;
+  const place = focus && [...old.querySelectorAll("a,button,input,[tabindex]")].indexOf(focus);
+  const charts = new Map([...old.querySelectorAll("[data-kept]")].map((each) => [each.dataset.kept, each]));
+  old.replaceWith(part);
+  for (const each of part.querySelectorAll("input[type=checkbox]")) each.checked = ticked.has(each.value);
+  part.querySelectorAll("details").forEach((each, at) => (each.open = opened[at] ?? each.open));
+  for (const each of part.querySelectorAll("[data-kept]")) {
+    const kept = charts.get(each.dataset.kept);
+    if (kept) each.replaceWith(kept);
+  }
+  if (focus) part.querySelectorAll("a,button,input,[tabindex]")[place]?.focus();
+}
+
+let busy = false;
+let again = false;
+const sources = new Map();
+
+export async function refresh() {
+  if (busy) {
+    again = true;
+    return;
+  }
+  busy = true;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (answer.redirected && new URL(answer.url).pathname === "/ui/sign-in") {
+      location.assign(answer.url);
+      return;
+    }
+    if (answer.ok) {
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      document.title = page.title;
+      for (const part of page.querySelectorAll("[data-part]")) {
+        const old = document.getElementById(part.id);
+        const source = part.outerHTML;
+        if (old && sources.get(part.id) !== source) {
+          sources.set(part.id, source);
+          replacePart(old, part);
+        }
+      }
+      // The order of the parts is the page's own; new ones come with the next full load.
+      if (page.body.dataset.live !== "yes") close();
+    }
+    dispatchEvent(new Event("news"));
+  } finally {
+    busy = false;
+    if (again) {
+      again = false;
+      setTimeout(refresh, 500);
+    }
+  }
+}
+
+// Browsers open six connections to a server, for all tabs together, and a stream holds one of them.
+// So only pages that are looked at have a stream: see `whileVisible`.
+let events = null;
+
+function close() {
+  events?.close();
+  events = null;
+}
+
+// Call `open` when the page is looked at again, and `close` when it is not.
+export function whileVisible(open, close) {
+  const change = () => (document.visibilityState === "visible" ? open() : close());
+  document.addEventListener("visibilitychange", change);
+  addEventListener("pagehide", close);
+  change();
+}
+
+function offline(is) {
+  document.getElementById("offline").hidden = !is;
+}
+
+function watch() {
+  const { live, job } = document.body.dataset;
+  if (live !== "yes" || events) return;
+  let first = !hidden;
+  events = new EventSource(`/ui/changes?job=${encodeURIComponent(job)}`);
+  events.onopen = () => offline(false);
+  events.onerror = () => {
+    offline(true);
+    // A browser gives up after an answer that is an error; the server may only be restarting.
+    if (events?.readyState === EventSource.CLOSED) {
+      close();
+      setTimeout(watch, 2000);
+    }
+  };
+  events.onmessage = (message) => {
+    const { error } = JSON.parse(message.data);
+    offline(Boolean(error));
+    if (!error && !first) refresh().catch(() => offline(true));
+    first = false;
+  };
+}
+
+for (const part of document.querySelectorAll("[data-part]")) sources.set(part.id, part.outerHTML);
+localTimes(document);
+// The first answer after an interruption is news: things happened meanwhile.
+let hidden = false;
+whileVisible(watch, () => {
+  hidden = true;
+  close();
+});

@@ -1,0 +1,146 @@
+"""A real browser, and a home whose server has jobs of every kind."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support import Allranks, answer, command_line, leave_nothing, until
+
+TRAIN = """\
+import os, pathlib, sys, time
+steps, pause = int(sys.argv[1]), float(sys.argv[2])
+for step in range(steps):
+    print(f"step {step} loss {1 / (step + 1):.4f} acc {step / steps:.3f}", flush=True)
+    time.sleep(pause)
+if len(sys.argv) > 3:
+    raise ValueError("shapes (3, 4) and (5,) differ")
+pathlib.Path("outputs").mkdir(exist_ok=True)
+pathlib.Path("outputs/a.csv").write_text("x,y\\n1,2\\n")
+pathlib.Path("outputs/a.json").write_text('{"a": [1, 2]}')
+pathlib.Path("outputs/b.html").write_text("<h1>Report</h1>")
+"""
+METRICS = ("-m", r"loss=step (?P<step>\d+) loss (?P<value>\S+)", "-m", r"acc=acc (\S+)")
+PIPELINE = """\
+type: pipeline
+jobs:
+  make:
+    command: echo 1 > ${{outputs.o}}/x
+    outputs: {o: }
+  use:
+    command: cat ${{inputs.i}}/x
+    inputs: {i: '${{parent.jobs.make.outputs.o}}'}
+"""
+
+
+class Site(NamedTuple):
+    allranks: Allranks
+    home: Path
+    code: Path
+    url: str
+
+    def link(self) -> str:
+        """An address that signs in as the owner."""
+        return self.allranks("ui", "--print-url").stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    home, code = folder / "h'ome x", folder / "code"
+    code.mkdir()
+    (code / "train.py").write_text(TRAIN)
+    (code / "pipeline.yml").write_text(PIPELINE)
+    allranks = command_line(home, code)
+    try:
+        _jobs(allranks)
+        url = answer(allranks, "server", "status")["url"]
+        yield Site(allranks, home, code, url)
+    finally:
+        leave_nothing(home)
+
+
+def _jobs(allranks: Allranks) -> None:
+    train = ("--", "python", "train.py")
+    one = allranks("run", "--name", "good", "-n", 2, *METRICS, "-q", *train, 20, 0.05)
+    assert one.returncode == 0, one.stderr
+    assert allranks("run", "--name", "bad", "-n", 2, "-q", *train, 3, 0, "fail").returncode == 1
+    sweep = ("--sweep", "pause=choice(0.01,0.02)", "--sweep", "n=randint(4)", "--trials", 3)
+    goal = ("--minimize", "loss", *METRICS[:2])
+    words = ("run", "--name", "sweep", *sweep, *goal, "-q", *train, 3, "${{search_space.pause}}")
+    assert allranks(*words).returncode == 0
+    made = allranks("job", "create", "-f", "pipeline.yml", "--name", "pipe", "--stream", "-q")
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.fixture
+def running(site: Site) -> Iterator[str]:
+    """The name of a job that runs until it is canceled."""
+    words = ("run", "--detach", "--json", "-n", 2, *METRICS, "--", "python", "train.py", 5000, 0.1)
+    name = json.loads(site.allranks(*words).stdout)["name"]
+    until(lambda: answer(site.allranks, "job", "show", name)["status"] == "Running")
+    yield name
+    site.allranks("job", "cancel", name)
+    site.allranks("job", "wait", name)
+
+
+# Not for the whole session: Playwright's event loop runs in this thread until it is closed, and
+# other modules' tests start their own.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    from playwright.sync_api import sync_playwright  # lazy: only for these tests
+
+    with sync_playwright() as playwright:
+        # Root may not start the sandbox; the pages are our own.
+        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Watched(NamedTuple):
+    """A page of the browser, and everything that went wrong on it."""
+
+    page: Any
+    wrong: list[str]
+
+    def go(self, address: str) -> None:
+        self.page.goto(address, wait_until="load")
+
+    def ok(self) -> None:
+        assert not self.wrong, "\n".join(self.wrong)
+
+
+@contextlib.contextmanager
+def watched(browser: Any, **options: Any) -> Iterator[Watched]:
+    """A page of its own, with its own cookies."""
+    context = browser.new_context(**options)
+    page, wrong = context.new_page(), []
+
+    def failed(request: Any) -> None:
+        # A page that is left ends its streams, and what it was still loading.
+        if "ERR_ABORTED" not in str(request.failure):
+            wrong.append(f"{request.url} failed: {request.failure}")
+
+    page.on("console", lambda each: each.type == "error" and wrong.append(f"console: {each.text}"))
+    page.on("pageerror", lambda each: wrong.append(f"error: {each}"))
+    page.on("dialog", lambda each: (wrong.append(f"dialog: {each.message}"), each.dismiss()))
+    page.on("requestfailed", failed)
+    page.on("response", lambda r: r.status >= 400 and wrong.append(f"{r.status} {r.url}"))
+    try:
+        yield Watched(page, wrong)
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def signed_in(site: Site, browser: Any) -> Iterator[Watched]:
+    with watched(browser) as found:
+        found.go(site.link())
+        yield found

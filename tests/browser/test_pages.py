@@ -1,0 +1,213 @@
+"""Every page and every button in a real browser, against real jobs."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Site, Watched, watched
+from tests.support import answer, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+_TABS = ("", "/metrics", "/logs", "/logs?rank=0", "/files", "/stacks", "/details")
+_PAGES = [
+    "/",
+    "/?status=Failed",
+    "/?name=nosuch",
+    "/?parent=sweep",
+    *(f"/jobs/{name}{tab}" for name in ("good", "bad") for tab in _TABS),
+    *(f"/jobs/{name}{tab}" for name in ("sweep", "pipe") for tab in ("", "/files", "/details")),
+    "/jobs/good/files?path=artifacts/outputs/a.csv",
+    "/jobs/good/files?path=artifacts/outputs/a.json",
+    "/jobs/good/files?path=artifacts/outputs/b.html",
+    "/compare?job=good&job=bad",
+    "/computes",
+    *(f"/assets/{kind}" for kind in ("models", "data", "environments", "components")),
+    *(f"/assets/{kind}" for kind in ("datastores", "states", "schedules", "datastores/default")),
+    *(f"/do/{action}?job=good" for action in ("cancel", "restart", "preempt", "tag")),
+    *(f"/do/{action}?job=good" for action in ("archive", "delete", "register")),
+]
+
+
+def _axe() -> str:
+    import axe_playwright_python  # lazy: only for this test
+
+    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+
+
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page(site: Site, browser: Any, scheme: str) -> None:
+    """No error in the console, no failed request, and nothing serious by axe-core."""
+    axe, found = _axe(), []
+    with watched(browser, color_scheme=scheme) as it:
+        it.go(site.link())
+        for place in _PAGES:
+            it.go(f"{site.url}/ui{place}")
+            if "metrics" in place or "compare" in place:
+                # A chart is drawn when its title is.
+                it.page.wait_for_selector(".chart .gtitle, .empty")
+            assert it.page.locator("h1").count() == 1, place
+            it.page.evaluate(axe)
+            result = it.page.evaluate("axe.run({resultTypes: ['violations']})")
+            found += [
+                f"{place}: {each['id']}: {each['nodes'][0]['html'][:200]}"
+                for each in result["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+        assert not found, "\n".join(found)
+        it.ok()
+
+
+def test_a_phone(site: Site, browser: Any) -> None:
+    """Nothing is wider than the window."""
+    with watched(browser, viewport={"width": 360, "height": 740}) as it:
+        it.go(site.link())
+        for place in (
+            "/",
+            "/jobs/bad",
+            "/jobs/sweep",
+            "/jobs/good/logs",
+            "/compare?job=good&job=bad",
+        ):
+            it.go(f"{site.url}/ui{place}")
+            width = it.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= 360, f"{place} is {width} pixels wide"
+
+
+def test_a_failed_job_is_explained_first(site: Site, signed_in: Watched) -> None:
+    signed_in.go(f"{site.url}/ui/jobs/bad")
+    panel = signed_in.page.locator(".failed.panel")
+    text = panel.inner_text()
+    assert "ValueError: shapes (3, 4) and (5,) differ" in text
+    assert "check train.py:7" in text
+    assert "from good, the last job that completed" in text
+    panel.locator("a", has_text="log of rank").click()
+    signed_in.page.wait_for_selector("#log .error")
+    signed_in.ok()
+
+
+def test_a_running_job_is_shown_live(site: Site, signed_in: Watched, running: str) -> None:
+    """Metrics, output and the end arrive without a reload."""
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/{running}")
+    page.wait_for_selector("#nodes .node.RUNNING")
+    signed_in.go(f"{site.url}/ui/jobs/{running}/logs?rank=1")
+    page.wait_for_selector("#log div")
+    seen = page.locator("#log div").count()
+    until(lambda: page.evaluate(f"document.querySelectorAll('#log div').length > {seen + 3}"))
+    signed_in.go(f"{site.url}/ui/jobs/{running}/logs?rank=all")
+    until(lambda: page.evaluate("document.querySelector('#log').innerText.includes('[1] step')"))
+    signed_in.go(f"{site.url}/ui/jobs/{running}/stacks")
+    page.get_by_text("Take stacks now").click()
+    page.wait_for_selector("details pre")
+    assert "train.py" in page.locator("details pre").first.inner_text()
+    signed_in.go(f"{site.url}/ui/jobs/{running}")
+    site.allranks("job", "cancel", running)
+    page.wait_for_selector("#head .status.Canceled", timeout=60_000)
+    signed_in.ok()
+
+
+def test_the_buttons(site: Site, signed_in: Watched, running: str) -> None:
+    """Each says what it does, names the command line, and does it."""
+    page = signed_in.page
+
+    def click(name: str) -> None:
+        page.locator(".actions").get_by_role("link", name=name, exact=True).click()
+
+    def confirm() -> None:
+        page.locator("main form.panel button").click()
+        page.wait_for_load_state("load")
+
+    signed_in.go(f"{site.url}/ui/jobs/{running}")
+    click("Tag")
+    page.fill("input[name=text]", "team=vision stage='a b'")
+    confirm()
+    tags = answer(site.allranks, "job", "show", running)["tags"]
+    assert tags == {"team": "vision", "stage": "a b"}
+    click("Cancel")
+    assert f"allranks job cancel {running}" in page.locator("main").inner_text()
+    confirm()
+    answer(site.allranks, "job", "wait", running, code=1)
+    signed_in.go(f"{site.url}/ui/jobs/{running}")
+    click("Archive")
+    confirm()
+    assert answer(site.allranks, "job", "show", running)["archived_at"]
+    click("Restore")
+    confirm()
+    assert not answer(site.allranks, "job", "show", running)["archived_at"]
+    click("Delete")
+    confirm()
+    assert page.url == f"{site.url}/ui/"
+    assert site.allranks("job", "show", running).returncode == 2
+    signed_in.go(f"{site.url}/ui/jobs/good")
+    click("Register a model")
+    page.fill("input[name=text]", "net")
+    page.fill("input[name=path]", "outputs/a.json")
+    confirm()
+    assert answer(site.allranks, "model", "show", "net")["job"] == "good"
+    click("Restart")
+    confirm()
+    name = page.url.rpartition("/")[2]
+    assert answer(site.allranks, "job", "wait", name)["status"] == "Completed"
+    signed_in.ok()
+
+
+def test_several_jobs_at_once(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/")
+    for name in ("good", "bad"):
+        page.get_by_label(f"Choose {name}", exact=True).check()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector("text=What differs")
+    assert "RANK_EXITED" in page.locator("table").inner_text()
+    signed_in.go(f"{site.url}/ui/?name=nosuch")
+    assert "No job matches" in page.locator("#list").inner_text()
+    signed_in.ok()
+
+
+def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/")
+    page.select_option("select[name=status]", "Failed")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url(re.compile("status=Failed"))
+    assert page.locator("tbody tr").count() == 1
+    signed_in.go(f"{site.url}/ui/jobs/good/metrics?log=on&smooth=0.5&find=loss")
+    page.wait_for_selector(".chart .gtitle")
+    assert page.locator("#charts .chart").count() == 1
+    page.fill("input[name=find]", "acc")
+    page.wait_for_url(re.compile("find=acc"))
+    assert page.locator("#charts .chart").get_attribute("data-name") == "acc"
+    signed_in.ok()
+
+
+def test_a_search_in_a_log(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/bad/logs?rank=0")
+    page.fill("#search input[name=text]", "LOSS")
+    page.get_by_role("button", name="Find").click()
+    until(lambda: page.evaluate("document.getElementById('found').innerText === '3 lines'"))
+    page.fill("#search input[name=text]", "")
+    page.select_option("#search select", "error")
+    page.get_by_role("button", name="Find").click()
+    until(
+        lambda: page.evaluate("document.getElementById('matches').innerText.includes('ValueError')")
+    )
+    signed_in.ok()
+
+
+def test_a_server_that_goes_away_and_comes_back(site: Site, signed_in: Watched) -> None:
+    """The page says so and goes on."""
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/")
+    page.wait_for_timeout(500)
+    assert site.allranks("server", "stop").returncode == 0
+    page.wait_for_selector("#offline:not([hidden])", timeout=60_000)
+    assert site.allranks("server", "start").returncode == 0
+    page.wait_for_selector("#offline", state="hidden", timeout=60_000)
+    name = "after-" + str(id(page))
+    assert site.allranks("run", "--name", name, "-q", "--", "true").returncode == 0
+    until(lambda: page.get_by_text(name, exact=True).count() == 1)

@@ -1,0 +1,63 @@
+"""How values are shown."""
+
+import math
+from typing import Any
+
+import pytest
+
+from allranks.ui import render
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min"),
+        (61.4, "1 min 1 s"),
+        (3600, "1 h"),
+        (3725, "1 h 2 min"),
+        (90061, "1 d 1 h"),
+    ],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert render.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (True, "True"),
+        (1, "1"),
+        (0.1234567, "0.123457"),
+        (1e300, "1e+300"),
+        (math.inf, "inf"),
+        ("NaN", "NaN"),
+        ({"a": 1}, "{'a': 1}"),
+    ],
+)
+def test_numbers(value: Any, text: str) -> None:
+    assert render.number(value) == text
+
+
+def test_a_time_is_for_the_readers_zone() -> None:
+    shown = render.moment("2026-11-23T18:05:44.189150+00:00")
+    assert 'datetime="2026-11-23T18:05:44.189150+00:00"' in shown
+    assert "2026-11-23 18:05:44 UTC" in shown
+    assert render.moment(None) == "–"
+
+
+def test_an_address_keeps_what_is_not_changed() -> None:
+    assert render.with_query({"a": "1", "b": ""}, limit=100) == "?a=1&limit=100"
+    assert render.with_query({"a": "1"}, a=None) == "?"
+    assert render.with_query({"job": ["x y", "z&"]}) == "?job=x+y&job=z%26"
+
+
+def test_every_value_is_escaped() -> None:
+    made = render.environment().from_string("{{ a }}{{ b | moment }}{{ c | pretty }}")
+    shown = made.render(a="<b>", b="2026-11-23T18:05:44+00:00", c={"<i>": "</i>"})
+    assert "<b>" not in shown
+    assert "<i>" not in shown
+    assert "<time" in shown
