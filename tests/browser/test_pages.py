@@ -11,7 +11,17 @@ from tests.support import answer, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-_TABS = ("", "/metrics", "/logs", "/logs?rank=0", "/files", "/stacks", "/details")
+_TABS = (
+    "",
+    "/metrics",
+    "/logs",
+    "/logs?rank=0",
+    "/files",
+    "/code",
+    "/report",
+    "/stacks",
+    "/details",
+)
 _PAGES = [
     "/",
     "/?status=Failed",
@@ -22,6 +32,8 @@ _PAGES = [
     "/jobs/good/files?path=artifacts/outputs/a.csv",
     "/jobs/good/files?path=artifacts/outputs/a.json",
     "/jobs/good/files?path=artifacts/outputs/b.html",
+    "/jobs/good/code?path=train.py",
+    "/jobs/bad/code?against=good",
     "/compare?job=good&job=bad",
     "/computes",
     *(f"/assets/{kind}" for kind in ("models", "data", "environments", "components")),
@@ -211,3 +223,17 @@ def test_a_server_that_goes_away_and_comes_back(site: Site, signed_in: Watched) 
     name = "after-" + str(id(page))
     assert site.allranks("run", "--name", name, "-q", "--", "true").returncode == 0
     until(lambda: page.get_by_text(name, exact=True).count() == 1)
+
+
+def test_what_changed_in_the_code(site: Site, signed_in: Watched) -> None:
+    file = site.code / "part.py"
+    for number, text in enumerate(("a = 1\nb = 2\n", "a = 1\nb = '<i>'\n")):
+        file.write_text(text)
+        assert site.allranks("run", "--name", f"code{number}", "-q", "--", "true").returncode == 0
+    signed_in.go(f"{site.url}/ui/jobs/code1/code")
+    signed_in.page.fill("input[name=against]", "code0")
+    signed_in.page.get_by_role("button", name="Compare").click()
+    signed_in.page.get_by_role("listitem").get_by_role("link", name="part.py").click()
+    lines = signed_in.page.locator(".diff").inner_text().splitlines()
+    assert lines[2:6] == ["@@ -1,2 +1,2 @@", " a = 1", "-b = 2", "+b = '<i>'"]
+    signed_in.ok()

@@ -43,7 +43,16 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
 from allranks.server.routes import computes as computes_routes
-from allranks.server.routes import gc, instance_types, job_files, job_history, jobs, metrics, tokens
+from allranks.server.routes import (
+    gc,
+    instance_types,
+    job_code,
+    job_files,
+    job_history,
+    jobs,
+    metrics,
+    tokens,
+)
 from allranks.server.routes import schedules as schedule_routes
 from allranks.server.routes import stacks as stack_routes
 from allranks.server.routes.assets import components as component_routes
@@ -76,6 +85,7 @@ _ROUTES = (
     jobs,
     job_history,
     job_files,
+    job_code,
     stack_routes,
     metrics,
     computes_routes,

@@ -23,7 +23,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from allranks.errors import AllranksError, Forbidden, NotFound, ServerError, Unauthorized
 from allranks.ui import live, render, security
 from allranks.ui.api import Api, Session
-from allranks.ui.pages import actions, assets, computes, files, job, jobs, logs, metrics, signing
+from allranks.ui.pages import (
+    actions,
+    assets,
+    code,
+    computes,
+    files,
+    job,
+    jobs,
+    logs,
+    metrics,
+    report,
+    signing,
+)
 from allranks.ui.sign_in import Doorkeeper
 
 BASE = "/ui"
@@ -47,6 +59,8 @@ _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
     ("/jobs/{name}/files", files.page, ("GET",)),
     ("/jobs/{name}/file", files.content, ("GET",)),
     ("/jobs/{name}/stacks", job.stacks, ("GET", "POST")),
+    ("/jobs/{name}/code", code.page, ("GET",)),
+    ("/jobs/{name}/report", report.page, ("GET",)),
     ("/jobs/{name}/details", job.details, ("GET",)),
     ("/do/{action}", actions.act, ("GET", "POST")),
     ("/computes", computes.page, ("GET",)),

@@ -209,7 +209,9 @@ def test_memory_does_not_grow(tmp_path: Path, what: str) -> None:
         assert child.stdout is not None
         port = httpx.URL(json.loads(child.stdout.read())["url"]).port
         address, process = ("127.0.0.1", port), psutil.Process(child.pid)
-        until(lambda: httpx.get(f"http://127.0.0.1:{port}/none", trust_env=False).status_code == 401)
+        until(
+            lambda: httpx.get(f"http://127.0.0.1:{port}/none", trust_env=False).status_code == 401
+        )
         before, most = process.memory_info().rss, 0
         threads = [threading.Thread(target=attack, args=(address, what)) for _ in range(4)]
         for thread in threads:

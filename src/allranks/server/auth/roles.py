@@ -69,6 +69,8 @@ ROLES: Mapping[str, Role] = {
     "GET /api/v1/jobs/{name}/resources": _R,
     "GET /api/v1/jobs/{name}/files": _R,
     "GET /api/v1/jobs/{name}/links": _R,
+    "GET /api/v1/jobs/{name}/code": _R,
+    "GET /api/v1/jobs/{name}/code/{_:rest}": _R,
     "GET /api/v1/jobs/{name}/files/{_:rest}": _R,
     "POST /api/v1/jobs/{name}/bundle": _R,
     "GET /api/v1/jobs/{name}/checksums/{_:rest}": _R,

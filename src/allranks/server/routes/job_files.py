@@ -42,7 +42,7 @@ class _Rest(Convertor[str]):
         return value
 
 
-def _path(request: Request) -> str:
+def path_of(request: Request) -> str:
     """The path of the file from the raw URL; decoding for the routes loses bytes that are not
     UTF-8."""
     return os.fsdecode(unquote_to_bytes(request.scope["raw_path"].split(b"/", 6)[6]))
@@ -50,7 +50,7 @@ def _path(request: Request) -> str:
 
 register_url_convertor("rest", _Rest())
 
-Named = Annotated[str, Depends(_path)]
+Named = Annotated[str, Depends(path_of)]
 router = APIRouter(prefix="/api/v1")
 _JOB, _MODEL, _STATE = "/jobs/{name}", "/models/{reference}", "/states/{state}"
 

@@ -38,10 +38,10 @@ async def page(request: Request) -> Response:
     found = _logs(await session.get(job_path(name, "files")))
     attempts = sorted({attempt for attempt, _ in found}, reverse=True)
     attempt = _number(given.get("attempt"), attempts[0] if attempts else 1, "attempt")
-    ranks = sorted(rank for each, rank in found if each == attempt)
+    ranks = range(job["processes"])
     wanted = given.get("rank") or ("0" if job["processes"] <= 1 else "all")
-    if wanted != "all" and _number(wanted, 0, "rank") not in ranks and ranks:
-        raise NotFound(f"{name} has no log of rank {wanted} in attempt {attempt}")
+    if wanted != "all" and _number(wanted, 0, "rank") not in ranks:
+        raise NotFound(f"{name} has no rank {wanted}", hint=f"use one of 0 to {len(ranks) - 1}")
     path = "" if wanted == "all" else found.get((attempt, int(wanted)), "")
     return render.page(
         request,

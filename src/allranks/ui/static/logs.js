@@ -1,6 +1,6 @@
 // The output of ranks. Only the end of a file is read; scrolling up reads what is before it.
 
-import { refresh, whileVisible } from "./page.js";
+import { get, refresh, whileVisible } from "./page.js";
 
 const MOST = 20000;
 const log = document.getElementById("log");
@@ -35,7 +35,7 @@ function bottom() {
 async function part(before) {
   const query = new URLSearchParams({ path });
   if (before !== undefined) query.set("before", before);
-  const answer = await fetch(`/ui/jobs/${job}/log?${query}`);
+  const answer = await get(`/ui/jobs/${job}/log?${query}`);
   if (!answer.ok) throw new Error(String(answer.status));
   return answer.json();
 }
@@ -90,6 +90,7 @@ function tail() {
       over = true;
       pause();
       flush();
+      if (!log.childElementCount) log.textContent = "Nothing was printed.";
       if (!ended) refresh();
       return;
     }

@@ -44,6 +44,18 @@ function replacePart(old, part) {
   if (focus) part.querySelectorAll("a,button,input,[tabindex]")[place]?.focus();
 }
 
+// A request, again if the network changed meanwhile: a laptop that wakes, a tunnel that is renewed.
+export async function get(address, options) {
+  for (let left = 3; ; left--) {
+    try {
+      return await fetch(address, options);
+    } catch (error) {
+      if (left === 0) throw error;
+      await new Promise((done) => setTimeout(done, 1000));
+    }
+  }
+}
+
 let busy = false;
 let again = false;
 const sources = new Map();

@@ -1,5 +1,7 @@
 // What all charts share: colours, layout, saving.
 
+import { get } from "./page.js";
+
 // Okabe and Ito's colours, which people with any colour vision tell apart; then dashes.
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f"];
 const DASHES = ["solid", "dash", "dot", "dashdot"];
@@ -16,7 +18,9 @@ export function colour(name) {
 }
 
 export function layout(title, x, log, unit) {
-  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), automargin: true };
+  // Powers as `1e+300`: raised exponents would need inline styles.
+  const exponents = { exponentformat: unit ? "SI" : "e", minexponent: unit ? 3 : 6 };
+  const axis = { ...exponents, gridcolor: colour("--line"), zerolinecolor: colour("--line"), automargin: true };
   return {
     title: { text: escape(title), font: { size: 14 } },
     height: 300,
@@ -70,7 +74,7 @@ export function number(value) {
 }
 
 export async function json(address) {
-  const answer = await fetch(address);
+  const answer = await get(address);
   if (!answer.ok) throw new Error(String(answer.status));
   return answer.json();
 }

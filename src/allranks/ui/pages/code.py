@@ -1,0 +1,81 @@
+"""The code of a job, and how it differs from another job's."""
+
+from __future__ import annotations
+
+import difflib
+from itertools import islice
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from allranks.errors import AllranksError
+from allranks.ui import render
+from allranks.ui.api import Session, job_path
+
+# Files of a list, bytes of a file and lines of a difference that are shown.
+_MOST, _SHOWN, _LINES = 2000, 256 << 10, 2000
+
+
+class Line(NamedTuple):
+    """A line of a difference. ``kind``: added, removed, place (of a part) or same."""
+
+    text: str
+    kind: str
+
+
+async def page(request: Request) -> Response:
+    """The files of the code, one of them, or what differs from the job ``against``."""
+    session: Session = request.state.session
+    job = await session.get(job_path(request.path_params["name"]))
+    listed = await session.get(job_path(job["name"], "code"))
+    against, chosen = request.query_params.get("against"), request.query_params.get("path")
+    text = changed = difference = None
+    if against:
+        changed = await _changed(session, job["name"], against)
+    if chosen:
+        text = await _text(session, job["name"], chosen)
+    if against and chosen:
+        difference = _difference(await _text(session, against, chosen), text, against)
+    return render.page(
+        request,
+        "code.html",
+        tab="code",
+        job=job,
+        files=listed[:_MOST],
+        more=len(listed) - _MOST,
+        chosen=chosen,
+        text=text,
+        against=against or "",
+        changed=changed,
+        difference=difference,
+    )
+
+
+async def _changed(session: Session, name: str, against: str) -> list[dict[str, Any]]:
+    """The files that differ, as `job compare` finds them."""
+    found = await session.get("compare", job=[against, name])
+    return [
+        {"path": each["name"].removeprefix("file "), "what": each["values"][-1]}
+        for each in found["differences"]
+        if each["section"] == "code" and each["name"].startswith("file ")
+    ]
+
+
+async def _text(session: Session, job: str, path: str) -> str | None:
+    """A file of a job's code; None if it has none of that name."""
+    address = job_path(job, "code", quote(path, errors="surrogateescape"))
+    try:
+        answer = await session.call("GET", address)
+    except AllranksError:
+        return None
+    return answer.content[:_SHOWN].decode(errors="replace")
+
+
+def _difference(before: str | None, after: str | None, name: str) -> list[Line]:
+    was, now = (before or "").splitlines(), (after or "").splitlines()
+    lines = difflib.unified_diff(was, now, name, "this job", lineterm="")
+    kinds = {"+": "added", "-": "removed", "@": "place"}
+    few = islice(lines, _LINES)
+    return [Line(each, kinds.get(each[:1], "same")) for each in few]

@@ -1,0 +1,81 @@
+"""Ten thousand metrics, numbers that are none, two thousand ranks, names in every script."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.settings import Home
+from allranks.store.database import open_database
+from allranks.store.metric_points import Point, Points
+from tests.browser.conftest import Site, watched
+from tests.support import answer, command_line, leave_nothing, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+_SCRIPTS = ["損失", "потеря", "الخسارة", "हानि", "απώλεια", "🔥 loss", "a\u0301e\u0301", "x" * 240]
+
+
+@pytest.fixture(scope="module")
+def extremes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Jobs whose record was made larger while the server was stopped."""
+    folder = tmp_path_factory.mktemp("extremes")
+    home, code = folder / "home", folder / "code"
+    code.mkdir()
+    allranks = command_line(home, code)
+    try:
+        for name in ("metrics", "ranks"):
+            assert allranks("run", "--name", name, "-q", "--", "true").returncode == 0
+        assert allranks("server", "stop").returncode == 0
+        _enlarge(home)
+        assert allranks("server", "start").returncode == 0
+        yield Site(allranks, home, code, answer(allranks, "server", "status")["url"])
+    finally:
+        leave_nothing(home)
+
+
+def _enlarge(home: Path) -> None:
+    engine = open_database(Home(home).database)
+    now = time.time()
+    odd = [float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 5e-324, 0.0]
+    with sqlite3.connect(home / "allranks.db") as database:
+        ((ident, _),) = database.execute("SELECT id, name FROM jobs WHERE name = 'metrics'")
+        points = [(f"m{number:05}", Point(0, now, number)) for number in range(10_000)]
+        points += [("odd", Point(step, now + step, value)) for step, value in enumerate(odd)]
+        points += [(name, Point(step, now, step)) for name in _SCRIPTS for step in range(3)]
+        ((plan,),) = database.execute("SELECT plan FROM jobs WHERE name = 'ranks'")
+        large = json.loads(plan)
+        large["task"] |= {"nodes": 250, "procs": 8}
+        database.execute("UPDATE jobs SET plan = ? WHERE name = 'ranks'", (json.dumps(large),))
+    Points(engine).add_metrics(ident, 1, points)
+    engine.dispose()
+
+
+def test_ten_thousand_metrics(extremes: Site, browser: Any) -> None:
+    with watched(browser) as it:
+        it.go(extremes.link())
+        it.go(f"{extremes.url}/ui/jobs/metrics")
+        assert "more metrics" in it.page.locator("#metrics").inner_text()
+        it.go(f"{extremes.url}/ui/jobs/metrics/metrics")
+        it.page.wait_for_selector(".chart .gtitle")
+        assert it.page.locator("#charts .chart").count() == 200
+        for name in ("odd", *_SCRIPTS):
+            it.page.fill("input[name=find]", name)
+            until(lambda: it.page.locator("#charts .chart .gtitle").count() == 1)
+            title = it.page.locator("#charts .chart .gtitle").text_content()
+            assert title == name
+        it.ok()
+
+
+def test_two_thousand_ranks(extremes: Site, browser: Any) -> None:
+    with watched(browser) as it:
+        it.go(extremes.link())
+        it.go(f"{extremes.url}/ui/jobs/ranks")
+        assert "250 × 8 ranks" in it.page.locator("#head").inner_text()
+        it.go(f"{extremes.url}/ui/jobs/ranks/logs?rank=1999")
+        assert it.page.locator("select[name=rank] option").count() == 2001
+        it.ok()
