@@ -161,9 +161,13 @@ def test_the_buttons(site: Site, signed_in: Watched, running: str) -> None:
     confirm()
     assert answer(site.allranks, "model", "show", "net")["job"] == "good"
     click("Restart")
+    page.fill("textarea[name=set]", "tags.from=page\nenvironment_variables.PAUSE=a=b")
     confirm()
     name = page.url.rpartition("/")[2]
-    assert answer(site.allranks, "job", "wait", name)["status"] == "Completed"
+    again = answer(site.allranks, "job", "wait", name)
+    assert again["status"] == "Completed"
+    assert again["tags"]["from"] == "page"
+    assert again["spec"]["environment_variables"] == {"PAUSE": "a=b"}
     signed_in.ok()
 
 
@@ -186,7 +190,9 @@ def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
     page.select_option("select[name=status]", "Failed")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url(re.compile("status=Failed"))
-    assert page.locator("tbody tr").count() == 1
+    shown = page.locator("tbody td:nth-child(2)").all_inner_texts()
+    assert "bad" in shown
+    assert "good" not in shown
     signed_in.go(f"{site.url}/ui/jobs/good/metrics?log=on&smooth=0.5&find=loss")
     page.wait_for_selector(".chart .gtitle")
     assert page.locator("#charts .chart").count() == 1

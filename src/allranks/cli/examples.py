@@ -40,7 +40,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job events": ("-", "calm_otter --json"),
     "job preempt": ("-", "calm_otter --node 1"),
     "job stacks": ("-", "calm_otter --rank 0"),
-    "job restart": ("-", "calm_otter -C . --stream", "my_sweep --trials 40"),
+    "job restart": ("-", "calm_otter -C . --set inputs.lr=0.1", "my_sweep --trials 40"),
     "job compare": ("calm_otter wise_heron", "- calm_otter --json"),
     "job tag": ("- team=vision best=yes", "calm_otter --remove best"),
     "job archive": ("-", "calm_otter wise_heron"),

@@ -17,6 +17,8 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     code = "run this folder, file or repository instead of the job's code"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
     large_code_option(parser.add_argument)
+    change = "change a key of the job, such as inputs.lr=0.1 (repeatable; paths are absolute)"
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=change)
     trials = "of a sweep: continue to this number of trials"
     parser.add_argument("--trials", type=int, metavar="N", help=trials)
     together = "of a sweep: trials at a time from now on"
@@ -37,6 +39,7 @@ def restart(options: argparse.Namespace) -> int:
                 fresh=options.fresh,
                 code=options.code,
                 limits=limits,
+                overrides=options.set,
                 note=note,
                 allow_large=allow,
                 progress=line.report,

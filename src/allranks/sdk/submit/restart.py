@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,15 @@ def restart(
     fresh: bool = False,
     code: str | None = None,
     limits: Mapping[str, int] | None = None,
+    overrides: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
 ) -> dict[str, Any]:
     """Restart the job with its outputs and state unless ``fresh``; returns the new job. ``code`` is
-    a folder, file or repository that replaces its code; ``limits`` replace those of a sweep, which
-    continues under its own name. ``note`` and ``progress`` receive messages
-    and progress."""
+    a folder, file or repository that replaces its code; ``overrides`` change its spec, each
+    ``a.b=c``; ``limits`` replace those of a sweep, which continues under its own name. ``note`` and
+    ``progress`` receive messages and progress."""
     where = job_path(name, "/restart" + ("?fresh=true" if fresh else ""))
     client = find_server.connect()
     data: dict[str, Any] | None = {"limits": dict(limits)} if limits else None
@@ -47,4 +48,6 @@ def restart(
         spec = read["spec"]
         data = {"code": read["code"], "path": spec["code"], "diff": read["diff"]}
         data["properties"] = spec.get("properties") or {}
+    if overrides:
+        data = {**(data or {}), "set": [*overrides]}
     return send(client, data, snapshots, progress, where=where, timeout=COPYING)

@@ -210,9 +210,16 @@ def restart(
     data: Annotated[Any, Body()] = None,
 ) -> dict[str, Any]:
     """Run an ended job again as a new job, which continues from its outputs and state unless
-    ``fresh``. ``data``: other code. A sweep continues itself; ``data`` may raise its ``limits``."""
+    ``fresh``. ``data``: other code, and in ``set`` changes of the spec, each ``a.b=c``. A sweep
+    continues itself; ``data`` may raise its ``limits``."""
     row = services.records.get(name)
     require_own(who, name, submitter(row.spec))
+    overrides = data.pop("set", []) if isinstance(data, dict) else []
+    if not isinstance(overrides, list) or not all(isinstance(each, str) for each in overrides):
+        raise UsageError("`set` is not a list of `KEY=VALUE`", where="set")
+    if row.type != COMMAND and overrides:
+        hint = "submit it again with other values, or restart one of its jobs"
+        raise UsageError(f"a {row.type} is restarted as it is", where="set", hint=hint)
     if row.type != COMMAND:
         return {
             **parents.job(resume(row, services, data or {}, fresh=fresh), services),
@@ -221,7 +228,12 @@ def restart(
     if isinstance(data, dict) and "limits" in data:
         raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
     made, carried = restarting.restart(
-        row, services, who.name, fresh=fresh, code=restarting.Code.load(data)
+        row,
+        services,
+        who.name,
+        fresh=fresh,
+        code=restarting.Code.load(data or None),
+        overrides=overrides,
     )
     return {**parents.job(made, services), "carried": view.carried(carried)}
 

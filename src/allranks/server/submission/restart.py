@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
+from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
 from allranks.plan import text
 from allranks.plan.job.continuation import Carried
 from allranks.server.dependencies import Services
 from allranks.server.submission.continuation import end_of, ended
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, diff_of, submit
+from allranks.spec.yaml.load import override_keys
 from allranks.store.jobs.job_rows import JobRow
 
 # The prefix of Azure ML's properties with git information.
@@ -42,10 +45,17 @@ class Code(NamedTuple):
 
 
 def restart(
-    row: JobRow, services: Services, by: str, *, fresh: bool = False, code: Code | None = None
+    row: JobRow,
+    services: Services,
+    by: str,
+    *,
+    fresh: bool = False,
+    code: Code | None = None,
+    overrides: Sequence[str] = (),
 ) -> tuple[JobRow, Carried | None]:
-    """Submit the job again, with its files and state unless ``fresh``, and with ``code`` instead of
-    its own if given. Raises Conflict for a job that has not ended."""
+    """Submit the job again, with its files and state unless ``fresh``, with ``code`` instead of
+    its own if given, and with each ``a.b=c`` of ``overrides`` set in its spec. Raises Conflict for
+    a job that has not ended."""
     ended(row)
     if (flaw := text.flaw(row.spec, "spec")) is not None:
         message = f"{row.name} cannot be submitted again: {flaw.where}: {flaw.message}"
@@ -59,7 +69,7 @@ def restart(
             f"{row.name} runs its code in place, in {task.in_place}",
             hint=f"change the code there, then: allranks job restart {row.name}",
         )
-    spec = dict(row.spec)
+    spec = deepcopy(dict(row.spec))
     if (tags := dict(services.annotations.of(row.id).tags)) or "tags" in spec:
         spec["tags"] = tags
     diff_file = diff_of(task.record)
@@ -67,6 +77,7 @@ def restart(
     digest = task.code
     if code is not None:
         spec, digest, diff = _with_code(spec, code), code.code, code.diff
+    _override(spec, overrides)
     environments, after = services.environments.with_deleted(), None if fresh else row
     submission = Submission(
         spec,
@@ -88,6 +99,15 @@ def restart(
             # A concurrent restart of the job took the name.
             if error.where != "name" or not services.records.ever_existed(name):
                 raise
+
+
+def _override(spec: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set each override. Raises UsageError for those that a restart decides itself."""
+    for each in overrides:
+        if (key := each.partition("=")[0].strip()) in ("name", "code", "snapshot"):
+            hint = "a restarted job is named after the one before; other code: -C DIR"
+            raise UsageError(f"`{key}` cannot be set", where="--set", hint=hint)
+    override_keys(spec, {}, overrides, typed=True, engines=[*KINDS])
 
 
 def _next_name(name: str, services: Services) -> str:

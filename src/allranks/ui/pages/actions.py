@@ -76,7 +76,7 @@ async def act(request: Request) -> Response:
         return _describe(request, name, action, jobs)
     form = await request.form()
     jobs = [str(each) for each in form.getlist("job")]
-    given = {key: str(form.get(key, "")).strip() for key in ("text", "path", "fresh")}
+    given = {key: str(form.get(key, "")).strip() for key in ("text", "path", "fresh", "set")}
     problems, made = [], jobs
     if not jobs:
         raise UsageError("no job is chosen", hint="tick jobs in the list")
@@ -101,7 +101,8 @@ def _describe(request: Request, name: str, action: Action, jobs: Sequence[str]) 
     if name == "register":
         words += ["NAME", "--job", *jobs, "--path", "outputs/…"]
     else:
-        words += [*jobs, *(["KEY=VALUE"] if name == "tag" else [])]
+        more = {"tag": ["KEY=VALUE"], "restart": ["--set", "inputs.lr=0.1"]}
+        words += [*jobs, *more.get(name, [])]
     return render.page(
         request, "action.html", name=name, action=action, jobs=jobs, command=shlex.join(words)
     )
@@ -110,11 +111,14 @@ def _describe(request: Request, name: str, action: Action, jobs: Sequence[str]) 
 async def _do(session: Session, action: str, job: str, given: Mapping[str, str]) -> str:
     """Do it to one job with the values of the form; returns the job to look at next."""
     path = job_path(job)
+    data: dict[str, Any] | None
     if action in ("cancel", "preempt"):
-        data: Any = {"by": "the web page"} if action == "preempt" else None
+        data = {"by": "the web page"} if action == "preempt" else None
         await session.call("POST", f"{path}/{action}", data)
     elif action == "restart":
-        answer = await session.call("POST", f"{path}/restart", fresh=given["fresh"])
+        changes = [line.strip() for line in given["set"].splitlines() if line.strip()]
+        data = {"set": changes} if changes else None
+        answer = await session.call("POST", f"{path}/restart", data, fresh=given["fresh"])
         return str(answer.json()["name"])
     elif action in ("archive", "restore"):
         await session.call("PATCH", path, {"archived": action == "archive"})
