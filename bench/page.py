@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psutil
-
 from bench.home import Home
 from bench.report import Bar, Result, table
 
@@ -124,8 +122,10 @@ class Site:
         page.goto(self.home.allranks("ui", "--print-url").stdout.strip())
         page.close()
 
-    def process(self) -> psutil.Process:
+    def process(self) -> Any:
         """The page's own process."""
+        import psutil  # only for these benchmarks
+
         return next(
             each
             for each in psutil.process_iter(["cmdline", "environ"])
@@ -134,7 +134,9 @@ class Site:
             and "allranks.agent.processes.end_with_parent" not in each.info["cmdline"]
         )
 
-    def server(self) -> psutil.Process:
+    def server(self) -> Any:
+        import psutil  # as above
+
         told = json.loads(self.home.allranks("server", "status", "--json").stdout)
         return psutil.Process(told["pid"])
 
@@ -260,7 +262,7 @@ def _open(site: Site, count: int) -> dict[str, float]:
 def _cpu(site: Site) -> float:
     """Of the server and of the page's process."""
     times = (each.cpu_times() for each in (site.server(), site.process()))
-    return sum(each.user + each.system for each in times)
+    return float(sum(each.user + each.system for each in times))
 
 
 def _until(fact: Callable[[], object], seconds: float = 120.0) -> None:

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psutil
-
 from bench.home import Home
 from bench.page import Site, chromium
 from bench.report import Result, table
@@ -99,7 +97,9 @@ def run(given: argparse.Namespace) -> Result:
 
 
 @contextmanager
-def _started(python: str, file: Path) -> Iterator[tuple[str, psutil.Process, float]]:
+def _started(python: str, file: Path) -> Iterator[tuple[str, Any, float]]:
+    import psutil  # only for these benchmarks
+
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -122,7 +122,7 @@ def _started(python: str, file: Path) -> Iterator[tuple[str, psutil.Process, flo
 def _look(
     browser: Any,
     url: str,
-    process: psutil.Process,
+    process: Any,
     start: float,
     sign_in: Callable[[Any], None] = lambda _: None,
 ) -> Found:
@@ -153,12 +153,12 @@ def _look(
     return Found(start, alone, with_pages, size[0], paint, idle)
 
 
-def _memory(process: psutil.Process) -> float:
+def _memory(process: Any) -> float:
     family = [process, *process.children(recursive=True)]
     return float(sum(each.memory_info().rss for each in family)) / 1e6
 
 
-def _cpu(process: psutil.Process) -> float:
+def _cpu(process: Any) -> float:
     family = [process, *process.children(recursive=True)]
     times = [each.cpu_times() for each in family]
     return float(sum(each.user + each.system for each in times))

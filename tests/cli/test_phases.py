@@ -147,6 +147,8 @@ def test_a_pipe_is_told_what_it_was_told_before(allranks):
     done = allranks("run", "--name", "piped", "--", "bash", "-c", "echo a; sleep 1.2; echo b")
     assert done.stdout == "a\nb\n"
     said = re.sub(r"after \d\.\d s", "after T", done.stderr)
-    assert said == "piped: 1 node, 1 rank\npiped: Completed after T\n"
+    # With the extra `[ui]` also the address of its page.
+    page = r"(, http://127\.0\.0\.1:\d+/ui/jobs/piped)?"
+    assert re.fullmatch(f"piped: 1 node, 1 rank{page}\npiped: Completed after T\n", said)
     events = allranks("job", "events", "piped").stdout
     assert "phase" not in events
