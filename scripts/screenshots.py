@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIGITS = ROOT / "examples/digits"
 METRICS = ("-m", r"loss=epoch (?P<step>\d+).*loss (?P<value>\S+)", "-m", r"speed=(\S+) images/s")
 METRICS += ("-m", r"accuracy=validation accuracy (\S+)")
-TRAIN = ("python", "train.py", "--data", "${{inputs.data}}", "--epochs", "8")
+TRAIN = ("python", "train.py", "--data", "${{inputs.data}}", "--epochs", "4")
 # Name, address, and the height of the picture.
 PICTURES = (
     ("page-jobs", "/", 330),
@@ -44,12 +44,12 @@ def main() -> None:
         subprocess.run([sys.executable, DIGITS / "make_data.py", data], check=True)
         run = ("run", "-q", "--experiment", "digits", "-i", f"data={data}", *METRICS)
         try:
-            allranks(*run, "--name", "digits-1", "-n", "3", "--", *TRAIN)
+            allranks(*run, "--name", "digits-1", "-n", "2", "--", *TRAIN)
             # The folder of the labels is not there.
             wrong = [each.replace("${{inputs.data}}", "${{inputs.data}}/train") for each in TRAIN]
-            allranks(*run, "--name", "digits-2", "-n", "3", "--", *wrong, code=1)
+            allranks(*run, "--name", "digits-2", "-n", "2", "--", *wrong, code=1)
             sweep = ("--sweep", "lr=loguniform(1e-4,1e-1)", "--sweep", "batch=choice(16,64)")
-            sweep += ("--trials", "6", "--seed", "1", "--maximize", "accuracy")
+            sweep += ("--trials", "5", "--seed", "1", "--maximize", "accuracy")
             given = ("--lr", "${{search_space.lr}}", "--batch-size", "${{search_space.batch}}")
             allranks(*run, *sweep, "--name", "rates", "--", *TRAIN, *given)
             _take(

@@ -122,6 +122,28 @@ def test_a_running_job_is_shown_live(site: Site, signed_in: Watched, running: st
     signed_in.ok()
 
 
+def test_what_comes_while_a_page_is_open(site: Site, signed_in: Watched) -> None:
+    """Opened before there is anything to see."""
+    (site.code / "late.py").write_text(
+        "import os, time\nwhile not os.path.exists(os.environ['GO']): time.sleep(0.05)\n"
+        "for n in range(600): print('late:', n, flush=True); time.sleep(0.1)\n"
+    )
+    go = site.home.parent / "go"
+    words = ("run", "--detach", "--name", "late", "--env", f"GO={go}", "-m", r"late=late: (\d+)")
+    assert site.allranks(*words, "--", "python", "late.py").returncode == 0
+    signed_in.go(f"{site.url}/ui/jobs/late")
+    signed_in.page.wait_for_selector("text=No metric has arrived yet.")
+    other = signed_in.page.context.new_page()
+    other.goto(f"{site.url}/ui/jobs/late/metrics")
+    other.wait_for_selector("text=This job has no metrics yet.")
+    go.touch()
+    signed_in.page.wait_for_selector("#metrics td", timeout=60_000)
+    other.wait_for_selector("#charts .gtitle", timeout=60_000)
+    site.allranks("job", "cancel", "late")
+    signed_in.page.wait_for_selector("#head .status.Canceled", timeout=60_000)
+    signed_in.ok()
+
+
 def test_the_buttons(site: Site, signed_in: Watched, running: str) -> None:
     """Each says what it does, names the command line, and does it."""
     page = signed_in.page

@@ -16,6 +16,8 @@ from allranks.ui.api import Session, file_path, job_path
 
 # Bytes of a piece, of a search at once, and of a line that is shown.
 _PIECE, _BLOCK, _LINE = 128 << 10, 1 << 20, 4 << 10
+# Bytes after which a search takes a line for ended.
+_LONGEST = 4 << 20
 # Lines that a search finds before it stops, and bytes between two reports of its progress.
 _FOUND, _BEAT = 1000, 64 << 20
 _LOG = re.compile(r"attempts/(\d+)/user_logs/(.+)")
@@ -95,8 +97,10 @@ async def _tail(request: Request) -> AsyncIterator[Any]:
     wanted: dict[str, Any] = {"attempts": [attempt]}
     if given.get("rank", "all") != "all":
         wanted["ranks"] = [_number(given["rank"], 0, "rank")]
-    elif not ends:
+    within: set[int] = set()
+    if "ranks" not in wanted and not ends:
         ends = await _ends(session, name, attempt)
+        within = {rank for rank, end in ends.items() if end}
     wanted["positions"] = {f"{attempt}/{rank}": end for rank, end in ends.items()}
     async with session.stream("POST", job_path(name, "stream"), wanted) as answer:
         async for line in answer.aiter_lines():
@@ -106,6 +110,9 @@ async def _tail(request: Request) -> AsyncIterator[Any]:
             told = json.loads(line)
             if "log" in told:
                 text = render.printable(told["log"])
+                if told["rank"] in within:  # it begins within a line
+                    within.discard(told["rank"])
+                    text = text.partition("\n")[2]
                 yield {"text": text, "rank": told["rank"], "end": told["offset"]}
             elif told.get("last"):
                 yield {"over": True}
@@ -134,7 +141,9 @@ async def _search(request: Request) -> AsyncIterator[Any]:
     found = offset = reported = 0
     async with session.stream("GET", file_path(name, path)) as answer:
         async for block in answer.aiter_bytes(_BLOCK):
-            whole, _, rest = (rest + block).rpartition(b"\n")
+            whole, newline, rest = (rest + block).rpartition(b"\n")
+            if not newline and len(rest) > _LONGEST:  # progress bars may never end a line
+                whole, rest = rest, b""
             # Most blocks have no match: look at the lines only of those that may.
             lines = whole.split(b"\n") if _may(whole, lowered, level) else []
             matches = [

@@ -105,7 +105,9 @@ function failed(box) {
 const MOST = 200;
 
 function place() {
-  const names = JSON.parse(charts.dataset.names).filter((each) => each.toLowerCase().includes(options().find));
+  // A live part of the page: metrics come as the job goes on.
+  const all = JSON.parse(document.getElementById("names").dataset.names);
+  const names = all.filter((each) => each.toLowerCase().includes(options().find));
   const wanted = new Set(names.slice(0, MOST));
   for (const box of [...charts.children]) {
     if (!wanted.has(box.dataset.name)) {
@@ -207,6 +209,7 @@ addEventListener("news", () => {
   if (Date.now() - last < 2000) return;
   last = Date.now();
   loaded.clear();
+  if (charts) place();
   redraw();
   if (resources) drawResources();
 });

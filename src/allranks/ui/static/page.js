@@ -83,7 +83,6 @@ export async function refresh() {
           replacePart(old, part);
         }
       }
-      // The order of the parts is the page's own; new ones come with the next full load.
       if (page.body.dataset.live !== "yes") close();
     }
     dispatchEvent(new Event("news"));

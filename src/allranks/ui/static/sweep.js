@@ -68,6 +68,7 @@ function parallel(trials, objective) {
 
 async function draw() {
   const { trials, objective } = await json(box.dataset.sweep);
+  if (!trials.some((each) => number(each.value) !== null)) return;
   const [first, second] = box.children;
   const metric = objective.primary_metric;
   await Plotly.react(first, history(trials, objective), layout(`${objective.goal} ${metric}`, "trial", false), config(metric));
