@@ -204,3 +204,25 @@ def test_a_job_that_is_deleted_while_it_is_cleaned_up(
         assert server.people.delete(f"/api/v1/jobs/quick{number}").status_code == 200
     ended(server, "after")
     assert "clean-up failed" not in caplog.text
+
+
+def test_changes(server: Served) -> None:
+    """Asked with the last number, the answer waits for the next one."""
+
+    def number(**query: Any) -> int:
+        told = server.people.get("/api/v1/changes", params=query)
+        assert told.status_code == 200, told.text
+        return int(told.json()["number"])
+
+    submit(server, "changing")
+    server.people.post("/api/v1/jobs/changing/cancel?force=true")
+    until(lambda: server.people.get("/api/v1/jobs/changing").json()["ended_at"])
+    until(lambda: number(job="changing", after=(now := number(job="changing")), timeout=0.3) == now)
+    now, of_all = number(job="changing"), number()
+    submit(server, "another")
+    assert number(after=of_all, timeout=20) > of_all
+    assert number(job="changing", after=now, timeout=0) == now
+    # A number from before a restart of the server is not the present one.
+    assert number(job="changing", after=now + 1000, timeout=20) == now
+    assert server.people.get("/api/v1/changes?job=nosuch").status_code == 404
+    assert server.people.get("/api/v1/changes?timeout=-1").status_code == 400

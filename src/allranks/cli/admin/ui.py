@@ -11,7 +11,6 @@ from urllib.parse import quote, urlsplit
 
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
-from allranks.errors import ServerError, Unsupported
 from allranks.sdk.connection import find_server
 
 
@@ -25,12 +24,7 @@ def ui_options(parser: argparse.ArgumentParser) -> None:
 def ui(options: argparse.Namespace) -> int:
     """Open the page, or a job's. The address is valid for five minutes."""
     with find_server.connect() as client:
-        try:
-            path = client.json("POST", "/ui/link")["path"]
-        except ServerError:
-            said = "this server has no web page"
-            hint = "on its machine: pip install 'allranks[ui]', then restart it"
-            raise Unsupported(said, hint=hint) from None
+        path = client.json("POST", "/ui/link")["path"]
         if options.name:
             path += f"&back={quote(f'/ui/jobs/{options.name}', safe='')}"
         address = client.url.rstrip("/") + path

@@ -9,7 +9,8 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from allranks.errors import AllranksError, TooLarge
+from allranks.errors import AllranksError, ServerError, TooLarge, Unsupported
+from allranks.server.http.error_responses import reply
 from allranks.server.http.forward import Call, forward
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.ui.child import UiServer, installed
@@ -18,7 +19,6 @@ from allranks.settings import Home
 PREFIX = "/ui"
 # The page's server keeps forms in memory.
 _MOST = 1 << 20
-_MISSING = "The web page is not installed. On the server's machine: pip install 'allranks[ui]'\n"
 
 
 def page(job: str) -> str | None:
@@ -45,16 +45,18 @@ class UiProxy:
         try:
             self._host_names.check(headers)
             if self._child is None:
-                answer = PlainTextResponse(_MISSING, 501)
-            elif scope["path"] in ("/", PREFIX):
+                hint = "on the server's machine: pip install 'allranks[ui]', then restart it"
+                raise Unsupported("this server has no web page", hint=hint)
+            if scope["path"] in ("/", PREFIX):
                 answer = RedirectResponse(f"{PREFIX}/")
             else:
                 await self._forward(self._child, scope, headers, receive, send)
                 return
         except AllranksError as error:
-            answer = PlainTextResponse(f"{error}\n{error.hint or ''}\n", error.http)
+            answer = _refusal(error, headers)
         except ConnectionError as error:
-            answer = PlainTextResponse(f"The web page's server does not answer: {error}\n", 503)
+            said = f"the web page's server does not answer: {error}"
+            answer = _refusal(ServerError(said, hint="see `ui/server.log` in its home"), headers)
         await answer(scope, receive, send)
 
     async def _forward(
@@ -95,6 +97,13 @@ class UiProxy:
             for task in (work, gone):
                 if task is not None:
                     task.cancel()
+
+
+def _refusal(error: AllranksError, headers: Headers) -> Response:
+    """An error for people, or for programs."""
+    if "text/html" in headers.get("accept", ""):
+        return PlainTextResponse(f"{error}\nhint: {error.hint or '-'}\n", error.http)
+    return reply(error)
 
 
 async def _disconnected(receive: Any) -> None:
