@@ -234,6 +234,20 @@ def test_a_reader_sees_no_button_that_would_be_refused(site: Site, browser: Any)
         assert "/ui/sign-in" in it.page.url
 
 
+def test_a_member_sees_buttons_of_their_own_jobs(site: Site, browser: Any) -> None:
+    made = answer(site.allranks, "server", "token", "create", "ann", "--role", "member")
+    env = {"ALLRANKS_SERVER": site.url, "ALLRANKS_TOKEN": made["token"]}
+    done = site.allranks("run", "--name", "anns", "-q", "--", "true", env=env)
+    assert done.returncode == 0, done.stderr
+    with watched(browser) as it:
+        it.go(site.allranks("ui", "--print-url", env=env).stdout.strip())
+        it.page.wait_for_selector("text=(member)")
+        for name, shown in (("anns", True), ("good", False)):
+            it.go(f"{site.url}/ui/jobs/{name}")
+            assert (it.page.locator("a[href*='/ui/do/']").count() > 0) == shown
+        it.ok()
+
+
 def test_signing_out(site: Site, signed_in: Watched) -> None:
     signed_in.go(f"{site.url}/ui/")
     signed_in.page.get_by_role("button", name="Sign out").click()

@@ -26,7 +26,11 @@ class Person(NamedTuple):
 
     @property
     def may_change(self) -> bool:
+        """Whether there are jobs that they may change: their own, and for admins all."""
         return self.role != "reader"
+
+    def may_change_job(self, job: Mapping[str, Any]) -> bool:
+        return self.role == "admin" or (self.may_change and job["created_by"] == self.name)
 
 
 class Api:

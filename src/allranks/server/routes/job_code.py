@@ -40,7 +40,8 @@ def file(request: Request, name: str, services: ServicesDep) -> Response:
     for member, archive in _members(name, services):
         if member.name == path and (found := archive.extractfile(member)) is not None:
             return Response(found.read(_MOST), media_type="application/octet-stream")
-    raise NotFound(f"the code of {name} has no file {path[:255]!r}")
+    hint = f"GET /api/v1/jobs/{name}/code lists its files"
+    raise NotFound(f"the code of {name} has no file {path[:255]!r}", hint=hint)
 
 
 def _members(name: str, services: Services) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:

@@ -77,22 +77,20 @@ async def act(request: Request) -> Response:
     form = await request.form()
     jobs = [str(each) for each in form.getlist("job")]
     given = {key: str(form.get(key, "")).strip() for key in ("text", "path", "fresh", "set")}
-    problems, made = [], jobs
     if not jobs:
         raise UsageError("no job is chosen", hint="tick jobs in the list")
-    try:
-        made = []
-        for job in jobs:
-            try:
-                made.append(await _do(request.state.session, name, job, given))
-            except AllranksError as error:
-                problems.append((job, error))
-    finally:
-        if len(jobs) == 1 and problems:
-            raise problems[0][1]
+    done: list[str] = []
+    problems: list[tuple[str, AllranksError]] = []
+    for job in jobs:
+        try:
+            done.append(await _do(request.state.session, name, job, given))
+        except AllranksError as error:
+            if len(jobs) == 1:
+                raise
+            problems.append((job, error))
     if problems:
-        return render.page(request, "problems.html", action=action, problems=problems, done=made)
-    place = f"/ui/jobs/{quote(made[0])}" if len(made) == 1 and name != "delete" else "/ui/"
+        return render.page(request, "problems.html", action=action, problems=problems, done=done)
+    place = f"/ui/jobs/{quote(done[0])}" if len(done) == 1 and name != "delete" else "/ui/"
     return RedirectResponse(place, 303)
 
 
