@@ -125,6 +125,14 @@ def test_what_does_not_speak_http_is_unreachable(peer, client, answer):
         client.json("GET", "/")
 
 
+def test_who_only_accepts_connections_is_not_there(peer, client):
+    peer.answers = [b"CLOSE"]
+    with pytest.raises(Unreachable):
+        client.reach()
+    peer.answers = [reply(b"{}", "401 Unauthorized")]
+    client.reach()
+
+
 def test_nobody_there():
     with pytest.raises(Unreachable, match="no server answers"):
         Client("http://127.0.0.1:1").json("GET", "/")

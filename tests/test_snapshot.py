@@ -205,6 +205,30 @@ def test_code_that_changes_while_it_is_sent(tmp_path):
     assert caught.value.where == "a.py"
 
 
+def test_a_log_that_grows_is_sent_as_it_was(tmp_path):
+    """`allranks run … > log.txt` in the folder of the code writes there while it sends it."""
+    put(tmp_path, "a.py", "log.txt")
+    taken = snapshot.take_snapshot(tmp_path)
+    with (tmp_path / "log.txt").open("a") as log:
+        log.write("more")
+    with whole(taken) as archive:
+        assert archive.extractfile("log.txt").read() == b"log.txt"
+
+
+def test_a_file_that_changes_after_it_was_listed_is_read_whole(tmp_path, monkeypatch):
+    put(tmp_path, "a.py")
+    listed = snapshot.walk
+
+    def and_then_edited(code: Path, notes: list[str]):
+        files = listed(code, notes)
+        (code / "a.py").write_text("edited, and longer")
+        return files
+
+    monkeypatch.setattr(snapshot, "walk", and_then_edited)
+    with whole(snapshot.take_snapshot(tmp_path)) as archive:
+        assert archive.extractfile("a.py").read() == b"edited, and longer"
+
+
 def test_two_names_of_one_file_are_two_files(tmp_path):
     put(tmp_path, "a.py")
     os.link(tmp_path / "a.py", tmp_path / "b.py")

@@ -85,7 +85,8 @@ def _add(archive: tarfile.TarFile, file: File) -> None:
         info.type, info.linkname = tarfile.REGTYPE, ""
     if info.isreg():
         with open(file.path, "rb") as content:
-            info.size = os.fstat(content.fileno()).st_size
+            # What was added since it was listed is left out: a log may grow at any time.
+            info.size = min(file.status.st_size, os.fstat(content.fileno()).st_size)
             archive.addfile(info, content)
     else:
         archive.addfile(info)

@@ -151,6 +151,8 @@ def _parts(
         fingerprint = chunks.fingerprint(chunk)
         digest = cache.digests.get(fingerprint)
         if digest is None:
+            chunk = [each._replace(status=os.lstat(each.path)) for each in chunk]
+            fingerprint = chunks.fingerprint(chunk)
             digest, file = chunks.pack(chunk)
             file.close()
         cache.add(fingerprint, digest, chunk)

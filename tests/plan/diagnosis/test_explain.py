@@ -342,6 +342,19 @@ def test_an_abort_takes_its_exception_along():
     assert explain(known(aborted, reason=Reason.RANK_KILLED)).cause is Cause.CUDA_OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize("raised", [True, False])
+def test_a_thread_left_at_exit(raised: bool):
+    """torch without destroy_process_group(), seldom: only the exit aborts, not what was before."""
+    lines = ["epoch 4 loss 0.1"]
+    if raised:
+        lines += ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
+        lines += ["    x()", "RuntimeError: a crash"]
+    lines += ["terminate called without an active exception"]
+    found = explain(known(RankEnd(0, 0, 134, "SIGABRT", 10.0, tuple(lines))))
+    assert found.cause is (Cause.SCRIPT_EXCEPTION if raised else Cause.ABORTED)
+    assert raised or "destroy_process_group" in found.fix
+
+
 def test_an_abort_for_another_reason_does_not():
     lines = ("CUDA out of memory, trying a smaller batch", "free(): invalid pointer")
     aborted = RankEnd(0, 0, 134, "SIGABRT", 10.0, lines)

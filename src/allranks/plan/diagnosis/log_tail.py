@@ -62,6 +62,12 @@ _ABORTS = (
         re.compile(r"\s*what\(\):\s+std::bad_alloc|.*instance of 'std::bad_all"),
     ),
 )
+# C++ prints it if a thread still runs when the process exits: after whatever ended the script.
+_THREAD_LEFT = re.compile(r"terminate called without an active exception")
+_END_THREADS = (
+    "the process exited while a thread of native code ran: let the script end with "
+    "torch.distributed.destroy_process_group(), or register it with atexit"
+)
 _DEAD = re.compile(
     r"Fatal Python error: |terminate called|\s*what\(\):|.*Assertion `.*failed|"
     r"free\(\): |malloc\w*\(\): |munmap_chunk|double free|corrupted|\*\*\* stack smash"
@@ -153,12 +159,16 @@ def _native_frame(lines: Sequence[str]) -> str:
 def _aborted(lines: Sequence[str]) -> Finding:
     """An abort may be caused by the exception printed before it."""
     finding = _uncaught(lines, Ending(1))
-    if finding is not None and finding.cause not in (Cause.SCRIPT_EXCEPTION, Cause.UNKNOWN):
+    left = _last_of(lines, _THREAD_LEFT)
+    unsure = (Cause.UNKNOWN,) if left is not None else (Cause.UNKNOWN, Cause.SCRIPT_EXCEPTION)
+    if finding is not None and finding.cause not in unsure:
         return finding
     for cause, pattern in _ABORTS:
         at = _last_of(lines, pattern)
         if at is not None:
             return Finding(cause, at=at)
+    if left is not None:
+        return Finding(Cause.ABORTED, _END_THREADS, left)
     return Finding(Cause.ABORTED, at=_last_of(lines, _DEAD))
 
 
