@@ -31,7 +31,7 @@ STEPS: dict[str, list[list[str]]] = {
     "mpich": [["mpich", "mpi4py", "numpy"]],
     "ray": [["ray[default]==2.60.0", "numpy"]],
     "azure": [["azure-ai-ml"]],
-    "notebook": [["nbclient", "ipykernel"]],
+    "notebook": [["nbclient", "ipykernel", "jupyterlab>=4,<5"]],
     "tensorboard": [["tensorboard==2.21.0", "setuptools<81"]],
     "mlflow3": [["mlflow==3.17.2"]],
     "mlflow2": [["mlflow==2.22.5"]],

@@ -55,6 +55,6 @@ def test_a_job_is_redrawn_until_it_has_ended(shared_home: Path, shared, code: Pa
     for cell in (first, second):
         html = "".join(cell["outputs"][0]["data"]["text/html"])
         assert "Completed" in html
-        assert ">19<" in html
+        assert "loss 19 at step 19" in html
         assert "<polyline" in html
     assert "loss 19 &lt;b&gt;" in "".join(first["outputs"][0]["data"]["text/html"])

@@ -133,11 +133,9 @@ class Job:
 
     def _repr_html_(self) -> str:
         """Its status, for the end of a notebook cell."""
-        from allranks.sdk.jobs.notebook_card import card  # lazy: as above
+        from allranks.sdk.jobs.notebook_watch import drawn  # lazy: as above
 
-        told = find_server.ask("GET", job_path(self.name))
-        metrics = find_server.ask("GET", job_path(self.name, "/metrics/summary"))["series"]
-        return card(told, metrics)
+        return drawn(self.name)
 
     def cancel(self) -> Job:
         self._told = find_server.ask("POST", job_path(self.name, "/cancel"))

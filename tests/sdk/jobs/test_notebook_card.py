@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allranks.errors import UsageError
-from allranks.sdk.jobs.notebook_card import card, line
+from allranks.sdk.jobs.notebook_card import card, metric_names
+from allranks.sdk.jobs.notebook_chart import HEIGHT, WIDTH, chart
 
 JOB = {
     "name": "j<1>",
@@ -22,6 +23,7 @@ JOB = {
     "attempts": 2,
     "compute": "a&b",
     "error": None,
+    "metrics": {"loss</td>/rank_1": 1.0, "acc": 2.0},
     "load": [
         {
             "node": 0,
@@ -33,7 +35,11 @@ JOB = {
         }
     ],
 }
-METRIC = {"key": "loss</td>", "last": [7, 1.0, "NaN"], "shape": [3, 2, "NaN", 1, 0.5]}
+METRIC = {
+    "name": "loss</td>",
+    "key": "loss</td>/rank_1",
+    "points": [[0, 1.0, 3], [1, 2.0, 2.5], [2, 3.0, "NaN"], [7, 4.0, "Infinity"]],
+}
 
 
 def text_of(html: str) -> str:
@@ -48,9 +54,8 @@ def test_a_card_tells_how_the_job_stands():
         "Running",
         "attempt 2",
         "2 × 2 ranks on a&b",
-        "loss</td>",
-        "NaN",
-        "step 7",
+        "loss</td> Infinity at step 7",
+        "and 1 metrics more",
     ):
         assert each in told
     assert "cpu 51 %, memory 2.0 GB of 8.0 GB, GPU 1 97 %, all of the node: cpu 88 %" in told
@@ -65,20 +70,27 @@ def test_what_failed_says_why():
     assert "hint: look & see" in told
 
 
-def test_many_metrics_are_counted():
-    assert "and 12 metrics more" in text_of(card(JOB, [METRIC] * 20))
+def test_only_some_of_many_metrics_are_drawn():
+    job = {**JOB, "metrics": {f"{each}/rank_0": 1.0 for each in range(20)}}
+    assert metric_names(job) == [*map(str, range(8))]
+    assert "and 19 metrics more" in text_of(card(job, [METRIC]))
+    assert "<svg" not in card(JOB, [{**METRIC, "points": []}])
 
 
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.just("NaN"), max_size=40))
-@example([1.7976931348623157e308, -9.9792015476736e291])
-def test_a_line_is_well_formed_and_inside(values):
-    drawn = line(values)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.just("NaN")
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(-(2**53), 2**53), NUMBERS)), max_size=10))
+@example([[(0, 1.7976931348623157e308), (1, -9.9792015476736e291)]])
+def test_a_chart_is_well_formed_and_inside(series):
+    several = [{"key": "<", "points": [(x, 0.0, y) for x, y in each]} for each in series]
+    drawn = chart("a & b", several)
     if drawn:
-        for each in ElementTree.fromstring(drawn):
+        for each in ElementTree.fromstring(drawn).iter("polyline"):
             for pair in each.attrib["points"].split():
                 x, y = map(float, pair.split(","))
-                assert 0 <= x <= 150
-                assert 0 <= y <= 26
+                assert 0 <= x <= WIDTH
+                assert 0 <= y <= HEIGHT
 
 
 @pytest.mark.slow

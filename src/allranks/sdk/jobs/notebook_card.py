@@ -1,4 +1,4 @@
-"""A job as HTML for notebooks: status, metrics, load and last lines."""
+"""A job as HTML for notebooks: status, charts of metrics, load and last lines."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from html import escape
 from typing import Any
 
 from allranks.plan.amounts import size_text
+from allranks.sdk.jobs.notebook_chart import chart
 
-_WIDTH, _HEIGHT = 150, 26
 _COLOURS = {"Completed": "#2e7d32", "Failed": "#c62828", "Canceled": "#8d6e00"}
 _RUNNING = "#1565c0"
 # The limit of metrics and nodes shown.
-_MOST = 8
+MOST = 8
 
 Told = Mapping[str, Any]
 
 
+def metric_names(job: Told) -> list[str]:
+    """The metrics that the card of a job shows."""
+    return [*dict.fromkeys(key.partition("/rank_")[0] for key in job["metrics"])][:MOST]
+
+
 def card(job: Told, metrics: Iterable[Told] = (), lines: Iterable[str] = ()) -> str:
-    """``job`` is the output of `job show --json`, ``metrics`` are summaries, ``lines`` the last
-    output. No external resources; text from the job is escaped."""
-    parts = [_head(job), _error(job), _metrics([*metrics]), _load(job.get("load", ()))]
+    """``job`` is the output of `job show --json`, ``metrics`` are series with their points,
+    ``lines`` the last output. No external resources; text from the job is escaped."""
+    parts = [_head(job), _error(job), _metrics(job, metrics), _load(job.get("load", ()))]
     text = "\n".join(lines)
     if text:
         parts.append(f'<pre style="{_PRE}">{escape(text)}</pre>')
@@ -36,6 +41,7 @@ _PRE = (
     "margin:6px 0 0;padding:6px 8px;background:rgba(128,128,128,.1);border-radius:4px;"
     "font-size:12px;overflow-x:auto;white-space:pre"
 )
+_CHARTS = "display:flex;flex-wrap:wrap;gap:6px;margin:6px 0"
 _CELL = "padding:1px 14px 1px 0;text-align:left"
 
 
@@ -61,20 +67,26 @@ def _error(job: Told) -> str:
     return f'<div style="color:{_COLOURS["Failed"]}">{escape(error["message"])}{hint}</div>'
 
 
-def _metrics(several: Sequence[Told]) -> str:
-    rows = [
-        f'<tr><td style="{_CELL}">{escape(each["key"])}</td>'
-        f'<td style="{_CELL}">{_number(each["last"][2])}</td>'
-        f'<td style="{_CELL}">{line(each["shape"])}</td>'
-        f'<td style="{_CELL}">step {each["last"][0]}</td></tr>'
-        for each in several[:_MOST]
-    ]
-    return _table(rows, len(several), "metrics")
+def _metrics(job: Told, metrics: Iterable[Told]) -> str:
+    by_name: dict[str, list[Told]] = {}
+    for each in metrics:
+        if each["points"]:
+            by_name.setdefault(each["name"], []).append(each)
+    drawn = [chart(_title(name, several), several) for name, several in by_name.items()]
+    more = len({key.partition("/rank_")[0] for key in job["metrics"]}) - len(by_name)
+    said = f"<div>and {more} metrics more</div>" if by_name and more > 0 else ""
+    return f'<div style="{_CHARTS}">{"".join(drawn)}</div>{said}' if by_name else ""
+
+
+def _title(name: str, several: Sequence[Told]) -> str:
+    """The metric with its last value."""
+    step, _, value = max((each["points"][-1] for each in several), key=lambda point: point[1])
+    return f"{name} {_number(value)} at step {step}"
 
 
 def _load(nodes: Sequence[Told]) -> str:
     rows = []
-    for each in nodes[:_MOST]:
+    for each in nodes[:MOST]:
         told = [f"cpu {each['cpu']:.0f} %"] if "cpu" in each else []
         if "memory" in each:
             total = each.get("memory_total")
@@ -99,28 +111,5 @@ def _table(rows: Sequence[str], count: int, what: str) -> str:
     return f'<table style="margin:4px 0;border:0"><tbody>{"".join(rows)}</tbody></table>{more}'
 
 
-def line(values: Sequence[Any]) -> str:
-    """A sparkline with gaps for values that are not finite."""
-    # Halved, because the difference of the largest numbers overflows.
-    known = [each / 2 for each in values if isinstance(each, int | float)]
-    if len(known) < 2:
-        return ""
-    least, span = min(known), (max(known) - min(known)) or 1.0
-    step = _WIDTH / max(1, len(values) - 1)
-    pieces: list[list[str]] = [[]]
-    for number, each in enumerate(values):
-        if isinstance(each, int | float):
-            y = 2 + (_HEIGHT - 4) * (1 - (each / 2 - least) / span)
-            pieces[-1].append(f"{number * step:.1f},{y:.1f}")
-        elif pieces[-1]:
-            pieces.append([])
-    lines = "".join(
-        f'<polyline points="{" ".join(each)}" fill="none" stroke="{_RUNNING}" stroke-width="1.5"/>'
-        for each in pieces
-        if each
-    )
-    return f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img">{lines}</svg>'
-
-
 def _number(value: float | str) -> str:
-    return escape(value) if isinstance(value, str) else f"{value:.6g}"
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following, answered
-from allranks.sdk.jobs.notebook_card import card
+from allranks.sdk.jobs.notebook_card import card, metric_names
 
 # The number of output lines shown.
 _LINES = 12
+# Points of a line in a chart: more than it has pixels would not be seen.
+_POINTS = 300
 
 
 def watch(name: str, every: float) -> None:
@@ -28,16 +32,16 @@ def watch(name: str, every: float) -> None:
         raise UsageError("this is not a notebook", hint=hint) from None
     following = Following(find_server.connect, name)
     lines: deque[str] = deque([""], maxlen=_LINES)
-    handle = display(HTML(_drawn(name, lines)), display_id=True)
+    handle = display(HTML(drawn(name, lines)), display_id=True)
     due = time.monotonic() + every
     for piece in following.pieces():
         if piece:
             _add(lines, piece)
         if handle is not None and time.monotonic() >= due:
-            handle.update(HTML(_drawn(name, lines)))
+            handle.update(HTML(drawn(name, lines)))
             due = time.monotonic() + every
     if handle is not None:
-        handle.update(HTML(_drawn(name, lines)))
+        handle.update(HTML(drawn(name, lines)))
 
 
 def _add(lines: deque[str], piece: dict[str, Any]) -> None:
@@ -48,8 +52,15 @@ def _add(lines: deque[str], piece: dict[str, Any]) -> None:
     lines.extend(each.rpartition("\r")[2] for each in rest)
 
 
-def _drawn(name: str, lines: deque[str]) -> str:
-    job = answered(find_server.connect, lambda client: client.json("GET", job_path(name)))
-    path = job_path(name, "/metrics/summary")
-    metrics = answered(find_server.connect, lambda client: client.json("GET", path))["series"]
-    return card(job, metrics, [each for each in lines if each])
+def drawn(name: str, lines: Iterable[str] = ()) -> str:
+    """The card of a job as it is now."""
+    job = _answer(job_path(name))
+    series: list[Any] = []
+    for metric in metric_names(job):
+        path = f"/metrics?most={_POINTS}&metric={quote(metric, safe='')}"
+        series += _answer(job_path(name, path))["series"]
+    return card(job, series, [each for each in lines if each])
+
+
+def _answer(path: str) -> Any:
+    return answered(find_server.connect, lambda client: client.json("GET", path))
