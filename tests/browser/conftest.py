@@ -35,6 +35,13 @@ jobs:
     command: cat ${{inputs.i}}/x
     inputs: {i: '${{parent.jobs.make.outputs.o}}'}
 """
+# A smaller run of the same work, with data and a checkpoint.
+ONE = """\
+name: one
+command: python train.py 20 0.05 && echo 1 > "$ALLRANKS_STATE_DIR/checkpoint"
+code: .
+inputs: {numbers: {type: uri_file, path: 'azureml:numbers@latest'}}
+"""
 
 
 class Site(NamedTuple):
@@ -55,6 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     code.mkdir()
     (code / "train.py").write_text(TRAIN)
     (code / "pipeline.yml").write_text(PIPELINE)
+    (code / "one.yml").write_text(ONE)
     allranks = command_line(home, code)
     try:
         _jobs(allranks)
@@ -73,6 +81,9 @@ def _jobs(allranks: Allranks) -> None:
     goal = ("--minimize", "loss", *METRICS[:2])
     words = ("run", "--name", "sweep", *sweep, *goal, "-q", *train, 3, "${{search_space.pause}}")
     assert allranks(*words).returncode == 0
+    assert allranks("data", "create", "numbers", "--path", "train.py").returncode == 0
+    made = allranks("job", "create", "-f", "one.yml", "--stream", "-q")
+    assert made.returncode == 0, made.stderr
     made = allranks("job", "create", "-f", "pipeline.yml", "--name", "pipe", "--stream", "-q")
     assert made.returncode == 0, made.stderr
 

@@ -1,6 +1,7 @@
 """Every page and every button in a real browser, against real jobs."""
 
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ _PAGES = [
     "/jobs/good/code?path=train.py",
     "/jobs/bad/code?against=good",
     "/compare?job=good&job=bad",
+    "/compare?job=good&job=one",
+    "/jobs/one",
+    "/assets/data/numbers:1",
     "/computes",
     *(f"/assets/{kind}" for kind in ("models", "data", "environments", "components")),
     *(f"/assets/{kind}" for kind in ("datastores", "states", "schedules", "datastores/default")),
@@ -237,6 +241,75 @@ def test_a_search_in_a_log(site: Site, signed_in: Watched) -> None:
         lambda: page.evaluate("document.getElementById('matches').innerText.includes('ValueError')")
     )
     signed_in.ok()
+
+
+def test_a_search_in_all_ranks(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/good/logs?rank=all")
+    page.fill("#search input[name=text]", "LOSS 0.0500")
+    page.get_by_role("button", name="Find").click()
+    until(lambda: page.locator("#found").inner_text() == "2 lines")
+    found = page.locator("#matches").inner_text().splitlines()
+    assert found == [f"[{rank}] step 19 loss 0.0500 acc 0.950" for rank in range(2)]
+    signed_in.ok()
+
+
+def test_all_files_at_once(site: Site, signed_in: Watched) -> None:
+    signed_in.go(f"{site.url}/ui/jobs/good/files?find=outputs")
+    with signed_in.page.expect_download() as waited:
+        signed_in.page.get_by_text("Download these as ZIP").click()
+    with zipfile.ZipFile(waited.value.path()) as archive:
+        assert archive.testzip() is None
+        assert archive.read("artifacts/outputs/a.csv") == b"x,y\n1,2\n"
+        assert not [each for each in archive.namelist() if "outputs" not in each]
+
+
+def test_zooming_brings_the_points_between(site: Site, signed_in: Watched) -> None:
+    script = "import time\nfor n in range(6000): print('zoom:', n, flush=True); time.sleep(0.001)"
+    words = ("run", "--name", "many", "-q", "-m", r"zoom=zoom: (\d+)", "--", "python", "-c", script)
+    assert site.allranks(*words).returncode == 0
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/many/metrics")
+    page.wait_for_selector(".chart .gtitle")
+    box = "document.querySelector('#charts .chart')"
+    inside = f"{box}.data[0].x.filter((x) => x >= 4000 && x <= 4100).length"
+    assert page.evaluate(inside) < 50
+    span = "{'xaxis.range[0]': 4000, 'xaxis.range[1]': 4100}"
+    page.evaluate(f"Plotly.relayout({box}, {span})")
+    until(lambda: page.evaluate(inside) == 101)
+    page.evaluate(f"Plotly.relayout({box}, 'xaxis.autorange', true)")
+    until(lambda: page.evaluate(inside) < 50)
+    signed_in.ok()
+
+
+def test_how_work_scales(site: Site, signed_in: Watched) -> None:
+    signed_in.go(f"{site.url}/ui/compare?job=good&job=one")
+    text = signed_in.page.locator("main").inner_text()
+    assert "Scaling by nodes" in text
+    assert "Efficiency" in text
+    signed_in.go(f"{site.url}/ui/compare?job=good&job=bad")
+    assert "Scaling" not in signed_in.page.locator("main").inner_text()
+
+
+def test_what_made_it_and_who_uses_it(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/one/details")
+    page.get_by_role("link", name="azureml:numbers:1").click()
+    assert page.locator("h1").inner_text() == "numbers:1"
+    page.get_by_role("link", name="one", exact=True).click()
+    assert page.locator(".timeline .checkpoint").count() == 1
+    assert "1 checkpoint" in page.locator("#timeline").inner_text()
+    signed_in.ok()
+
+
+def test_the_plan(site: Site, signed_in: Watched) -> None:
+    signed_in.go(f"{site.url}/ui/jobs/good/details")
+    text = signed_in.page.locator("main").inner_text()
+    assert "What each rank gets" in text
+    assert re.search(r"RANK\s+\{rank\}", text)
+    assert "WORLD_SIZE" not in text
+    signed_in.page.get_by_text("variables that all ranks share").click()
+    assert re.search(r"WORLD_SIZE\s+2", signed_in.page.locator("main").inner_text())
 
 
 def test_a_server_that_goes_away_and_comes_back(site: Site, signed_in: Watched) -> None:

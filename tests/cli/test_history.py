@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.support import CLI, command_line, environment, leave_nothing
+from tests.support import CLI, answer, command_line, environment, leave_nothing
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -203,6 +203,22 @@ def on_a_terminal(home, folder, words, answer):
         code = process.wait(60)
     os.close(leader)
     return code, said.decode()
+
+
+def test_jobs_that_use_an_asset(allranks, code):
+    (code / "d.txt").write_text("1")
+    assert allranks("data", "create", "digits", "--path", "d.txt").returncode == 0
+    (code / "job.yml").write_text(
+        "command: cat ${{inputs.d}}\ninputs: {d: {type: uri_file, path: 'azureml:digits@latest'}}\n"
+    )
+    for name in ("reads", "again"):
+        made = allranks("job", "create", "-f", "job.yml", "--name", name, "--stream", "-q")
+        assert made.returncode == 0, made.stderr
+    assert allranks("run", "--name", "other", "-q", "--", "true").returncode == 0
+    for used, expected in (("digits:1", ["again", "reads"]), ("digits:2", []), ("digit", [])):
+        found = answer(allranks, "job", "list", "--uses", used)
+        assert [each["name"] for each in found] == expected, used
+    assert len(answer(allranks, "job", "list", "--uses", "azureml:digits")) == 2
 
 
 def test_delete_asks_on_a_terminal(allranks, home, code):

@@ -17,6 +17,7 @@ from allranks.cli.report import commands, picture
 from allranks.cli.report.figure import axis, figure
 from allranks.cli.report.html_page import page
 from allranks.errors import UsageError
+from allranks.plan.insights import scaling_text
 from allranks.plan.insights.job_facts import Facts
 from allranks.plan.insights.scaling import scaling
 
@@ -43,28 +44,28 @@ TWO = scaling([run("a", 1, 26614.0), run("b", 3, 11605.0)])
 def written(found):
     return page(
         figure(found),
-        commands._head(found),
-        commands._table(found),
-        commands._said(found),
-        commands._doubted(found),
+        scaling_text.head(found),
+        scaling_text.table(found),
+        scaling_text.sentences(found),
+        scaling_text.doubts(found),
     )
 
 
 def test_the_table_and_what_is_said_of_it():
     found = TWO
-    assert commands._head(found)[:3] == ("JOB", "NODES", "RANKS")
-    assert commands._table(found)[1][:2] == ("b", "3")
-    assert commands._table(found)[1][6:8] == ("2.29", "76.4%")
-    said = "\n".join(commands._said(found))
+    assert scaling_text.head(found)[:3] == ("JOB", "NODES", "RANKS")
+    assert scaling_text.table(found)[1][:2] == ("b", "3")
+    assert scaling_text.table(found)[1][6:8] == ("2.29", "76.4%")
+    said = "\n".join(scaling_text.sentences(found))
     assert "two sizes always lie on such a curve" in said
     assert "One node more than 3 would save 31 min 16 s of the ranks' time." in said
     assert "95%" not in said
-    assert "95%" in "\n".join(commands._said(several()))
+    assert "95%" in "\n".join(scaling_text.sentences(several()))
 
 
 def test_what_cannot_be_compared_is_not():
-    assert commands._table(UNEQUAL)[1][6:9] == ("-", "-", "-")
-    said = list(commands._said(UNEQUAL))
+    assert scaling_text.table(UNEQUAL)[1][6:9] == ("-", "-", "-")
+    said = list(scaling_text.sentences(UNEQUAL))
     assert said[1] == "  code differs from a: b"
     assert not any("Amdahl" in line for line in said)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.http_client import Client
 from tests.support import CLI, answer, commit_all, environment, until
 
 # Real servers and processes, about half a second a test.
@@ -308,6 +309,19 @@ def test_a_dry_run_starts_nothing_and_prints_everything(allranks, home, code):
     assert {"PATH", "OMP_NUM_THREADS", "ALLRANKS_ATTEMPT"} <= plan["ranks"][0]["environment"].keys()
     assert not home.exists()
     assert "  RANK={rank}\n" in allranks("run", "-n", 2, "--dry-run", "--", "true").stdout
+
+
+def test_the_plan_of_a_job_is_that_of_its_dry_run(shared, shared_home):
+    words = ("run", "-n", 2, "--name", "planned", "--env", "API_KEY=x")
+    dry = json.loads(shared(*words, "--dry-run", "--json", "--", "true").stdout)
+    assert shared(*words, "-q", "--", "true").returncode == 0
+    url = json.loads((shared_home / "server.json").read_text())["url"]
+    with Client(url, (shared_home / "token").read_text().strip()) as client:
+        plan = client.json("GET", "/api/v1/jobs/planned/plan")
+    assert plan["ranks"][0]["environment"]["API_KEY"] == "********"
+    for rank, of_dry_run in zip(plan["ranks"], dry["ranks"], strict=True):
+        assert rank["argv"] == of_dry_run["argv"]
+        assert rank["environment"].keys() == of_dry_run["environment"].keys()
 
 
 def test_json_alone_on_stdout(shared):

@@ -1,11 +1,15 @@
 """`allranks ui`, with and without what it needs."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from allranks.cli.commands import COMMANDS
+from allranks.cli.parser import parser_of
+from allranks.ui.pages.assets import KINDS
 from tests.support import Allranks, answer, environment, until
 
 pytestmark = pytest.mark.medium
@@ -47,3 +51,11 @@ def test_a_server_without_the_extra(allranks: Allranks, home: Path) -> None:
         first = allranks("run", "--name", "a", "--", "true").stderr.splitlines()[0]
         assert first == "a: 1 node, 1 rank"
         server.terminate()
+
+
+def test_what_empty_pages_say_to_do_first() -> None:
+    for kind in KINDS.values():
+        command, _, rest = kind.first.removeprefix("allranks ").partition(" ")
+        if f"{command} {rest.split()[0]}" in COMMANDS:
+            command, rest = f"{command} {rest.split()[0]}", rest.partition(" ")[2]
+        parser_of(command).parse_args(shlex.split(rest))

@@ -53,6 +53,18 @@ def test_what_is_sent_twice_is_there_once(database, job):
     ]
 
 
+def test_a_time_span(database, job):
+    points = Points(database)
+    rows = [["l", 0, n, 100.0 + n, n] for n in range(50)]
+    points.add_from_agent(Source(job, 1, 0, "metrics"), 0, line(*rows))
+    (one,) = points.series(job, METRIC)
+    first, end = points.between(one, 110.0, 119.5)
+    assert [p.step for p in points.read(one, first, until=end)] == [*range(10, 20)]
+    assert [p.step for p in points.read(one, first, 5, end)] == [11, 13, 15, 17, 19]
+    assert points.between(one, 500.0, 600.0) == (0, 0)
+    assert [*points.read(one, 0, until=0)] == []
+
+
 def test_a_hole_is_refused_with_the_size_there_is(database, job):
     points, source = Points(database), Source(job, 1, 0, "metrics")
     first = line(["l", 0, 0, 1.0, 5])

@@ -37,3 +37,12 @@ def size_text(count: float) -> str:
             return f"{count:.1f} {unit}" if unit != "bytes" else counted(round(count), "byte")
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def seconds_text(count: float) -> str:
+    """Seconds as people say them: ``3.4 s``, ``2 min 05 s``, ``1 h 02 min``."""
+    if count < 60:
+        return f"{count:.1f} s"
+    minutes, rest = divmod(round(count), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

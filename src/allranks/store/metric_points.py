@@ -126,24 +126,38 @@ class Points:
         with self._reading.connect() as connection:
             return sorted((Series(*row) for row in connection.execute(query)), key=_order)
 
-    def read(self, one: Series, since: int = 0, most: int | None = None) -> Iterator[Point]:
-        """The points of a series from number ``since``; about ``most`` of them, evenly spaced and
-        with the last one."""
-        stride = 1 if most is None else max(1, math.ceil((one.length - since) / most))
+    def read(
+        self, one: Series, since: int = 0, most: int | None = None, until: int | None = None
+    ) -> Iterator[Point]:
+        """The points of a series from number ``since`` up to ``until``; about ``most`` of them,
+        evenly spaced and with the last one."""
+        end = one.length if until is None else min(until, one.length)
+        stride = 1 if most is None else max(1, math.ceil((end - since) / most))
         query = (
             select(_points.c.step, _points.c.at, _points.c.value)
-            .where(_points.c.series_id == one.id, _points.c.number < one.length)
+            .where(_points.c.series_id == one.id, _points.c.number < end)
             .order_by(_points.c.number)
         )
         if stride > 1:
-            query = query.where((one.length - 1 - _points.c.number) % stride == 0)
-        while since < one.length:
+            query = query.where((end - 1 - _points.c.number) % stride == 0)
+        while since < end:
             page = query.where(_points.c.number >= since, _points.c.number < since + _PAGE * stride)
             # Do not hold a connection while the caller processes the points.
             with self._reading.connect() as connection:
                 rows = connection.execute(page).all()
             yield from (_point(*row) for row in rows)
             since += _PAGE * stride
+
+    def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
+        """The numbers of the points of a time span, in seconds since the epoch: first, and after
+        the last."""
+        number = _points.c.number
+        query = select(func.min(number), func.max(number)).where(
+            _points.c.series_id == one.id, _points.c.at >= begin, _points.c.at <= end
+        )
+        with self._reading.connect() as connection:
+            first, last = connection.execute(query).one()
+        return (0, 0) if first is None else (first, last + 1)
 
     def newest(
         self, job_id: int, kind: str, attempt: int | None = None

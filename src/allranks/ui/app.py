@@ -58,6 +58,7 @@ _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
     ("/jobs/{name}/search", logs.search, ("GET",)),
     ("/jobs/{name}/files", files.page, ("GET",)),
     ("/jobs/{name}/file", files.content, ("GET",)),
+    ("/jobs/{name}/files.zip", files.download, ("GET",)),
     ("/jobs/{name}/stacks", job.stacks, ("GET", "POST")),
     ("/jobs/{name}/code", code.page, ("GET",)),
     ("/jobs/{name}/report", report.page, ("GET",)),

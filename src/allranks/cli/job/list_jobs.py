@@ -54,6 +54,8 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     everything = "include archived jobs, and the trials and steps of other jobs"
     hidden.add_argument("--all", action="store_true", help=everything)
     add("--parent", type=JobReference, metavar="JOB", help="only the trials or steps of this job")
+    uses = "only jobs that use this data, model, environment or component"
+    add("--uses", metavar="NAME[:VERSION]", help=uses)
     add("--limit", type=_count, default=50, metavar="N", help="the first N (50)")
 
 
@@ -71,6 +73,7 @@ def list_jobs(options: argparse.Namespace) -> int:
         "sort": options.sort,
         "archived": "all" if options.all else "only" if options.archived else "no",
         "parent": options.parent,
+        "uses": options.uses,
         "children": "true" if options.all else None,
         "limit": options.limit,
         "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,

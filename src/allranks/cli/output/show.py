@@ -10,7 +10,7 @@ from typing import Any
 
 from allranks.cli.output import colours
 from allranks.cli.output.colours import coloured
-from allranks.plan.amounts import counted
+from allranks.plan.amounts import counted, seconds_text
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)
@@ -115,11 +115,7 @@ def sparkline(values: Sequence[float | str | None]) -> str:
 
 
 def seconds(count: float) -> str:
-    if count < 60:
-        return f"{count:.1f} s"
-    minutes, rest = divmod(round(count), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+    return seconds_text(count)
 
 
 def size(job: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,15 @@ from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.failure import why
 from allranks.errors import UsageError
-from allranks.plan.insights.amdahl import Fit, Interval
+from allranks.plan.insights import scaling_text
+from allranks.plan.insights.amdahl import Fit
 from allranks.plan.insights.analyze import report as insights
-from allranks.plan.insights.comparable_runs import Same
 from allranks.plan.insights.scaling import Gain, Row, Scaling
 from allranks.plan.insights.scaling import scaling as compare
 from allranks.plan.plan import pack
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.report_facts import observed
-
-_HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHOLE", "SAMPLES/S")
 
 
 def report_options(parser: argparse.ArgumentParser) -> None:
@@ -99,10 +96,10 @@ def scaling(options: argparse.Namespace) -> int:
         show.as_json(_as_json(found))
         return 0
     if found.rows:
-        show.columns(_head(found), _table(found))
-    if lines := list(_said(found)):
+        show.columns(scaling_text.head(found), scaling_text.table(found))
+    if lines := list(scaling_text.sentences(found)):
         print("\n" + "\n".join(lines))
-    for line in _doubted(found):
+    for line in scaling_text.doubts(found):
         show.talk(f"warning: {line}")
     return 0
 
@@ -126,74 +123,18 @@ def _draw(found: Scaling, options: argparse.Namespace) -> None:
     if options.html:
         from allranks.cli.report.html_page import page
 
-        text = page(drawn, _head(found), _table(found), _said(found), _doubted(found))
+        text = page(
+            drawn,
+            scaling_text.head(found),
+            scaling_text.table(found),
+            scaling_text.sentences(found),
+            scaling_text.doubts(found),
+        )
         options.html.write_text(text, encoding="utf-8")
     if options.png:
         from allranks.cli.report import picture
 
         picture.write(drawn, options.png)
-
-
-def _head(found: Scaling) -> tuple[str, ...]:
-    return ("JOB", *(("NODES",) if found.unit == "nodes" else ()), *_HEAD)
-
-
-def _table(found: Scaling) -> list[tuple[str, ...]]:
-    return [_cells(row, found.unit) for row in found.rows]
-
-
-def _cells(row: Row, unit: str) -> tuple[str, ...]:
-    size = (str(row.size),) if unit == "nodes" else ()
-    return (
-        row.name,
-        *size,
-        str(row.ranks),
-        show.seconds(row.time),
-        show.seconds(row.overhead),
-        show.seconds(row.whole),
-        f"{row.gain.speedup:.2f}" if row.gain else "-",
-        f"{100 * row.gain.efficiency:.1f}%" if row.gain else "-",
-        f"{100 * row.whole_gain.efficiency:.1f}%" if row.whole_gain else "-",
-        f"{row.throughput:.4g}" if row.throughput else "-",
-    )
-
-
-def _said(found: Scaling) -> Iterator[str]:
-    """Conclusions from the table, as sentences."""
-    if found.work.same is Same.UNEQUAL and not any(row.gain for row in found.rows):
-        yield "The runs did different work, so their times cannot be compared:"
-        yield from (f"  {reason}" for reason in found.work.reasons)
-        return
-    if found.fit is None or found.next is None:
-        return
-    one = found.unit.removesuffix("s")
-    fit = found.fit
-    yield (
-        f"Amdahl: time = {show.seconds(fit.fixed)}{_within(fit.fixed_interval)} "
-        f"+ {show.seconds(fit.shared)}{_within(fit.shared_interval)} / {found.unit}"
-    )
-    if fit.note:
-        yield f"  {fit.note}"
-    if fit.most is not None and fit.shared > 0:
-        yield f"No number of {found.unit} can be more than {fit.most:.3g} times as fast as one."
-    saved = f"{show.seconds(found.next.seconds)}{_within(found.next.interval)}"
-    yield f"One {one} more than {found.next.size} would save {saved} of the ranks' time."
-
-
-def _within(interval: Interval | None) -> str:
-    if interval is None:
-        return ""
-    return f" (95%: {show.seconds(interval.low)} to {show.seconds(interval.high)})"
-
-
-def _doubted(found: Scaling) -> list[str]:
-    work = found.work
-    told = list(found.warnings)
-    if len(found.rows) > 1 and work.same is Same.ASSUMED:
-        told.append(f"assuming equal work: {'; '.join(work.reasons)}")
-    if work.same is Same.UNEQUAL and any(row.gain for row in found.rows):
-        told.append(f"treated as equal work, as requested: {'; '.join(work.reasons)}")
-    return told
 
 
 def _as_json(found: Scaling) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Query(NamedTuple):
     """``name`` is a glob (`*`, `?`) or a part of a name or display name. ``tags`` have a key, and a
     value or None for any. ``since`` and ``until`` (exclusive) are seconds since the epoch.
     ``archived``: True for archived jobs only, None for all. ``parent``: only children of that job;
-    without it none, unless ``children``."""
+    without it none, unless ``children``. ``uses``: an asset as NAME or NAME:VERSION."""
 
     status: str | None = None
     experiment: str | None = None
@@ -48,6 +48,7 @@ class Query(NamedTuple):
     limit: int = 50
     parent: str | None = None
     children: bool = False
+    uses: str | None = None
 
 
 def condition(text: str) -> Condition:

@@ -55,6 +55,7 @@ ROLES: Mapping[str, Role] = {
     "PATCH /api/v1/jobs/{name}": _M,  # own jobs only: see `require_own`
     "DELETE /api/v1/jobs/{name}": _M,  # as above
     "GET /api/v1/jobs/{name}/explanation": _R,
+    "GET /api/v1/jobs/{name}/plan": _R,
     "GET /api/v1/jobs/{name}/events": _R,
     "GET /api/v1/jobs/{name}/wait": _R,
     "POST /api/v1/jobs/{name}/stream": _R,

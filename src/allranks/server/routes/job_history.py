@@ -42,6 +42,7 @@ class Wanted(BaseModel):
     metrics: bool = False
     parent: str | None = None
     children: bool = False
+    uses: str | None = None
 
     def query(self) -> job_query.Query:
         """Raises UsageError for invalid values."""
@@ -61,6 +62,7 @@ class Wanted(BaseModel):
             limit=self.limit,
             parent=self.parent,
             children=self.children,
+            uses=self.uses,
         )
 
 

@@ -13,7 +13,9 @@ from starlette.concurrency import run_in_threadpool
 
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
+from allranks.masking import masked
 from allranks.plan.distributions.topology import ranks, world
+from allranks.plan.job.report import report
 from allranks.plan.job.services import service_notes
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
@@ -135,6 +137,15 @@ def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
         return explain_step(row)
     row = services.records.with_ranks(name)
     return explain.full_explanation(row, services.records, services.home, services.blobs)
+
+
+@router.get("/jobs/{name}/plan")
+def show_plan(name: str, services: ServicesDep) -> dict[str, Any]:
+    """What its engine received and what each rank gets, as `--dry-run --json` prints it."""
+    row = services.records.with_ranks(name)
+    gang = row.plan.gang._replace(env=masked(row.plan.gang.env))
+    engine = services.clusters.engine(services.clusters.cluster(row.plan))
+    return report(row.plan, engine.render(gang), row.spec)
 
 
 @router.get("/jobs/{name}/events")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -58,13 +59,21 @@ def metrics(
     metric: str | None = None,
     attempt: Count | None = None,
     most: Most = None,
+    begin: float = 0.0,
+    end: float = math.inf,
 ) -> Response:
-    """Every series with its points, [step, seconds since the epoch, value]; ``most`` limits the
-    points of each, evenly spread."""
+    """Every series with its points, [step, seconds since the epoch, value], of the time from
+    ``begin`` to ``end``; ``most`` limits the points of each, evenly spread."""
     row = services.records.answering(name)
     several = services.points.series(row.id, METRIC)
+
+    def points(one: Series) -> Iterator[list[Any]]:
+        all_of_it = begin <= 0 and end == math.inf
+        since, until = (0, None) if all_of_it else services.points.between(one, begin, end)
+        return map(_point, services.points.read(one, since, most, until))
+
     return _streamed(
-        (told, map(_point, services.points.read(each, most=most)))
+        (told, points(each))
         for each, told in zip(several, _named(several, row), strict=True)
         if metric in (None, each.name, told["key"]) and attempt in (None, each.attempt)
     )

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Text, and_, cast, exists, func, or_, select
 from sqlalchemy.engine import Connection
 
 from allranks import clock
@@ -66,6 +66,8 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
         yield _jobs.c.parent == filters.parent
     elif not filters.children:
         yield _jobs.c.parent.is_(None)
+    if filters.uses is not None:
+        yield _uses(filters.uses)
     if filters.experiment is not None:
         yield _jobs.c.experiment == filters.experiment
     if filters.name is not None:
@@ -85,6 +87,13 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
     if filters.archived is not None:
         archived = _annotations.c.archived_at
         yield archived.is_not(None) if filters.archived else archived.is_(None)
+
+
+def _uses(asset: str) -> ColumnElement[bool]:
+    """Whether the job file, in which versions are pinned, names an asset."""
+    name, colon, version = asset.removeprefix("azureml:").partition(":")
+    text = f'"azureml:{name}:{version}"' if colon else f'"azureml:{name}:'
+    return cast(_jobs.c.spec, Text).contains(text, autoescape=True)
 
 
 def _series_order() -> tuple[ColumnElement[Any], ...]:

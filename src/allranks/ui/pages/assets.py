@@ -30,12 +30,12 @@ KINDS = {
     "data": Kind(
         "Data",
         ("version", "labels", "type", "path", "created_at"),
-        "allranks data create --name NAME --path FOLDER",
+        "allranks data create NAME --path FOLDER",
     ),
     "environments": Kind(
         "Environments",
         ("version", "labels", "curated", "description", "created_at"),
-        "allranks environment create --name NAME --file requirements.txt",
+        "allranks environment create NAME --requirements requirements.txt",
     ),
     "components": Kind(
         "Components",
@@ -43,15 +43,24 @@ KINDS = {
         "allranks component create -f component.yml",
     ),
     "datastores": Kind(
-        "Datastores", ("type", "uri", "credentials"), "allranks datastore create NAME URI"
+        "Datastores",
+        ("type", "uri", "credentials"),
+        "allranks datastore create NAME --type s3 --bucket BUCKET",
     ),
-    "states": Kind("States", ("version", "job", "size"), "allranks run --state NAME …"),
+    "states": Kind(
+        "States",
+        ("version", "job", "size"),
+        "allranks run --state NAME -- python train.py",
+    ),
     "schedules": Kind(
         "Schedules",
         ("trigger", "next_at", "last_job", "paused"),
         "allranks schedule create -f schedule.yml",
     ),
 }
+
+# Those that job files name by version, and the jobs that a page lists.
+_USED, _USERS = ("models", "data", "environments", "components"), 50
 
 
 async def page(request: Request) -> Response:
@@ -70,7 +79,14 @@ async def asset(request: Request) -> Response:
     session: Session = request.state.session
     plural = request.path_params["kind"]
     found = await session.get(f"{plural}/{quote(reference, safe='')}")
-    return render.page(request, "asset.html", kind=kind, name=plural, found=found, of=reference)
+    users: list[Any] = []
+    if plural in _USED:
+        uses = f"{found['name']}:{found['version']}"
+        wanted = {"children": "true", "archived": "all", "limit": _USERS}
+        users = await session.get("jobs", uses=uses, **wanted)
+    return render.page(
+        request, "asset.html", kind=kind, name=plural, found=found, of=reference, users=users
+    )
 
 
 def _kind(request: Request) -> Kind:

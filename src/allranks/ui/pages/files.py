@@ -6,7 +6,9 @@ import contextlib
 import csv
 import io
 import json
-from typing import Any
+import zipfile
+from collections.abc import AsyncIterator
+from typing import IO, Any, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -27,8 +29,7 @@ async def page(request: Request) -> Response:
     session: Session = request.state.session
     job = await session.get(job_path(request.path_params["name"]))
     found = await session.get(job_path(job["name"], "files"))
-    part = request.query_params.get("find", "").lower()
-    shown = [each for each in found if part in render.printable(each["path"]).lower()]
+    shown = _searched(found, request)
     chosen = request.query_params.get("path")
     preview: dict[str, Any] | None = None
     if chosen is not None:
@@ -46,6 +47,55 @@ async def page(request: Request) -> Response:
         chosen=chosen,
         preview=preview,
     )
+
+
+def _searched(files: list[Any], request: Request) -> list[Any]:
+    part = request.query_params.get("find", "").lower()
+    return [each for each in files if part in render.printable(each["path"]).lower()]
+
+
+async def download(request: Request) -> Response:
+    """The files as one archive, made while it is sent."""
+    session: Session = request.state.session
+    name = request.path_params["name"]
+    files = _searched(await session.get(job_path(name, "files")), request)
+    headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
+    paths = [each["path"] for each in files]
+    return StreamingResponse(
+        _archive(session, name, paths), headers=headers, media_type="application/zip"
+    )
+
+
+class _Buffer:
+    """What a ZipFile has written and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+async def _archive(session: Session, job: str, paths: list[str]) -> AsyncIterator[bytes]:
+    buffer = _Buffer()
+    # Not compressed: that would hold up other readers, and models and images hardly shrink.
+    with zipfile.ZipFile(cast(IO[bytes], buffer), "w") as archive:
+        for path in paths:
+            entry = zipfile.ZipInfo(render.printable(path))
+            with archive.open(entry, "w", force_zip64=True) as file:
+                async with session.stream("GET", file_path(job, path)) as answer:
+                    async for piece in answer.aiter_bytes():
+                        file.write(piece)
+                        yield buffer.take()
+    yield buffer.take()
 
 
 async def content(request: Request) -> Response:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.errors import AllranksError, Conflict, NotFound
+from allranks.plan.job.rank_variables import summarize
 from allranks.sdk.jobs.goodput_facts import job_times
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
@@ -19,6 +22,8 @@ from allranks.ui.pages.graph import graph
 Told = Mapping[str, Any]
 # Cells of ranks that a page shows; and children of a sweep.
 _RANKS, _TRIALS = 4096, 500
+# Ranks whose variables a page shows.
+_PLANNED = 64
 # The last metrics of a long list are on the page of metrics only.
 _METRICS = 12
 
@@ -45,8 +50,8 @@ async def overview(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
     job = await session.get(job_path(name))
-    explained, metrics, spans, children = await asyncio.gather(
-        _explanation(session, job), _metrics(session, job), _spans(session, job), _below(job)
+    explained, metrics, timeline, children = await asyncio.gather(
+        _explanation(session, job), _metrics(session, job), _timeline(session, job), _below(job)
     )
     return render.page(
         request,
@@ -56,20 +61,45 @@ async def overview(request: Request) -> Response:
         explained=explained,
         metrics=metrics[:_METRICS],
         more_metrics=len(metrics) - _METRICS,
-        timeline=spans,
+        timeline=timeline,
         nodes=_nodes(job),
         **children,
     )
 
 
 async def details(request: Request) -> Response:
-    """The job file, parameters, environment, and what it came from."""
+    """The job file, parameters, environment, what it came from, and what each rank gets."""
     session: Session = request.state.session
     job = await session.get(job_path(request.path_params["name"]))
     events = await session.get(job_path(job["name"], "events"))
+    plan = None
+    if job["type"] == "command":
+        plan = await session.get(job_path(job["name"], "plan"))
     return render.page(
-        request, "details.html", tab="details", job=job, events=events[-200:], count=len(events)
+        request,
+        "details.html",
+        tab="details",
+        job=job,
+        inputs=_inputs(job["spec"]),
+        plan=plan,
+        ranks=summarize(plan["ranks"][:_PLANNED]) if plan else None,
+        events=events[-200:],
+        count=len(events),
     )
+
+
+def _inputs(spec: Told) -> dict[str, tuple[str, str]]:
+    """What the job reads, by name: as written, and its page if it is an asset or another job's."""
+    found = {}
+    for name, each in (spec.get("inputs") or {}).items():
+        path = str(each.get("path", "")) if isinstance(each, Mapping) else str(each)
+        kind = each.get("type", "") if isinstance(each, Mapping) else ""
+        page = ""
+        if path.startswith("azureml:") and "/" not in path:
+            assets = "models" if str(kind).endswith("_model") else "data"
+            page = f"/ui/assets/{assets}/{quote(path.removeprefix('azureml:'), safe='')}"
+        found[name] = (path, page)
+    return found
 
 
 async def stacks(request: Request) -> Response:
@@ -104,26 +134,47 @@ async def _metrics(session: Session, job: Told) -> list[Told]:
     return found
 
 
-async def _spans(session: Session, job: Told) -> list[dict[str, Any]]:
-    """Where the time went: activities one after another, as shares of the whole."""
+async def _timeline(session: Session, job: Told) -> dict[str, Any] | None:
+    """Where the time went: activities with their place and width in percent of the whole, and when
+    versions of its state, which are its checkpoints, were written."""
     if job["type"] != "command":
-        return []
+        return None
     try:
         times = await run_in_threadpool(_job_times, session, job["name"])
+        written = await _checkpoints(session, job)
     except AllranksError:
-        return []
+        return None
     spans = times.goodput.spans
-    whole = sum(each.seconds for each in spans)
-    if not whole:
-        return []
-    return [
+    if not spans or spans[-1].end <= spans[0].begin:
+        return None
+    begin, whole = spans[0].begin, spans[-1].end - spans[0].begin
+    activities = [
         {
             "activity": str(each.activity),
             "attempt": each.attempt,
             "seconds": each.seconds,
+            "at": 100 * (each.begin - begin) / whole,
             "share": 100 * each.seconds / whole,
         }
         for each in spans
+    ]
+    marks = [
+        {"version": version, "seconds": at - begin, "at": 100 * (at - begin) / whole}
+        for version, at in written
+        if begin <= at <= spans[-1].end
+    ]
+    return {"activities": activities, "checkpoints": marks}
+
+
+async def _checkpoints(session: Session, job: Told) -> list[tuple[int, float]]:
+    """The versions of its state that the job wrote, and when."""
+    if job["state"]["version"] is None:
+        return []
+    state = await session.get(f"states/{quote(job['state']['name'], safe='')}")
+    return [
+        (each["version"], datetime.fromisoformat(each["written_at"]).timestamp())
+        for each in state["versions"]
+        if each["job"] == job["name"] and each["written_at"]
     ]
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.errors import UsageError
+from allranks.plan.insights import scaling_text
+from allranks.plan.insights.scaling import Scaling, scaling
+from allranks.sdk.jobs.report_facts import observed
 from allranks.statuses import JobStatus
 from allranks.ui import render
+from allranks.ui.api import Session
 
 # Rows of a list, and of a longer one each time that more are wanted.
 _ROWS = 50
-_FILTERS = ("status", "experiment", "name", "tag", "metric", "sort", "archived", "parent")
+_FILTERS = ("status", "experiment", "name", "tag", "metric", "sort", "archived", "parent", "uses")
 _SORTS = {
     "-created": "newest first",
     "created": "oldest first",
@@ -55,7 +60,23 @@ async def compare(request: Request) -> Response:
     sections: dict[str, list[Any]] = {}
     for each in found["differences"]:
         sections.setdefault(each["section"], []).append(each)
-    return render.page(request, "compare.html", jobs=found["jobs"], sections=sections, names=names)
+    return render.page(
+        request,
+        "compare.html",
+        jobs=found["jobs"],
+        sections=sections,
+        names=names,
+        scaling=await run_in_threadpool(_scaling, request.state.session, found["jobs"]),
+        scaling_text=scaling_text,
+    )
+
+
+def _scaling(session: Session, jobs: list[Any]) -> Scaling | None:
+    """How the work scales, if these are runs of several sizes."""
+    if any(job["type"] != "command" for job in jobs) or len({job["processes"] for job in jobs}) < 2:
+        return None
+    with session.client() as client:
+        return scaling([observed(client, job["name"]) for job in jobs])
 
 
 def _flag(text: str | None) -> str:

@@ -129,40 +129,61 @@ async def _ends(session: Session, name: str, attempt: int) -> dict[int, int]:
 
 
 async def search(request: Request) -> Response:
-    """The lines of a file that have a text, or a level, in the order of the file."""
+    """The lines that have a text, or a level, in the order of the file: of one ``path``, or of all
+    ranks of an attempt one after the other."""
     return live.events(_search(request))
 
 
 async def _search(request: Request) -> AsyncIterator[Any]:
     session: Session = request.state.session
-    given, name, path = request.query_params, request.path_params["name"], _path(request)
-    text, level = given.get("text", "").encode(), _LEVELS.get(given.get("level", ""))
-    lowered, rest = text.lower(), b""
-    found = offset = reported = 0
-    async with session.stream("GET", file_path(name, path)) as answer:
+    given, name = request.query_params, request.path_params["name"]
+    text, level = given.get("text", "").encode().lower(), _LEVELS.get(given.get("level", ""))
+    paths: list[tuple[str, int | None]] = [(given.get("path", ""), None)]
+    if not given.get("path"):
+        attempt = _number(given.get("attempt"), 1, "attempt")
+        logs = _logs(await session.get(job_path(name, "files")))
+        paths = [(path, rank) for (a, rank), path in sorted(logs.items()) if a == attempt]
+    found = read = reported = 0
+    for path, rank in paths:
+        before = read
+        async for matches, offset in _matches(session, file_path(name, path), text, level):
+            read = before + offset
+            if matches:
+                matches = matches[: _FOUND - found]
+                found += len(matches)
+                yield {"lines": matches, "rank": rank, "read": read}
+            elif read - reported > _BEAT:
+                reported = read
+                yield {"lines": [], "read": read}
+            if found >= _FOUND:
+                yield {"over": True, "found": found, "stopped": True}
+                return
+    yield {"over": True, "found": found, "stopped": False}
+
+
+async def _matches(
+    session: Session, address: str, text: bytes, level: re.Pattern[bytes] | None
+) -> AsyncIterator[tuple[list[str], int]]:
+    """The matching lines of each block of a file, and the bytes read so far."""
+    rest, offset = b"", 0
+
+    def matching(whole: bytes) -> list[str]:
+        # Most blocks have no match: look at the lines only of those that may.
+        lines = whole.split(b"\n") if _may(whole, text, level) else []
+        return [_shown(line) for line in lines if line and _may(line, text, level)]
+
+    async with session.stream("GET", address) as answer:
         async for block in answer.aiter_bytes(_BLOCK):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             if not newline and len(rest) > _LONGEST:  # progress bars may never end a line
                 whole, rest = rest, b""
-            # Most blocks have no match: look at the lines only of those that may.
-            lines = whole.split(b"\n") if _may(whole, lowered, level) else []
-            matches = [
-                line[:_LINE].decode(errors="replace")
-                for line in lines
-                if _may(line, lowered, level)
-            ]
             offset += len(block)
-            if matches:
-                found += len(matches)
-                yield {"lines": matches[: _FOUND - found + len(matches)], "read": offset}
-            elif offset - reported > _BEAT:
-                reported = offset
-                yield {"lines": [], "read": offset}
-            if found >= _FOUND:
-                yield {"over": True, "found": found, "stopped": True}
-                return
-    last = [rest[:_LINE].decode(errors="replace")] if rest and _may(rest, lowered, level) else []
-    yield {"lines": last, "over": True, "found": found + len(last), "stopped": False}
+            yield matching(whole), offset
+    yield matching(rest), offset
+
+
+def _shown(line: bytes) -> str:
+    return line[:_LINE].decode(errors="replace")
 
 
 def _may(lines: bytes, text: bytes, level: re.Pattern[bytes] | None) -> bool:

@@ -9,7 +9,7 @@ from allranks.errors import UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
 
-# Points of a series that a chart draws; zooming in asks for more.
+# Points of a series that a chart draws; zooming in asks for those between.
 _POINTS = 2000
 
 
@@ -23,8 +23,10 @@ async def page(request: Request) -> Response:
 
 
 async def points(request: Request) -> Response:
-    """The points of one metric, as the API has them."""
-    return await _passed(request, "metrics", metric=request.query_params.get("metric"))
+    """The points of one metric, all or of a time span, as the API has them."""
+    given = request.query_params
+    span = {"begin": given.get("begin"), "end": given.get("end")}
+    return await _passed(request, "metrics", metric=given.get("metric"), **span)
 
 
 async def resources(request: Request) -> Response:

@@ -35,6 +35,7 @@ function traces(several, given) {
         x,
         y,
         name: escape((label ? `${label} ` : "") + rank + attempt),
+        customdata: each.points.map((point) => point[1]),
         mode: each.points.length === 1 ? "markers" : "lines",
         line: style(found.length),
         type: "scatter",
@@ -58,9 +59,10 @@ function options() {
 
 const AXES = { step: "step", time: "time", elapsed: "seconds since the first value" };
 
-// The points of a metric of one job, or of several.
-async function points(name) {
-  const query = `metrics.json?most=${POINTS}&metric=${encodeURIComponent(name)}`;
+// The points of a metric of one job, or of several, all or of a time span.
+async function points(name, span) {
+  const between = span ? `&begin=${span.begin}&end=${span.end}` : "";
+  const query = `metrics.json?most=${POINTS}&metric=${encodeURIComponent(name)}${between}`;
   const jobs = charts.dataset.jobs ? JSON.parse(charts.dataset.jobs) : null;
   if (!jobs) {
     const { series } = await json(charts.dataset.points + query.slice("metrics.json".length));
@@ -75,14 +77,57 @@ async function points(name) {
 }
 
 const loaded = new Map();
+// What is looked at closely: by metric, a time span and its points.
+const close = new Map();
 
 async function draw(box) {
   const name = box.dataset.name;
   const given = options();
   if (!loaded.has(name)) loaded.set(name, await points(name));
-  const data = traces(loaded.get(name), given);
+  const data = traces(withClose(loaded.get(name), close.get(name)), given);
+  const first = !box.classList.contains("ready");
   box.classList.add("ready");
   await Plotly.react(box, data, layout(name, AXES[given.x], given.log), config(name));
+  if (first) box.on("plotly_relayout", (change) => zoomed(box, change).catch(failed(box)));
+}
+
+// Series are thinned: the span that is shown gets its own points in place of those few.
+function withClose(several, span) {
+  if (!span) return several;
+  return several.map(({ label, series }, at) => ({
+    label,
+    series: series.map((each) => {
+      const fine = span.several[at]?.series.find((other) => other.id === each.id)?.points;
+      if (!fine?.length) return each;
+      const before = each.points.filter((point) => point[1] < span.begin);
+      const after = each.points.filter((point) => point[1] > span.end);
+      return { ...each, points: [...before, ...fine, ...after] };
+    }),
+  }));
+}
+
+async function zoomed(box, change) {
+  const name = box.dataset.name;
+  const [low, high] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+  if (change["xaxis.autorange"]) {
+    if (close.delete(name)) await draw(box);
+    return;
+  }
+  const thinned = loaded.get(name).some(({ series }) => series.some((each) => each.points.length < each.length));
+  if (low === undefined || !thinned) return;
+  const [from, to] = options().x === "time" ? [new Date(low), new Date(high)] : [Number(low), Number(high)];
+  let [begin, end] = [Infinity, -Infinity];
+  for (const { x, customdata } of box.data) {
+    const inside = x.findIndex((each) => each >= from);
+    const beyond = x.findIndex((each) => each > to);
+    if (inside < 0) continue;
+    begin = Math.min(begin, customdata[Math.max(0, inside - 1)]);
+    end = Math.max(end, customdata[beyond < 0 ? customdata.length - 1 : beyond]);
+  }
+  if (begin > end) return;
+  const span = { begin, end };
+  close.set(name, { ...span, several: await points(name, span) });
+  await draw(box);
 }
 
 // Charts are drawn when they come into view: a job may have ten thousand metrics.

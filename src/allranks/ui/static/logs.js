@@ -142,11 +142,11 @@ search?.addEventListener("submit", (event) => {
   matches.hidden = nothing;
   found.textContent = "";
   if (nothing) return;
-  const query = new URLSearchParams({ path, text: data.get("text"), level: data.get("level") });
+  const query = new URLSearchParams({ path, attempt, text: data.get("text"), level: data.get("level") });
   searching = new EventSource(`/ui/jobs/${job}/search?${query}`);
   searching.onmessage = (message) => {
     const told = JSON.parse(message.data);
-    if (told.lines) matches.append(...told.lines.map((each) => line(each)));
+    if (told.lines) matches.append(...told.lines.map((each) => line(each, told.rank ?? undefined)));
     if (told.over) {
       searching.close();
       const lines = told.found === 1 ? "1 line" : `${told.found} lines`;

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.cli.submit.rank_variables import ABSENT, Summary, summarize
+from allranks.plan.job.rank_variables import ABSENT, Summary, summarize
 
 NAMES = st.sampled_from(["RANK", "NODE_RANK", "TF_CONFIG", "HOST", "é {rank}"])
 VALUES = st.text(alphabet="01219ab{}<\n", max_size=6)

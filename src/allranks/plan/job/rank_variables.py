@@ -6,7 +6,6 @@ of one table with a row for each rank: the template with a row's cells is that r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -56,7 +55,9 @@ def _split(values: Sequence[str | None]) -> tuple[str, tuple[str, ...], str]:
 
 
 def _common_start(texts: Sequence[str]) -> str:
-    return os.path.commonprefix(texts)  # noqa: RUF071  texts, not paths
+    least, greatest = min(texts), max(texts)
+    pairs = enumerate(zip(least, greatest, strict=False))
+    return least[: next((at for at, (a, b) in pairs if a != b), len(least))]
 
 
 def _column(
