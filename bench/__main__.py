@@ -24,6 +24,7 @@ from bench import (
     metrics,
     page,
     page_peers,
+    page_questions,
     pipeline,
     restart,
     snapshot,
@@ -66,6 +67,9 @@ BENCHES = {
     "early_stop": Bench(early_stop.options, early_stop.run, "what stopping bad trials early saves"),
     "page": Bench(page.options, page.run, "the web page in a browser"),
     "page_peers": Bench(page_peers.options, page_peers.run, "the web page beside NiceGUI and Dash"),
+    "page_questions": Bench(
+        page_questions.options, page_questions.run, "clicks to an answer: our page, MLflow, Ray"
+    ),
     "sweep": Bench(sweep.options, sweep.run, "trivial trials, beside Optuna and Ray Tune"),
     "unpack": Bench(unpack.options, unpack.run, "a thousand shards, beside the system's tar"),
     "weight": Bench(weight.options, weight.run, "start-up time, memory, imports"),

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import sys
-import types
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from file_keys import (
+    ASSETS,
+    COMPONENT,
+    JOB,
+    PIPELINE,
+    SCHEDULE,
+    SWEEP,
+    cell,
+    describe,
+    fields,
+    places,
+    sentence,
+)
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -26,17 +36,9 @@ from allranks.engines.options import COMMON, Option
 from allranks.engines.registry import KINDS
 from allranks.plan.diagnosis.causes import TABLE
 from allranks.settings import Clocks
-from allranks.spec import environment_variables, job, job_parts, retry, schedule, services
+from allranks.spec import environment_variables
 from allranks.spec.compute import Compute
-from allranks.spec.data import Data
 from allranks.spec.datastore import CREDENTIALS, Datastore
-from allranks.spec.descriptions import FIELDS
-from allranks.spec.model import Model
-from allranks.spec.pipeline import component, parallel
-from allranks.spec.pipeline import job as pipeline
-from allranks.spec.pipeline.nodes import ComponentNode
-from allranks.spec.sweep import early_termination, search_space
-from allranks.spec.sweep import job as sweep
 from allranks.statuses import VERDICTS, JobStatus
 
 PAGES = {
@@ -52,98 +54,6 @@ PAGES = {
     "failures.md": "Statuses, reasons and failure causes",
 }
 
-Kinds = Mapping[str, tuple[type[BaseModel], ...]]
-
-# The models of a job file, by the key that they stand under; `*` is a name of the user's.
-JOB: Kinds = {
-    "": (job.CommandJob,),
-    "inputs.*": (job_parts.Input,),
-    "outputs.*": (job_parts.Output,),
-    "environment": (job_parts.Environment,),
-    "environment.build": (job_parts.BuildContext,),
-    "resources": (job_parts.Resources,),
-    "distribution": (
-        job_parts.PyTorchDistribution,
-        job_parts.MpiDistribution,
-        job_parts.TensorFlowDistribution,
-        job_parts.DeepSpeedDistribution,
-        job_parts.HorovodDistribution,
-        job_parts.JaxDistribution,
-        job_parts.RayDistribution,
-        job_parts.NoDistribution,
-    ),
-    "limits": (job_parts.Limits,),
-    "retry": (retry.Retry,),
-    "retry.budgets": (retry.Budgets,),
-    "metrics.*": (job_parts.Metric,),
-    "queue_settings": (job_parts.QueueSettings,),
-    "services.*": (
-        services.JobService,
-        services.SshJobService,
-        services.JupyterLabJobService,
-        services.TensorBoardJobService,
-        services.VsCodeJobService,
-    ),
-    "identity": (
-        services.ManagedIdentityConfiguration,
-        services.UserIdentityConfiguration,
-        services.AmlTokenConfiguration,
-    ),
-}
-# The same of a sweep.
-SWEEP: Kinds = {
-    "": (sweep.SweepJob,),
-    "trial": (sweep.Trial,),
-    "objective": (sweep.Objective,),
-    "limits": (sweep.SweepLimits,),
-    "sampling_algorithm": (
-        sweep.RandomSampling,
-        sweep.GridSampling,
-        sweep.BayesianSampling,
-        sweep.AshaSampling,
-    ),
-    "search_space.*": search_space.DISTRIBUTIONS,
-    "early_termination": early_termination.POLICIES,
-}
-# The same of a pipeline, with its components.
-PIPELINE: Kinds = {
-    "": (pipeline.PipelineJob,),
-    "settings": (pipeline.Settings,),
-    "limits": (pipeline.PipelineLimits,),
-    "jobs.*": (ComponentNode,),
-}
-COMPONENT: Kinds = {
-    "": (
-        component.CommandComponent,
-        component.PipelineComponent,
-        component.ParallelComponent,
-    ),
-    "task": (parallel.ParallelTask,),
-    "retry_settings": (parallel.RetrySettings,),
-    "inputs.*": (component.ComponentInput,),
-    "outputs.*": (component.ComponentOutput,),
-}
-SCHEDULE: Kinds = {
-    "": (schedule.Schedule,),
-    "trigger": (schedule.CronTrigger, schedule.RecurrenceTrigger),
-    "trigger.schedule": (schedule.RecurrencePattern,),
-}
-ASSETS: Mapping[str, type[BaseModel]] = {
-    "Compute": Compute,
-    "Data asset": Data,
-    "Datastore": Datastore,
-    "Environment": job_parts.Environment,
-    "Model": Model,
-}
-_WORDS: Mapping[Any, str] = {
-    str: "text",
-    int: "whole number",
-    float: "number",
-    bool: "`true` or `false`",
-    Any: "any value",
-    type(None): "nothing",
-    dict: "mapping",
-}
 _RETRY: Mapping[bool | None, str] = {True: "yes", False: "no", None: "perhaps"}
 
 
@@ -170,19 +80,10 @@ def write(out: Path) -> list[Path]:
     return [out / name for name in lines]
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def _sentence(text: str) -> str:
-    text = _cell(text)
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
-
-
 def _cli() -> Iterator[str]:
     for name, command in COMMANDS.items():
         parser = parser_of(name)
-        yield from (f"## allranks {name}", "", _sentence(command.help), "")
+        yield from (f"## allranks {name}", "", sentence(command.help), "")
         yield from ("```text", parser.format_usage().strip(), "```", "")
         rows = [row for action in parser._actions for row in _option(action)]
         yield from ("| Option | Default | Description |", "|---|---|---|", *rows, "")
@@ -200,8 +101,8 @@ def _option(action: argparse.Action) -> Iterator[str]:
     value = f" {shown or action.dest.upper()}" if action.nargs != 0 else ""
     what = ", ".join(action.option_strings) + value
     unset = action.default in (None, False, argparse.SUPPRESS, [], ())
-    default = "" if unset else f"`{_cell(str(action.default))}`"
-    yield f"| `{_cell(what.strip())}` | {default} | {_sentence(action.help or '')} |"
+    default = "" if unset else f"`{cell(str(action.default))}`"
+    yield f"| `{cell(what.strip())}` | {default} | {sentence(action.help or '')} |"
 
 
 def _python() -> Iterator[str]:
@@ -209,7 +110,7 @@ def _python() -> Iterator[str]:
         found = getattr(allranks, name)
         yield from (f"## {name}", "", *_signed(name, found))
         if inspect.isclass(found) and issubclass(found, BaseModel):
-            yield from _fields(found)
+            yield from fields(found)
         if not inspect.isclass(found) or issubclass(found, BaseException):
             continue
         yield from _methods(name, found)
@@ -247,51 +148,36 @@ def _call(model: type[BaseModel]) -> str:
 def _job_file() -> Iterator[str]:
     yield "The keys of a command job. A key that is not listed is an error, except inside"
     yield from ("`distribution`. Every key that is not required may be left out.", "")
-    yield from _places(JOB, "The job")
+    yield from places(JOB, "The job")
 
 
 def _sweep_file() -> Iterator[str]:
     yield "The keys of a sweep job. Keys that a command job has too, such as `inputs` or"
     yield from ("`trial.resources`, are described in [Job file](job-file.md).", "")
-    yield from _places(SWEEP, "The sweep")
+    yield from places(SWEEP, "The sweep")
 
 
 def _pipeline_file() -> Iterator[str]:
     yield "The keys of a pipeline job. A step has the keys of a command job, a sweep or a pipeline,"
     yield "or those below `jobs.NAME` if it runs a component. Keys that a command job has too are"
     yield from ("described in [Job file](job-file.md).", "")
-    yield from _places(PIPELINE, "The pipeline")
+    yield from places(PIPELINE, "The pipeline")
 
 
 def _component_file() -> Iterator[str]:
     yield "The keys of a component, which steps of pipelines run. Keys that a command job has too"
     yield from ("are described in [Job file](job-file.md).", "")
-    yield from _places(COMPONENT, "The component")
+    yield from places(COMPONENT, "The component")
 
 
 def _schedule_file() -> Iterator[str]:
     yield from ("The keys of a schedule.", "")
-    yield from _places(SCHEDULE, "The schedule")
-
-
-def _places(kinds: Kinds, top: str) -> Iterator[str]:
-    for place, models in kinds.items():
-        yield from (f"## {place.replace('*', 'NAME') or top}", "")
-        for model in models:
-            if len(models) > 1:
-                yield from (f"### {_kind(model)}", "")
-            yield from _fields(model)
-
-
-def _kind(model: type[BaseModel]) -> str:
-    """How the file tells one model from the others at its place."""
-    default = model.model_fields["type"].default
-    return f"type: {default}" if default else "any other type"
+    yield from places(SCHEDULE, "The schedule")
 
 
 def _assets() -> Iterator[str]:
     for title, model in ASSETS.items():
-        yield from (f"## {title}", "", *_fields(model))
+        yield from (f"## {title}", "", *fields(model))
         if model is Compute:
             yield from ("### Options of every engine", "", *_options(COMMON))
             for name, kind in KINDS.items():
@@ -307,80 +193,10 @@ def _assets() -> Iterator[str]:
 def _options(options: Sequence[Option]) -> Iterator[str]:
     yield from ("| Key | Type | Default | Description |", "|---|---|---|---|")
     for each in options:
-        default = "" if each.default is None else f"`{_cell(str(each.default))}`"
+        default = "" if each.default is None else f"`{cell(str(each.default))}`"
         kind = ", ".join(f"`{word}`" for word in each.choices) or str(each.type)
-        yield f"| `{each.name}` | {kind} | {default} | {_sentence(each.help)} |"
+        yield f"| `{each.name}` | {kind} | {default} | {sentence(each.help)} |"
     yield ""
-
-
-def _fields(model: type[BaseModel]) -> Iterator[str]:
-    yield from ("| Key | Type | Default | Description |", "|---|---|---|---|")
-    for name, field in model.model_fields.items():
-        default = "required" if field.is_required() else _default(field.default)
-        shown = _type(typing.get_type_hints(model, include_extras=True)[name])
-        text = _sentence(describe(model, name))
-        yield f"| `{field.alias or name}` | {_cell(shown)} | {default} | {text} |"
-    yield ""
-
-
-def _default(value: Any) -> str:
-    if value in (None, (), PydanticUndefined):  # undefined: made by a factory, and empty
-        return ""
-    text = ", ".join(value) if isinstance(value, tuple) else value
-    return f"`{text if isinstance(text, str) else json.dumps(text)}`"
-
-
-def describe(model: type[BaseModel], name: str) -> str:
-    """The description of a field, of the model or of the nearest base that has one."""
-    for each in model.__mro__:
-        if found := FIELDS.get(each.__name__, {}).get(name):
-            return found
-    return ""
-
-
-def _type(kind: Any) -> str:
-    """A field's type in words. That it may be absent is not part of it."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is typing.Annotated:
-        return _type(inner[0])
-    if origin is typing.Literal:
-        return " or ".join(f"`{each}`" for each in inner)
-    if origin in (typing.Union, types.UnionType):
-        words = [_type(each) for each in inner if each is not type(None)]
-        return " or ".join(dict.fromkeys(words))
-    if origin is tuple:
-        return f"list of {_type(inner[0])}"
-    if origin is list:
-        return f"list of {_type(inner[0])}"
-    if origin is dict:
-        return "mapping" if inner[1] is Any else f"mapping of names to {_type(inner[1])}"
-    if kind is job.Outputs:
-        return f"mapping of names to {_type(job_parts.Output)}"
-    if inspect.isclass(kind) and issubclass(kind, BaseModel):
-        return _link(kind)
-    return _WORDS[kind]
-
-
-def _link(model: type[BaseModel]) -> str:
-    """A link to the model's keys: by the place, which has a heading."""
-    pages = (
-        ("job-file.md", JOB),
-        ("sweep-file.md", SWEEP),
-        ("pipeline-file.md", PIPELINE),
-        ("component-file.md", COMPONENT),
-        ("schedule-file.md", SCHEDULE),
-    )
-    page, place = next(
-        (page, place) for page, kinds in pages for place, models in kinds.items() if model in models
-    )
-    heading = place.replace("*", "NAME")
-    return f"[`{heading}`]({page}#{anchor(heading)})"
-
-
-def anchor(heading: str) -> str:
-    """The anchor that GitHub and MkDocs both give a heading."""
-    kept = "".join(c for c in heading.lower() if c.isalnum() or c in " -_")
-    return kept.strip().replace(" ", "-")
 
 
 def _variables() -> Iterator[str]:
@@ -390,7 +206,7 @@ def _variables() -> Iterator[str]:
     yield from ("| Variable | Default | Description |", "|---|---|---|")
     for name, text in environment_variables.CLOCKS.items():
         default = Clocks._field_defaults[name.removeprefix("ALLRANKS_").lower()]
-        yield f"| `{name}` | {default:g} | {_sentence(text)} |"
+        yield f"| `{name}` | {default:g} | {sentence(text)} |"
     yield from ("", "## Variables of each rank", "")
     yield from ("A value of your own wins over any of these.", "")
     for group, names in environment_variables.RANK.items():
@@ -399,7 +215,7 @@ def _variables() -> Iterator[str]:
 
 def _pairs(head: str, names: Mapping[str, str]) -> Iterator[str]:
     yield from (f"| {head} | Description |", "|---|---|")
-    yield from (f"| `{name}` | {_sentence(text)} |" for name, text in names.items())
+    yield from (f"| `{name}` | {sentence(text)} |" for name, text in names.items())
     yield ""
 
 
@@ -412,8 +228,8 @@ def _failures() -> Iterator[str]:
         "|---|---|---|---|---|",
     )
     for reason, verdict in VERDICTS.items():
-        hint = _sentence(verdict.hint) if verdict.hint else ""
-        row = (f"`{reason}`", verdict.outcome, _sentence(verdict.sentence), hint, verdict.blame)
+        hint = sentence(verdict.hint) if verdict.hint else ""
+        row = (f"`{reason}`", verdict.outcome, sentence(verdict.sentence), hint, verdict.blame)
         yield f"| {' | '.join(row)} |"
     yield from ("", "## Causes", "", "What a failure is explained by.", "")
     yield from (
@@ -421,7 +237,7 @@ def _failures() -> Iterator[str]:
         "|---|---|---|---|---|",
     )
     for cause, told in TABLE.items():
-        entry = (f"`{cause}`", _sentence(told.sentence), _sentence(told.fix), str(told.blame))
+        entry = (f"`{cause}`", sentence(told.sentence), sentence(told.fix), str(told.blame))
         yield f"| {' | '.join((*entry, _RETRY[told.retryable]))} |"
 
 
