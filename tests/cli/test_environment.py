@@ -31,6 +31,7 @@ def requirements(code: Path, wheels: Path) -> Path:
     return path
 
 
+PLUM = "import apple\ndef main(): print(apple.version)\n"
 PRINT = ["--", "python", "-c", "import apple, sys; print(apple.version, sys.prefix)"]
 
 
@@ -55,6 +56,26 @@ def test_what_a_job_installs_is_the_jobs_alone(shared, requirements, wheels):
     run = ["run", "-e", requirements, "--", "bash", "-c"]
     assert shared(*run, install + look).stdout.endswith("\n2.0\n")
     assert shared(*run, look).stdout == "1.0\n"
+
+
+@pytest.mark.end_to_end
+def test_what_a_job_installs_without_an_environment_is_the_jobs_alone(
+    shared, shared_home, wheels, tmp_path
+):
+    """The current Python, a virtual environment with packages and programs, stays as it is."""
+    own = tmp_path / "o'wn x"
+    subprocess.run([sys.executable, "-m", "venv", own], check=True)
+    wheel(wheels, "plum", scripts={"plum": "plum:main"}, modules={"plum.py": PLUM})
+    pip = [own / "bin" / "python", "-m", "pip", "install", "-q", "--no-index"]
+    subprocess.run([*pip, "--find-links", wheels, "apple==1.0", "plum"], check=True)
+    env = {"PATH": f"{own}/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(own)}
+    before = sorted(own.rglob("*"))
+    install = f'pip install -q --no-index --find-links "{wheels}" apple==2.0 && plum'
+    done = shared("run", "-n", 2, "--", "bash", "-c", install, env=env)
+    assert done.stdout.splitlines() == ["2.0", "2.0"], done.stdout + done.stderr
+    assert "goes into a layer of this job" in done.stderr
+    assert sorted(own.rglob("*")) == before
+    assert shared("run", "-q", "--", "plum", env=env).stdout == "1.0\n"
 
 
 def test_variables_of_the_submitters_environment_are_not_passed_on(shared, requirements):

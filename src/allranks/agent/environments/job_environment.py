@@ -1,4 +1,5 @@
-"""The virtual environment of an attempt: a shared one from the cache, and a layer in front."""
+"""The virtual environment of an attempt: a shared one from the cache or the current Python, and a
+layer in front."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.environments.layer import layer
+from allranks.agent.environments.layer_of_current import layer_of_current
 from allranks.agent.environments.uv import Say, Wait, program
 from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.plan.environments.activation import activated, kept
@@ -28,14 +30,20 @@ class Prepared(NamedTuple):
 def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepared:
     """Provide the environment, with a layer in the attempt's ``folder``, and activate it. The build
     log goes to the job's record. Raises as ``EnvironmentCache.provide``."""
-    assert task.recipe is not None
-    base, variables = task.base, task.variables
+    base, variables, goal = task.base, task.variables, folder / "environment"
+    if task.recipe is None:
+        layer_of_current(base, goal)
+        found = installed_frameworks.tensorflow(base)
+        # Packages that variables lead to stay visible: only the layer is put in front.
+        path = f"{goal}/bin:{base.get('PATH', '')}"
+        return Prepared(
+            {**base, "VIRTUAL_ENV": str(goal), "PATH": path}, kept(variables, str(goal)), found
+        )
     environments = EnvironmentCache(
         Path(task.environments), program(task.uv, base.get("PATH")), {**base, **task.tools}
     )
     with copy_log(task, node, environments.log(task.recipe)):
         environment = environments.provide(task.recipe, wait, say)
-    goal = folder / "environment"
     layer(environment.folder, goal)
     return Prepared(
         activated(_without_virtual_environments(base), str(goal), task.recipe.variables),

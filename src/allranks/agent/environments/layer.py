@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 _NO_PIP = """#!/bin/sh
@@ -27,11 +28,7 @@ def layer(environment: Path, goal: Path) -> None:
     _link_tree(environment / "lib", goal / "lib", {libraries.name})
     (goal / "lib64").symlink_to("lib")
     shutil.copyfile(environment / "pyvenv.cfg", goal / "pyvenv.cfg")
-    # addsitedir also applies the .pth files there. The path is in bytes, because Python reads the
-    # file in the encoding of the rank's locale.
-    shared = os.fsencode(libraries / "site-packages")
-    line = f"import os, site; site.addsitedir(os.fsdecode({shared!r}))\n"
-    (packages / "_allranks.pth").write_text(line, encoding="ascii")
+    add_packages_of([str(libraries / "site-packages")], packages)
     for each in (environment / "bin").iterdir():
         program = goal / "bin" / each.name
         if _is_script(each):
@@ -41,9 +38,24 @@ def layer(environment: Path, goal: Path) -> None:
             # Binaries find their libraries relative to their real path.
             program.symlink_to(os.readlink(each) if each.is_symlink() else each)
     if not (goal / "bin" / "pip").exists():
-        # Otherwise the next pip on PATH would install into the system.
-        (goal / "bin" / "pip").write_text(_NO_PIP)
-        (goal / "bin" / "pip").chmod(0o755)
+        refuse_pip(goal / "bin" / "pip")
+
+
+def add_packages_of(folders: Sequence[str], packages: Path) -> None:
+    """Let the Python of the layer with ``packages`` find those in ``folders``, behind its own."""
+    # addsitedir also applies the .pth files there. Paths are in bytes, because Python reads the
+    # file in the encoding of the rank's locale.
+    lines = (
+        f"import os, site; site.addsitedir(os.fsdecode({os.fsencode(each)!r}))\n"
+        for each in folders
+    )
+    (packages / "_allranks.pth").write_text("".join(lines), encoding="ascii")
+
+
+def refuse_pip(program: Path) -> None:
+    """Say that there is no pip. Otherwise the next one on PATH would install into the system."""
+    program.write_text(_NO_PIP)
+    program.chmod(0o755)
 
 
 def packages_of(environment: Path) -> Path:

@@ -35,6 +35,7 @@ from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
 from allranks.plan.distributions import topology, variables
 from allranks.plan.distributions.topology import Rank
+from allranks.plan.environments.activation import is_made_for
 from allranks.plan.lifecycle.phases import Phase
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
@@ -160,16 +161,13 @@ class Agent:
         return inputs | {f"outputs.{name}": path for name, path in data.begin().items()}
 
     def _environment(self, folder: Path) -> None:
-        """Prepare the job's virtual environment, if it has one."""
-        if self._task.recipe is None or self._task.container is not None:
+        """Prepare the virtual environment of the ranks, if they get one of their own."""
+        if not is_made_for(self._task):
             return
         from allranks.agent.environments import job_environment  # lazy: few jobs need one
 
-        self._use(
-            job_environment.prepare(
-                self._original_task, self._where.node, folder, self._or_stop, self._in.doing
-            )
-        )
+        task, node = self._original_task, self._where.node
+        self._use(job_environment.prepare(task, node, folder, self._or_stop, self._in.doing))
 
     def _use(self, prepared: Prepared) -> None:
         self._task = self._original_task._replace(base=prepared.base, variables=prepared.variables)
@@ -367,7 +365,7 @@ class Agent:
         of_node |= variables.of_attempt(task, self._attempt, go, end, grace, str(folder))
         env = variables.whole_environment(task, rank, places, work.paths, of_node)
         if task.distribution == "tensorflow" and "TF_CONFIG" not in task.variables:
-            own = task.container or task.recipe
+            own = task.container or is_made_for(task)
             version = self._tensorflow if own else installed_frameworks.tensorflow(env)
             if installed_frameworks.breaks_on_empty_ps(version):
                 env = variables.without_empty_ps(env)

@@ -1,10 +1,26 @@
-"""What activating a virtual environment does to the variables of a process. Pure."""
+"""Who gets a virtual environment, and what activating it does to variables. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from allranks.plan.plan import Task
+
+_INSTALLS = re.compile(r"\bpip[\d.]*\s+install\b")
 _OF_ANOTHER = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME")
+
+
+def installs_packages(command: str) -> bool:
+    """Whether a command installs packages by itself."""
+    return _INSTALLS.search(command) is not None
+
+
+def is_made_for(task: Task) -> bool:
+    """Whether the ranks get an environment of their own, outside of a container: that of a recipe,
+    or a layer for what their command installs."""
+    made = task.recipe is not None or installs_packages(task.command)
+    return made and task.container is None
 
 
 def kept(variables: Mapping[str, str], prefix: str) -> dict[str, str]:

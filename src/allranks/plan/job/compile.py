@@ -15,6 +15,7 @@ from allranks.plan import amounts
 from allranks.plan.data.addresses import Located
 from allranks.plan.data.kept_files import LIMIT
 from allranks.plan.distributions.topology import world
+from allranks.plan.environments.activation import installs_packages
 from allranks.plan.environments.container import FILE, TRACELESS
 from allranks.plan.environments.recipe import Compute, Resolved, is_image, recipe, resolve
 from allranks.plan.job.gpu_allocation import Choice, Request, choose
@@ -89,6 +90,8 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     around = {**_around(spec, engine, context, of), **_cache(options, context)}
     # A recipe has these sentences among its own.
     said = () if "recipe" in around else of.notes
+    if not around.keys() & {"recipe", "container"} and installs_packages(spec.command):
+        said = (*said, _LAYERED)
     gpus = context.gpus or choose(Request(resources.gpus_per_instance))
     gang = Gang(
         key=f"{context.name}.1",
@@ -225,6 +228,12 @@ def _around(
             return asked
     made = recipe(of, context.table)
     return {**asked, "recipe": made, **_makers(context)}
+
+
+_LAYERED = (
+    "what the command installs with pip goes into a layer of this job; the current Python stays "
+    "as it is"
+)
 
 
 def _nameless(asset: Asset) -> Resolved:

@@ -1,0 +1,106 @@
+"""A layer in front of the Python that ranks use anyway: what a job's command installs with pip
+stays in it, and goes with the attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.agent.environments.layer import add_packages_of, refuse_pip
+
+_ASK = """
+import importlib.util, json, sys, sysconfig
+paths = sysconfig.get_paths()
+print(json.dumps({
+    "base": getattr(sys, "_base_executable", sys.executable),
+    "version": "%d.%d" % sys.version_info[:2],
+    "own": sys.prefix != sys.base_prefix,
+    "packages": [paths["purelib"], paths["platlib"]],
+    "programs": paths["scripts"],
+    "pip": importlib.util.find_spec("pip") is not None,
+}))
+"""
+# Runs the Python beside the script: a path with blanks cannot be in the first line.
+_BESIDE = b"""#!/bin/sh
+'''exec' "$(dirname -- "$(realpath -- "$0")")/python" "$0" "$@"
+' '''
+"""
+_PIP = b"""import sys
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
+
+
+def layer_of_current(base: Mapping[str, str], goal: Path) -> None:
+    """Create the layer at ``goal`` in front of the `python` of the PATH in ``base``. Without one
+    the folder has no Python, and the next of PATH is used."""
+    python = shutil.which("python", path=base.get("PATH")) or shutil.which(
+        "python3", path=base.get("PATH")
+    )
+    (goal / "bin").mkdir(parents=True)
+    if python is None:
+        return
+    told = _facts(python, base)
+    packages = goal / "lib" / f"python{told['version']}" / "site-packages"
+    packages.mkdir(parents=True)
+    # Packages of the system are found by themselves, those of a virtual environment are not.
+    system = "false" if told["own"] else "true"
+    (goal / "pyvenv.cfg").write_text(
+        f"home = {os.path.dirname(told['base'])}\n"
+        f"include-system-site-packages = {system}\n"
+        f"version = {told['version']}\n"
+    )
+    if told["own"]:
+        add_packages_of([*dict.fromkeys(told["packages"])], packages)
+    for name in ("python", "python3", f"python{told['version']}"):
+        (goal / "bin" / name).symlink_to(told["base"])
+    if told["own"]:
+        _copy_programs(Path(told["programs"]), python, goal / "bin")
+    if told["pip"]:
+        for name in ("pip", "pip3"):
+            _write(goal / "bin" / name, _PIP)
+    else:
+        refuse_pip(goal / "bin" / "pip")
+
+
+def _facts(python: str, base: Mapping[str, str]) -> dict[str, Any]:
+    argv = [python, "-I", "-c", _ASK]
+    told = subprocess.run(argv, env=dict(base), capture_output=True, text=True, check=True).stdout
+    found: dict[str, Any] = json.loads(told)
+    return found
+
+
+def _copy_programs(folder: Path, python: str, goal: Path) -> None:
+    """The programs that run the environment's Python, to run that of the layer."""
+    own = {os.fsencode(folder / name) for name in ("python", "python3")} | {os.fsencode(python)}
+    for each in folder.iterdir():
+        if not each.is_file() or (goal / each.name).exists():
+            continue
+        script = _script(each, own)
+        if script is not None:
+            _write(goal / each.name, script)
+
+
+def _script(program: Path, pythons: Collection[bytes]) -> bytes | None:
+    """What one of these Pythons runs, without the lines that start it; None for other programs."""
+    with program.open("rb") as file:
+        first = file.readline(4096).strip()
+        if first.removeprefix(b"#!") in pythons:
+            return file.read()
+        # How pip starts a Python whose path has blanks or is long.
+        second = file.readline(4096) if first == b"#!/bin/sh" else b""
+        if not second.startswith(b"'''exec'") or not any(each in second for each in pythons):
+            return None
+        file.readline()
+        return file.read()
+
+
+def _write(program: Path, script: bytes) -> None:
+    program.unlink(missing_ok=True)
+    program.write_bytes(_BESIDE + script)
+    program.chmod(0o755)
