@@ -78,6 +78,29 @@ def test_what_a_job_installs_without_an_environment_is_the_jobs_alone(
     assert shared("run", "-q", "--", "plum", env=env).stdout == "1.0\n"
 
 
+@pytest.mark.end_to_end
+def test_a_dockerfile_without_containers(shared, code, wheels):
+    docker = code / "dock er"
+    docker.mkdir()
+    (docker / "needs.txt").write_text(f"--no-index\n--find-links {wheels}\npear\n")
+    lines = ["FROM docker.io/python:latest", "ENV FRUIT=basket", "COPY needs.txt /tmp/", ""]
+    install = "RUN pip install --no-cache-dir -r /tmp/needs.txt && rm -rf /root/.cache\n"
+    (docker / "Dockerfile").write_text("\n".join(lines) + install)
+    (code / "job.yml").write_text(
+        "command: python -c 'import apple, os; print(apple.version, os.environ[\"FRUIT\"])'\n"
+        "environment: {build: {path: dock er}}\n"
+    )
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert done.stdout == "1.0 basket\n", done.stderr
+    assert "the Dockerfile is not built" in done.stderr
+    with (docker / "Dockerfile").open("a") as file:
+        file.write("RUN apt-get install -y ffmpeg\n")
+    done = shared("job", "create", "-f", "job.yml")
+    assert done.returncode == 2
+    assert "Dockerfile:5: `RUN apt-get install -y ffmpeg` has no counterpart" in done.stderr
+    assert "hint: enable containers" in done.stderr
+
+
 def test_variables_of_the_submitters_environment_are_not_passed_on(shared, requirements):
     script = "import os; print(os.environ.get('PYTHONPATH'), os.environ.get('CONDA_PREFIX'))"
     env = {"PYTHONPATH": "/somewhere", "CONDA_PREFIX": "/conda"}

@@ -122,7 +122,7 @@ REFUSED: dict[str, str] = {
     **_each("%s: 1", "comand jobs component is_deterministic trial instance_count"),
     **_each("type: %s", "x commandjob"),
     **_all("tags: [a]", "tags: {a: {b: 1}}", "properties: {a: {b: 1}}", "name: [a]"),
-    **_each("command: x\nenvironment: %s", "e e:1 [a]"),
+    **_each("command: x\nenvironment: %s", "e: [a]"),
     **_all(
         "command: x\nenvironment: {image: i, x: 1}",
         "command: x\nenvironment: {image: i, os_type: beos}",
@@ -199,6 +199,7 @@ REFUSED: dict[str, str] = {
 SUPERSETS: dict[str, dict[str, str]] = {
     "default-environment": _all("command: x"),
     "current": _each("command: x\nenvironment: %s", "current"),
+    "no-prefix": _each("command: x\nenvironment: %s", "e e:1"),
     "environment-keys": _all(
         "command: x\nenvironment: {pip: [torch]}",
         "command: x\nenvironment: {requirements: r.txt, python: 3.11}",

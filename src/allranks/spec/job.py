@@ -75,6 +75,9 @@ def _unwrapped(value: object) -> object:
 def _environment(value: str) -> str:
     if value == "current" or re.fullmatch(r"azureml:[^\s]+", value):
         return value
+    # Azure's own Python examples leave the prefix out.
+    if re.fullmatch(r"[A-Za-z0-9][\w.-]*([:@][\w.-]+)?", value):
+        return f"azureml:{value}"
     hint = "write `azureml:NAME:VERSION`, or `current` for the current Python"
     raise Wrong(f"`{value}` is not an environment", hint)
 

@@ -326,6 +326,7 @@ class BuildContext(Part):
 
     path: PathText
     dockerfile_path: Text | None = None
+    without_containers: Free | None = None
 
 
 class Environment(Part):

@@ -16,6 +16,7 @@ from allranks.plan.environments.recipe import (
 )
 from allranks.plan.plan import Recipe, Task, pack
 from allranks.spec.fields.azureml_references import Asset
+from allranks.spec.job import parse
 from allranks.spec.job_parts import Environment
 
 KNOWN = {"digits:2": Environment(pip=["scikit-learn"]), "pod:1": Environment(image="a/b")}
@@ -284,3 +285,65 @@ def test_activation_leaves_nothing_of_what_was_active():
 def test_what_is_taken_back_has_the_name_it_was_given():
     for asked in ("Pillow>=6, <7", "x==1", "a/b:*", "six", "python=3.6", "torch==1.6.*"):
         assert looked_up(asked) == entry(asked, "y==2")[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ("AzureML-sklearn-1.5", "allranks-sklearn-1"),
+        ("azureml:sklearn-1.5@latest", "allranks-sklearn-1"),
+        (
+            "azureml://registries/azureml/environments/lightgbm-3.3/versions/50",
+            "allranks-sklearn-1",
+        ),
+        ("azureml:AzureML-xgboost-0.9:1", "allranks-sklearn-1"),
+        ("AzureML-responsibleai-0.20-ubuntu20.04-py38-cpu", "allranks-responsibleai-0.36"),
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu:9", "allranks-pytorch-2.13"),
+        ("azureml:acpt-pytorch-2.2-cuda12.1@latest", "allranks-pytorch-2.13"),
+        ("AzureML-tensorflow-2.16-cuda12", "allranks-tensorflow-2.21-cuda"),
+        ("AzureML-minimal-ubuntu20.04-py38-cpu-inference", ""),
+    ],
+)
+def test_curated_environments_of_azure(asked: str, instead: str):
+    spec = parse({"command": "true", "environment": asked})
+    found = resolve(spec.environment, Compute("c"), curated.TABLE, known_curated)
+    assert found.name == instead
+    assert "does not exist here" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("image", "instead", "python"),
+    [
+        ("mcr.microsoft.com/azureml/curated/acpt-pytorch-2.2-cuda12.1:latest", "pytorch", ""),
+        ("mcr.microsoft.com/azureml/curated/responsibleai-ubuntu20.04-py38-cpu", "responsible", ""),
+        ("mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04:latest", "", ""),
+        ("library/python:latest", "", ""),
+        ("docker.io/python", "", ""),
+        ("python:3.12-slim", "plain Python 3.12", "3.12"),
+        ("docker.io/library/python:3.11.6", "plain Python 3.11", "3.11"),
+        ("continuumio/miniconda3", "", ""),
+        ("ubuntu:22.04", "", ""),
+        ("pytorch/pytorch", "pytorch", ""),
+    ],
+)
+def test_images_and_what_stands_for_them(image: str, instead: str, python: str):
+    found = resolve(Environment(image=image), Compute("c"), curated.TABLE, known_curated)
+    assert instead in found.name
+    if not instead or python:
+        assert (found.environment.python if found.environment else "") == python
+    assert f"the image {image} is not used" in found.notes[0]
+
+
+def known_curated(asset: Asset) -> Resolved:
+    if asset.name not in curated.ENVIRONMENTS:
+        raise SpecError(Problem(f"environment {asset} not found", "environment"))
+    return Resolved(asset.name, Environment(pip=["x"]))
+
+
+def test_no_package_is_taken_for_an_environment():
+    names = [
+        *("pytorch-lightning", "xgboost-ray", "responsibleai", "scikit-learn", "sklearn-crfsuite"),
+        *("lightgbm", "tensorflow-datasets", "pytorch-ignite"),
+    ]
+    pip = [each for name in names for each in (name, f"{name}==1.0")]
+    assert recipe(Resolved("", Environment(pip=pip)), curated.TABLE).requirements == (*pip,)

@@ -44,6 +44,14 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     ),
     "allranks-pytorch-2.13-cpu": _versions("PyTorch for CPUs", _TORCH, "cpu"),
     "allranks-pytorch-2.13-cuda": _versions("PyTorch as PyPI has it, for CUDA", _TORCH),
+    # Its dependencies name a statsmodels that newer SciPys break.
+    "allranks-responsibleai-0.36": {
+        "1": {
+            "description": "Responsible AI toolbox, with MLflow",
+            "python": ">=3.10,<3.12",
+            "pip": ["responsibleai==0.36.0", "raiwidgets==0.36.0", "scipy<1.12", *_MLFLOW],
+        }
+    },
     "allranks-sklearn-1": _versions("scikit-learn, LightGBM and XGBoost", _TREES),
     "allranks-tensorflow-2.21-cpu": _versions(
         "TensorFlow for CPUs", ("tensorflow-cpu==2.21.0", *_TENSORFLOW)
@@ -57,28 +65,59 @@ PYTHON = "python"
 # Which environment is taken for an image where no container engine is chosen, and for an
 # environment of Azure's that is not here.
 TABLE: Mapping[str, str] = {
-    "pytorch/pytorch:*": "allranks-pytorch-2.13",
-    "docker.io/pytorch/pytorch:*": "allranks-pytorch-2.13",
+    **{
+        f"{registry}pytorch/pytorch{tag}": "allranks-pytorch-2.13"
+        for registry in ("", "docker.io/")
+        for tag in ("", ":*")
+    },
     "mcr.microsoft.com/azureml/curated/*pytorch*": "allranks-pytorch-2.13",
     "tensorflow/tensorflow:*-gpu*": "allranks-tensorflow-2.21-cuda",
-    "tensorflow/tensorflow:*": "allranks-tensorflow-2.21-cpu",
-    "docker.io/tensorflow/tensorflow:*": "allranks-tensorflow-2.21-cpu",
+    **{
+        f"{registry}tensorflow/tensorflow{tag}": "allranks-tensorflow-2.21-cpu"
+        for registry in ("", "docker.io/")
+        for tag in ("", ":*")
+    },
     "mcr.microsoft.com/azureml/curated/*tensorflow*": "allranks-tensorflow-2.21-cuda",
     "mcr.microsoft.com/azureml/curated/sklearn*": "allranks-sklearn-1",
     "mcr.microsoft.com/azureml/curated/*lightgbm*": "allranks-sklearn-1",
+    "mcr.microsoft.com/azureml/curated/*xgboost*": "allranks-sklearn-1",
+    "mcr.microsoft.com/azureml/curated/*responsible*": "allranks-responsibleai-0.36",
+    "mcr.microsoft.com/azureml/curated/minimal*": PYTHON,
+    "nvcr.io/nvidia/pytorch:*": "allranks-pytorch-2.13",
+    "nvcr.io/nvidia/tensorflow:*": "allranks-tensorflow-2.21-cuda",
     "AzureML-*pytorch*": "allranks-pytorch-2.13",
     "acpt-pytorch-*": "allranks-pytorch-2.13",
     "AzureML-*tensorflow*": "allranks-tensorflow-2.21-cuda",
     "tensorflow-2.*": "allranks-tensorflow-2.21-cuda",
     "AzureML-*sklearn*": "allranks-sklearn-1",
     "AzureML-*lightgbm*": "allranks-sklearn-1",
+    "AzureML-*xgboost*": "allranks-sklearn-1",
+    "AzureML-*responsible*": "allranks-responsibleai-0.36",
+    "AzureML-AutoML*": "allranks-sklearn-1",
+    "AzureML-*minimal*": PYTHON,
+    "AzureML-Tutorial": "allranks-sklearn-1",
+    "sklearn-0.*": "allranks-sklearn-1",
     "sklearn-1.*": "allranks-sklearn-1",
-    "lightgbm-*": "allranks-sklearn-1",
+    "lightgbm-3.*": "allranks-sklearn-1",
+    "xgboost-1.*": "allranks-sklearn-1",
+    "responsibleai-ubuntu*": "allranks-responsibleai-0.36",
+    "responsibleai-0.*": "allranks-responsibleai-0.36",
+    "pytorch-1.*": "allranks-pytorch-2.13",
+    "python-sdk-v2": "allranks-sklearn-1",
     **{
         f"{registry}python{tag}": PYTHON
         for registry in ("", "library/", "docker.io/", "docker.io/library/")
         for tag in ("", ":*")
     },
+    # What brings Python along, or nothing that a job could miss.
+    **{
+        f"{registry}{image}{tag}": PYTHON
+        for registry in ("", "docker.io/", "docker.io/library/")
+        for image in ("continuumio/miniconda3", "continuumio/anaconda3", "ubuntu", "debian")
+        for tag in ("", ":*")
+    },
+    "mcr.microsoft.com/azureml/mlflow*": "allranks-sklearn-1",
+    "mcr.microsoft.com/azureml/inference-base*": PYTHON,
     "mcr.microsoft.com/azureml/openmpi*": PYTHON,
     "mcr.microsoft.com/azureml/intelmpi*": PYTHON,
     "mcr.microsoft.com/azureml/minimal-*": PYTHON,

@@ -19,7 +19,7 @@ from allranks.plan.environments.container import ENGINES, FILE, TRACELESS
 from allranks.plan.environments.packages import NONE, normal, requirement
 from allranks.plan.plan import Recipe
 from allranks.spec.fields.azureml_references import Asset, asset_of
-from allranks.spec.job_parts import Environment
+from allranks.spec.job_parts import BuildContext, Environment
 
 _ANY, _PYTHON = "*", "python="
 CURRENT = (None, "current", "azureml:current@latest")
@@ -77,10 +77,9 @@ def resolve(asked: object, on: Compute, table: Table, find: Find) -> Resolved:
         return found  # the map has the current Python for it
     if on.runs_images or (environment.image is None and environment.build is None):
         return found
-    if environment.image is None:
-        hint = f"enable containers: {_let_run(on, '')}; or list packages instead of `build`"
-        message = f"{_of(on)} runs no containers and builds no images"
-        raise SpecError(Problem(message, "environment.build", hint=hint))
+    if environment.build is not None:
+        return _instead_of_building(found, environment.build, on, table, find)
+    assert environment.image is not None
     said = f"the image {environment.image} is not used: {_of(on)} runs no containers"
     if not is_image(environment):
         return found._replace(notes=(*found.notes, said))
@@ -96,6 +95,41 @@ def resolve(asked: object, on: Compute, table: Table, find: Find) -> Resolved:
         hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
         raise SpecError(Problem(message, "environment.image", hint=hint))
     return other._replace(notes=(f"{said}; using {other.name} instead",), asked=asked_for)
+
+
+def _instead_of_building(
+    asked: Resolved, build: BuildContext, on: Compute, table: Table, find: Find
+) -> Resolved:
+    """What the Dockerfile installs, beside what stands for its base image."""
+    given = build.without_containers or {}
+    if "image" not in given:
+        lines = "".join(f"; {each}" for each in given.get("refused", ()))
+        hint = f"enable containers: {_let_run(on, '')}; or list packages instead of `build`"
+        message = f"{_of(on)} runs no containers and builds no images{lines}"
+        raise SpecError(Problem(message, "environment.build", hint=hint))
+    image = str(given["image"])
+    base = _standing_for(image, _stands_for(image, on, table), find)
+    own = Environment.model_validate({key: given[key] for key in given if key != "image"})
+    name = base.name or "the current Python"
+    said = f"the Dockerfile is not built: {_of(on)} runs no containers"
+    if base.environment is None and is_empty(own):
+        return Resolved(notes=(*asked.notes, f"{said}; using {name} instead"), asked=image)
+    under = base.environment or Environment()
+    merged = own.model_copy(
+        update={
+            "pip": (*under.pip, *own.pip),
+            "python": own.python or under.python,
+            "torch_backend": under.torch_backend,
+            "constraints": (*under.constraints, *own.constraints),
+        }
+    )
+    notes = (*asked.notes, f"{said}; installing its packages over {name} instead")
+    return Resolved(asked.name, merged, notes, image)
+
+
+def is_empty(environment: Environment) -> bool:
+    """Whether nothing is to be installed."""
+    return not any(getattr(environment, key) for key in _BESIDE_IMAGE)
 
 
 def _stands_for(image: str, on: Compute, table: Table) -> str:
@@ -153,7 +187,7 @@ def _version_in(image: str) -> str:
 def is_image(environment: Environment) -> bool:
     """Whether it is an image, one to be made too, and nothing beside it."""
     some = environment.image is not None or environment.build is not None
-    return some and not any(getattr(environment, key) for key in _BESIDE_IMAGE)
+    return some and is_empty(environment)
 
 
 def recipe(of: Resolved, table: Table) -> Recipe:

@@ -78,7 +78,23 @@ def _context(build: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
         hint = "`dockerfile_path: …` names another, from the folder of `path`"
         where = "environment.build.dockerfile_path"
         raise SpecError(Problem(f"{file!r} not found in {str(folder)!r}", where, hint=hint))
-    return {**build, "path": str(folder)}
+    return {**build, "path": str(folder), **_without_containers(build, folder, folder / str(file))}
+
+
+def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
+    """The environment that has what the Dockerfile installs; why there is none, as `refused`."""
+    from allranks.plan.environments import dockerfile  # lazy: few jobs have one
+
+    if "without_containers" in build:
+        return {}
+    try:
+        found = inlined(dockerfile.environment_of(file.read_text(errors="replace")), folder)
+    except SpecError as error:
+        refused = [f"{file}:{each.line}: {each.message}" for each in error.problems]
+        return {"without_containers": {"refused": refused}}
+    except UsageError as error:
+        return {"without_containers": {"refused": [str(error)]}}
+    return {"without_containers": found}
 
 
 def _conda(file: Path, limits: list[str]) -> dict[str, Any]:

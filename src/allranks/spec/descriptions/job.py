@@ -127,6 +127,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
     "BuildContext": {
         "path": "The folder that the image is built from.",
         "dockerfile_path": "The Dockerfile within that folder. `Dockerfile` if left out.",
+        "without_containers": "The environment for computes without containers; read from the "
+        "Dockerfile if left out.",
     },
     "Resources": {
         "instance_count": "The number of nodes.",

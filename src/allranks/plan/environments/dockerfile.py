@@ -1,0 +1,224 @@
+"""A Dockerfile as an environment, for computes without containers. Pure.
+
+Only what makes a Python environment has a counterpart: the base image, which another environment
+stands for, packages of pip and conda, and variables. Anything else is refused with its line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from allranks.errors import Problem, SpecError
+
+# What says how a container is run or described, and nothing of what is in it.
+_IGNORED = frozenset(
+    (
+        *("ARG", "CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "ONBUILD"),
+        *("SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
+    )
+)
+# Commands that leave nothing that a job could miss.
+_WITHOUT_EFFECT = re.compile(
+    r"(rm|mkdir|echo|true|cd|set|ls|chmod|chown|:)\b|"
+    r"apt(-get)? (-\S+ )*(update|clean|autoremove)\b|"
+    r"(conda|mamba) (clean|init|activate|config)\b|pip\d? (cache|check|list|--version)|"
+    r"(source|\.) \S*(conda|activate)\S*"
+)
+_PIP = re.compile(r"(?:\S*/)?(?:python[\d.]*\s+-m\s+)?(?:\S*/)?pip[\d.]*\s+install\b")
+_CONDA_FILE = re.compile(r"(?:\S*/)?(?:conda|mamba)\s+env\s+(?:create|update)\b")
+_CONDA = re.compile(r"(?:\S*/)?(?:conda|mamba|micromamba)\s+install\b")
+# Variables that say where an image has its programs.
+_PLACES = ("PATH", "LD_LIBRARY_PATH", "CONDA_", "PYTHONPATH", "AZUREML_CONDA_ENVIRONMENT_PATH")
+_PIP_FLAGS = re.compile(
+    r"--no-cache(-dir)?|-q+|--quiet|-v+|-U|--upgrade|--user|--disable-pip-version-check|"
+    r"--prefer-binary|--(default-)?timeout=.*|--retries=.*|--root-user-action=.*|"
+    r"--no-warn-script-location|--break-system-packages|--upgrade-strategy=.*|--trusted-host=.*"
+)
+_PIP_VALUES = ("--timeout", "--default-timeout", "--retries", "--trusted-host", "--progress-bar")
+_PIP_LINES = {
+    **dict.fromkeys(("-r", "--requirement"), "-r"),
+    **dict.fromkeys(("-c", "--constraint"), "-c"),
+    **dict.fromkeys(("-i", "--index-url"), "--index-url"),
+    "--extra-index-url": "--extra-index-url",
+    **dict.fromkeys(("-f", "--find-links"), "--find-links"),
+}
+
+
+class Instruction(NamedTuple):
+    """One instruction of a Dockerfile: its word, what follows, and the line that it begins at."""
+
+    word: str
+    rest: str
+    line: int
+
+
+def environment_of(text: str) -> dict[str, Any]:
+    """The keys of an environment that has what the Dockerfile installs: ``image`` (its base),
+    ``pip``, ``conda_file``. Paths are those of the build context.
+
+    Raises SpecError with the lines that have no counterpart.
+    """
+    found = _Found()
+    problems = []
+    for each in instructions(text):
+        try:
+            found.take(each)
+        except (_Refused, ValueError) as error:
+            why = str(error) if isinstance(error, _Refused) else "cannot be read"
+            shown = f"{each.word} {each.rest}"
+            said = f"`{shown[:100]}` {why}"
+            hint = "enable containers, or list packages instead of `build`"
+            problems.append(Problem(said, None, each.line, hint))
+    if not problems and not found.image:
+        problems.append(Problem("the Dockerfile has no FROM", None, 1, "begin it with FROM IMAGE"))
+    if problems:
+        raise SpecError(problems)
+    return found.environment()
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """The instructions, with their continued lines joined."""
+    kept, start = "", 0
+    for number, row in enumerate(text.splitlines(), 1):
+        if row.lstrip().startswith("#") or (not kept and not row.strip()):
+            continue
+        start = start or number
+        goes_on = row.rstrip().endswith("\\")
+        kept += f"{row.rstrip()[:-1]} " if goes_on else row
+        if not goes_on:
+            word, _, rest = kept.strip().partition(" ")
+            yield Instruction(word.upper(), " ".join(rest.split()), start)
+            kept, start = "", 0
+    if kept.strip():
+        word, _, rest = kept.strip().partition(" ")
+        yield Instruction(word.upper(), " ".join(rest.split()), start)
+
+
+class _Refused(Exception):
+    """Why an instruction has no counterpart."""
+
+
+class _Found:
+    def __init__(self) -> None:
+        self.image = ""
+        self._pip: list[str] = []
+        self._conda: list[str] = []
+        self._conda_file = ""
+        self._variables: dict[str, str] = {}
+        self._copied: dict[str, str] = {}
+
+    def environment(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"image": self.image}
+        if self._pip:
+            found["pip"] = self._pip
+        if self._conda_file:
+            found["conda_file"] = self._conda_file
+        elif self._conda or (self._variables and self._pip):
+            found["conda_file"] = {"dependencies": self._conda, "variables": self._variables}
+        return found
+
+    def take(self, each: Instruction) -> None:
+        if each.word == "FROM":
+            self._from(each.rest)
+        elif each.word in ("COPY", "ADD"):
+            self._copy(each.rest)
+        elif each.word == "ENV":
+            self._env(each.rest)
+        elif each.word == "RUN":
+            self._run(each.rest)
+        elif each.word not in _IGNORED:
+            raise _Refused("is not understood")
+
+    def _from(self, rest: str) -> None:
+        words = [word for word in rest.split() if not word.startswith("--")]
+        if self.image:
+            raise _Refused("begins another stage")
+        if not words or "$" in words[0]:
+            raise _Refused("names no image")
+        self.image = words[0]
+
+    def _copy(self, rest: str) -> None:
+        if rest.startswith("["):
+            words = [str(word) for word in json.loads(rest)]
+        else:
+            words = shlex.split(rest)
+        words = [word for word in words if not word.startswith(("--chown", "--chmod"))]
+        if len(words) < 2:
+            raise _Refused("names no files")
+        if any(word.startswith("--from") or "://" in word for word in words):
+            raise _Refused("copies from elsewhere than the build context")
+        *sources, goal = words
+        for source in sources:
+            self._copied[source.rstrip("/").rpartition("/")[2]] = source
+            self._copied[goal.rstrip("/").rpartition("/")[2]] = source
+
+    def _env(self, rest: str) -> None:
+        words = shlex.split(rest)
+        pairs = [word.partition("=")[::2] for word in words]
+        if words and "=" not in words[0]:
+            pairs = [(words[0], " ".join(words[1:]))]
+        for name, value in pairs:
+            if not name.startswith(_PLACES) and "$" not in value:
+                self._variables[name] = value
+
+    def _run(self, rest: str) -> None:
+        if "<<" in rest:
+            raise _Refused("has a here-document")
+        rest = re.sub(r"^(--\S+ )+", "", rest)
+        for command in re.split(r"\s*(?:&&|;|\|\|)\s*", rest):
+            command = re.sub(r"^(sudo|conda run (-n \S+|-p \S+)) ", "", command.strip())
+            if not command or _WITHOUT_EFFECT.match(command):
+                continue
+            if match := _PIP.match(command):
+                self._pip += self._pip_lines(shlex.split(command[match.end() :]))
+            elif match := _CONDA_FILE.match(command):
+                self._conda_file = self._file_of(shlex.split(command[match.end() :]))
+            elif match := _CONDA.match(command):
+                self._conda += _conda_packages(shlex.split(command[match.end() :]))
+            else:
+                raise _Refused("has no counterpart without containers")
+
+    def _pip_lines(self, words: Sequence[str]) -> Iterator[str]:
+        given = iter(words)
+        for word in given:
+            option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+            if option in _PIP_LINES:
+                value = value if equals else next(given, "")
+                kind = _PIP_LINES[option]
+                yield f"{kind} {self._source(value) if kind in ('-r', '-c') else value}"
+            elif option in _PIP_VALUES:
+                value = value if equals else next(given, "")
+            elif _PIP_FLAGS.fullmatch(word):
+                continue
+            elif word.startswith("-"):
+                raise _Refused(f"has an option of pip's that cannot be had: {word}")
+            elif word in (".", "./") or word.startswith((".[", "/")):
+                raise _Refused("installs a folder")
+            elif word not in ("pip", "setuptools", "wheel"):
+                yield word
+
+    def _file_of(self, words: Sequence[str]) -> str:
+        for option, value in zip(words, [*words[1:], ""], strict=True):
+            if option in ("-f", "--file"):
+                return self._source(value)
+            if option.startswith("--file="):
+                return self._source(option.partition("=")[2])
+        raise _Refused("names no file")
+
+    def _source(self, path: str) -> str:
+        """The file of the build context that was copied to ``path``."""
+        return self._copied.get(path.rpartition("/")[2], path.lstrip("/"))
+
+
+def _conda_packages(words: Sequence[str]) -> Iterator[str]:
+    """The packages of `conda install`, without its options."""
+    given = iter(words)
+    for word in given:
+        if word in ("-c", "--channel", "-n", "--name", "-p", "--prefix"):
+            next(given, "")
+        elif not word.startswith("-"):
+            yield word
