@@ -27,6 +27,7 @@ COMMANDS: dict[str, Command] = {
     "top": Command("admin.top:top", "show active jobs and their resource use"),
     "ui": Command("admin.ui:ui", "open the web page"),
     "gc": Command("admin.gc:gc", "delete unreferenced data"),
+    "az": Command("az.az:az", "run a line of Azure's command line: az ml job create …", plain=True),
     "completion": Command(
         "admin.completion:completion", "print a completion script for your shell", plain=True
     ),

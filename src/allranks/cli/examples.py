@@ -18,6 +18,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "doctor": ("", "--job job.yml"),
     "ui": ("", "- --print-url"),
     "top": ("", "--once"),
+    "az": (
+        "ml job create -f job.yml --query name -o tsv",
+        "ml job show -n calm_otter --query status -o tsv",
+    ),
     "completion": ("bash", "zsh"),
     "gc": ("--dry-run", "--older-than 7d --jobs"),
     "job create": ("-f job.yml --stream", "-f job.yml --set inputs.lr=0.1 --name try-2"),

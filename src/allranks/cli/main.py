@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         colours.switch_off()
         words = words[1:] if words[0] == "--no-color" else words
     try:
-        code = _run(words)
+        code = run_words(words)
         sys.stdout.flush()
         return code
     except AllranksError as error:
@@ -68,7 +68,8 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _run(words: list[str]) -> int:
+def run_words(words: list[str]) -> int:
+    """Run one command. Returns its exit code; raises its errors."""
     if words[:1] == ["--version"]:
         print(f"allranks {__version__}")
         return 0

@@ -1,0 +1,179 @@
+"""`allranks az ml …`: shell scripts and CI files written for Azure's command line run as they are,
+with `alias az='allranks az'`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from allranks.cli.az import shapes
+from allranks.cli.az.print_answer import print_answer
+from allranks.cli.az.verbs import VERBS, Line, help_of, read
+from allranks.cli.output import show
+from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+
+# What prepares a subscription: there is none here.
+_PREPARES = ("login", "logout", "account", "configure", "config", "extension", "group", "version")
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+_ACCOUNT = {"id": _NOBODY, "name": "allranks", "state": "Enabled", "tenantId": _NOBODY}
+
+
+def az_options(parser: argparse.ArgumentParser) -> None:
+    verbs = "\n".join(f"  az ml {each}" for each in VERBS)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    line = "the line without its `az`"
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="ml NOUN VERB …", help=line)
+    parser.epilog = (
+        f"verbs:\n{verbs}\n\n`az login`, `account`, `configure`, `extension` and `group`, and "
+        "`az ml workspace` do nothing: there is no subscription."
+    )
+
+
+def az(options: argparse.Namespace) -> int:
+    """Run a line of az's with our commands."""
+    words = options.words
+    if words[:1] == ["ml"] and {"-h", "--help"} & {*words}:
+        noun, verb = [*(each for each in words[1:3] if each[:1] != "-"), "", ""][:2]
+        print(help_of(noun, verb))
+        return 0
+    if words[:1] == ["ml"] and words[1:2] != ["workspace"]:
+        return _run(read(words[1:]))
+    if words[:2] != ["ml", "workspace"] and (not words or words[0] not in _PREPARES):
+        hint = "`allranks az --help` lists the lines that run here"
+        raise UsageError(f"`az {' '.join(words[:2])}` is not there", hint=hint)
+    if words[:2] == ["account", "show"]:
+        output, query = _shown(words[2:])
+        print_answer(_ACCOUNT, output, query)
+    else:
+        show.talk(f"`az {' '.join(words[:2])}` does nothing here: there is no subscription")
+    return 0
+
+
+def _shown(words: Sequence[str]) -> tuple[str, str]:
+    """The output and query of a line that is not read otherwise."""
+    given = dict(zip(words, [*words[1:], ""], strict=False))
+    return given.get("-o") or given.get("--output") or "json", given.get("--query", "")
+
+
+def _run(line: Line) -> int:
+    if line.noun == "job":
+        return _job(line)
+    if line.noun == "compute" and line.verb == "create" and _is_azures(line.words):
+        name = line.words[2]
+        show.talk(f"{name} is not made here: jobs that name it run on the default compute")
+        made = {"name": name, "type": "amlcompute", "provisioning_state": "Succeeded"}
+        print_answer(made, line.output, line.query)
+        return 0
+    answer = _answer([*line.words, "--json"])
+    if line.verb == "list":
+        answer = [shapes.asset(each) for each in _rows(answer)]
+    elif isinstance(answer, dict):
+        answer = shapes.asset(answer)
+    if line.verb != "delete":
+        print_answer(answer, line.output, line.query)
+    return 0
+
+
+def _is_azures(words: Sequence[str]) -> bool:
+    """Whether a compute is to be made of a type that only Azure has."""
+    kind = dict(pairwise(words)).get("--type", "").lower()
+    return kind in ("amlcompute", "computeinstance")
+
+
+def _job(line: Line) -> int:
+    if line.verb == "stream":
+        return _stream(line.words[2])
+    if line.verb == "create":
+        return _create(line)
+    words = [*line.words]
+    if line.verb == "update":
+        words += _tags(line.values.get("--set", []))
+    answer = _answer([*words, "--json"])
+    if line.verb == "list":
+        answer = [shapes.job(each) for each in answer]
+    elif line.verb in ("show", "cancel", "update"):
+        answer = shapes.job(answer, _address())
+    if line.verb not in ("archive", "restore", "download"):
+        print_answer(answer, line.output, line.query)
+    if line.values.get("--web"):
+        _open(words[2])
+    return 0
+
+
+def _create(line: Line) -> int:
+    told = _answer([*line.words, "--json"])
+    name, code = told["name"], 0
+    if line.values.get("--web"):
+        _open(name)
+    if line.values.get("--stream"):
+        code = _stream(name)
+        told = _answer(["job", "show", name, "--json"])
+    answer = shapes.job(told, _address())
+    if saved := line.values.get("--save-as"):
+        import yaml  # lazy: only with --save-as
+
+        Path(saved[0]).write_text(yaml.safe_dump(answer, sort_keys=False), encoding="utf-8")
+    print_answer(answer, line.output, line.query)
+    return code
+
+
+def _stream(name: str) -> int:
+    """The output of a job between the lines that az prints."""
+    page = f"{_address()}/ui/jobs/{name}"
+    print(f"RunId: {name}\nWeb View: {page}\n", flush=True)
+    code = _ours(["job", "stream", name])
+    print(f"\nExecution Summary\n=================\nRunId: {name}\nWeb View: {page}\n", flush=True)
+    return code
+
+
+def _open(name: str) -> None:
+    told = _text(["ui", name, "--print-url"]).strip()
+    show.talk(f"Web View: {told}")
+
+
+def _tags(changes: Sequence[str]) -> list[str]:
+    found = []
+    for each in changes:
+        if not each.startswith("tags."):
+            hint = "change tags: --set tags.KEY=VALUE"
+            raise UsageError(f"{each[:80]!r} of a job cannot be changed", where="--set", hint=hint)
+        found.append(each.removeprefix("tags."))
+    return found
+
+
+def _rows(answer: Any) -> list[Any]:
+    return answer if isinstance(answer, list) else next(iter(answer.values()))
+
+
+def _address() -> str:
+    with find_server.connect() as client:
+        return client.url
+
+
+def _answer(words: Sequence[str]) -> Any:
+    """What one of our commands says, as JSON."""
+    return json.loads(_text(words) or "null")
+
+
+def _text(words: Sequence[str]) -> str:
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        code = _ours(words)
+    if code:
+        sys.stdout.write(written.getvalue())
+        raise SystemExit(code)
+    return written.getvalue()
+
+
+def _ours(words: Sequence[str]) -> int:
+    from allranks.cli.main import run_words  # lazy: it is what runs this
+
+    return run_words([*words])

@@ -1,0 +1,239 @@
+"""The verbs of `az ml` and what each means here. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from allranks.errors import UsageError
+
+
+class Takes(Enum):
+    """What follows an option: nothing, one value, or values up to the next option."""
+
+    NOTHING = auto()
+    ONE = auto()
+    SEVERAL = auto()
+
+
+class Option(NamedTuple):
+    """``ours`` is the option of ours that it becomes; empty: it stands before the others, as the
+    name does; None: it changes nothing here."""
+
+    flags: tuple[str, ...]
+    ours: str | None
+    takes: Takes = Takes.ONE
+
+
+class Verb(NamedTuple):
+    """``ours`` is our command."""
+
+    ours: str
+    options: tuple[Option, ...] = ()
+
+
+class Line(NamedTuple):
+    """A line of az's, read: the ``words`` of our command, and how the answer is shown.
+    ``values`` has what az alone does, by flag."""
+
+    noun: str
+    verb: str
+    words: tuple[str, ...]
+    output: str = "json"
+    query: str = ""
+    values: Mapping[str, Any] = {}
+
+
+# The options of every line: where the workspace is, which is here.
+_WHERE = (
+    "-g --resource-group",
+    "-w --workspace-name",
+    "--subscription",
+    "--registry-name",
+)
+_QUIET = ("--debug", "--verbose", "--only-show-errors", "--no-wait", "-y", "--yes")
+_OUTPUTS = ("json", "jsonc", "tsv", "table", "yaml", "yamlc", "none")
+
+
+def _o(flags: str, ours: str | None, takes: Takes = Takes.ONE) -> Option:
+    return Option(tuple(flags.split()), ours, takes)
+
+
+_NAME = _o("-n --name", "")
+_FILE = _o("-f --file", "-f")
+_VERSION = _o("-v --version", "@version")
+_LABEL = _o("-l --label", "@label")
+_SET = _o("--set", "--set", Takes.SEVERAL)
+_PATH = _o("-p --download-path", "-p")
+_MADE = (
+    *(_FILE, _NAME, _o("-v --version", "--version"), _o("--description", "--description")),
+    _o("--tags", None, Takes.SEVERAL),
+)
+_FROM_PATH = (*_MADE, _o("--path", "--path"), _o("-t --type", "--type"))
+_LISTED = (
+    *(_NAME, _o("-r --max-results", None), _o("--archived-only", None, Takes.NOTHING)),
+    _o("--include-archived", None, Takes.NOTHING),
+)
+_SHOWN = (_NAME, _VERSION, _LABEL)
+_SIZES = ("--size", "--tier", "--min-instances", "--max-instances", "--idle-time-before-scale-down")
+
+VERBS: Mapping[str, Verb] = {
+    "job create": Verb(
+        "job create",
+        (
+            _FILE,
+            _o("-n --name", "--name"),
+            _SET,
+            _o("-s --stream", None, Takes.NOTHING),
+            _o("-e --web", None, Takes.NOTHING),
+            _o("-a --save-as", None),
+            _o("--skip-validation", None, Takes.NOTHING),
+        ),
+    ),
+    "job validate": Verb("job validate", (_FILE, _SET)),
+    "job show": Verb("job show", (_NAME, _o("-e --web", None, Takes.NOTHING))),
+    "job list": Verb(
+        "job list",
+        (
+            _o("-r --max-results", "--limit"),
+            _o("-p --parent-job-name", "--parent"),
+            _o("--all-results", None),
+            _o("--archived-only", "--archived", Takes.NOTHING),
+            _o("--include-archived", "--all", Takes.NOTHING),
+        ),
+    ),
+    "job stream": Verb("job stream", (_NAME,)),
+    "job cancel": Verb("job cancel", (_NAME,)),
+    "job archive": Verb("job archive", (_NAME,)),
+    "job restore": Verb("job restore", (_NAME,)),
+    "job update": Verb("job tag", (_NAME, _o("--set", None, Takes.SEVERAL))),
+    "job download": Verb(
+        "job download",
+        (_NAME, _o("--all", "--all", Takes.NOTHING), _o("--output-name", "--output-name"), _PATH),
+    ),
+    "environment create": Verb(
+        "environment create",
+        (*_MADE, _o("-i --image", "--image"), _o("-c --conda-file", "--conda-file")),
+    ),
+    "environment list": Verb("environment list", _LISTED),
+    "environment show": Verb("environment show", _SHOWN),
+    "data create": Verb("data create", _FROM_PATH),
+    "data list": Verb("data list", _LISTED),
+    "data show": Verb("data show", _SHOWN),
+    "model create": Verb("model create", _FROM_PATH),
+    "model list": Verb("model list", _LISTED),
+    "model show": Verb("model show", _SHOWN),
+    "model download": Verb("model download", (*_SHOWN, _PATH)),
+    "component create": Verb("component create", (_FILE, _NAME, _o("-v --version", "--version"))),
+    "component list": Verb("component list", _LISTED),
+    "component show": Verb("component show", _SHOWN),
+    "compute create": Verb(
+        "compute create",
+        (_FILE, _NAME, _o("-t --type", "--type"), *(_o(each, each) for each in _SIZES)),
+    ),
+    "compute list": Verb("compute list", (_o("-t --type", None), _o("-r --max-results", None))),
+    "compute show": Verb("compute show", (_NAME,)),
+    "compute delete": Verb("compute delete", (_NAME,)),
+    "datastore create": Verb("datastore create", (_FILE, _NAME)),
+    "datastore list": Verb("datastore list", (_o("-r --max-results", None),)),
+    "datastore show": Verb("datastore show", (_NAME,)),
+    "schedule create": Verb("schedule create", (_FILE, _o("-n --name", "--name"))),
+    "schedule list": Verb("schedule list", (_o("-r --max-results", None),)),
+    "schedule show": Verb("schedule show", (_NAME,)),
+    "schedule disable": Verb("schedule pause", (_NAME,)),
+    "schedule enable": Verb("schedule resume", (_NAME,)),
+    "schedule delete": Verb("schedule delete", (_NAME,)),
+}
+
+
+def help_of(noun: str, verb: str) -> str:
+    """The options of a verb, or the verbs of a noun."""
+    found = VERBS.get(f"{noun} {verb}")
+    if found is None:
+        return "\n".join(f"az ml {each}" for each in VERBS if each.startswith(noun))
+    lines = [f"az ml {noun} {verb}: allranks {found.ours}", ""]
+    for each in found.options:
+        value = {Takes.NOTHING: "", Takes.ONE: " VALUE", Takes.SEVERAL: " VALUE …"}[each.takes]
+        lines.append(f"  {' '.join(each.flags)}{value}")
+    return "\n".join([*lines, "  --query JMESPATH", f"  -o --output {'|'.join(_OUTPUTS)}"])
+
+
+def read(words: Sequence[str]) -> Line:
+    """A line after `az ml`. Raises UsageError for what has no counterpart here."""
+    noun, verb = (*words, "", "")[:2]
+    found = VERBS.get(f"{noun} {verb}")
+    if found is None:
+        verbs = [each for each in VERBS if each.startswith(f"{noun} ")]
+        known = ", ".join(each.partition(" ")[2] for each in verbs)
+        hint = f"here are: {known}" if verbs else f"nouns that are here: {_nouns()}"
+        raise UsageError(f"`az ml {noun} {verb}`".replace(" `", "`") + " is not there", hint=hint)
+    own = {flag: each for each in found.options for flag in each.flags}
+    given = _options(words[2:], own, f"az ml {noun} {verb}")
+    before: list[str] = []
+    after: list[str] = []
+    for option, values in given.own:
+        if option.ours == "":
+            before += values
+        elif option.ours in ("@version", "@label"):
+            before[-1:] = [f"{before[-1]}{':' if option.ours == '@version' else '@'}{values[0]}"]
+        elif option.ours is not None:
+            for value in values or ("",):
+                after += [option.ours, value] if values else [option.ours]
+    kept = {o.flags[-1]: v or True for o, v in given.own if o.ours is None}
+    line = (*found.ours.split(), *before, *after)
+    return Line(noun, verb, line, given.output, given.query, kept)
+
+
+class _Given(NamedTuple):
+    own: list[tuple[Option, list[str]]]
+    output: str
+    query: str
+
+
+def _options(words: Sequence[str], own: Mapping[str, Option], said: str) -> _Given:
+    """The options of a line, the name before the version that belongs to it."""
+    found: list[tuple[Option, list[str]]] = []
+    output, query, rest = "json", "", [*words]
+    where = {flag for each in _WHERE for flag in each.split()}
+    while rest:
+        word = rest.pop(0)
+        flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if equals:
+            rest.insert(0, value)
+        if flag in own:
+            option = own[flag]
+            found.append((option, _values(option.takes, rest, flag, said)))
+        elif flag in ("-o", "--output"):
+            (output,) = _values(Takes.ONE, rest, flag, said)
+        elif flag == "--query":
+            (query,) = _values(Takes.ONE, rest, flag, said)
+        elif flag in where:
+            _values(Takes.ONE, rest, flag, said)
+        elif flag not in _QUIET:
+            hint = f"it takes {', '.join(sorted(own))}, --query and -o"
+            raise UsageError(f"`{said}` has no {word[:80]!r} here", hint=hint)
+    if output not in _OUTPUTS:
+        hint = f"use one of {', '.join(_OUTPUTS)}"
+        raise UsageError(f"{output[:80]!r} is not an output format", where="--output", hint=hint)
+    found.sort(key=lambda each: each[0].ours != "")
+    if any((o.ours or "").startswith("@") for o, _ in found) and found[0][0].ours != "":
+        raise UsageError(f"`{said}` needs a name", where="--name", hint="add -n NAME")
+    return _Given(found, output, query)
+
+
+def _values(takes: Takes, rest: list[str], flag: str, said: str) -> list[str]:
+    if takes is Takes.NOTHING:
+        return []
+    if not rest or (takes is Takes.SEVERAL and rest[0].startswith("--")):
+        raise UsageError(f"{flag} of `{said}` needs a value", where=flag, hint=f"{flag} VALUE")
+    if takes is Takes.ONE:
+        return [rest.pop(0)]
+    found = []
+    while rest and not rest[0].startswith("-"):
+        found.append(rest.pop(0))
+    return found
+
+
+def _nouns() -> str:
+    return ", ".join(dict.fromkeys(each.partition(" ")[0] for each in VERBS))
