@@ -29,6 +29,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import allranks
+from allranks.azure.names import ABSENT, NAMES
 from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
 from allranks.cli.parser import parser_of
@@ -51,6 +52,7 @@ PAGES = {
     "assets.md": "Asset files",
     "variables.md": "Environment variables",
     "python.md": "Python SDK",
+    "azure-names.md": "Names of azure.ai.ml",
     "failures.md": "Statuses, reasons and failure causes",
 }
 
@@ -70,6 +72,7 @@ def write(out: Path) -> list[Path]:
         "assets.md": _assets(),
         "variables.md": _variables(),
         "python.md": _python(),
+        "azure-names.md": _azure_names(),
         "failures.md": _failures(),
     }
     index = [f"- [{title}]({name})" for name, title in PAGES.items()]
@@ -217,6 +220,17 @@ def _pairs(head: str, names: Mapping[str, str]) -> Iterator[str]:
     yield from (f"| {head} | Description |", "|---|---|")
     yield from (f"| `{name}` | {sentence(text)} |" for name, text in names.items())
     yield ""
+
+
+def _azure_names() -> Iterator[str]:
+    yield from ("What `allranks python` answers where Azure's packages are not installed.", "")
+    for module, names in NAMES.items():
+        yield from (f"## {module}", "", "| Name | Here |", "|---|---|")
+        for name, ours in sorted(names.items()):
+            yield f"| `{name}` | `{ours.replace(':', '.')}` |"
+        for name, instead in sorted(ABSENT.get(module, {}).items()):
+            yield f"| `{name}` | Not there: {cell(instead)}. |"
+        yield ""
 
 
 def _failures() -> Iterator[str]:

@@ -83,8 +83,10 @@ def test_verbs(shared: Allranks, code: Path) -> None:
     assert "allranks-sklearn-1" in az(
         "ml", "environment", "list", "--query", "[].name", "-o", "tsv"
     )
-    cluster = ("ml", "compute", "create", "-n", "cpu", "--type", "amlcompute", "--size", "s")
+    cluster = ("ml", "compute", "create", "-n", "my-cpus", "--type", "amlcompute", "--size", "s")
     assert az(*cluster, "--query", "provisioning_state", "-o", "tsv") == "Succeeded"
+    there = ("-f", "job.yml", "--set", "compute=azureml:my-cpus", "--stream", "-o", "none")
+    az("ml", "job", "create", *there)
     assert az("account", "show", "--query", "name", "-o", "tsv") == "allranks"
     assert az("ml", "job", "create", "--help").startswith("az ml job create: allranks job create")
 

@@ -26,7 +26,10 @@ RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 # Modules of a folder, beside what says what it is for.
 MOST = 16
 # Run by path, or read by Alembic: not imported.
-NO_PACKAGES = {SRC / "agent" / "inside", SRC / "store" / "migrations" / "versions"}
+NO_PACKAGES = {
+    *(SRC / "agent" / "inside", SRC / "azure" / "inside"),
+    SRC / "store" / "migrations" / "versions",
+}
 IMPURE = {"os", "pathlib", "random", "socket", "subprocess", "time"}
 
 

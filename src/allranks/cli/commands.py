@@ -28,6 +28,9 @@ COMMANDS: dict[str, Command] = {
     "ui": Command("admin.ui:ui", "open the web page"),
     "gc": Command("admin.gc:gc", "delete unreferenced data"),
     "az": Command("az.az:az", "run a line of Azure's command line: az ml job create …", plain=True),
+    "python": Command(
+        "admin.python:python", "run a Python program written for azure.ai.ml", plain=True
+    ),
     "completion": Command(
         "admin.completion:completion", "print a completion script for your shell", plain=True
     ),

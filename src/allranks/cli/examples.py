@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "ml job create -f job.yml --query name -o tsv",
         "ml job show -n calm_otter --query status -o tsv",
     ),
+    "python": ("submit.py --epochs 3", "-m papermill notebook.ipynb out.ipynb"),
     "completion": ("bash", "zsh"),
     "gc": ("--dry-run", "--older-than 7d --jobs"),
     "job create": ("-f job.yml --stream", "-f job.yml --set inputs.lr=0.1 --name try-2"),

@@ -67,10 +67,7 @@ def _run(line: Line) -> int:
     if line.noun == "job":
         return _job(line)
     if line.noun == "compute" and line.verb == "create" and _is_azures(line.words):
-        name = line.words[2]
-        show.talk(f"{name} is not made here: jobs that name it run on the default compute")
-        made = {"name": name, "type": "amlcompute", "provisioning_state": "Succeeded"}
-        print_answer(made, line.output, line.query)
+        print_answer(_stands_for_default(line.words[2]), line.output, line.query)
         return 0
     answer = _answer([*line.words, "--json"])
     if line.verb == "list":
@@ -86,6 +83,16 @@ def _is_azures(words: Sequence[str]) -> bool:
     """Whether a compute is to be made of a type that only Azure has."""
     kind = dict(pairwise(words)).get("--type", "").lower()
     return kind in ("amlcompute", "computeinstance")
+
+
+def _stands_for_default(name: str) -> dict[str, Any]:
+    """No machines are created: the name stands for the default compute."""
+    from allranks.sdk.assets.computes import Computes  # lazy: imports the models
+    from allranks.spec.compute import AmlCompute  # lazy: as above
+
+    made = Computes().begin_create_or_update(AmlCompute(name=name)).result()
+    show.talk(f"no machines are created: {name} stands for the compute {made.name!r}")
+    return {"name": name, "type": "amlcompute", "provisioning_state": "Succeeded"}
 
 
 def _job(line: Line) -> int:

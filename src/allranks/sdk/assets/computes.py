@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from typing import Any, Generic, TypeVar
 
-from allranks.errors import AllranksError, Conflict
+from allranks.errors import Conflict, NotFound, SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
 from allranks.spec.compute import AmlCompute, Compute
@@ -40,19 +41,14 @@ class Computes:
     def begin_create_or_update(self, compute: Compute) -> Poller[Compute]:
         """Create or change a compute.
 
-        Cloud machines are not created: an ``AmlCompute`` must be mapped to an existing compute
-        (`allranks compute map`).
+        Cloud machines are not created: an ``AmlCompute`` is the compute that its name is mapped to
+        (`allranks compute map`), from now on the default one if there is none.
         """
         given = compute.to_dict()
         if isinstance(compute, AmlCompute):
-            try:
+            with contextlib.suppress(NotFound):
                 return Poller(self.get(compute.name))
-            except AllranksError as error:
-                which = f"allranks compute map {compute.name}=COMPUTE"
-                error.hint = (
-                    f"allranks does not create cloud machines; map its name to a compute: {which}"
-                )
-                raise
+            return Poller(self._named_like_default(compute.name))
         try:
             return Poller(_compute(find_server.ask("POST", _COMPUTES, given)))
         except Conflict:
@@ -60,9 +56,19 @@ class Computes:
             path = asset_path("computes", compute.name)
             return Poller(_compute(find_server.ask("PATCH", path, changed)))
 
+    def _named_like_default(self, name: str) -> Compute:
+        """The default compute, which has this name, too, from now on."""
+        computes = find_server.ask("GET", _COMPUTES)["computes"]
+        default = next(each["name"] for each in computes if each["is_default"])
+        find_server.ask("PUT", f"{_COMPUTES}/map", {name: default})
+        return self.get(name)
+
     def get(self, name: str) -> Compute:
-        """The compute with this name, or the one it is mapped to."""
-        return _compute(find_server.ask("GET", asset_path("computes", name)))
+        """The compute with this name, or the one it is mapped to. Raises NotFound."""
+        try:
+            return _compute(find_server.ask("GET", asset_path("computes", name)))
+        except SpecError as error:  # as of a job that names it
+            raise NotFound(error.problems[0].message, hint=error.problems[0].hint) from None
 
     def list(self) -> builtins.list[Compute]:
         return [_compute(each) for each in find_server.ask("GET", _COMPUTES)["computes"]]

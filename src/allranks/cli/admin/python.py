@@ -1,0 +1,45 @@
+"""`allranks python SCRIPT`: run a program for `azure.ai.ml` as it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+from allranks.cli.output import show
+
+_INSIDE = Path(__file__).parents[2] / "azure" / "inside"
+
+
+def python_options(parser: argparse.ArgumentParser) -> None:
+    parser.prefix_chars = "\0"  # options are those of the program
+    parser.set_defaults(help_text=parser.format_help)
+    what = "as for python: SCRIPT, -m MODULE or -c CODE, and its arguments"
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT …", help=what)
+
+
+def python(options: argparse.Namespace) -> int:
+    if options.words[:1] in (["-h"], ["--help"]):
+        print(options.help_text())
+        return 0
+    return _become(options.words)
+
+
+def _become(words: Sequence[str]) -> NoReturn:
+    if _is_installed():
+        show.talk("azure.ai.ml is installed here: the program uses it, and not allranks")
+    before = os.environ.get("PYTHONPATH")
+    path = f"{_INSIDE}{os.pathsep}{before}" if before else str(_INSIDE)
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, *words], {**os.environ, "PYTHONPATH": path})
+
+
+def _is_installed() -> bool:
+    try:
+        return find_spec("azure.ai.ml") is not None
+    except ModuleNotFoundError:
+        return False
