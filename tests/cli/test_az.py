@@ -60,15 +60,15 @@ def test_a_script_of_azures_runs_unchanged(shared: Allranks, shared_home: Path, 
 def test_verbs(shared: Allranks, code: Path) -> None:
     (code / "job.yml").write_text(JOB)
 
-    def az(*words: str, code: int = 0) -> str:
+    def az(*words: str, exits: int = 0) -> str:
         done = shared("az", *words)
-        assert done.returncode == code, done.stdout + done.stderr
+        assert done.returncode == exits, done.stdout + done.stderr
         return done.stdout.strip()
 
     streamed = az("ml", "job", "create", "-f", "job.yml", "-n", "seen", "--stream", "-o", "none")
     assert streamed.startswith("RunId: seen\nWeb View: http")
     assert "\n\ngot 1\n\nExecution Summary\n" in streamed
-    az("ml", "job", "create", "-f", "job.yml", "--set", "inputs.x=9", "--stream", code=1)
+    az("ml", "job", "create", "-f", "job.yml", "--set", "inputs.x=9", "--stream", exits=1)
     az("ml", "job", "update", "-n", "seen", "--set", "tags.a=b")
     assert json.loads(az("ml", "job", "show", "-n", "seen"))["tags"] == {"a": "b"}
     rows = az("ml", "job", "list", "--query", "[?name=='seen'].[name, status]", "-o", "tsv")
@@ -85,6 +85,12 @@ def test_verbs(shared: Allranks, code: Path) -> None:
     )
     cluster = ("ml", "compute", "create", "-n", "my-cpus", "--type", "amlcompute", "--size", "s")
     assert az(*cluster, "--query", "provisioning_state", "-o", "tsv") == "Succeeded"
+    file = "$schema: x\nname: other-cpus\ntype: amlcompute\nsize: s\nmax_instances: 2\n"
+    (code / "compute.yml").write_text(file)
+    az("ml", "compute", "create", "-f", "compute.yml")
+    assert "other-cpus" in shared("compute", "map").stdout
+    assert len(json.loads(az("ml", "environment", "list", "-r", "2"))) == 2
+    assert len(json.loads(az("ml", "job", "list", "--all-results", "true"))) >= 1
     there = ("-f", "job.yml", "--set", "compute=azureml:my-cpus", "--stream", "-o", "none")
     az("ml", "job", "create", *there)
     assert az("account", "show", "--query", "name", "-o", "tsv") == "allranks"
@@ -121,6 +127,7 @@ def test_lines_become_ours(line: str, words: str) -> None:
         ("job show -n x --querry y", "no '--querry'"),
         ("job show -n x -o xml", "not an output format"),
         ("job create -f a --set --stream", "needs a value"),
+        ("data create -n d --path p --tags a=b", "no '--tags'"),
         ("model show -v 2", "needs a name"),
     ],
 )

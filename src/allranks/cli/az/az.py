@@ -22,6 +22,8 @@ from allranks.sdk.connection import find_server
 
 # What prepares a subscription: there is none here.
 _PREPARES = ("login", "logout", "account", "configure", "config", "extension", "group", "version")
+# Jobs of a list that has all.
+_ALL = "1000000"
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 _ACCOUNT = {"id": _NOBODY, "name": "allranks", "state": "Enabled", "tenantId": _NOBODY}
 
@@ -66,12 +68,14 @@ def _shown(words: Sequence[str]) -> tuple[str, str]:
 def _run(line: Line) -> int:
     if line.noun == "job":
         return _job(line)
-    if line.noun == "compute" and line.verb == "create" and _is_azures(line.words):
-        print_answer(_stands_for_default(line.words[2]), line.output, line.query)
+    if line.noun == "compute" and line.verb == "create" and (name := _azures(line.words[2:])):
+        print_answer(_stands_for_default(name), line.output, line.query)
         return 0
     answer = _answer([*line.words, "--json"])
     if line.verb == "list":
-        answer = [shapes.asset(each) for each in _rows(answer)]
+        (most,) = line.values.get("--max-results", [""])
+        rows = _rows(answer)[: int(most) if most.isdigit() else None]
+        answer = [shapes.asset(each) for each in rows]
     elif isinstance(answer, dict):
         answer = shapes.asset(answer)
     if line.verb != "delete":
@@ -79,10 +83,17 @@ def _run(line: Line) -> int:
     return 0
 
 
-def _is_azures(words: Sequence[str]) -> bool:
-    """Whether a compute is to be made of a type that only Azure has."""
-    kind = dict(pairwise(words)).get("--type", "").lower()
-    return kind in ("amlcompute", "computeinstance")
+def _azures(words: Sequence[str]) -> str:
+    """The name of a compute that is to be made and of a type that only Azure has, or nothing."""
+    given = dict(pairwise(words))
+    told: dict[str, Any] = {}
+    if "-f" in given:
+        from allranks.spec.yaml import load  # lazy: imports the models
+
+        told, _ = load.read(load.content(Path(given["-f"])), file=given["-f"])
+    kind = given.get("--type") or str(told.get("type", ""))
+    name = words[0] if words and not words[0].startswith("-") else str(told.get("name", ""))
+    return name if kind.lower() in ("amlcompute", "computeinstance") else ""
 
 
 def _stands_for_default(name: str) -> dict[str, Any]:
@@ -101,6 +112,8 @@ def _job(line: Line) -> int:
     if line.verb == "create":
         return _create(line)
     words = [*line.words]
+    if line.values.get("--all-results", ["false"])[0].lower() == "true":
+        words += ["--limit", _ALL]
     if line.verb == "update":
         words += _tags(line.values.get("--set", []))
     answer = _answer([*words, "--json"])

@@ -66,15 +66,10 @@ _VERSION = _o("-v --version", "@version")
 _LABEL = _o("-l --label", "@label")
 _SET = _o("--set", "--set", Takes.SEVERAL)
 _PATH = _o("-p --download-path", "-p")
-_MADE = (
-    *(_FILE, _NAME, _o("-v --version", "--version"), _o("--description", "--description")),
-    _o("--tags", None, Takes.SEVERAL),
-)
+_MADE = (*(_FILE, _NAME, _o("-v --version", "--version"), _o("--description", "--description")),)
 _FROM_PATH = (*_MADE, _o("--path", "--path"), _o("-t --type", "--type"))
-_LISTED = (
-    *(_NAME, _o("-r --max-results", None), _o("--archived-only", None, Takes.NOTHING)),
-    _o("--include-archived", None, Takes.NOTHING),
-)
+# Nothing is archived here but jobs.
+_LISTED = (_NAME, _o("-r --max-results", None), _o("--include-archived", None, Takes.NOTHING))
 _SHOWN = (_NAME, _VERSION, _LABEL)
 _SIZES = ("--size", "--tier", "--min-instances", "--max-instances", "--idle-time-before-scale-down")
 
@@ -121,7 +116,7 @@ VERBS: Mapping[str, Verb] = {
     "data create": Verb("data create", _FROM_PATH),
     "data list": Verb("data list", _LISTED),
     "data show": Verb("data show", _SHOWN),
-    "model create": Verb("model create", _FROM_PATH),
+    "model create": Verb("model create", (*_FROM_PATH, _o("--tags", "--tag", Takes.SEVERAL))),
     "model list": Verb("model list", _LISTED),
     "model show": Verb("model show", _SHOWN),
     "model download": Verb("model download", (*_SHOWN, _PATH)),
@@ -167,7 +162,7 @@ def read(words: Sequence[str]) -> Line:
         verbs = [each for each in VERBS if each.startswith(f"{noun} ")]
         known = ", ".join(each.partition(" ")[2] for each in verbs)
         hint = f"here are: {known}" if verbs else f"nouns that are here: {_nouns()}"
-        raise UsageError(f"`az ml {noun} {verb}`".replace(" `", "`") + " is not there", hint=hint)
+        raise UsageError(f"`{f'az ml {noun} {verb}'.strip()}` is not there", hint=hint)
     own = {flag: each for each in found.options for flag in each.flags}
     given = _options(words[2:], own, f"az ml {noun} {verb}")
     before: list[str] = []
