@@ -38,10 +38,12 @@ for n in itertools.count():
 
 
 @pytest.fixture
-def lab(shared_home: Path, shared: Allranks, code: Path, tmp_path: Path) -> Iterator[str]:
+def lab(home: Path, allranks: Allranks, code: Path, tmp_path: Path) -> Iterator[str]:
     """The address of a JupyterLab in the folder of the code."""
     runtime = tmp_path / "runtime"
-    env = environment(shared_home)
+    env = environment(home)
+    # By the tests' Python: that of the kernel has allranks only by its variables.
+    assert allranks("server", "start").returncode == 0
     # The kernel is that environment's; allranks and its dependencies are those of the tests.
     places = (str(ROOT / "src"), sysconfig.get_path("purelib"), env.get("PYTHONPATH", ""))
     env |= {"PYTHONPATH": os.pathsep.join(filter(None, places)), "HOME": str(tmp_path)}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.frameworks.environments import ROOT, environment
+from tests.support import Allranks
 from tests.support import environment as clean
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -40,9 +41,11 @@ nbformat.write(book, sys.argv[1])
 
 
 @pytest.mark.end_to_end
-def test_a_job_is_redrawn_until_it_has_ended(shared_home: Path, shared, code: Path) -> None:
+def test_a_job_is_redrawn_until_it_has_ended(home: Path, allranks: Allranks, code: Path) -> None:
     (code / "train.py").write_text(TRAIN)
-    env = clean(shared_home)
+    env = clean(home)
+    # By the tests' Python: that of the kernel has allranks only by its variables.
+    assert allranks("server", "start").returncode == 0
     # The kernel is that environment's; allranks and its dependencies are those of the tests.
     places = (str(ROOT / "src"), sysconfig.get_path("purelib"), env.get("PYTHONPATH", ""))
     env |= {"PYTHONPATH": os.pathsep.join(filter(None, places)), "HOME": str(code)}
