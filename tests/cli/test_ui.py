@@ -58,4 +58,4 @@ def test_what_empty_pages_say_to_do_first() -> None:
         command, _, rest = kind.first.removeprefix("allranks ").partition(" ")
         if f"{command} {rest.split()[0]}" in COMMANDS:
             command, rest = f"{command} {rest.split()[0]}", rest.partition(" ")[2]
-        parser_of(command).parse_args(shlex.split(rest))
+        assert parser_of(command).parse_args(shlex.split(rest))
