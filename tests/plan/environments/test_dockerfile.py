@@ -43,11 +43,29 @@ def test_a_dockerfile_of_packages():
 
 def test_conda():
     text = "FROM continuumio/miniconda3\nCOPY . /src\nRUN conda env create -n e -f /src/env.yml\n"
-    assert environment_of(text) == {"image": "continuumio/miniconda3", "conda_file": "src/env.yml"}
+    assert environment_of(text) == {"image": "continuumio/miniconda3", "conda_file": "env.yml"}
     text = "FROM continuumio/miniconda3\nCOPY conda.yaml .\nRUN conda env update --file conda.yaml"
     assert environment_of(text)["conda_file"] == "conda.yaml"
     text = "from a\nrun conda install -y -c conda-forge python=3.11 numpy && conda clean -afy"
     assert environment_of(text)["conda_file"]["dependencies"] == ["python=3.11", "numpy"]
+
+
+@pytest.mark.parametrize(
+    ("copies", "named", "file"),
+    [
+        ("COPY requirements.txt /tmp/", "/tmp/requirements.txt", "requirements.txt"),
+        ("COPY a/requirements.txt /tmp/r.txt", "/tmp/r.txt", "a/requirements.txt"),
+        ("COPY ./a/needs.txt .", "needs.txt", "a/needs.txt"),
+        ("WORKDIR /app\nCOPY a b /app/", "./b", "b"),
+        ("WORKDIR app\nWORKDIR sub\nCOPY . .", "/app/sub/x/r.txt", "x/r.txt"),
+        ("COPY docker /build", "/build/r.txt", "docker/r.txt"),
+        ("COPY a /x/\nCOPY b /x/y/", "/x/y/b", "b"),
+        ("ADD . /", "/r.txt", "r.txt"),
+    ],
+)
+def test_files_that_were_copied(copies: str, named: str, file: str):
+    text = f"FROM a\n{copies}\nRUN pip install -r {named}"
+    assert environment_of(text)["pip"] == [f"-r {file}"]
 
 
 def test_nothing_is_installed():

@@ -7,6 +7,7 @@ stands for, packages of pip and conda, and variables. Anything else is refused w
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from allranks.errors import Problem, SpecError
 _IGNORED = frozenset(
     (
         *("ARG", "CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "ONBUILD"),
-        *("SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
+        *("SHELL", "STOPSIGNAL", "USER", "VOLUME"),
     )
 )
 # Commands that leave nothing that a job could miss.
@@ -109,6 +110,8 @@ class _Found:
         self._conda: list[str] = []
         self._conda_file = ""
         self._variables: dict[str, str] = {}
+        self._folder = "/"
+        # What was copied: paths in the image, and those in the build context.
         self._copied: dict[str, str] = {}
 
     def environment(self) -> dict[str, Any]:
@@ -124,6 +127,8 @@ class _Found:
     def take(self, each: Instruction) -> None:
         if each.word == "FROM":
             self._from(each.rest)
+        elif each.word == "WORKDIR":
+            self._folder = self._in_image(each.rest)
         elif each.word in ("COPY", "ADD"):
             self._copy(each.rest)
         elif each.word == "ENV":
@@ -153,8 +158,11 @@ class _Found:
             raise _Refused("copies from elsewhere than the build context")
         *sources, goal = words
         for source in sources:
-            self._copied[source.rstrip("/").rpartition("/")[2]] = source
-            self._copied[goal.rstrip("/").rpartition("/")[2]] = source
+            place = self._in_image(goal)
+            # A file's copy is ``goal`` itself, or lies in it, where that is a folder.
+            name = posixpath.basename(source.rstrip("/"))
+            self._copied[posixpath.normpath(posixpath.join(place, name))] = source
+            self._copied[place] = source
 
     def _env(self, rest: str) -> None:
         words = shlex.split(rest)
@@ -211,7 +219,17 @@ class _Found:
 
     def _source(self, path: str) -> str:
         """The file of the build context that was copied to ``path``."""
-        return self._copied.get(path.rpartition("/")[2], path.lstrip("/"))
+        place = self._in_image(path)
+        if place in self._copied:
+            return posixpath.normpath(self._copied[place])
+        for folder in sorted(self._copied, key=len, reverse=True):
+            if place.startswith(f"{folder.rstrip('/')}/"):
+                rest = place[len(folder.rstrip("/")) + 1 :]
+                return posixpath.normpath(posixpath.join(self._copied[folder], rest))
+        return place.lstrip("/")
+
+    def _in_image(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self._folder, path))
 
 
 def _conda_packages(words: Sequence[str]) -> Iterator[str]:
