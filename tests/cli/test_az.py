@@ -57,11 +57,11 @@ def test_a_script_of_azures_runs_unchanged(shared: Allranks, shared_home: Path, 
 
 
 @pytest.mark.medium
-def test_verbs(shared: Allranks, code: Path) -> None:
+def test_verbs(allranks: Allranks, code: Path) -> None:
     (code / "job.yml").write_text(JOB)
 
     def az(*words: str, exits: int = 0) -> str:
-        done = shared("az", *words)
+        done = allranks("az", *words)
         assert done.returncode == exits, done.stdout + done.stderr
         return done.stdout.strip()
 
@@ -88,7 +88,7 @@ def test_verbs(shared: Allranks, code: Path) -> None:
     file = "$schema: x\nname: other-cpus\ntype: amlcompute\nsize: s\nmax_instances: 2\n"
     (code / "compute.yml").write_text(file)
     az("ml", "compute", "create", "-f", "compute.yml")
-    assert "other-cpus" in shared("compute", "map").stdout
+    assert "other-cpus" in allranks("compute", "map").stdout
     assert len(json.loads(az("ml", "environment", "list", "-r", "2"))) == 2
     assert len(json.loads(az("ml", "job", "list", "--all-results", "true"))) >= 1
     there = ("-f", "job.yml", "--set", "compute=azureml:my-cpus", "--stream", "-o", "none")

@@ -19,9 +19,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, name: str, description: str) -> None:
         super().__init__(prog=f"allranks {name}", description=description, allow_abbrev=False)
         self.name = name
+        # Whether all words but --help are those of another program.
+        self.is_for_another = False
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args)
+        if self.is_for_another and words[:1] not in (["-h"], ["--help"]):
+            return super().parse_args(["--", *words], namespace)
         for index in range(len(words) - 1, 0, -1):
             option = words[index - 1]
             if option in _DASHED and "--" not in words[: index + 1]:

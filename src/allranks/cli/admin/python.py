@@ -11,22 +11,20 @@ from pathlib import Path
 from typing import NoReturn
 
 from allranks.cli.output import show
+from allranks.cli.parser import Parser
 
 _INSIDE = Path(__file__).parents[2] / "azure" / "inside"
 
 
-def python_options(parser: argparse.ArgumentParser) -> None:
-    parser.prefix_chars = "\0"  # options are those of the program
-    parser.set_defaults(help_text=parser.format_help)
+def python_options(parser: Parser) -> None:
+    parser.is_for_another = True
     what = "as for python: SCRIPT, -m MODULE or -c CODE, and its arguments"
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT …", help=what)
 
 
 def python(options: argparse.Namespace) -> int:
-    if options.words[:1] in (["-h"], ["--help"]):
-        print(options.help_text())
-        return 0
-    return _become(options.words)
+    """Become the Python that runs the program."""
+    return _become(options.words[1:])  # behind `--`
 
 
 def _become(words: Sequence[str]) -> NoReturn:
