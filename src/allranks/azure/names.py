@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from allranks.azure.names_v1 import ABSENT_V1, NAMES_V1, PACKAGES_V1
+
 # By module, then by name: `module:name` of ours.
 NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml": {
@@ -56,6 +58,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             *("InteractiveBrowserCredential", "ManagedIdentityCredential"),
         )
     },
+    **NAMES_V1,
 }
 # What programs import and what has no counterpart, with what to do instead.
 ABSENT: Mapping[str, Mapping[str, str]] = {
@@ -70,6 +73,7 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         "ManagedOnlineEndpoint": "models are registered, not served",
         "Workspace": "there are no workspaces: a server has one record",
     },
+    **ABSENT_V1,
 }
 # Modules that are packages of the above.
-PACKAGES = ("azure", "azure.ai", "azure.ai.ml", "azure.core")
+PACKAGES = ("azure", "azure.ai", "azure.ai.ml", "azure.core", *PACKAGES_V1)

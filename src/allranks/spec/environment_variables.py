@@ -52,6 +52,9 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "first. Unset without a limit.",
         "ALLRANKS_DEADLINE_FILE": "A file that exists once SIGTERM is sent. It says when SIGKILL "
         "follows, in seconds since the epoch, and why: `1795330837.962 PREEMPTED`.",
+        "ALLRANKS_METRICS_FILE": 'A file of the node. A line `{"points": [[NAME, RANK, STEP, '
+        "SECONDS SINCE THE EPOCH, VALUE]]}` appended to it is recorded as metric points; "
+        '`{"tags": {KEY: VALUE}}` tags the job.',
         "ALLRANKS_GRACE": "The seconds between SIGTERM and SIGKILL on cancel, preemption and time "
         "limit.",
         "OMP_NUM_THREADS": "The node's CPUs divided among its ranks.",
@@ -59,8 +62,8 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "NO_PROXY": "With a proxy and MLflow or streamed inputs: the node's own address is added. "
         "The same for `no_proxy`.",
         "PYTHONPATH": "A folder of allranks before your own, by which `allranks job stacks` finds "
-        "where each Python is. It holds only a `sitecustomize.py`; the environment's own runs "
-        "after it.",
+        "where each Python is. Its `sitecustomize.py` runs before the environment's own, and "
+        "answers [imports of `azureml.core`](../how-to/azureml-v1.md).",
         "CUDA_VISIBLE_DEVICES": "The GPUs that the job has on the node, the same for each rank: "
         "scripts choose by `LOCAL_RANK`. Empty if it has none.",
     },
@@ -70,6 +73,7 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "AZUREML_EXPERIMENT_NAME": "The experiment.",
         "AZUREML_NODE_COUNT": "The number of nodes.",
         "AZUREML_CR_NODE_RANK": "The number of the node, from 0.",
+        "AZUREML_CR_EXECUTION_WORKING_DIR_PATH": "The working folder.",
         "AZUREML_PROCESS_NAME": "`rank_N`, or `main` if there is one rank.",
         "AZ_BATCH_NODE_LIST": "The nodes' addresses, separated by `;`.",
         "AZ_BATCH_HOST_LIST": "The nodes' addresses, separated by `,`.",

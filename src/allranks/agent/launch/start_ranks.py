@@ -77,9 +77,13 @@ def start(stage: Stage, running: Running) -> Launch:
     """Start this node's part. Raises AllranksError, OSError or ValueError; processes started before
     the error are in ``running``."""
     (stage.folder / variables.HOSTFILE).write_text(variables.hostfile(stage.task, stage.places))
+    env = stage.env
+    stage = stage._replace(
+        env=lambda rank: {"AZUREML_CR_EXECUTION_WORKING_DIR_PATH": str(stage.cwd), **env(rank)}
+    )
     if stage.room is None:  # a container sets it inside, where the image may have a PYTHONPATH
-        env = stage.env
-        stage = stage._replace(env=lambda rank: _with_sitecustomize(env(rank)))
+        bare = stage.env
+        stage = stage._replace(env=lambda rank: _with_sitecustomize(bare(rank)))
     logs = {rank.rank: stage.rank(rank).log for rank in ranks_of(stage.task, stage.node)}
     if stage.task.distribution == "mpi":
         return _mpi(stage, running, logs)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.agent.monitoring.monitor import Monitor
 from allranks.agent.transport.link import Feed, Link, Tail
+from allranks.plan.distributions.variables import LOGGED
 from allranks.plan.plan import Task
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.metrics import Metrics
 
 # The files of an attempt's folder that contain points, by the server's name for them.
-FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl"}
+FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl", "logged": LOGGED}
 
 
 class AttemptReports:

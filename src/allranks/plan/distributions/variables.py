@@ -16,8 +16,9 @@ from allranks.plan.distributions.topology import Rank, ranks, ranks_of, world
 from allranks.plan.plan import Place, Task
 from allranks.spec.shell.expressions import fill
 
-# Files in the folder of an attempt. The second is there once its ranks are told to end.
-HOSTFILE, DEADLINE = "hostfile", "deadline"
+# Files in the folder of an attempt. The second is there once its ranks are told to end; to the
+# third, ranks append what they log by themselves.
+HOSTFILE, DEADLINE, LOGGED = "hostfile", "deadline", "logged.jsonl"
 _PROXY = re.compile("(https?|all)_proxy", re.IGNORECASE)
 
 
@@ -221,6 +222,7 @@ def of_attempt(
         "ALLRANKS_GRACE": f"{grace:g}",
         "ALLRANKS_HOSTFILE": f"{folder}/{HOSTFILE}",
         "ALLRANKS_DEADLINE_FILE": f"{folder}/{DEADLINE}",
+        "ALLRANKS_METRICS_FILE": f"{folder}/{LOGGED}",
     }
     if ends := [each for each in (limit, end) if each is not None]:
         found["ALLRANKS_DEADLINE"] = str(min(ends))

@@ -110,6 +110,7 @@ def _node_variables(task: Task) -> dict[str, str]:
         "ALLRANKS_CONTINUES": task.continues,
         "ALLRANKS_GRACE": "<seconds>",
         "ALLRANKS_HOSTFILE": "<a file of the node>",
+        "ALLRANKS_METRICS_FILE": "<a file of the node>",
         "ALLRANKS_DEADLINE_FILE": "<a file of the node, once it has to end>",
         "CUDA_VISIBLE_DEVICES": "<the node's GPUs>" if task.gpus else "",
         "OMP_NUM_THREADS": "<the node's CPUs, shared among its ranks>",

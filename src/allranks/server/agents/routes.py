@@ -7,6 +7,7 @@ plain Starlette, which is faster: a burst of jobs is a burst of these calls.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from allranks.plan.distributions.topology import log_name, world
 from allranks.plan.lifecycle import agent_orders as orders_of
 from allranks.plan.lifecycle.validate_event import validate_event
 from allranks.plan.plan import pack
+from allranks.plan.text import repaired
 from allranks.server.dependencies import Services
 from allranks.server.http.error_responses import HANDLERS
 from allranks.server.http.request_limits import Limited
@@ -198,8 +200,20 @@ async def points(request: Request) -> Response:
     data, offset = await request.body(), number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
     size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)
+    if feed == "logged" and b'"tags"' in data and (tags := tags_of(data)):
+        await run_in_threadpool(services.annotations.tag, job.id, tags)
     services.wakeups.notify(agent.job)
     return JSONResponse({"size": size})
+
+
+def tags_of(data: bytes) -> dict[str, str]:
+    """The tags in lines that ranks logged; damaged lines have none."""
+    found: dict[str, str] = {}
+    for line in data.splitlines():
+        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
+            tags = json.loads(line).get("tags") or {}
+            found |= {repaired(str(k)): repaired(str(v)) for k, v in tags.items() if k}
+    return found
 
 
 async def code(request: Request) -> Response:

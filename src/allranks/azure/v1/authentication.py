@@ -1,0 +1,36 @@
+"""`azureml.core.authentication`: credentials that ask nobody; a server has tokens of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class AbstractAuthentication:
+    """Takes any arguments."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def get_authentication_header(self) -> dict[str, str]:
+        """A header that opens nothing of Azure's."""
+        return {"Authorization": "Bearer allranks"}
+
+
+class InteractiveLoginAuthentication(AbstractAuthentication):
+    """As above."""
+
+
+class AzureCliAuthentication(AbstractAuthentication):
+    """As above."""
+
+
+class MsiAuthentication(AbstractAuthentication):
+    """As above."""
+
+
+class ServicePrincipalAuthentication(AbstractAuthentication):
+    """As above."""
+
+
+class TokenAuthentication(AbstractAuthentication):
+    """As above."""

@@ -1,0 +1,1 @@
+"""Data of jobs: datastores, datasets and outputs."""

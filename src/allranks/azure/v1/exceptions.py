@@ -1,0 +1,62 @@
+"""`azureml.exceptions`."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from allranks.errors import AllranksError
+
+
+class AzureMLException(AllranksError):
+    """As Azure's: ``message``."""
+
+
+class UserErrorException(AzureMLException):
+    """Wrong use."""
+
+
+class NotThere(UserErrorException):
+    """allranks has no such thing; the hint says what to do instead."""
+
+
+class ComputeTargetException(AzureMLException):
+    """There is no such compute."""
+
+
+class RunEnvironmentException(AzureMLException):
+    """There is no run to log to."""
+
+
+class ExperimentExecutionException(AzureMLException):
+    """A job could not be run."""
+
+
+class ActivityFailedException(ExperimentExecutionException):
+    """A job has failed."""
+
+
+class WorkspaceException(AzureMLException):
+    """About a workspace."""
+
+
+class ProjectSystemException(WorkspaceException):
+    """As above."""
+
+
+class ModelNotFoundException(AzureMLException):
+    """There is no such model."""
+
+
+def not_there(what: str, hint: str) -> NoReturn:
+    """Raise NotThere."""
+    raise NotThere(f"{what} is not there in allranks", hint=hint)
+
+
+def no_more(name: str, given: dict[str, Any], known: tuple[str, ...] = ()) -> None:
+    """Raise NotThere for arguments that would have an effect on Azure and have none here.
+    ``known`` are those that may be left without effect."""
+    for key, value in given.items():
+        if key not in known and value not in (None, False, "", [], {}):
+            not_there(
+                f"the argument `{key}` of {name}", "leave it out, or see docs/how-to/python.md"
+            )

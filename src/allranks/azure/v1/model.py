@@ -1,0 +1,97 @@
+"""`azureml.core.Model`: models of the registry."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.azure.v1.exceptions import ModelNotFoundException, not_there
+from allranks.errors import NotFound
+from allranks.sdk import Client
+
+
+class Model:
+    """A version of a model, the newest by default. Raises ModelNotFoundException."""
+
+    def __init__(
+        self,
+        workspace: object,
+        name: str | None = None,
+        id: str | None = None,
+        tags: object = None,
+        version: str | int | None = None,
+        **_: Any,
+    ) -> None:
+        if id is not None:
+            name, _colon, found = id.partition(":")
+            version = version or found or None
+        try:
+            told = Client().models.get(str(name), None if version is None else str(version))
+        except NotFound as error:
+            raise ModelNotFoundException(error.message, hint=error.hint) from None
+        self.workspace, self.name, self._version = workspace, told.name, told
+        self.version = int(told.version) if told.version.isdigit() else told.version
+        self.id = f"{told.name}:{told.version}"
+        self.tags, self.properties = dict(told.tags), dict(told.properties)
+        self.description = told.description
+
+    @classmethod
+    def register(
+        cls,
+        workspace: object,
+        model_path: str,
+        model_name: str,
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        **_: Any,
+    ) -> Model:
+        """Create a version from files of this machine."""
+        made = Client().models.register(
+            model_name, model_path, tags=tags, properties=properties, description=description
+        )
+        return cls(workspace, model_name, version=made.version)
+
+    @classmethod
+    def list(
+        cls, workspace: object, name: str | None = None, latest: bool = False, **_: Any
+    ) -> list[Model]:
+        found = Client().models.list(name)
+        return [cls(workspace, each.name, version=each.version) for each in found]
+
+    @staticmethod
+    def get_model_path(model_name: str, version: int | None = None, _workspace: Any = None) -> str:
+        """Download a version; returns the path of its file, or of its folder."""
+        return Model(_workspace, model_name, version=version).download("azureml-models")
+
+    def download(self, target_dir: str = ".", exist_ok: bool = False, **_: Any) -> str:
+        """Download its files; returns the path of the file, or of the folder of several."""
+        folder = Client().models.download(self.name, str(self.version), target_dir)
+        found = [each for each in folder.iterdir() if each.name != "MLmodel"]
+        if len(found) == 1 and found[0].is_file():
+            goal = Path(target_dir, found[0].name)
+            shutil.copyfile(found[0], goal)
+            return str(goal)
+        return str(folder)
+
+    def delete(self) -> None:
+        Client().models.delete(self.name, str(self.version))
+
+    @staticmethod
+    def deploy(*_: Any, **__: Any) -> None:
+        """Raises NotThere."""
+        not_there("Model.deploy", "models are registered, not served: allranks model download")
+
+    package = profile = deploy
+
+    def __repr__(self) -> str:
+        return f"Model(name={self.name}, id={self.id}, version={self.version})"
+
+
+class InferenceConfig:
+    """Not there: models are not served."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        Model.deploy()

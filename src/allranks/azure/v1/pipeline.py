@@ -1,0 +1,347 @@
+"""`azureml.pipeline.core` and `azureml.pipeline.steps`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from allranks.azure.v1.arguments import Bound, name_of
+from allranks.azure.v1.data.datastore import DataReference
+from allranks.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig
+from allranks.azure.v1.exceptions import UserErrorException, not_there
+from allranks.azure.v1.hyperdrive import HyperDriveConfig
+from allranks.azure.v1.run import Run
+from allranks.azure.v1.run_config import RunConfiguration, ScriptRunConfig
+
+_NUMBERS = itertools.count()
+
+
+class PipelineParameter:
+    """A value that ``submit`` may change."""
+
+    def __init__(self, name: str, default_value: Any) -> None:
+        self.name, self.default_value = name, default_value
+
+    def bind(self, bound: Bound) -> str:
+        return bound.input(self.name, f"${{{{parent.inputs.{name_of(self.name)}}}}}")
+
+
+class PipelineData:
+    """A folder that one step writes and others read."""
+
+    def __init__(
+        self,
+        name: str,
+        datastore: Any = None,
+        output_name: str | None = None,
+        output_mode: str = "mount",
+        output_path_on_compute: str | None = None,
+        output_overwrite: bool | None = None,
+        data_type: str | None = None,
+        is_directory: bool | None = None,
+        **_: Any,
+    ) -> None:
+        self.name = output_name or name
+        self.kind = "uri_file" if is_directory is False else "uri_folder"
+        self.producer: Step | None = None
+
+    def as_input(self, input_name: str | None = None) -> PipelineData:
+        return self
+
+    as_dataset = as_mount = as_download = as_input
+
+    def data(self) -> dict[str, Any]:
+        return {"type": self.kind}
+
+
+class Step:
+    """A step. It comes after those whose data it reads, and those of ``run_after``."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ScriptRunConfig,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        allow_reuse: bool = True,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name, self._config, self.allow_reuse = name, config, allow_reuse
+        self._inputs, self._outputs = list(inputs), list(outputs)
+        self._params = dict(params or {})
+        self.after: list[Step] = []
+        self.node = f"{name_of(name)}_{next(_NUMBERS)}"
+        for each in (*self._outputs, *config.arguments):
+            if isinstance(each, OutputFileDatasetConfig) or each in self._outputs:
+                each.producer = self
+
+    def run_after(self, step: Step) -> None:
+        self.after.append(step)
+
+    def parameters(self) -> list[PipelineParameter]:
+        given = (*self._config.arguments, *self._params.values(), *self._inputs)
+        return [each for each in given if isinstance(each, PipelineParameter)]
+
+    def before(self) -> list[Step]:
+        """The steps that it comes after."""
+        read = (*self._inputs, *self._config.arguments)
+        data = [each.output if isinstance(each, OutputAsInput) else each for each in read]
+        made = [getattr(each, "producer", None) for each in data]
+        return [each for each in (*made, *self.after) if each is not None and each is not self]
+
+    def to_dict(self, waited_for: Iterable[Step]) -> dict[str, Any]:
+        """The step of a job file. ``waited_for`` are those that others come after."""
+        bound = Bound()
+        self._config.arguments = [self._argument(each) for each in self._config.arguments]
+        for each in (*self._inputs, *self._outputs):
+            self._argument(each).bind(bound)
+        found = self._config.job(bound)
+        for name, value in self._params.items():
+            bound.input(name, _text(value))
+        for number, step in enumerate(self.after):
+            bound.input(f"after_{number}", f"${{{{parent.jobs.{step.node}.outputs.done}}}}")
+        if self in waited_for:
+            bound.output("done", {"type": "uri_folder"})
+        found |= {"inputs": bound.inputs, "outputs": bound.outputs, "display_name": self.name}
+        return {key: each for key, each in found.items() if each != {}}
+
+    def _argument(self, given: Any) -> Any:
+        if isinstance(given, PipelineData):
+            return _Produced(given, self)
+        return given
+
+
+class _Produced:
+    """Data of the pipeline, as an output of the step that makes it and an input of others."""
+
+    def __init__(self, data: PipelineData, step: Step) -> None:
+        self._data, self._step = data, step
+
+    def bind(self, bound: Bound) -> str:
+        if self._data.producer is None:
+            hint = "list it in `outputs` of the step that writes it"
+            raise UserErrorException(f"no step makes the data {self._data.name!r}", hint=hint)
+        if self._data.producer is self._step:
+            return bound.output(self._data.name, self._data.data())
+        return bound.input(self._data.name, reference(self._data))
+
+
+def reference(data: Any) -> str:
+    """The expression of an output of another step. Raises UserErrorException."""
+    if data.producer is None:
+        hint = "pass it to the step that writes it as an argument"
+        raise UserErrorException(f"no step makes the data {data.name!r}", hint=hint)
+    return f"${{{{parent.jobs.{data.producer.node}.outputs.{name_of(data.name)}}}}}"
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, PipelineParameter):
+        return f"${{{{parent.inputs.{name_of(value.name)}}}}}"
+    return value
+
+
+class PythonScriptStep(Step):
+    """A script as a step."""
+
+    def __init__(
+        self,
+        script_name: str,
+        name: str | None = None,
+        arguments: Sequence[Any] | None = None,
+        compute_target: Any = None,
+        runconfig: RunConfiguration | None = None,
+        runconfig_pipeline_params: object = None,
+        inputs: Sequence[Any] | None = None,
+        outputs: Sequence[Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        source_directory: str | None = None,
+        allow_reuse: bool = True,
+        version: str | None = None,
+        hash_paths: object = None,
+    ) -> None:
+        config = ScriptRunConfig(
+            source_directory,
+            script_name,
+            arguments or (),
+            _copy(runconfig),
+            compute_target=compute_target,
+        )
+        super().__init__(
+            name or script_name, config, inputs or (), outputs or (), allow_reuse, params
+        )
+
+
+class CommandStep(Step):
+    """A command as a step."""
+
+    def __init__(
+        self,
+        command: Any = None,
+        name: str | None = None,
+        compute_target: Any = None,
+        runconfig: Any = None,
+        inputs: Sequence[Any] | None = None,
+        outputs: Sequence[Any] | None = None,
+        source_directory: str | None = None,
+        allow_reuse: bool = True,
+        **_: Any,
+    ) -> None:
+        if isinstance(runconfig, ScriptRunConfig):
+            config = runconfig
+        else:
+            config = ScriptRunConfig(
+                source_directory,
+                command=command,
+                run_config=_copy(runconfig),
+                compute_target=compute_target,
+            )
+        words = config.command if isinstance(config.command, (list, tuple)) else ()
+        config.command, config.arguments = (None, list(words)) if words else (config.command, [])
+        super().__init__(name or "command", config, inputs or (), outputs or (), allow_reuse)
+        self._words = bool(words)
+
+    def to_dict(self, waited_for: Iterable[Step]) -> dict[str, Any]:
+        if self._words:
+            arguments = [self._argument(each) for each in self._config.arguments]
+            self._config.command, self._config.arguments = arguments, []
+        return super().to_dict(waited_for)
+
+
+class EstimatorStep(PythonScriptStep):
+    """Not there: estimators are deprecated."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        not_there("EstimatorStep", "use PythonScriptStep with a runconfig")
+
+
+class HyperDriveStep(Step):
+    """Not there: see ``__init__``."""
+
+    def __init__(self, name: str, hyperdrive_config: HyperDriveConfig, *_: Any, **__: Any) -> None:
+        not_there("HyperDriveStep", "submit the HyperDriveConfig itself, or write a sweep step")
+
+
+class ParallelRunStep(Step):
+    """Not there."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        not_there("ParallelRunStep", "write a `parallel` step: docs/how-to/pipeline.md")
+
+
+class StepSequence:
+    """Steps one after the other."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = list(steps)
+        for one, two in itertools.pairwise(self.steps):
+            two.run_after(one)
+
+
+class Pipeline:
+    """Steps, with those whose data they read."""
+
+    submit_keywords = ("pipeline_parameters", "regenerate_outputs", "continue_on_step_failure")
+
+    def __init__(
+        self,
+        workspace: Any,
+        steps: Any,
+        description: str | None = None,
+        default_datastore: Any = None,
+        default_source_directory: str | None = None,
+        **_: Any,
+    ) -> None:
+        self.workspace, self.description = workspace, description
+        self._steps: list[Step] = []
+        for each in _flat(steps):
+            self._add(each)
+
+    def _add(self, step: Step) -> None:
+        if step not in self._steps:
+            self._steps.append(step)
+            for each in step.before():
+                self._add(each)
+
+    def job(
+        self,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        regenerate_outputs: bool = False,
+        continue_on_step_failure: bool = False,
+    ) -> dict[str, Any]:
+        """The pipeline of a job file. Raises UserErrorException."""
+        known = {name_of(p.name): p.default_value for s in self._steps for p in s.parameters()}
+        given = {name_of(key): value for key, value in (pipeline_parameters or {}).items()}
+        for key in given.keys() - known.keys():
+            hint = f"its parameters are: {', '.join(sorted(known)) or 'none'}"
+            raise UserErrorException(f"the pipeline has no parameter {key!r}", hint=hint)
+        waited_for = [each for step in self._steps for each in step.after]
+        settings: dict[str, Any] = {"continue_on_step_failure": continue_on_step_failure}
+        settings["force_rerun"] = regenerate_outputs
+        found: dict[str, Any] = {
+            "type": "pipeline",
+            "settings": settings,
+            "jobs": {each.node: each.to_dict(waited_for) for each in reversed(self._steps)},
+        }
+        inputs = {key: _literal(value) for key, value in {**known, **given}.items()}
+        found |= {"inputs": inputs} if inputs else {}
+        return found | ({"description": self.description} if self.description else {})
+
+    def validate(self) -> list[Any]:
+        """What is wrong: nothing here; ``submit`` checks it."""
+        return []
+
+    def submit(
+        self,
+        experiment_name: str,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        continue_on_step_failure: bool = False,
+        regenerate_outputs: bool = False,
+        **_: Any,
+    ) -> Run:
+        from allranks.azure.v1.experiment import Experiment  # lazy: experiments make runs
+
+        return Experiment(self.workspace, experiment_name).submit(
+            self,
+            pipeline_parameters=pipeline_parameters,
+            continue_on_step_failure=continue_on_step_failure,
+            regenerate_outputs=regenerate_outputs,
+        )
+
+    def publish(self, *_: Any, **__: Any) -> None:
+        not_there("Pipeline.publish", "use a schedule, or submit the file: docs/how-to/schedule.md")
+
+
+class PipelineRun(Run):
+    """A pipeline that was submitted."""
+
+    type = "azureml.PipelineRun"
+
+    def get_steps(self) -> Iterable[Run]:
+        return self.get_children()
+
+    def find_step_run(self, name: str) -> list[Run]:
+        """The runs of the steps with this name."""
+        return [each for each in self.get_children() if each.name == name]
+
+
+StepRun = Run
+
+
+def _copy(given: RunConfiguration | None) -> RunConfiguration:
+    made = RunConfiguration()
+    if given is not None:
+        made.__dict__.update(given.__dict__)
+    return made
+
+
+def _flat(steps: Any) -> Iterable[Step]:
+    for each in steps.steps if isinstance(steps, StepSequence) else steps:
+        if isinstance(each, (list, StepSequence)):
+            yield from _flat(each)
+        else:
+            yield each
+
+
+def _literal(value: Any) -> Any:
+    return value.data() if isinstance(value, DataReference) or hasattr(value, "data") else value

@@ -1,0 +1,292 @@
+"""`azureml.core.Run` of a submitted job, and the class that scripts ask for their context."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
+from allranks.azure.v1.exceptions import (
+    ActivityFailedException,
+    RunEnvironmentException,
+    UserErrorException,
+    not_there,
+)
+from allranks.azure.v1.model import Model
+from allranks.sdk import Client, Job
+
+# Files of a job that are none of the run, and those that it saved beside its script.
+_OTHERS, _WORK = ("named-outputs/", "state/"), "work/"
+_TABLES = "logs/azureml/rank-"
+
+
+class Run:
+    """A job that was submitted. ``Run.get_context()`` is that of this script."""
+
+    type = "azureml.scriptrun"
+
+    def __init__(self, experiment: Any, run_id: str, outputs: object = None, **_: Any) -> None:
+        self.experiment, self.id = experiment, run_id
+        self._job: Job = Client().jobs.get(run_id)
+
+    @classmethod
+    def get_context(cls, allow_offline: bool = True, **_: Any) -> Any:
+        """The run of the job that runs this script; elsewhere one that prints what it is given.
+        Raises RunEnvironmentException instead of that unless ``allow_offline``."""
+        try:
+            return azureml_run.Run.get_context(allow_offline)
+        except azureml_run.RunEnvironmentException as error:
+            raise RunEnvironmentException(str(error), hint="submit the script") from None
+
+    @staticmethod
+    def get(workspace: object, run_id: str) -> Run:
+        """The run of a job. Raises NotFound."""
+        return run_of(Client().jobs.get(run_id), workspace)
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def run_id(self) -> str:
+        return self.id
+
+    @property
+    def name(self) -> str:
+        return str(self._job.to_dict().get("display_name") or self.id)
+
+    display_name = name
+
+    @property
+    def status(self) -> str:
+        return self.get_status()
+
+    @property
+    def number(self) -> int:
+        return int(self._job.to_dict().get("number") or 1)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return dict(self._job.refresh().to_dict().get("tags") or {})
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return dict(self._job.to_dict().get("properties") or {})
+
+    @property
+    def parent(self) -> Run | None:
+        name = self._job.to_dict().get("parent_job_name")
+        return None if name is None else Run.get(self.experiment.workspace, name)
+
+    def get_tags(self) -> dict[str, str]:
+        return self.tags
+
+    def get_properties(self) -> dict[str, str]:
+        return self.properties
+
+    def get_status(self) -> str:
+        return str(self._job.refresh().status)
+
+    def get_details(self) -> dict[str, Any]:
+        job = self._job.refresh().to_dict()
+        found = {
+            "runId": self.id,
+            "target": job.get("compute"),
+            "status": job["status"],
+            "startTimeUtc": job.get("started_at"),
+            "endTimeUtc": job.get("ended_at"),
+            "properties": self.properties,
+            "runDefinition": job.get("spec"),
+            "logFiles": {},
+        }
+        return found | ({"error": {"error": job["error"]}} if job.get("error") else {})
+
+    def get_details_with_logs(self) -> dict[str, Any]:
+        """With the text of each log."""
+        logs = {each: self._text(each) for each in self.get_file_names() if "logs/" in each}
+        return {**self.get_details(), "logFiles": logs}
+
+    def get_portal_url(self) -> str:
+        return self._job.studio_url
+
+    # ------------------------------------------------------------ following it
+
+    def wait_for_completion(
+        self,
+        show_output: bool = False,
+        wait_post_processing: bool = False,
+        raise_on_error: bool = True,
+    ) -> dict[str, Any]:
+        """Wait until it has ended; with ``show_output`` write what the ranks print. Raises
+        ActivityFailedException if it fails, unless ``raise_on_error`` is False."""
+        if show_output:
+            print(f"RunId: {self.id}\nWeb View: {self.get_portal_url()}\n", flush=True)
+        self._job.wait(show_output)
+        details = self.get_details()
+        if show_output:
+            print(f"\nExecution Summary\n=================\nRunId: {self.id}", flush=True)
+        if details["status"] == "Failed" and raise_on_error:
+            error = self._job.error or {}
+            message = f"the job {self.id} failed: {error.get('message', 'see its logs')}"
+            raise ActivityFailedException(message, hint=str(error.get("hint") or "see its logs"))
+        return details
+
+    def cancel(self) -> None:
+        self._job.cancel()
+
+    def get_children(self, recursive: bool = False, **_: Any) -> Iterator[Run]:
+        """The runs of a sweep's trials or a pipeline's steps, the newest first."""
+        for name in reversed(children(self._job.refresh())):
+            yield Run.get(self.experiment.workspace, name)
+
+    # ------------------------------------------------------------ what it has left
+
+    def get_metrics(
+        self, name: str | None = None, recursive: bool = False, **_: Any
+    ) -> dict[str, Any]:
+        """What it has logged, by name: a value, or a list of several; rows and tables as
+        mappings."""
+        tables = self._tables()
+        of_tables = {
+            f"{key}/{column}" for key, (_, columns) in tables.items() for column in columns
+        }
+        found: dict[str, Any] = {}
+        for key, points in self._job.metrics().items():
+            values = [each["value"] for each in points]
+            if key not in of_tables:
+                found[key] = values[0] if len(values) == 1 else values
+        found |= {key: value for key, (value, _) in tables.items()}
+        return found if name is None else {key: found[key] for key in found if key == name}
+
+    def _tables(self) -> dict[str, tuple[Any, Sequence[str]]]:
+        """What is no number, by name, with its columns."""
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for file in self.get_file_names():
+            if file.startswith(_TABLES):
+                for line in self._text(file).splitlines():
+                    kept = json.loads(line)
+                    rows.setdefault(kept.pop("name"), []).append(kept)
+        return {name: _table(several) for name, several in rows.items()}
+
+    def get_file_names(self) -> list[str]:
+        """Files in `outputs` and `logs`, and those saved beside the script."""
+        return sorted(self._files())
+
+    def download_file(self, name: str, output_file_path: str | None = None, **_: Any) -> None:
+        """To ``output_file_path``, a file or a folder; else here. Raises UserErrorException."""
+        goal = Path(output_file_path or Path(name).name)
+        if goal.is_dir() or str(output_file_path or "").endswith("/"):
+            goal /= Path(name).name
+        with tempfile.TemporaryDirectory() as folder:
+            found = self._downloaded(name, folder)
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(found, goal)
+
+    def download_files(
+        self,
+        prefix: str | None = None,
+        output_directory: str | None = None,
+        output_paths: Sequence[str] | None = None,
+        append_prefix: bool = True,
+        **_: Any,
+    ) -> None:
+        for name in self.get_file_names():
+            if name.startswith(prefix or ""):
+                own = name if append_prefix else name[len(prefix or "") :].lstrip("/")
+                self.download_file(name, str(Path(output_directory or ".", own)))
+
+    def get_all_logs(self, destination: str | None = None) -> list[str]:
+        folder = destination or "."
+        names = [each for each in self.get_file_names() if "logs/" in each]
+        for each in names:
+            self.download_file(each, str(Path(folder, each)))
+        return [str(Path(folder, each)) for each in names]
+
+    def register_model(
+        self,
+        model_name: str,
+        model_path: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        **_: Any,
+    ) -> Model:
+        """Register files of the job as a version of a model."""
+        path = (model_path or model_name).rstrip("/")
+        if path not in ("outputs", "logs") and not path.startswith(("outputs/", "logs/")):
+            path = f"work/{path}"
+        made = Client().models.register(
+            model_name, path, job=self.id, tags=tags, properties=properties, description=description
+        )
+        return Model(getattr(self.experiment, "workspace", None), model_name, version=made.version)
+
+    def tag(self, key: str, value: str | None = None) -> None:
+        self.set_tags({key: value or ""})
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        Client().jobs.tag(self.id, {key: str(each) for key, each in tags.items()})
+
+    def remove_tags(self, tags: Sequence[str] | str) -> None:
+        Client().jobs.tag(self.id, remove=[tags] if isinstance(tags, str) else tags)
+
+    def log(self, *_: Any, **__: Any) -> None:
+        """Raises NotThere: jobs log from inside."""
+        not_there("logging to a job from outside", "use Run.get_context() in its script")
+
+    def _downloaded(self, name: str, folder: str) -> Path:
+        files = self._files()
+        if name not in files:
+            hint = "run.get_file_names() lists them"
+            raise UserErrorException(f"the job {self.id} has no file {name!r}", hint=hint)
+        return Client().jobs.download(self.id, folder, path=files[name])
+
+    def _files(self) -> dict[str, str]:
+        """The path of each file in the record, by Azure's."""
+        paths = (each.path for each in Client().jobs.files(self.id))
+        return {each.removeprefix(_WORK): each for each in paths if not each.startswith(_OTHERS)}
+
+    def _text(self, name: str) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            return self._downloaded(name, folder).read_text(errors="replace")
+
+    def __repr__(self) -> str:
+        experiment = getattr(self.experiment, "name", "")
+        return f"Run(Experiment: {experiment}, Id: {self.id}, Status: {self.get_status()})"
+
+    def _repr_html_(self) -> str:
+        return self._job._repr_html_()
+
+
+def run_of(job: Job, workspace: object, experiment: Any = None) -> Run:
+    """The run of a job, as the class of its type."""
+    from allranks.azure.v1.experiment import Experiment  # lazy: experiments make runs
+    from allranks.azure.v1.hyperdrive import HyperDriveRun  # lazy: it is a run
+    from allranks.azure.v1.pipeline import PipelineRun  # lazy: as above
+
+    named = experiment or Experiment(workspace, str(job.experiment_name or "Default"))
+    kinds: dict[str, type[Run]] = {"sweep": HyperDriveRun, "pipeline": PipelineRun}
+    return kinds.get(str(job.to_dict().get("type")), Run)(named, job.name)
+
+
+def children(job: Job) -> list[str]:
+    """The names of a parent's jobs."""
+    told = job.to_dict()
+    if told.get("type") == "sweep":
+        return [each["job"] for each in told.get("trials") or () if each.get("job")]
+    return [each["job"] for each in (told.get("steps") or {}).values() if each.get("job")]
+
+
+def _table(several: Sequence[Mapping[str, Any]]) -> tuple[Any, Sequence[str]]:
+    """The value of what was logged under one name, and its columns."""
+    kinds = {key for each in several for key in each}
+    if kinds == {"row"}:
+        rows = [each["row"] for each in several]
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        if len(rows) == 1:
+            return rows[0], columns
+        return {key: [row.get(key) for row in rows] for key in columns}, columns
+    values = [next(iter(each.values())) for each in several]
+    columns = [key for each in values if isinstance(each, Mapping) for key in each]
+    return values[0] if len(values) == 1 else values, columns

@@ -1,0 +1,128 @@
+"""`azureml.core.Workspace`: stands for the server, which has one record."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from allranks.azure.v1 import compute, environment, experiment, model
+from allranks.azure.v1.data import datasets as datasets_
+from allranks.azure.v1.data import datastore
+from allranks.azure.v1.exceptions import UserErrorException
+from allranks.sdk import Client
+
+_CONFIG = ("config.json", ".azureml/config.json", "aml_config/config.json")
+
+
+class Workspace:
+    """Every workspace is this server: names, subscriptions and groups are kept and change
+    nothing."""
+
+    def __init__(
+        self,
+        subscription_id: str = "",
+        resource_group: str = "",
+        workspace_name: str = "allranks",
+        auth: object = None,
+        **_: Any,
+    ) -> None:
+        self.name = workspace_name
+        self.subscription_id, self.resource_group = subscription_id, resource_group
+        self.location = "here"
+
+    @classmethod
+    def from_config(cls, path: str | None = None, auth: object = None, **_: Any) -> Workspace:
+        """The workspace of a `config.json` here or above; without one, the server all the same.
+        Raises UserErrorException for a ``path`` without a readable one."""
+        file = _config(path)
+        if file is None:
+            if path is not None:
+                hint = "leave the path out: the workspace is this server"
+                raise UserErrorException(f"no config.json found at {path}", hint=hint)
+            return cls()
+        try:
+            given = json.loads(file.read_text())
+            names = {key: str(given[key]) for key in ("workspace_name",) if key in given}
+            ids = (str(given.get("subscription_id", "")), str(given.get("resource_group", "")))
+        except (ValueError, AttributeError, OSError) as error:
+            hint = "leave it out: the workspace is this server"
+            raise UserErrorException(f"{file} is not a config.json: {error}", hint=hint) from None
+        return cls(*ids, **names)
+
+    @classmethod
+    def get(
+        cls,
+        name: str,
+        auth: object = None,
+        subscription_id: str = "",
+        resource_group: str = "",
+        **_: Any,
+    ) -> Workspace:
+        return cls(subscription_id, resource_group, name)
+
+    @classmethod
+    def create(cls, name: str, *_: Any, **more: Any) -> Workspace:
+        """Creates nothing."""
+        ids = (more.get("subscription_id") or "", more.get("resource_group") or "")
+        return cls(*ids, name)
+
+    def write_config(self, path: str | None = None, file_name: str | None = None) -> None:
+        """Write what ``from_config`` reads."""
+        goal = Path(path or ".", ".azureml", file_name or "config.json")
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        goal.write_text(json.dumps({**self.get_details(), "workspace_name": self.name}, indent=4))
+
+    def get_details(self) -> dict[str, str]:
+        return {"subscription_id": self.subscription_id, "resource_group": self.resource_group}
+
+    @property
+    def compute_targets(self) -> dict[str, compute.ComputeTarget]:
+        return {
+            each.name: compute.ComputeTarget(self, each.name) for each in Client().compute.list()
+        }
+
+    @property
+    def environments(self) -> dict[str, environment.Environment]:
+        return environment.Environment.list(self)
+
+    @property
+    def datasets(self) -> dict[str, datasets_.FileDataset]:
+        return datasets_.Dataset.get_all(self)
+
+    @property
+    def datastores(self) -> dict[str, datastore.Datastore]:
+        return {
+            each.name: datastore.Datastore(self, each.name) for each in Client().datastores.list()
+        }
+
+    @property
+    def experiments(self) -> dict[str, experiment.Experiment]:
+        names = {each.experiment_name for each in Client().jobs.list(limit=1000, archived=None)}
+        return {name: experiment.Experiment(self, name) for name in sorted(names)}
+
+    @property
+    def models(self) -> dict[str, model.Model]:
+        return {each.name: model.Model(self, each.name) for each in Client().models.list()}
+
+    def get_default_datastore(self) -> datastore.Datastore:
+        return datastore.Datastore(self, "workspaceblobstore")
+
+    def get_default_compute_target(self, type: str = "CPU") -> compute.ComputeTarget | None:
+        found = Client().compute.list()
+        return compute.ComputeTarget(self, found[0].name) if found else None
+
+    def __repr__(self) -> str:
+        return f"Workspace.create(name={self.name!r})"
+
+
+def _config(path: str | None) -> Path | None:
+    if path is not None and Path(path).is_file():
+        return Path(path)
+    start = Path(path or os.getcwd()).absolute()
+    for folder in (start, *start.parents):
+        for each in _CONFIG:
+            if (folder / each).is_file():
+                return folder / each
+    return None
