@@ -84,14 +84,18 @@ def s3(folder: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def azure(folder: Path) -> Iterator[int]:
-    """The port of an Azurite with a container named ``container``; skips if npm is missing."""
+    """The port of an Azurite with a container named ``container``, and two that all may read:
+    ``public``, and ``objects`` without a listing; skips if npm is missing."""
     program = _azurite()
     port = free_port()
     argv = [program, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", folder]
     with serving([*argv, "--skipApiVersionCheck", "--silent"], port, folder):
         make = (
             "import sys; from azure.storage.blob import BlobServiceClient as B\n"
-            "B(sys.argv[1], credential=sys.argv[2]).create_container('container')\n"
+            "b = B(sys.argv[1], credential=sys.argv[2])\n"
+            "b.create_container('container')\n"
+            "b.create_container('public', public_access='container')\n"
+            "b.create_container('objects', public_access='blob')\n"
         )
         python = environment("stores") / "bin" / "python"
         words = [python, "-c", make, f"http://127.0.0.1:{port}/{ACCOUNT}", KEY]

@@ -484,3 +484,34 @@ def test_resume_a_download_of_an_older_listing(
     assert content(Path(found.path)) == {"big.bin": big, "new.txt": b"new"}
     assert found.moved <= 160 * MB - 3 * 8 * MB + 3
     assert not [*folder.glob("*.part")]
+
+
+@pytest.mark.parametrize("container", ["public", "objects"])
+def test_what_is_public_needs_no_credentials(
+    container: str, azurite: int, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://127.0.0.1:{azurite}/{ACCOUNT}"
+    store = Store("azure", container, endpoint=url, account=ACCOUNT)
+    put(Account(store, {"account_key": KEY}), {f"{place}/iris.csv": b"1,2\n", f"{place}/b": b"b"})
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    anybody = Account(store)
+    file = f"abfss://{container}@{ACCOUNT}.dfs.core.windows.net/{place}/iris.csv"
+    found = provide(tmp_path / "c", InputRequest("d", file, account=anybody))
+    assert Path(found.path).read_bytes() == b"1,2\n"
+    folder = InputRequest("d", file.rpartition("/")[0], account=anybody)
+    if container == "public":
+        assert len(content(Path(provide(tmp_path / "d", folder).path))) == 2
+    else:
+        with pytest.raises(AllranksError, match=r"no credentials|refused access"):
+            provide(tmp_path / "d", folder)
+
+
+def test_what_is_private_says_so(azurite: int, tmp_path: Path, place: str) -> None:
+    url = f"http://127.0.0.1:{azurite}/{ACCOUNT}"
+    store = Store("azure", "container", endpoint=url, account=ACCOUNT)
+    put(Account(store, {"account_key": KEY}), {f"{place}/x": b"x"})
+    wanted = f"abfss://container@{ACCOUNT}.dfs.core.windows.net/{place}"
+    with pytest.raises(AllranksError, match=r"no credentials|refused access") as caught:
+        provide(tmp_path / "c", InputRequest("d", wanted, account=Account(store)))
+    assert "datastore create" in (caught.value.hint or "")

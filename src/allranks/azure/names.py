@@ -6,21 +6,30 @@ from collections.abc import Mapping
 
 from allranks.azure.names_v1 import ABSENT_V1, NAMES_V1, PACKAGES_V1
 
+
+def _v2(*names: str) -> dict[str, str]:
+    return {name: f"allranks.azure.v2:{name}" for name in names}
+
+
 # By module, then by name: `module:name` of ours.
 NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml": {
         **{
             name: f"allranks:{name}"
             for name in (
-                *("Input", "MLClient", "MpiDistribution", "Output", "PyTorchDistribution"),
-                *("RayDistribution", "TensorFlowDistribution", "command", "load_component"),
+                *("MpiDistribution", "PyTorchDistribution"),
+                *("RayDistribution", "TensorFlowDistribution", "load_component"),
                 *("load_job", "AmlTokenConfiguration", "ManagedIdentityConfiguration"),
                 "UserIdentityConfiguration",
             )
         },
+        **_v2("Input", "Output", "command", "load_compute", "load_data", "load_datastore"),
+        **_v2("MLClient", "load_environment", "load_model"),
     },
+    "azure.ai.ml._version": {"VERSION": "allranks.version:__version__"},
     "azure.ai.ml.constants": {
-        name: f"allranks.constants:{name}" for name in ("AssetTypes", "InputOutputModes")
+        **{name: f"allranks.constants:{name}" for name in ("AssetTypes", "InputOutputModes")},
+        **_v2("TimeZone"),
     },
     "azure.ai.ml.dsl": {"pipeline": "allranks.dsl:pipeline"},
     "azure.ai.ml.entities": {
@@ -33,7 +42,17 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             *("SshJobService", "TensorBoardJobService", "UserIdentityConfiguration"),
             "VsCodeJobService",
         )
+    }
+    | _v2("CommandComponent", "CronTrigger", "ParallelComponent", "RecurrenceTrigger")
+    | {
+        "Component": "allranks:Component",
+        "Job": "allranks:Job",
+        "JobSchedule": "allranks.sdk.assets.schedules:JobSchedule",
+        "PipelineJob": "allranks:PipelineJob",
+        "RecurrencePattern": "allranks.spec.schedule:RecurrencePattern",
+        "Workspace": "allranks.azure.v2:Workspace",
     },
+    "azure.ai.ml.parallel": _v2("RunFunction", "parallel_run_function"),
     "azure.ai.ml.sweep": {
         name: f"allranks.sweep:{name}"
         for name in (
@@ -64,14 +83,21 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 ABSENT: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml": {
         "automl": "there is no AutoML: run your own script, or a sweep",
-        "load_environment": "`load_job` reads jobs; create it: ml_client.environments",
+        "finetuning": "run your own script",
         "spark": "there are no Spark jobs: start Spark in a command job",
     },
     "azure.ai.ml.entities": {
-        "KubernetesOnlineDeployment": "models are registered, not served",
-        "ManagedOnlineDeployment": "models are registered, not served",
-        "ManagedOnlineEndpoint": "models are registered, not served",
-        "Workspace": "there are no workspaces: a server has one record",
+        **dict.fromkeys(
+            (
+                *("BatchDeployment", "BatchEndpoint", "CodeConfiguration"),
+                *("KubernetesOnlineDeployment", "ManagedOnlineDeployment"),
+                *("ManagedOnlineEndpoint", "OnlineRequestSettings", "ProbeSettings"),
+            ),
+            "models are registered, not served: allranks model download",
+        ),
+        "ComputeInstance": "name a compute of allranks: allranks compute create",
+        "SynapseSparkCompute": "start Spark in a command job",
+        "WorkspaceConnection": "create a datastore with its credentials",
     },
     **ABSENT_V1,
 }

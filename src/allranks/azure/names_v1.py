@@ -26,6 +26,22 @@ _EXCEPTIONS = _of(
     *("ExperimentExecutionException", "ModelNotFoundException", "ProjectSystemException"),
     *("RunEnvironmentException", "UserErrorException", "WorkspaceException"),
 )
+_CONFIG = _of(
+    "hyperdrive", "HyperDriveConfig", "HyperDriveRun", "HyperDriveRunConfig", "PrimaryMetricGoal"
+)
+_EXPRESSIONS = _of(
+    "hyperdrive",
+    *("choice", "lognormal", "loguniform", "normal", "qlognormal", "qloguniform", "qnormal"),
+    *("quniform", "randint", "uniform"),
+)
+_POLICIES = _of(
+    "hyperdrive",
+    *("BanditPolicy", "MedianStoppingPolicy", "NoTerminationPolicy", "TruncationSelectionPolicy"),
+)
+_SAMPLINGS = _of(
+    "hyperdrive",
+    *("BayesianParameterSampling", "GridParameterSampling", "RandomParameterSampling"),
+)
 NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml": {},
     "azureml.core": {
@@ -57,8 +73,14 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
         **_SECTIONS,
     },
     "azureml.core.experiment": _of("experiment", "Experiment"),
-    "azureml.core.model": _of("model", "InferenceConfig", "Model"),
-    "azureml.core.run": _of("run", "Run"),
+    "azureml.core.model": {
+        **_of("model", "InferenceConfig", "Model"),
+        **_of("data.datasets", "Dataset"),
+    },
+    "azureml.core.run": {
+        **_of("run", "Run"),
+        "_OfflineRun": "allranks.agent.inside.azureml_run:OfflineRun",
+    },
     "azureml.core.runconfig": {
         **_of("run_config", "DockerConfiguration", "RunConfiguration", "ScriptRunConfig"),
         **_DISTRIBUTIONS,
@@ -70,7 +92,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.core.workspace": _of("workspace", "Workspace"),
     "azureml.data": {**_DATA, **_OUTPUT, **_of("data.output", "OutputAsInput")},
     "azureml.data.data_reference": _REFERENCE,
-    "azureml.data.datapath": _of("data.datastore", "DataPath"),
+    "azureml.data.datapath": _of("data.datastore", "DataPath", "DataPathComputeBinding"),
     "azureml.data.dataset_consumption_config": _of("data.datasets", "DatasetConsumptionConfig"),
     "azureml.data.dataset_factory": {
         "FileDatasetFactory": f"{_V1}.data.datasets:Files",
@@ -86,6 +108,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     )
     | _of("pipeline", "StepSequence"),
     "azureml.pipeline.core.graph": _of("pipeline", "PipelineParameter"),
+    "azureml.pipeline.core.run": _of("pipeline", "PipelineRun", "StepRun"),
     "azureml.pipeline.steps": _of(
         "pipeline",
         *("CommandStep", "EstimatorStep", "HyperDriveStep", "ParallelRunStep"),
@@ -97,20 +120,28 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
         "estimators", "Gloo", "Mpi", "Nccl", "ParameterServer", "PyTorch", "TensorFlow"
     ),
     "azureml.train.estimator": _of("estimators", "Estimator", "Mpi"),
-    "azureml.train.hyperdrive": _of(
-        "hyperdrive",
-        *("BanditPolicy", "BayesianParameterSampling", "GridParameterSampling"),
-        *("HyperDriveConfig", "HyperDriveRun", "HyperDriveRunConfig", "MedianStoppingPolicy"),
-        *("NoTerminationPolicy", "PrimaryMetricGoal", "RandomParameterSampling"),
-        *("TruncationSelectionPolicy", "choice", "lognormal", "loguniform", "normal"),
-        *("qlognormal", "qloguniform", "qnormal", "quniform", "randint", "uniform"),
-    ),
+    "azureml.train.hyperdrive": {**_CONFIG, **_EXPRESSIONS, **_POLICIES, **_SAMPLINGS},
+    "azureml.train.hyperdrive.parameter_expressions": _EXPRESSIONS,
+    "azureml.train.hyperdrive.policy": _POLICIES,
+    "azureml.train.hyperdrive.run": _CONFIG,
+    "azureml.train.hyperdrive.runconfig": _CONFIG,
+    "azureml.train.hyperdrive.sampling": _SAMPLINGS,
     "azureml.train.sklearn": _of("estimators", "SKLearn"),
     "azureml.widgets": _of("widgets", "RunDetails"),
 }
 _SERVED = "models are registered, not served: allranks model download"
+_AUTO = "there is no AutoML: run your own script, or a sweep"
 ABSENT_V1: Mapping[str, Mapping[str, str]] = {
+    "azureml": {
+        "automl": _AUTO,
+        "contrib": "nothing of it is there",
+        "interpret": "use the package `raiwidgets` or `shap` in a job",
+        "mlflow": "use mlflow itself: docs/how-to/mlflow.md",
+        "opendatasets": "download the files, and give them to Dataset.File.from_files",
+        "tensorboard": "allranks job tensorboard NAME",
+    },
     "azureml.core": {
+        "webservice": _SERVED,
         "Image": _SERVED,
         "Webservice": _SERVED,
         "Keyvault": "keep secrets in the environment: allranks run --env NAME",
@@ -124,16 +155,18 @@ ABSENT_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.pipeline.core": {
         "PublishedPipeline": "use a schedule, or submit the program again",
         "Schedule": "allranks schedule create",
+        "TrainingOutput": "register the model of the best run after the sweep",
+        "schedule": "allranks schedule create",
     },
     "azureml.pipeline.steps": {
-        "AutoMLStep": "there is no AutoML: run your own script, or a sweep",
+        "AutoMLStep": _AUTO,
         "DatabricksStep": "start Spark in a job of its own",
         "ParallelRunConfig": "write a `parallel` step: docs/how-to/pipeline.md",
     },
-    "azureml.train": {"automl": "there is no AutoML: run your own script, or a sweep"},
+    "azureml.train": {"automl": _AUTO},
     "azureml.train.dnn": {"Chainer": "use Estimator with pip_packages=['chainer']"},
 }
 PACKAGES_V1 = (
     *("azureml", "azureml.core", "azureml.data", "azureml.pipeline", "azureml.pipeline.core"),
-    "azureml.train",
+    *("azureml.train", "azureml.train.hyperdrive"),
 )

@@ -16,6 +16,7 @@ from allranks.sdk.assets.computes import Computes, Poller
 from allranks.sdk.assets.data import DataAssets, Datastores
 from allranks.sdk.assets.environments import Environments
 from allranks.sdk.assets.models import Models
+from allranks.sdk.assets.schedules import Schedules
 from allranks.sdk.assets.state import States
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -36,6 +37,7 @@ from allranks.spec.fields.azureml_references import output_uri
 from allranks.spec.job import CommandJob, Outputs
 from allranks.spec.job_parts import Environment, Output
 from allranks.spec.model import Model, ModelVersion
+from allranks.spec.sweep.job import SweepJob
 
 
 class Service(NamedTuple):
@@ -184,6 +186,7 @@ class Client:
         self.datastores = Datastores()
         self.models = Models()
         self.states = States()
+        self.schedules = Schedules()
 
     @overload
     def create_or_update(self, thing: AnyJob) -> Job: ...
@@ -254,6 +257,8 @@ class Jobs:
         """
         if not isinstance(job, AnyJob):
             raise no_job(job)
+        if isinstance(job, SweepJob):
+            job.require_limits()
         words = {"experiment_name": experiment_name, "compute": compute, "tags": tags}
         words["description"] = description
         given = {name: value for name, value in words.items() if value is not None}

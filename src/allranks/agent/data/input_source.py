@@ -65,7 +65,7 @@ class Source:
         try:
             entries, is_file = self._list_all()
         except (OSError, object_stores.STORE_ERRORS) as error:
-            raise self.explain(error) from None
+            entries, is_file = self._list_public(error)
         if not entries:
             raise self.explain(FileNotFoundError())
         for each in entries:
@@ -96,6 +96,24 @@ class Source:
             name = key.rpartition("/")[2]
         if one is None:
             return [], False
+        return [FileEntry(name, one.key, one.size, one.tag, one.mtime)], True
+
+    def _list_public(self, refused: Exception) -> tuple[list[FileEntry], bool]:
+        """List what is ``refused`` to this node without credentials: it may be public. Raises
+        AllranksError."""
+        account, address = self.request.account, self._address
+        own = account is None or account.credentials or account.store.kind == "https"
+        if address is None or account is None or own or not object_stores.may_be_public(refused):
+            raise self.explain(refused) from None
+        self._opened = object_stores.open_store(account, address, public=True)
+        try:
+            # A container may let its objects be read, and not listed.
+            one = object_stores.head(self._opened, address.key) if address.key else None
+            if one is None:
+                return self._list_all()
+        except (OSError, object_stores.STORE_ERRORS):
+            raise self.explain(refused) from None
+        name = address.key.rpartition("/")[2]
         return [FileEntry(name, one.key, one.size, one.tag, one.mtime)], True
 
     def _entries_below(

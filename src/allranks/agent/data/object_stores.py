@@ -70,10 +70,12 @@ class StoredObject(NamedTuple):
     tag: str
 
 
-def open_store(account: Account, place: Address) -> Opened:
-    """Open the store of an address; of an HTTPS site, only that URL. Raises AllranksError for an
-    invalid account."""
+def open_store(account: Account, place: Address, public: bool = False) -> Opened:
+    """Open the store of an address; of an HTTPS site, only that URL. ``public``: read it without
+    credentials. Raises AllranksError for an invalid account."""
     kind = account.store.kind
+    if public:
+        account = account._replace(credentials={"skip_signature": "true"})
     if kind == "https":
         account = account._replace(store=account.store._replace(endpoint=str(place)))
     try:
@@ -222,6 +224,14 @@ def _lacks_credentials(text: str) -> bool:
     return "169.254" in text or ("token" in text.lower() and "metadata" in text.lower())
 
 
+def may_be_public(error: Exception) -> bool:
+    """Whether what was refused to this node's own identity, or for want of one, may be read without
+    any."""
+    text = str(error)
+    refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
+    return refused or _lacks_credentials(text) or _error_code(text) in _REFUSALS
+
+
 def _credentials_hint(place: Address, datastore: str) -> str:
     if datastore:
         return f"replace its credentials: allranks datastore create {datastore} … --replace"
@@ -264,7 +274,8 @@ def _azure(account: Account) -> store.AzureStore:
     config: dict[str, Any] = {"account_name": place.account}
     if place.endpoint:
         config["endpoint"] = place.endpoint
-    for name in ("account_key", "sas_token", "tenant_id", "client_id", "client_secret"):
+    names = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+    for name in (*names, "skip_signature"):
         if name in credentials:
             config["sas_key" if name == "sas_token" else name] = credentials[name]
     return store.AzureStore(place.bucket, config=config, **_client_options())  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _OURS = {
     "azureml": (),
     "azureml.core": ("Run", "Experiment"),
-    "azureml.core.run": ("Run",),
+    "azureml.core.run": ("Run", "_OfflineRun"),
     "azureml.core.experiment": ("Experiment",),
     "azureml.exceptions": ("RunEnvironmentException",),
 }  # type: dict[str, tuple[str, ...]]
@@ -72,7 +72,7 @@ class _Module(ModuleType):
         if name in _OURS.get(self.__name__, ()):
             import azureml_run  # type: ignore[import-not-found] # lazy: in the folder of this file
 
-            return getattr(azureml_run, name)
+            return getattr(azureml_run, name.lstrip("_"))
         if name.startswith("_") or "%s.%s" % (self.__name__, name) in _OURS:
             raise AttributeError(name)
         return type(name, (_Absent,), {"_where": "%s.%s" % (self.__name__, name)})

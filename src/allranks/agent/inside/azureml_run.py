@@ -76,7 +76,7 @@ class Run(object):
             return _current()
         if not allow_offline:
             raise RunEnvironmentException("this is not a job: there is no run to log to")
-        return Run("OfflineRun_%s" % uuid.uuid4())
+        return OfflineRun("OfflineRun_%s" % uuid.uuid4())
 
     @property
     def is_offline(self):  # type: () -> bool
@@ -327,6 +327,10 @@ class Run(object):
             raise ValueError("%r is not below the run's folder" % name)
         os.makedirs(os.path.dirname(goal), exist_ok=True)
         return goal
+
+
+class OfflineRun(Run):
+    """The run of a script outside of jobs: it prints what it is given."""
 
 
 class _Other(Run):

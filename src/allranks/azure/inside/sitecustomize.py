@@ -1,5 +1,5 @@
-"""Runs as a Python starts for `allranks python`: answers Azure's imports, then runs the
-sitecustomize that would have run without this one."""
+"""Runs as a Python starts for `allranks python`, and as those start that it starts, such as a
+notebook's: answers Azure's imports, then runs the sitecustomize that would have run without it."""
 
 import importlib.util
 import os
@@ -11,17 +11,12 @@ def _begin() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     elsewhere = [each for each in sys.path if os.path.abspath(each) != here]
     sys.path[:] = elsewhere
-    # For this process alone: jobs that it submits have a sitecustomize of their own.
-    paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each != here]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    if not any(paths):
-        del os.environ["PYTHONPATH"]
     try:
-        from allranks.azure.finder import install  # lazy: it may not be installed
+        from allranks.azure.finder import install  # lazy: a child may be another Python
 
         install()
     except ImportError:
-        print("allranks is not installed in this Python", file=sys.stderr)
+        pass
     spec = PathFinder.find_spec("sitecustomize", elsewhere)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

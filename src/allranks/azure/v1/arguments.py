@@ -35,23 +35,23 @@ class Bindable(Protocol):
 
 def name_of(text: str) -> str:
     """A text as the name of an input, output or step."""
-    found = re.sub(r"\W+", "_", text.strip("-")).strip("_").lower()
+    found = re.sub(r"[^A-Za-z0-9_]+", "_", text.strip("-")).strip("_").lower()
     return found if found and not found[0].isdigit() else f"_{found}".rstrip("_") or "data"
 
 
-def command_of(words: Iterable[Any] | str, bound: Bound) -> str:
-    """The words as one line for the shell; a text is one already."""
+def command_of(words: Iterable[Any] | str, bound: Bound, quoted: bool = True) -> str:
+    """The words as one line for the shell; a text is one already. Words of a command are no
+    single words: they are not ``quoted``."""
     if isinstance(words, str):
         return words
-    return " ".join(word(each, bound) for each in words)
+    return " ".join(_word(each, bound, quoted) for each in words)
 
 
-def word(given: Any, bound: Bound) -> str:
-    """One word of the command, quoted unless it has an expression."""
+def _word(given: Any, bound: Bound, quoted: bool) -> str:
     if isinstance(given, Bindable):
         return given.bind(bound)
     text = str(given)
-    return text if "${{" in text else shlex.quote(text)
+    return text if "${{" in text or not quoted else shlex.quote(text)
 
 
 def of_params(given: Mapping[str, Any] | None) -> list[Any]:

@@ -69,6 +69,13 @@ class ComputeTarget:
     def serialize(self) -> dict[str, Any]:
         return {"name": self.name, "computeType": self.type, "provisioningState": "Succeeded"}
 
+    def list_nodes(self) -> list[dict[str, Any]]:
+        """None: see `allranks top`."""
+        return []
+
+    def update(self, **_: Any) -> None:
+        """Counts have no effect."""
+
     def delete(self) -> None:
         """No machines were made, so none are deleted."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from allranks.azure.v1.exceptions import not_there
+from allranks.azure.v1.exceptions import found, not_there
 from allranks.errors import SpecError
 from allranks.sdk import Client
 from allranks.spec import job_parts
@@ -131,7 +131,7 @@ class DockerSection:
 
     def __init__(self) -> None:
         self.enabled = False
-        self.base_image: str | None = None
+        self.base_image: str | None = DEFAULT_CPU_IMAGE
         self.base_dockerfile: str | None = None
         self.base_image_registry = ContainerRegistry()
         self.arguments: list[str] = []
@@ -181,7 +181,8 @@ class Environment:
         made.version = None if version in (None, "Autosave") else str(version)
         made._base = f"{name}:{made.version}" if made.version else f"{name}@{label or 'latest'}"
         if not _CURATED.fullmatch(name):  # Azure's own are other environments here: `map`
-            Client().environments.get(name, made.version, label or "latest")
+            with found():
+                Client().environments.get(name, made.version, label or "latest")
         return made
 
     @classmethod
@@ -282,18 +283,15 @@ class Environment:
         own = self.python.conda_dependencies
         packages = own.as_dict()["dependencies"]
         docker = self.docker
-        if self._base is not None and not (packages or docker.base_image or docker.base_dockerfile):
+        default = docker.base_image in (None, DEFAULT_CPU_IMAGE, DEFAULT_GPU_IMAGE)
+        if self._base is not None and not packages and default and not docker.base_dockerfile:
             return f"azureml:{self._base}"
         if self._base is not None:
             curated = re.sub("@.*", ":latest", self._base.lower())
             return _built(f"FROM mcr.microsoft.com/azureml/curated/{curated}\n", own)
         if docker.base_dockerfile is not None:
             return _built(docker.base_dockerfile, own)
-        image = (
-            None
-            if docker.base_image in (None, DEFAULT_CPU_IMAGE, DEFAULT_GPU_IMAGE)
-            else (docker.base_image)
-        )
+        image = None if default else docker.base_image
         if image is not None and (self.python.user_managed_dependencies or not packages):
             return {"image": image}
         if self.python.user_managed_dependencies or not packages:

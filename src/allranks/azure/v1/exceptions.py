@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, NotFound, SpecError
 
 
 class AzureMLException(AllranksError):
@@ -45,6 +47,15 @@ class ProjectSystemException(WorkspaceException):
 
 class ModelNotFoundException(AzureMLException):
     """There is no such model."""
+
+
+@contextlib.contextmanager
+def found() -> Iterator[None]:
+    """What is not found raises UserErrorException, as scripts expect that then create it."""
+    try:
+        yield
+    except (NotFound, SpecError) as error:
+        raise UserErrorException(error.message, hint=error.hint) from None
 
 
 def not_there(what: str, hint: str) -> NoReturn:

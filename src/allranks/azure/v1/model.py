@@ -36,6 +36,7 @@ class Model:
         self.id = f"{told.name}:{told.version}"
         self.tags, self.properties = dict(told.tags), dict(told.properties)
         self.description = told.description
+        self.url = f"models/{self.id}"
 
     @classmethod
     def register(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -214,7 +215,7 @@ class Run:
         **_: Any,
     ) -> Model:
         """Register files of the job as a version of a model."""
-        path = (model_path or model_name).rstrip("/")
+        path = posixpath.normpath(model_path or model_name)
         if path not in ("outputs", "logs") and not path.startswith(("outputs/", "logs/")):
             path = f"work/{path}"
         made = Client().models.register(

@@ -167,7 +167,7 @@ class ScriptRunConfig:
         """The command job, as a job file has it. Raises UserErrorException."""
         bound = bound or Bound()
         if self.command is not None:
-            line = command_of(self.command, bound)
+            line = command_of(self.command, bound, quoted=False)
         elif self.script is not None:
             line = command_of(["python", self.script, *self.arguments], bound)
         else:

@@ -19,7 +19,7 @@ Told = Mapping[str, Any]
 
 def metric_names(job: Told) -> list[str]:
     """The metrics that the card of a job shows."""
-    return [*dict.fromkeys(key.partition("/rank_")[0] for key in job["metrics"])][:MOST]
+    return [*dict.fromkeys(key.partition("/rank_")[0] for key in job.get("metrics", ()))][:MOST]
 
 
 def card(job: Told, metrics: Iterable[Told] = (), lines: Iterable[str] = ()) -> str:
@@ -47,9 +47,12 @@ _CELL = "padding:1px 14px 1px 0;text-align:left"
 
 def _head(job: Told) -> str:
     colour = _COLOURS.get(job["status"], _RUNNING)
-    size = f"{job['nodes']} × {job['processes'] // max(1, job['nodes'])} ranks"
-    if job["processes"] == 1:
+    if "processes" not in job or "counts" in job:  # a sweep or a pipeline
+        size = ", ".join(f"{count} {each.lower()}" for each, count in job["counts"].items())
+    elif job["processes"] == 1:
         size = "1 rank"
+    else:
+        size = f"{job['nodes']} × {job['processes'] // max(1, job['nodes'])} ranks"
     why = f" ({job['status_reason']})" if job.get("status_reason") and not job["ended_at"] else ""
     tries = f", attempt {job['attempts']}" if job["attempts"] > 1 else ""
     return (
@@ -73,7 +76,7 @@ def _metrics(job: Told, metrics: Iterable[Told]) -> str:
         if each["points"]:
             by_name.setdefault(each["name"], []).append(each)
     drawn = [chart(_title(name, several), several) for name, several in by_name.items()]
-    more = len({key.partition("/rank_")[0] for key in job["metrics"]}) - len(by_name)
+    more = len({key.partition("/rank_")[0] for key in job.get("metrics", ())}) - len(by_name)
     said = f"<div>and {more} metrics more</div>" if by_name and more > 0 else ""
     return f'<div style="{_CHARTS}">{"".join(drawn)}</div>{said}' if by_name else ""
 

@@ -48,6 +48,18 @@ class Component:
         job = {"type": self.spec.type, "component": component}
         return Node(job, inputs, [*self.spec.outputs], self.name or "step")
 
+    @property
+    def _func(self) -> Any:
+        """As Azure's: the function that adds a step, with its documentation."""
+
+        def add_step(**inputs: Any) -> Node:
+            return self(**inputs)
+
+        add_step.__name__ = self.name or "component"
+        said = [f"{name}: {each.type}" for name, each in self.spec.inputs.items()]
+        add_step.__doc__ = "\n".join([self.spec.description or "", "", *said])
+        return add_step
+
     def __repr__(self) -> str:
         return f"Component(name={self.name!r}, version={self.version!r})"
 
@@ -63,10 +75,12 @@ def load_component(source: str | os.PathLike[str]) -> Component:
 class Components:
     """Operations on registered components. All raise AllranksError with a hint."""
 
-    def create_or_update(self, component: Component, *, version: str | None = None) -> Component:
-        """Register a version; its number is the next one if the component has none. The same
-        version with another content raises Conflict."""
-        data = {**component._data, **({"version": version} if version else {})}
+    def create_or_update(self, component: Any, *, version: str | None = None) -> Component:
+        """Register a version of a ``Component`` or of a ``@pipeline`` function; its number is the
+        next one if it has none. The same version with another content raises Conflict."""
+        made_by = getattr(component, "component", None)  # a function with ``@pipeline``
+        given = component._data if made_by is None else made_by()
+        data = {**given, **({"version": version} if version else {})}
         made, snapshots = prepare_component(data, Path.cwd())
         with find_server.connect() as client:
             return _made(send(client, made, snapshots, where=_COMPONENTS))

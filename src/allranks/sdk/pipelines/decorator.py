@@ -64,7 +64,47 @@ def _decorated(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Cal
         values = {k: v for k, v in arguments.arguments.items() if v is not None}
         return _build(function, arguments.arguments, values, dict(keywords))
 
+    build.component = lambda: _component(function, signature, keywords)  # type: ignore[attr-defined]
     return build
+
+
+def _component(
+    function: Callable[..., Any], signature: inspect.Signature, keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The function as a pipeline component, for registration."""
+    inputs = {name: _declared(each) for name, each in signature.parameters.items()}
+    nodes: list[Node] = []
+    token = building(nodes)
+    try:
+        returned, names = _called(function, {name: PipelineInput(name) for name in inputs})
+    finally:
+        built(token)
+    _name(nodes, names)
+    outputs = _outputs(function, returned)
+    own = ("name", "version", "display_name", "description", "tags")
+    return {
+        "name": re.sub(r"\W", "_", function.__name__).lower(),
+        **{key: each for key, each in keywords.items() if key in own},
+        "type": "pipeline",
+        "inputs": inputs,
+        "outputs": {name: {"type": each.type or "uri_folder"} for name, each in outputs.items()},
+        "jobs": _jobs(nodes, outputs),
+    }
+
+
+def _declared(parameter: inspect.Parameter) -> dict[str, Any]:
+    """The input that a parameter is: by its annotation, or by its default value."""
+    declared = getattr(parameter.annotation, "declared", None)
+    if declared is not None:
+        return dict(declared())
+    default = parameter.default
+    if default is inspect.Parameter.empty or default is None:
+        optional = {"optional": True} if default is None else {}
+        return {"type": _LITERALS.get(parameter.annotation, "uri_folder"), **optional}
+    return {"type": _LITERALS.get(type(default), "string"), "default": default}
+
+
+_LITERALS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

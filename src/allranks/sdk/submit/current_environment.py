@@ -7,10 +7,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import allranks
 from allranks.errors import UsageError
 from allranks.masking import looks_secret
 
+# What `allranks python` adds to PYTHONPATH: jobs have an answer of their own.
+_ANSWERS = str(Path(allranks.__file__).parent / "azure" / "inside")
 # The clean base. Nothing else of the submitter's shell is passed on.
 _BASE = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PATH")
 _ACTIVATION = (
@@ -39,6 +43,9 @@ def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     for name in environ:
         if name.lower() in _PROXIES or name.startswith("CONDA_"):
             found[name] = environ[name]
+    folders = [each for each in found.pop("PYTHONPATH", "").split(":") if each != _ANSWERS]
+    if any(folders):
+        found["PYTHONPATH"] = ":".join(folders)
     path = found.get("PATH") or _SYSTEM_PATH
     front = _bin(environ, path)
     parts = [part for part in path.split(":") if part]

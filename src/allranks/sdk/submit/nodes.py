@@ -20,8 +20,11 @@ _SETTABLE = frozenset(
         *("name", "display_name", "description", "tags", "compute", "environment"),
         *("environment_variables", "distribution", "resources", "limits", "comment", "settings"),
         *("identity", "services", "queue_settings", "retry", "metrics", "hang_timeout"),
+        *("max_concurrency_per_instance", "mini_batch_size", "mini_batch_error_threshold"),
+        *("retry_settings", "logging_level"),
     }
 )
+_SECTIONS = ("distribution", "environment_variables", "limits", "queue_settings", "resources")
 
 
 class PipelineInput(str):
@@ -91,6 +94,57 @@ class Outputs:
         return {name: each.data() for name, each in self._made.items()}
 
 
+class Section(dict[str, Any]):
+    """Keys of a section of a step, as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+class StepInput:
+    """An input of a step, with a ``mode`` and a ``type`` of its own."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.mode: str | None = None
+        self.type: str | None = None
+
+    def data(self) -> Any:
+        found = bound(self.value)
+        own = {"mode": self.mode, "type": self.type}
+        given = {key: value for key, value in own.items() if value is not None}
+        if not given:
+            return found
+        return {**(found if isinstance(found, Mapping) else {"path": found}), **given}
+
+
+class StepInputs:
+    """The inputs of a step, as attributes."""
+
+    def __init__(self, inputs: dict[str, Any]) -> None:
+        self._inputs = inputs
+
+    def __getattr__(self, name: str) -> StepInput:
+        if name.startswith("_") or name not in self._inputs:
+            raise AttributeError(f"input {name!r} not found")
+        value = self._inputs[name]
+        made = value if isinstance(value, StepInput) else StepInput(value)
+        self._inputs[name] = made
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            self._inputs[name] = value
+
+
 class Node:
     """A step. Its keys, such as ``compute``, may be set as attributes."""
 
@@ -116,6 +170,24 @@ class Node:
             self._set[name] = value
         else:
             raise AttributeError(f"a step has no key {name!r}")
+
+    def __getattr__(self, name: str) -> Any:
+        """Sections, such as ``resources``, whose keys may be set: ``resources.instance_count``."""
+        if name not in _SECTIONS:
+            raise AttributeError(f"a step has no key {name!r}")
+        given = plain(self._set.get(name, self._job.get(name))) or {}
+        section = self._set[name] = given if isinstance(given, Section) else Section(given)
+        return section
+
+    @property
+    def inputs(self) -> StepInputs:
+        """Its inputs, whose ``mode`` and ``type`` may be set."""
+        return StepInputs(self._inputs)
+
+    def set_limits(self, **limits: float | None) -> None:
+        """Change the limits of a step that is a sweep."""
+        given = {key: value for key, value in limits.items() if value is not None}
+        self._job["limits"] = {**(self._job.get("limits") or {}), **given}
 
     @property
     def own_name(self) -> str:
@@ -164,6 +236,8 @@ _LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeou
 
 def bound(value: Any) -> Any:
     """An input of a step as its file has it."""
+    if isinstance(value, StepInput):
+        return value.data()
     if isinstance(value, StepOutput):
         return value.expression()
     if isinstance(value, Node):

@@ -47,9 +47,12 @@ def sweep_of(
     sweep["search_space"] = {name: _plain(each) for name, each in sweep["search_space"].items()}
     if "max_total_trials" not in limits and (most := default_trials(sweep)) is not None:
         limits["max_total_trials"] = most
+    needs = "max_total_trials" not in limits
+    limits.setdefault("max_total_trials", 1)
     made = SweepJob.parse(
         {**{key: _plain(value) for key, value in sweep.items()}, "limits": limits}
     )
+    made._needs_limits = needs
     return made.based(job.base) if job.base is not None else made
 
 

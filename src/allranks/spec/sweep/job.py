@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, ValidationError
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.base_job import BaseJob
@@ -144,6 +144,34 @@ class SweepJob(BaseJob):
     identity: Identity | None = None
     queue_settings: QueueSettings = Field(default_factory=QueueSettings)
     resources: Resources | None = None
+    # Built in Python without a number of trials, until ``set_limits``.
+    _needs_limits: bool = PrivateAttr(default=False)
+
+    def set_limits(
+        self,
+        *,
+        max_total_trials: int | None = None,
+        max_concurrent_trials: int | None = None,
+        timeout: float | None = None,
+        trial_timeout: float | None = None,
+    ) -> None:
+        """Change limits; those not given stay. Times in seconds. Raises SpecError."""
+        given = {
+            "max_total_trials": max_total_trials,
+            "max_concurrent_trials": max_concurrent_trials,
+            "timeout": timeout,
+            "trial_timeout": trial_timeout,
+        }
+        kept = self.limits.model_dump(exclude_none=True)
+        changed = kept | {key: value for key, value in given.items() if value is not None}
+        self.limits = type(self).parse({**dict(self), "limits": changed}).limits
+        self._needs_limits = self._needs_limits and max_total_trials is None
+
+    def require_limits(self) -> None:
+        """Raise SpecError if it was built without a number of trials."""
+        if self._needs_limits:
+            hint = "sweep_job.set_limits(max_total_trials=…)"
+            raise SpecError(Problem("the number of trials is missing", "limits", hint=hint))
 
     @classmethod
     def parse(

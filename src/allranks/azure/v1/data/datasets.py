@@ -11,7 +11,7 @@ from typing import Any
 from allranks.azure.v1.arguments import Bound
 from allranks.azure.v1.data.addresses import address, local
 from allranks.azure.v1.data.datastore import MODES, Datastore, copied
-from allranks.azure.v1.exceptions import UserErrorException
+from allranks.azure.v1.exceptions import UserErrorException, found
 from allranks.sdk import Client
 from allranks.spec import data as data_spec
 
@@ -59,12 +59,9 @@ class FileDataset:
             | {key: each for key, each in given.items() if each}
         )
         newest = [each for each in Client().data.list() if each.name == name]
-        found = (
-            newest[0]
-            if newest and newest[0].path == self.path
-            else (Client().data.create_or_update(made))
-        )
-        self.name, self.version = name, found.version
+        same = bool(newest) and newest[0].path == self.path
+        registered = newest[0] if same else Client().data.create_or_update(made)
+        self.name, self.version = name, registered.version
         return self
 
     def to_path(self) -> list[str]:
@@ -79,11 +76,11 @@ class FileDataset:
     ) -> list[str]:
         """Copy the files to this machine; returns their paths."""
         source, goal = self._folder(), Path(target_path or ".")
-        found = []
+        copies = []
         for each in _files(source):
             own = each.name if source.is_file() else each.relative_to(source)
-            found.append(str(copied(each, goal / own, overwrite)))
-        return found
+            copies.append(str(copied(each, goal / own, overwrite)))
+        return copies
 
     @contextlib.contextmanager
     def mount(self, mount_point: str | None = None) -> Iterator[Any]:
@@ -180,11 +177,12 @@ class Dataset:
 
     @staticmethod
     def get_by_name(workspace: object, name: str, version: str | int = "latest") -> FileDataset:
-        """Raises NotFound."""
+        """Raises UserErrorException."""
         label = str(version) == "latest"
-        found = Client().data.get(name, None if label else str(version))
-        made = TabularDataset(found.path, found.type)
-        made.name, made.version = found.name, found.version
+        with found():
+            told = Client().data.get(name, None if label else str(version))
+        made = TabularDataset(told.path, told.type)
+        made.name, made.version = told.name, told.version
         return made
 
     @staticmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.azure.v1.arguments import Bound
-from allranks.azure.v1.exceptions import not_there
+from allranks.azure.v1.exceptions import found, not_there
 from allranks.sdk import Client
 from allranks.spec import datastore as datastore_spec
 
@@ -23,6 +23,13 @@ class DataPath(NamedTuple):
     path_on_datastore: str = ""
 
 
+class DataPathComputeBinding:
+    """How a path is consumed: ``mode`` is `mount` or `download`."""
+
+    def __init__(self, mode: str = "mount", **_: Any) -> None:
+        self.mode = mode
+
+
 class Datastore:
     """A datastore of the server. Raises NotFound."""
 
@@ -32,7 +39,8 @@ class Datastore:
     @classmethod
     def get(cls, workspace: object, datastore_name: str) -> Datastore:
         if datastore_name not in _DEFAULT:
-            Client().datastores.get(datastore_name)
+            with found():
+                Client().datastores.get(datastore_name)
         return cls(workspace, datastore_name)
 
     @classmethod
@@ -103,10 +111,10 @@ class Datastore:
         self, target_path: str, prefix: str | None = None, overwrite: bool = False, **_: Any
     ) -> int:
         """Copy files from the datastore; returns how many."""
-        found = [each for each in (self.folder / (prefix or "")).rglob("*") if each.is_file()]
-        for each in found:
+        files = [each for each in (self.folder / (prefix or "")).rglob("*") if each.is_file()]
+        for each in files:
             copied(each, Path(target_path, each.relative_to(self.folder)), overwrite)
-        return len(found)
+        return len(files)
 
     @property
     def folder(self) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from allranks.azure.names import ABSENT, NAMES
+from allranks.sdk.submit.current_environment import current
 from tests.support import Allranks
 
 SUBMIT = """
@@ -90,9 +91,13 @@ def test_what_is_not_there_is_said_at_once(program: str, said: str) -> None:
 
 def test_it_is_python(tmp_path: Path) -> None:
     show = "import json, os, sys; print(json.dumps([sys.argv, os.environ.get('PYTHONPATH')]))"
-    assert json.loads(python("-c", show, "a", "--b").stdout) == [["-c", "a", "--b"], None]
-    there = json.loads(python("-c", show, PYTHONPATH=str(tmp_path)).stdout)
-    assert there == [["-c"], str(tmp_path)]
+    assert json.loads(python("-c", show, "a", "--b").stdout)[0] == ["-c", "a", "--b"]
+    # Pythons that the program starts, such as a notebook's, answer too; jobs do not get it.
+    _, there = json.loads(python("-c", show, PYTHONPATH=str(tmp_path)).stdout)
+    assert there.endswith(f"/azure/inside:{tmp_path}")
+    assert current({"PYTHONPATH": there})["PYTHONPATH"] == str(tmp_path)
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import azure.ai.ml'])"
+    assert python("-c", child).stderr == ""
     assert python("-c", "raise SystemExit(7)").returncode == 7
     assert "usage: python -m json.tool" in python("-m", "json.tool", "--help").stdout
     (tmp_path / "sitecustomize.py").write_text("print('mine')")

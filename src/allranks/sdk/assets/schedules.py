@@ -1,0 +1,117 @@
+"""Schedules, for Python programs."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import Conflict, UsageError
+from allranks.sdk.assets.computes import Poller
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import asset_path
+from allranks.sdk.submit.nodes import Section
+from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.send import send
+from allranks.spec.any_job import AnyJob
+from allranks.spec.schedule import Schedule, Trigger, parse_schedule
+
+_SCHEDULES = "/api/v1/schedules"
+
+
+class JobSchedule:
+    """A job and when it is submitted. Keys of ``allranks schedule show`` are attributes once it is
+    created."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        trigger: Trigger,
+        create_job: AnyJob,
+        display_name: str | None = None,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        self.name, self.create_job = name, create_job
+        given = {
+            "name": name,
+            "trigger": trigger.model_dump(mode="json", exclude_none=True),
+            "create_job": create_job.to_dict(),
+            "display_name": display_name,
+            "description": description,
+            "tags": tags,
+            "properties": properties,
+        }
+        self.spec: Schedule = parse_schedule({k: v for k, v in given.items() if v is not None})
+
+    @property
+    def trigger(self) -> Trigger:
+        return self.spec.trigger
+
+
+class ScheduleRecord:
+    """A schedule as the server has it: ``name``, ``is_enabled``, and the keys of `schedule show` as
+    attributes."""
+
+    def __init__(self, told: dict[str, Any], job: AnyJob | None = None) -> None:
+        self._told = told
+        # The job that was given to create it.
+        self.create_job = job
+
+    @property
+    def is_enabled(self) -> bool:
+        return bool(self._told["enabled"])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._told:
+            raise AttributeError(name)
+        value = self._told[name]
+        return Section(value) if isinstance(value, dict) else value
+
+    def __repr__(self) -> str:
+        return f"Schedule(name={self.name!r}, is_enabled={self.is_enabled})"
+
+
+class Schedules:
+    """Operations on schedules. All raise AllranksError with a hint."""
+
+    def begin_create_or_update(self, schedule: Any) -> Poller[ScheduleRecord]:
+        """Create a ``JobSchedule``, in the place of one with its name; its code and environment
+        are those of now."""
+        job = schedule.create_job
+        if not isinstance(schedule, JobSchedule):
+            hint = "make a JobSchedule with its trigger and create_job"
+            raise UsageError("a schedule of the server cannot be created again", hint=hint)
+        submission, snapshots = prepare(job.to_dict(), Path(job.base or ".").absolute())
+        submission["spec"].pop("name", None)
+        wanted = {"schedule": schedule.spec.to_dict(), "submission": submission}
+        with find_server.connect() as client:
+            try:
+                made = send(client, wanted, snapshots, where=_SCHEDULES)
+            except Conflict:
+                client.json("DELETE", asset_path("schedules", schedule.name))
+                made = send(client, wanted, snapshots, where=_SCHEDULES)
+        return Poller(ScheduleRecord(made, job))
+
+    def get(self, name: str) -> ScheduleRecord:
+        return ScheduleRecord(find_server.ask("GET", asset_path("schedules", name)))
+
+    def list(self, **_: object) -> builtins.list[ScheduleRecord]:
+        return [ScheduleRecord(each) for each in find_server.ask("GET", _SCHEDULES)]
+
+    def begin_disable(self, name: str) -> Poller[ScheduleRecord]:
+        """Submit no jobs until it is enabled."""
+        path = asset_path("schedules", name, "/pause")
+        return Poller(ScheduleRecord(find_server.ask("POST", path)))
+
+    def begin_enable(self, name: str) -> Poller[ScheduleRecord]:
+        """Submit jobs again."""
+        path = asset_path("schedules", name, "/resume")
+        return Poller(ScheduleRecord(find_server.ask("POST", path)))
+
+    def begin_delete(self, name: str) -> Poller[None]:
+        """Delete it; jobs that it submitted stay."""
+        find_server.ask("DELETE", asset_path("schedules", name))
+        return Poller(None)
