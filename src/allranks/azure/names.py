@@ -78,6 +78,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         )
     },
     **NAMES_V1,
+    "simple_sagemaker": {},
+    "simple_sagemaker.sm_project": {
+        name: f"allranks.ssm.project:{name}" for name in ("SageMakerProject", "SageMakerTask")
+    },
+    "simple_sagemaker.sm_task": {"SageMakerTask": "allranks.ssm.project:SageMakerTask"},
 }
 # What programs import and what has no counterpart, with what to do instead.
 ABSENT: Mapping[str, Mapping[str, str]] = {
@@ -102,4 +107,4 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     **ABSENT_V1,
 }
 # Modules that are packages of the above.
-PACKAGES = ("azure", "azure.ai", "azure.ai.ml", "azure.core", *PACKAGES_V1)
+PACKAGES = ("simple_sagemaker", "azure", "azure.ai", "azure.ai.ml", "azure.core", *PACKAGES_V1)

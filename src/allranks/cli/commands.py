@@ -31,6 +31,9 @@ COMMANDS: dict[str, Command] = {
     "python": Command(
         "admin.python:python", "run a Python program written for azure.ai.ml", plain=True
     ),
+    "ssm": Command(
+        "admin.ssm:ssm", "run a line of simple-sagemaker: ssm run -p P -t T …", plain=True
+    ),
     "completion": Command(
         "admin.completion:completion", "print a completion script for your shell", plain=True
     ),

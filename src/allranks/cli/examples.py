@@ -23,6 +23,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "ml job show -n calm_otter --query status -o tsv",
     ),
     "python": ("submit.py --epochs 3", "-m papermill notebook.ipynb out.ipynb"),
+    "ssm": (
+        "run -p birds -t train -e train.py --ic 2 -i data -o results --lr 0.1",
+        "shell -p birds -t look --cmd_line 'env | sort' -o results",
+    ),
     "completion": ("bash", "zsh"),
     "gc": ("--dry-run", "--older-than 7d --jobs"),
     "job create": ("-f job.yml --stream", "-f job.yml --set inputs.lr=0.1 --name try-2"),

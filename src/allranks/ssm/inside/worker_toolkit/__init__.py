@@ -1,0 +1,1 @@
+"""What scripts of simple-sagemaker import in their jobs."""
