@@ -19,7 +19,14 @@ RAY_IS_A_DISTRIBUTION = (
     "plan/distributions/variables.py",
     "spec/job_parts.py",
 )
-ENGINE_WORDS_ALLOWED = {(name, "ray") for name in RAY_IS_A_DISTRIBUTION}
+# What Azure ML and SageMaker call the submitter's machine.
+LOCAL_IS_A_TARGET = (
+    *("azure/v1/compute.py", "azure/v1/run_config.py", "ssm/lines.py", "ssm/task.py"),
+)
+ENGINE_WORDS_ALLOWED = {
+    *((name, "ray") for name in RAY_IS_A_DISTRIBUTION),
+    *((name, "local") for name in LOCAL_IS_A_TARGET),
+}
 # Of a job's own processes: it runs a text of the agent's there.
 RUNS_IN_RANKS = {"agent/inside/sitecustomize.py"}
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
@@ -27,7 +34,7 @@ RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 MOST = 16
 # Run by path, or read by Alembic: not imported.
 NO_PACKAGES = {
-    *(SRC / "agent" / "inside", SRC / "azure" / "inside"),
+    *(SRC / "agent" / "inside", SRC / "azure" / "inside", SRC / "ssm" / "inside"),
     SRC / "store" / "migrations" / "versions",
 }
 IMPURE = {"os", "pathlib", "random", "socket", "subprocess", "time"}

@@ -26,9 +26,11 @@ _EXCEPTIONS = _of(
     *("ExperimentExecutionException", "ModelNotFoundException", "ProjectSystemException"),
     *("RunEnvironmentException", "UserErrorException", "WorkspaceException"),
 )
-_CONFIG = _of(
-    "hyperdrive", "HyperDriveConfig", "HyperDriveRun", "HyperDriveRunConfig", "PrimaryMetricGoal"
-)
+_CONFIG = {
+    **_of("hyperdrive", "HyperDriveConfig", "HyperDriveRunConfig", "PrimaryMetricGoal"),
+    **_of("run", "HyperDriveRun"),
+}
+_RUNS = {**_of("run", "PipelineRun"), "StepRun": f"{_V1}.experiment:Run"}
 _EXPRESSIONS = _of(
     "hyperdrive",
     *("choice", "lognormal", "loguniform", "normal", "qlognormal", "qloguniform", "qnormal"),
@@ -47,7 +49,8 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.core": {
         **_of("workspace", "Workspace"),
         **_of("experiment", "Experiment"),
-        **_of("run", "Run"),
+        # By way of the module that makes both: a run knows its experiment.
+        **_of("experiment", "Run"),
         **_of("run_config", "RunConfiguration", "ScriptRunConfig"),
         **_of("environment", "Environment"),
         **_of("data.datasets", "Dataset"),
@@ -78,7 +81,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
         **_of("data.datasets", "Dataset"),
     },
     "azureml.core.run": {
-        **_of("run", "Run"),
+        **_of("experiment", "Run"),
         "_OfflineRun": "allranks.agent.inside.azureml_run:OfflineRun",
     },
     "azureml.core.runconfig": {
@@ -103,12 +106,12 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.data.tabular_dataset": _of("data.datasets", "TabularDataset"),
     "azureml.exceptions": _EXCEPTIONS,
     "azureml.pipeline": {},
-    "azureml.pipeline.core": _of(
-        "pipeline", "Pipeline", "PipelineData", "PipelineParameter", "PipelineRun", "StepRun"
-    )
-    | _of("pipeline", "StepSequence"),
+    "azureml.pipeline.core": {
+        **_of("pipeline", "Pipeline", "PipelineData", "PipelineParameter", "StepSequence"),
+        **_RUNS,
+    },
     "azureml.pipeline.core.graph": _of("pipeline", "PipelineParameter"),
-    "azureml.pipeline.core.run": _of("pipeline", "PipelineRun", "StepRun"),
+    "azureml.pipeline.core.run": _RUNS,
     "azureml.pipeline.steps": _of(
         "pipeline",
         *("CommandStep", "EstimatorStep", "HyperDriveStep", "ParallelRunStep"),

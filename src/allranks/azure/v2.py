@@ -8,8 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from allranks import sdk
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.client import Job, Jobs
@@ -22,6 +20,7 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 from allranks.spec.job_parts import Environment
 from allranks.spec.model import Model
+from allranks.spec.yaml import load
 
 # Where an input's data would be that is given later.
 _LATER = "not-given-yet"
@@ -154,7 +153,7 @@ def _environment(given: Any) -> Any:
         return given
     found = given.model_dump(mode="json", exclude_defaults=True)
     if isinstance(found.get("conda_file"), str):
-        found["conda_file"] = yaml.safe_load(Path(found["conda_file"]).read_text())
+        found["conda_file"] = _read(found["conda_file"])
     return found
 
 
@@ -211,10 +210,8 @@ class TimeZone:
 def load_environment(source: str | os.PathLike[str], **_: Any) -> Environment:
     """An environment from its YAML file."""
     data = _read(source)
-    for key in ("conda_file",):
-        if isinstance(data.get(key), str):
-            file = Path(source).absolute().parent / data[key]
-            data[key] = yaml.safe_load(file.read_text())
+    if isinstance(data.get("conda_file"), str):
+        data["conda_file"] = _read(Path(source).absolute().parent / data["conda_file"])
     if isinstance(data.get("build"), dict):
         data["build"]["path"] = _beside(source, data["build"]["path"])
     return Environment.model_validate(data)
@@ -243,9 +240,7 @@ def load_datastore(source: str | os.PathLike[str], **_: Any) -> Datastore:
 
 
 def _read(source: str | os.PathLike[str]) -> dict[str, Any]:
-    data = yaml.safe_load(Path(source).read_text())
-    if not isinstance(data, dict):
-        raise UsageError(f"{source} is not a mapping", hint="write keys, as in `name: …`")
+    data, _ = load.read(load.content(Path(source)), file=str(source))
     return {key: value for key, value in data.items() if key != "$schema"}
 
 

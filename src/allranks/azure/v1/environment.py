@@ -17,6 +17,7 @@ from allranks.azure.v1.exceptions import found, not_there
 from allranks.errors import SpecError
 from allranks.sdk import Client
 from allranks.spec import job_parts
+from allranks.spec.yaml import load
 
 DEFAULT_CPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 DEFAULT_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.6-cudnn8-ubuntu20.04"
@@ -34,7 +35,8 @@ class CondaDependencies:
         self, conda_dependencies_file_path: str | None = None, _content: Any = None
     ) -> None:
         if conda_dependencies_file_path is not None:
-            _content = yaml.safe_load(Path(conda_dependencies_file_path).read_text())
+            file = Path(conda_dependencies_file_path)
+            _content = load.read(load.content(file), file=str(file))[0]
         content = _content if isinstance(_content, Mapping) else {}
         self._python, self._conda, self._pip = "", [], []  # type: str, list[str], list[str]
         self._channels: list[str] = list(content.get("channels") or [])

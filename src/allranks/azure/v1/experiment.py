@@ -67,6 +67,9 @@ class Experiment:
         return f"Experiment(Name: {self.name})"
 
 
+Run.experiment_type = Experiment
+
+
 def _for(config: Any, given: dict[str, Any]) -> dict[str, Any]:
     """The keywords of ``submit`` that a pipeline takes. Raises NotThere for others."""
     known = getattr(config, "submit_keywords", ())

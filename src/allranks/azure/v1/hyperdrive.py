@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from allranks.azure.v1.arguments import name_of
 from allranks.azure.v1.exceptions import UserErrorException
-from allranks.azure.v1.run import Run
 
 _MINUTE = 60
 # Azure's own limit, where the program gives none.
@@ -227,46 +226,3 @@ class HyperDriveConfig:
 
 
 HyperDriveRunConfig = HyperDriveConfig
-
-
-class HyperDriveRun(Run):
-    """A sweep that was submitted."""
-
-    type = "hyperdrive"
-
-    def get_best_run_by_primary_metric(self, **_: Any) -> Run | None:
-        """The best trial; None before one has reported the metric."""
-        best = self._job.refresh().to_dict().get("best")
-        return None if not best else Run(self.experiment, best["job"])
-
-    def get_children_sorted_by_primary_metric(
-        self, top: int = 0, reverse: bool = False, discard_no_metric: bool = False
-    ) -> list[dict[str, Any]]:
-        """The trials, the best first; of each its run id, parameters, metric and status."""
-        found = [
-            {
-                "run_id": each["job"],
-                "hyperparameters": each["parameters"],
-                "best_primary_metric": each["value"],
-                "status": each["status"],
-            }
-            for each in self._job.refresh().to_dict()["trials"]
-            if not (discard_no_metric and each["value"] is None)
-        ]
-        ordered = found[::-1] if reverse else found
-        return ordered[:top] if top else ordered
-
-    def get_hyperparameters(self) -> dict[str, Any]:
-        """The parameters of each trial, by its run id."""
-        return {e["job"]: e["parameters"] for e in self._job.refresh().to_dict()["trials"]}
-
-    def get_metrics(
-        self, name: str | None = None, recursive: bool = False, **_: Any
-    ) -> dict[str, Any]:
-        """What each trial has logged, by its run id."""
-        return {each.id: each.get_metrics(name) for each in self.get_children()}
-
-    def get_runs_by_hyperparameters(self, parameters: Mapping[str, Any]) -> Iterator[Run]:
-        for trial, values in self.get_hyperparameters().items():
-            if all(str(values.get(name_of(key))) == str(each) for key, each in parameters.items()):
-                yield Run(self.experiment, trial)

@@ -8,8 +8,9 @@ from typing import Any
 
 from allranks.azure.v1.arguments import Bound, name_of
 from allranks.azure.v1.data.datastore import DataReference
-from allranks.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig
+from allranks.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig, reference
 from allranks.azure.v1.exceptions import UserErrorException, not_there
+from allranks.azure.v1.experiment import Experiment
 from allranks.azure.v1.hyperdrive import HyperDriveConfig
 from allranks.azure.v1.run import Run
 from allranks.azure.v1.run_config import RunConfiguration, ScriptRunConfig
@@ -125,14 +126,6 @@ class _Produced:
         if self._data.producer is self._step:
             return bound.output(self._data.name, self._data.data())
         return bound.input(self._data.name, reference(self._data))
-
-
-def reference(data: Any) -> str:
-    """The expression of an output of another step. Raises UserErrorException."""
-    if data.producer is None:
-        hint = "pass it to the step that writes it as an argument"
-        raise UserErrorException(f"no step makes the data {data.name!r}", hint=hint)
-    return f"${{{{parent.jobs.{data.producer.node}.outputs.{name_of(data.name)}}}}}"
 
 
 def _text(value: Any) -> Any:
@@ -299,8 +292,6 @@ class Pipeline:
         regenerate_outputs: bool = False,
         **_: Any,
     ) -> Run:
-        from allranks.azure.v1.experiment import Experiment  # lazy: experiments make runs
-
         return Experiment(self.workspace, experiment_name).submit(
             self,
             pipeline_parameters=pipeline_parameters,
@@ -310,22 +301,6 @@ class Pipeline:
 
     def publish(self, *_: Any, **__: Any) -> None:
         not_there("Pipeline.publish", "use a schedule, or submit the file: docs/how-to/schedule.md")
-
-
-class PipelineRun(Run):
-    """A pipeline that was submitted."""
-
-    type = "azureml.PipelineRun"
-
-    def get_steps(self) -> Iterable[Run]:
-        return self.get_children()
-
-    def find_step_run(self, name: str) -> list[Run]:
-        """The runs of the steps with this name."""
-        return [each for each in self.get_children() if each.name == name]
-
-
-StepRun = Run
 
 
 def _copy(given: RunConfiguration | None) -> RunConfiguration:

@@ -6,11 +6,12 @@ import json
 import posixpath
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
+from allranks.azure.v1.arguments import name_of
 from allranks.azure.v1.exceptions import (
     ActivityFailedException,
     RunEnvironmentException,
@@ -29,6 +30,8 @@ class Run:
     """A job that was submitted. ``Run.get_context()`` is that of this script."""
 
     type = "azureml.scriptrun"
+    # `Experiment`, which its own module puts here: it makes runs.
+    experiment_type: ClassVar[Any] = None
 
     def __init__(self, experiment: Any, run_id: str, outputs: object = None, **_: Any) -> None:
         self.experiment, self.id = experiment, run_id
@@ -260,15 +263,69 @@ class Run:
         return self._job._repr_html_()
 
 
+class HyperDriveRun(Run):
+    """A sweep that was submitted."""
+
+    type = "hyperdrive"
+
+    def get_best_run_by_primary_metric(self, **_: Any) -> Run | None:
+        """The best trial; None before one has reported the metric."""
+        best = self._job.refresh().to_dict().get("best")
+        return None if not best else Run(self.experiment, best["job"])
+
+    def get_children_sorted_by_primary_metric(
+        self, top: int = 0, reverse: bool = False, discard_no_metric: bool = False
+    ) -> list[dict[str, Any]]:
+        """The trials, the best first; of each its run id, parameters, metric and status."""
+        found = [
+            {
+                "run_id": each["job"],
+                "hyperparameters": each["parameters"],
+                "best_primary_metric": each["value"],
+                "status": each["status"],
+            }
+            for each in self._job.refresh().to_dict()["trials"]
+            if not (discard_no_metric and each["value"] is None)
+        ]
+        ordered = found[::-1] if reverse else found
+        return ordered[:top] if top else ordered
+
+    def get_hyperparameters(self) -> dict[str, Any]:
+        """The parameters of each trial, by its run id."""
+        return {e["job"]: e["parameters"] for e in self._job.refresh().to_dict()["trials"]}
+
+    def get_metrics(
+        self, name: str | None = None, recursive: bool = False, **_: Any
+    ) -> dict[str, Any]:
+        """What each trial has logged, by its run id."""
+        return {each.id: each.get_metrics(name) for each in self.get_children()}
+
+    def get_runs_by_hyperparameters(self, parameters: Mapping[str, Any]) -> Iterator[Run]:
+        for trial, values in self.get_hyperparameters().items():
+            if all(str(values.get(name_of(key))) == str(each) for key, each in parameters.items()):
+                yield Run(self.experiment, trial)
+
+
+class PipelineRun(Run):
+    """A pipeline that was submitted."""
+
+    type = "azureml.PipelineRun"
+
+    def get_steps(self) -> Iterable[Run]:
+        return self.get_children()
+
+    def find_step_run(self, name: str) -> list[Run]:
+        """The runs of the steps with this name."""
+        return [each for each in self.get_children() if each.name == name]
+
+
+_KINDS: Mapping[str, type[Run]] = {"sweep": HyperDriveRun, "pipeline": PipelineRun}
+
+
 def run_of(job: Job, workspace: object, experiment: Any = None) -> Run:
     """The run of a job, as the class of its type."""
-    from allranks.azure.v1.experiment import Experiment  # lazy: experiments make runs
-    from allranks.azure.v1.hyperdrive import HyperDriveRun  # lazy: it is a run
-    from allranks.azure.v1.pipeline import PipelineRun  # lazy: as above
-
-    named = experiment or Experiment(workspace, str(job.experiment_name or "Default"))
-    kinds: dict[str, type[Run]] = {"sweep": HyperDriveRun, "pipeline": PipelineRun}
-    return kinds.get(str(job.to_dict().get("type")), Run)(named, job.name)
+    named = experiment or Run.experiment_type(workspace, str(job.experiment_name or "Default"))
+    return _KINDS.get(str(job.to_dict().get("type")), Run)(named, job.name)
 
 
 def children(job: Job) -> list[str]:

@@ -9,12 +9,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import allranks
 from allranks.errors import UsageError
 from allranks.masking import looks_secret
 
 # What `allranks python` adds to PYTHONPATH: jobs have an answer of their own.
-_ANSWERS = str(Path(allranks.__file__).parent / "azure" / "inside")
+_ANSWERS = str(Path(__file__).absolute().parents[2] / "azure" / "inside")
 # The clean base. Nothing else of the submitter's shell is passed on.
 _BASE = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PATH")
 _ACTIVATION = (

@@ -145,7 +145,6 @@ class Node:
         if process:
             state = self.path("processing/state") if self.is_real else self.state
         channels = {name: self.path(self.of_channel(name)) for name in config["channels"]}
-        entry = config.get("entry", "")
         found = {
             "SM_HOSTS": _json(self.hosts),
             "SM_CURRENT_HOST": self.hosts[self.rank],
@@ -170,34 +169,36 @@ class Node:
         if process:
             found["SSM_OUTPUT"] = self.path("processing/output")
             return found
-        arguments = config.get("arguments", [])
-        found.update(
-            {
-                "SM_MODEL_DIR": self.path("model"),
-                "SM_OUTPUT_DATA_DIR": self.path("output/data"),
-                "SM_OUTPUT_DIR": self.path("output"),
-                "SM_OUTPUT_INTERMEDIATE_DIR": self.path("output/intermediate"),
-                "SM_INPUT_DIR": self.path("input"),
-                "SM_INPUT_CONFIG_DIR": self.path("input/config"),
-                "SM_INPUT_DATA_CONFIG": _json(self._channels()),
-                "SM_USER_ARGS": _json(arguments),
-                "SM_MODULE_DIR": self.path("code"),
-                "SM_MODULE_NAME": os.path.splitext(entry)[0],
-                "SM_USER_ENTRY_POINT": entry,
-                "SM_FRAMEWORK_PARAMS": "{}",
-                "SM_CURRENT_INSTANCE_GROUP": "homogeneousCluster",
-                "SM_CURRENT_INSTANCE_GROUP_HOSTS": _json(self.hosts),
-                "SM_IS_HETERO": "false",
-                "SAGEMAKER_PROGRAM": entry,
-                "SAGEMAKER_SUBMIT_DIRECTORY": self.path("code"),
-                "SAGEMAKER_BASE_DIR": "/opt/ml" if self.is_real else self.base,
-                "CURRENT_HOST": self.hosts[self.rank],
-                "SSM_OUTPUT": self.path("output/data"),
-                "SSM_TENSORBOARD_DIR": self.path("output/tensorboard"),
-            }
-        )
+        found.update(self._of_training())
         found["SM_TRAINING_ENV"] = _json({k[3:].lower(): v for k, v in found.items()})
         return found
+
+    def _of_training(self):  # type: () -> Dict[str, str]
+        config, entry = self.config, self.config.get("entry", "")
+        arguments = config.get("arguments", [])
+        return {
+            "SM_MODEL_DIR": self.path("model"),
+            "SM_OUTPUT_DATA_DIR": self.path("output/data"),
+            "SM_OUTPUT_DIR": self.path("output"),
+            "SM_OUTPUT_INTERMEDIATE_DIR": self.path("output/intermediate"),
+            "SM_INPUT_DIR": self.path("input"),
+            "SM_INPUT_CONFIG_DIR": self.path("input/config"),
+            "SM_INPUT_DATA_CONFIG": _json(self._channels()),
+            "SM_USER_ARGS": _json(arguments),
+            "SM_MODULE_DIR": self.path("code"),
+            "SM_MODULE_NAME": os.path.splitext(entry)[0],
+            "SM_USER_ENTRY_POINT": entry,
+            "SM_FRAMEWORK_PARAMS": "{}",
+            "SM_CURRENT_INSTANCE_GROUP": "homogeneousCluster",
+            "SM_CURRENT_INSTANCE_GROUP_HOSTS": _json(self.hosts),
+            "SM_IS_HETERO": "false",
+            "SAGEMAKER_PROGRAM": entry,
+            "SAGEMAKER_SUBMIT_DIRECTORY": self.path("code"),
+            "SAGEMAKER_BASE_DIR": "/opt/ml" if self.is_real else self.base,
+            "CURRENT_HOST": self.hosts[self.rank],
+            "SSM_OUTPUT": self.path("output/data"),
+            "SSM_TENSORBOARD_DIR": self.path("output/tensorboard"),
+        }
 
     def words(self):  # type: () -> List[str]
         """The program and its arguments."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from allranks.azure.v1.arguments import Bound
-from allranks.azure.v1.exceptions import not_there
+from allranks.azure.v1.arguments import Bound, name_of
+from allranks.azure.v1.exceptions import UserErrorException, not_there
 
 
 class OutputFileDatasetConfig:
@@ -69,6 +69,12 @@ class OutputAsInput:
     as_download = as_mount
 
     def bind(self, bound: Bound) -> str:
-        from allranks.azure.v1.pipeline import reference  # lazy: pipelines know datasets
-
         return bound.input(self.name, reference(self.output))
+
+
+def reference(data: Any) -> str:
+    """The expression of an output of another step. Raises UserErrorException."""
+    if data.producer is None:
+        hint = "pass it to the step that writes it as an argument"
+        raise UserErrorException(f"no step makes the data {data.name!r}", hint=hint)
+    return f"${{{{parent.jobs.{data.producer.node}.outputs.{name_of(data.name)}}}}}"
