@@ -27,6 +27,10 @@ COMMANDS: dict[str, Command] = {
     "top": Command("admin.top:top", "show active jobs and their resource use"),
     "ui": Command("admin.ui:ui", "open the web page"),
     "gc": Command("admin.gc:gc", "delete unreferenced data"),
+    "import": Command(
+        "importing.import_folder:import_folder",
+        "say what would run of files for Azure ML and SageMaker",
+    ),
     "az": Command("az.az:az", "run a line of Azure's command line: az ml job create …", plain=True),
     "python": Command(
         "admin.python:python", "run a Python program written for azure.ai.ml", plain=True

@@ -67,33 +67,9 @@ def validate_options(parser: argparse.ArgumentParser) -> None:
 
 def validate(options: argparse.Namespace) -> int:
     """Check a file as submitting it would. Exit 0, or 2 with every problem."""
-    from allranks import settings  # lazy: only validating plans without a server
-    from allranks.server.assets import read_only_home  # lazy: as above
-    from allranks.server.parents.pipeline.create import pipeline_plan  # lazy: as above
-    from allranks.server.parents.sweep.create import trial_plan  # lazy: as above
-    from allranks.server.submission.submit import Submission, plan  # lazy: as above
-
     error: AllranksError | None = None
     try:
-        with _JobFile(options.file, options.set) as file:
-            submission, _ = prepare(
-                file.job.to_dict(), file.base, allow_large=options.allow_large_code
-            )
-            home = settings.home()
-            where = (
-                home,
-                read_only_home.clusters(home),
-                read_only_home.environments(home),
-                read_only_home.datastores(home),
-            )
-            made = Submission.load(submission)
-            if file.job.type == "pipeline":
-                known = read_only_home.components(home)
-                pipeline_plan(made, *where, component=known.find)
-            elif file.job.type == "sweep":
-                trial_plan(made, *where)
-            else:
-                plan(made, *where)
+        checked(options.file, options.set, options.allow_large_code)
     except AllranksError as caught:
         error = caught
     if options.json:
@@ -103,6 +79,36 @@ def validate(options: argparse.Namespace) -> int:
     elif not options.quiet:
         print(f"{options.file} is valid")
     return 0 if error is None else 2
+
+
+def checked(name: str, overrides: list[str], allow_large: bool) -> list[str]:
+    """Check a file as submitting it would, without a server. Returns what stands for what in a
+    command job. Raises SpecError with the file's name and lines."""
+    from allranks import settings  # lazy: only validating plans without a server
+    from allranks.server.assets import read_only_home  # lazy: as above
+    from allranks.server.parents.pipeline.create import pipeline_plan  # lazy: as above
+    from allranks.server.parents.sweep.create import trial_plan  # lazy: as above
+    from allranks.server.submission.submit import Submission, plan  # lazy: as above
+
+    with _JobFile(name, overrides) as file:
+        submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
+        home = settings.home()
+        where = (
+            home,
+            read_only_home.clusters(home),
+            read_only_home.environments(home),
+            read_only_home.datastores(home),
+        )
+        made = Submission.load(submission)
+        if file.job.type == "pipeline":
+            known = read_only_home.components(home)
+            pipeline_plan(made, *where, component=known.find)
+        elif file.job.type == "sweep":
+            trial_plan(made, *where)
+        else:
+            recipe = plan(made, *where).task.recipe
+            return [] if recipe is None else [*recipe.notes]
+    return []
 
 
 def _problems(error: AllranksError | None) -> list[Problem]:

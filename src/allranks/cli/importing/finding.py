@@ -1,0 +1,63 @@
+"""What was found about a file. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+YES, PARTLY, NO = "yes", "partly", "no"
+
+
+class Finding(NamedTuple):
+    """``runs`` is `yes`, `partly` or `no`. ``notes`` say what stands for what; ``problems`` are
+    what keeps it from running, each with what to do. ``computes`` and ``data`` are the names and
+    addresses that it uses."""
+
+    file: str
+    kind: str
+    runs: str
+    notes: tuple[str, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
+    computes: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+
+_PREFIXES = (
+    re.compile(r"(?:wasbs?|abfss?)://[^/]+/"),
+    re.compile(r"https?://[^/]+\.(?:blob|dfs)\.core\.windows\.net/[^/]+/"),
+    re.compile(r"(?:s3|gs)://[^/]+/"),
+    re.compile(r"https?://[^/]+/"),
+)
+
+
+def prefix_of(address: str) -> str:
+    """The container, bucket or site of an address; empty for one that is no URI."""
+    for each in _PREFIXES:
+        if found := each.match(address):
+            return found[0]
+    return ""
+
+
+def uses(data: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The computes and the addresses in a job's data, also in those of its steps."""
+    computes: dict[str, None] = {}
+    addresses: dict[str, None] = {}
+    _look(data, computes, addresses)
+    return tuple(computes), tuple(addresses)
+
+
+def _look(data: Any, computes: dict[str, None], addresses: dict[str, None]) -> None:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            if key in ("compute", "default_compute") and isinstance(value, str):
+                name = value.removeprefix("azureml:")
+                if "${{" not in name:
+                    computes[name] = None
+            elif key == "path" and isinstance(value, str) and prefix_of(value):
+                addresses[value] = None
+            else:
+                _look(value, computes, addresses)
+    elif isinstance(data, Sequence) and not isinstance(data, str):
+        for each in data:
+            _look(each, computes, addresses)

@@ -1,0 +1,112 @@
+"""The command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from allranks.cli.importing import job_files, programs
+from allranks.cli.importing.finding import NO, PARTLY, YES, Finding, prefix_of
+from allranks.cli.output import show
+from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+
+_SKIPPED = {"node_modules", "__pycache__", "site-packages"}
+_MAPS = ("/api/v1/computes/map", "/api/v1/data/map")
+
+
+def import_folder_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", help="a folder with job files, programs, notebooks, scripts")
+    what = "write the maps: every name of a compute that is not there stands for the default one"
+    add("--write", action="store_true", help=what)
+    what = "with --write: the folder with copies of the data, by container or bucket"
+    add("--data", metavar="FOLDER", help=what)
+
+
+def import_folder(options: argparse.Namespace) -> int:
+    """Say of each file whether it would run. Exit 0, or 1 if one would not."""
+    root = Path(options.folder)
+    if not root.is_dir():
+        raise UsageError(f"{options.folder} is not a folder", hint="give the folder to look into")
+    written = _write(list(_looked(root)), options.data) if options.write else {}
+    found = list(_looked(root))
+    if options.json:
+        show.as_json({"files": [each._asdict() for each in found], "written": written})
+    else:
+        _print(options, found, written)
+    return int(any(each.runs == NO for each in found))
+
+
+def _looked(root: Path) -> Iterator[Finding]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(e for e in folders if e not in _SKIPPED and not e.startswith("."))
+        for each in sorted(files):
+            file = Path(folder, each)
+            looked = None
+            if file.suffix in (".yml", ".yaml"):
+                looked = job_files.look(file, str(file.relative_to(root)))
+            elif file.suffix in (".py", ".ipynb"):
+                looked = programs.look_at_program(file, str(file.relative_to(root)))
+            elif file.suffix in (".sh", ".bash"):
+                looked = programs.look_at_script(file, str(file.relative_to(root)))
+            if looked is not None:
+                yield looked
+
+
+def _write(found: Sequence[Finding], data: str | None) -> dict[str, str]:
+    """Map the computes that are not there and, with ``data``, the addresses. Returns the maps."""
+    told = find_server.ask("GET", "/api/v1/computes")
+    default = next((each["name"] for each in told["computes"] if each["is_default"]), None)
+    known = {each["name"] for each in told["computes"]} | set(told["stands_for"])
+    missing = {name for each in found for name in each.computes} - known - _STANDING
+    made = {name: default for name in sorted(missing) if default is not None}
+    if made:
+        find_server.ask("PUT", _MAPS[0], made)
+    places: dict[str, str] = {}
+    if data is not None:
+        before = find_server.ask("GET", _MAPS[1])
+        for prefix in sorted({prefix_of(address) for each in found for address in each.data}):
+            if not any(prefix.startswith(each) for each in before):
+                places[prefix] = f"{Path(data).absolute() / _name(prefix)}/"
+        if places:
+            find_server.ask("PUT", _MAPS[1], places)
+    return made | places
+
+
+# Names of computes that mean the default one without a map.
+_STANDING = {"cpu-cluster", "gpu-cluster", "serverless"}
+
+
+def _name(prefix: str) -> str:
+    """The container or bucket of a prefix, or the host of a site."""
+    rest = prefix.split("://", 1)[1].rstrip("/")
+    return rest.partition("@")[0] if "@" in rest else rest.rpartition("/")[2]
+
+
+def _print(options: argparse.Namespace, found: Sequence[Finding], written: dict[str, str]) -> None:
+    if not found:
+        show.talk("no file for Azure ML, `az ml`, `ssm` or SageMaker is in this folder")
+        return
+    rows = [(each.file, each.kind, each.runs, _first(each)) for each in found]
+    show.listing(options, [], ("FILE", "KIND", "RUNS", "WHY OR HOW"), rows)
+    for each in found:
+        if each.problems:
+            print(f"\n{each.file}")
+            for message, hint in each.problems:
+                print(f"  {message}" + (f"\n    hint: {hint}" if hint else ""))
+    counts = {runs: sum(each.runs == runs for each in found) for runs in (YES, PARTLY, NO)}
+    prefixes = sorted({prefix_of(address) for each in found for address in each.data})
+    if prefixes:
+        print("\ndata is read from (public without credentials, or a copy by `allranks data map`):")
+        print("\n".join(f"  {each}" for each in prefixes))
+    for name, place in written.items():
+        print(f"{name} stands for {place}")
+    print(f"\n{counts[YES]} run, {counts[PARTLY]} in part or after a map, {counts[NO]} do not")
+
+
+def _first(each: Finding) -> str:
+    text = each.problems[0][0] if each.problems else "; ".join(each.notes)
+    return text if len(text) < 80 else f"{text[:77]}…"

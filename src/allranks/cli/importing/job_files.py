@@ -1,0 +1,92 @@
+"""Job files of a folder: whether each would be accepted, and what stands for what."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from allranks.cli.importing.finding import NO, PARTLY, YES, Finding, uses
+from allranks.cli.submit.create import checked
+from allranks.errors import AllranksError, Problem, SpecError
+from allranks.spec.pipeline.component import parse_component
+from allranks.spec.yaml import load
+
+_SCHEMA = re.compile(r"/([A-Za-z]+)\.schema\.json")
+# What other files of Azure ML's command line are, by their schema, and the command that takes them.
+_OTHERS = {
+    "environment": "allranks environment create -f",
+    "data": "allranks data create -f",
+    "model": "allranks model register",
+    "schedule": "allranks schedule create -f",
+    "azureBlob": "allranks datastore create -f",
+}
+_JOBS = ("commandJob", "pipelineJob", "sweepJob")
+_COMPONENTS = ("commandComponent", "pipelineComponent", "parallelComponent")
+
+
+def look(file: Path, name: str) -> Finding | None:
+    """What is found of a YAML file; None for one that is no file of Azure ML's."""
+    try:
+        data, lines = load.read(load.content(file), file=name)
+    except SpecError:
+        return None
+    kind = _kind(data)
+    if kind in _COMPONENTS:
+        try:
+            parse_component(data, lines, name)
+        except AllranksError as error:
+            return Finding(name, kind, NO, problems=_problems(error))
+        return Finding(name, kind, YES)
+    if kind in _JOBS:
+        return _job(file, name, kind, data)
+    if kind in _OTHERS:
+        return Finding(name, kind, YES, (f"{_OTHERS[kind]} {name}",))
+    if kind:
+        hint = "allranks runs jobs: endpoints, deployments, registries and AutoML are not there"
+        return Finding(name, kind, NO, problems=((f"a {kind} is not there", hint),))
+    return None
+
+
+def _kind(data: dict[str, Any]) -> str:
+    """By its schema, or by its keys."""
+    if (schema := _SCHEMA.search(str(data.get("$schema", "")))) is not None:
+        return schema[1]
+    if "inputs" in data and "type" in data and data.get("name") and "version" in data:
+        return f"{data['type']}Component" if str(data["type"]).islower() else ""
+    if isinstance(data.get("jobs"), dict) and "trial" not in data:
+        return "pipelineJob" if data.get("type") == "pipeline" else ""
+    if "trial" in data and "search_space" in data:
+        return "sweepJob"
+    return "commandJob" if "command" in data and ("environment" in data or "code" in data) else ""
+
+
+def _job(file: Path, name: str, kind: str, data: dict[str, Any]) -> Finding:
+    computes, addresses = uses(data)
+    try:
+        notes = checked(str(file), [], allow_large=True)
+    except AllranksError as error:
+        problems = _problems(error)
+        only_maps = all(_is_missing(each) for each in getattr(error, "problems", ()) or (None,))
+        found = PARTLY if only_maps else NO
+        return Finding(name, kind, found, (), problems, computes, addresses)
+    return Finding(name, kind, YES, tuple(notes), (), computes, addresses)
+
+
+def _is_missing(problem: Problem | None) -> bool:
+    """Whether only a name is missing, which a map or an asset gives."""
+    if problem is None:
+        return False
+    key = (problem.where or "").rpartition(".")[2]
+    mapped = key in ("compute", "default_compute", "environment", "image")
+    return mapped or (problem.message.endswith(" not found") and "@" in problem.message)
+
+
+def _problems(error: AllranksError) -> tuple[tuple[str, str], ...]:
+    several = getattr(error, "problems", None)
+    if not several:
+        return ((error.message, error.hint or ""),)
+    return tuple(
+        (f"{f'line {e.line}, ' if e.line else ''}{e.where or ''}: {e.message}".strip(": "), e.hint)
+        for e in several
+    )

@@ -1,0 +1,132 @@
+"""`allranks import`: what would run of a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from allranks.cli.importing.finding import prefix_of, uses
+from tests.support import Allranks, answer
+
+SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
+FILES = {
+    "job.yml": SCHEMA.format("commandJob")
+    + "command: python train.py ${{inputs.d}}\n"
+    + "environment: azureml:AzureML-sklearn-1.5@latest\ncompute: azureml:cpu-cluster\n"
+    + "inputs: {d: {path: 'wasbs://birds@zoo.blob.core.windows.net/a.csv', type: uri_file}}\n",
+    "deep/it's.yaml": "command: echo\nenvironment: {image: python:3.11}\n"
+    "compute: azureml:big-one\n",
+    "wrong.yml": SCHEMA.format("commandJob") + "comand: echo\n",
+    "endpoint.yml": SCHEMA.format("managedOnlineEndpoint") + "name: e\n",
+    "component.yml": SCHEMA.format("commandComponent")
+    + "name: c\nversion: 1\ntype: command\ncommand: echo\nenvironment: azureml:x:1\n",
+    "pipeline.yml": SCHEMA.format("pipelineJob")
+    + "type: pipeline\nsettings: {default_compute: azureml:other}\n"
+    + "jobs: {one: {type: command, command: echo, environment: {image: python:3.11}}}\n",
+    "not-azure.yml": "a: 1\n",
+    "broken.yml": "a: [\n",
+    "train.py": "from azureml.core import Run\nrun = Run.get_context()\n",
+    "submit.py": "from azure.ai.ml import MLClient, automl\nimport numpy\n",
+    "other.py": "import numpy\n",
+    "sm.py": "import sagemaker\n",
+    "broken.py": "def f(:\n",
+    "run.sh": "#!/bin/bash\n# az ml nothing\n"
+    "id=$(az ml job create -f job.yml --query name -o tsv)\n"
+    "ssm run -p p -t t -e train.py \\\n  --ic 2 &\naz ml online-endpoint create -f e.yml\n",
+    ".git/job.yml": "command: echo\ncode: .\n",
+}
+NOTEBOOK = {
+    "cells": [
+        {
+            "cell_type": "code",
+            "source": ["%matplotlib inline\n", "import azureml.core"],
+        },
+        {"cell_type": "markdown", "source": ["from azureml import nothing"]},
+    ]
+}
+
+
+@pytest.fixture
+def folder(code: Path) -> Path:
+    for name, text in FILES.items():
+        file = code / "mine" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (code / "mine" / "note.ipynb").write_text(json.dumps(NOTEBOOK))
+    (code / "mine" / "broken.ipynb").write_text("{")
+    return code / "mine"
+
+
+@pytest.mark.medium
+def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
+    done = allranks("import", "mine", "--json")
+    assert done.returncode == 1, done.stderr
+    found = {each["file"]: each for each in json.loads(done.stdout)["files"]}
+    assert {name: (each["kind"], each["runs"]) for name, each in found.items()} == {
+        "component.yml": ("commandComponent", "yes"),
+        "deep/it's.yaml": ("commandJob", "partly"),
+        "endpoint.yml": ("managedOnlineEndpoint", "no"),
+        "job.yml": ("commandJob", "yes"),
+        "note.ipynb": ("notebook", "yes"),
+        "pipeline.yml": ("pipelineJob", "partly"),
+        "run.sh": ("script", "partly"),
+        "sm.py": ("program", "no"),
+        "submit.py": ("program", "partly"),
+        "train.py": ("program", "yes"),
+        "wrong.yml": ("commandJob", "no"),
+    }
+    assert "using allranks-sklearn-1" in found["job.yml"]["notes"][0]
+    assert found["train.py"]["notes"] == ["logs to its job"]
+    (problem,) = found["submit.py"]["problems"]
+    assert problem[0] == "azure.ai.ml.automl is not there"
+    assert "online-endpoint" in found["run.sh"]["problems"][0][0]
+    assert "line 2, comand" in found["wrong.yml"]["problems"][1][0]
+
+
+@pytest.mark.medium
+def test_maps_are_written(allranks: Allranks, folder: Path) -> None:
+    done = allranks("import", "mine", "--write", "--data", "copies")
+    assert done.returncode == 1
+    copies = folder.parent / "copies"
+    said = done.stdout.splitlines()
+    assert "big-one stands for local" in said
+    assert "other stands for local" in said
+    assert f"wasbs://birds@zoo.blob.core.windows.net/ stands for {copies}/birds/" in said
+    assert said[-1] == "6 run, 2 in part or after a map, 3 do not"
+    assert "big-one" in allranks("compute", "map").stdout
+    again = allranks("import", "mine", "--write", "--data", "copies")
+    assert "stands for" not in again.stdout
+    copies.joinpath("birds").mkdir(parents=True)
+    copies.joinpath("birds", "a.csv").write_text("1,2\n")
+    (folder / "train.py").write_text("import sys; print(open(sys.argv[1]).read())")
+    ran = allranks(
+        *("job", "create", "-f", "mine/job.yml", "--set", "code=.", "--stream"),
+        *("--set", "environment=current"),
+    )
+    assert ran.stdout.startswith("1,2\n"), ran.stderr
+
+
+@pytest.mark.medium
+def test_a_folder_without_any(allranks: Allranks, code: Path) -> None:
+    (code / "empty").mkdir()
+    done = allranks("import", "empty")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no file for Azure ML" in done.stderr
+    assert answer(allranks, "import", "empty", "--json") == {"files": [], "written": {}}
+    wrong = allranks("import", "nowhere")
+    assert wrong.returncode == 2
+    assert "nowhere is not a folder" in wrong.stderr
+
+
+def test_prefixes() -> None:
+    assert (
+        prefix_of("wasbs://c@a.blob.core.windows.net/x/y") == "wasbs://c@a.blob.core.windows.net/"
+    )
+    assert prefix_of("https://a.blob.core.windows.net/c/x") == "https://a.blob.core.windows.net/c/"
+    assert prefix_of("s3://b/x") == "s3://b/"
+    assert prefix_of("./local") == prefix_of("azureml:x:1") == ""
+    jobs = [{"compute": "azureml:a", "path": "s3://b/x"}, {"compute": "${{p}}"}]
+    computes, data = uses({"jobs": jobs})
+    assert (computes, data) == (("a",), ("s3://b/x",))
