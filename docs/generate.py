@@ -30,6 +30,7 @@ from pydantic_core import PydanticUndefined
 
 import allranks
 from allranks.azure.names import ABSENT, NAMES
+from allranks.azure.partly import PARTLY
 from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
 from allranks.cli.parser import parser_of
@@ -52,7 +53,7 @@ PAGES = {
     "assets.md": "Asset files",
     "variables.md": "Environment variables",
     "python.md": "Python SDK",
-    "azure-names.md": "Names of azure.ai.ml",
+    "azure-names.md": "Names of Azure's SDKs",
     "failures.md": "Statuses, reasons and failure causes",
 }
 
@@ -225,11 +226,17 @@ def _pairs(head: str, names: Mapping[str, str]) -> Iterator[str]:
 def _azure_names() -> Iterator[str]:
     yield from ("What `allranks python` answers where Azure's packages are not installed.", "")
     for module, names in NAMES.items():
-        yield from (f"## {module}", "", "| Name | Here |", "|---|---|")
+        absent = ABSENT.get(module, {})
+        if not (names or absent):
+            continue
+        yield from (f"## {module}", "", "| Name | Works | Here, or instead |", "|---|---|---|")
         for name, ours in sorted(names.items()):
-            yield f"| `{name}` | `{ours.replace(':', '.')}` |"
-        for name, instead in sorted(ABSENT.get(module, {}).items()):
-            yield f"| `{name}` | Not there: {cell(instead)}. |"
+            partly = PARTLY.get(ours)
+            where = f"`{ours.replace(':', '.')}`"
+            works = "yes" if partly is None else partly.works
+            yield f"| `{name}` | {works} | {where if partly is None else cell(partly.why)} |"
+        for name, instead in sorted(absent.items()):
+            yield f"| `{name}` | not | {cell(instead)} |"
         yield ""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from allranks.azure.names import ABSENT, NAMES
+from allranks.azure.partly import PARTLY
 from allranks.sdk.submit.current_environment import current
 from tests.support import Allranks
 
@@ -123,5 +124,7 @@ def test_every_name_is_there() -> None:
         for ours in names.values():
             module, _, name = ours.partition(":")
             assert getattr(import_module(module), name)
+    ours = {each for names in NAMES.values() for each in names.values()}
+    assert set(PARTLY) <= ours
     for module, names in ABSENT.items():
         assert not names.keys() & NAMES[module].keys()

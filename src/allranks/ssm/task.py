@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import Client, Job
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
 from allranks.spec.job import CommandJob
 
 _INSIDE = Path(__file__).parent / "inside"
@@ -189,9 +191,18 @@ class Task:
             "state": self.state,
             "metrics": dict(request.metrics),
         }
+        if request.instance_type in computes():
+            found["compute"] = request.instance_type
+            del resources["instance_type"]
         if request.spot:
             found["retry"] = {"max_attempts": 3, "on": ["node_lost", "preempted"]}
         return {key: each for key, each in found.items() if each not in ({}, None)}
+
+
+def computes() -> set[str]:
+    """The names that mean a compute, also by `allranks compute map`."""
+    told = find_server.ask("GET", "/api/v1/computes")
+    return {each["name"] for each in told["computes"]} | {*told["stands_for"]}
 
 
 def environment(request: Request) -> Any:
@@ -262,9 +273,6 @@ def _kept(name: str) -> Path:
 
 def _code_of(job: Job, folder: Path) -> None:
     """The code that was sent with a job, without what we added."""
-    from allranks.sdk.connection import find_server  # lazy: rarely asked for
-    from allranks.sdk.connection.urls import job_path  # lazy: as above
-
     with find_server.connect() as client:
         for each in client.json("GET", job_path(job.name, "/code")):
             path = str(each["path"])
