@@ -77,7 +77,6 @@ def test_wrong_keywords_are_refused(job):
     swept = job(a=Choice([1]))
     for keywords, message in (
         ({"goal": "best"}, "objective.goal"),
-        ({"goal": "minimize"}, "limits.max_total_trials"),
         ({"goal": "minimize", "max_total_trials": 0}, "limits.max_total_trials"),
         ({"goal": "minimize", "max_total_trials": 1, "nosuch": 1}, "nosuch"),
     ):
@@ -85,6 +84,16 @@ def test_wrong_keywords_are_refused(job):
             swept.sweep(primary_metric="loss", **keywords)
     with pytest.raises(SpecError, match="search_space"):
         job.sweep(primary_metric="loss", goal="minimize", max_total_trials=1)
+    # Azure's programs set the limits afterwards.
+    later = swept.sweep(primary_metric="loss", goal="minimize")
+    with pytest.raises(SpecError, match="the number of trials is missing"):
+        later.to_dict()
+    with pytest.raises(SpecError, match="max_total_trials"):
+        later.set_limits(max_total_trials=0)
+    later.set_limits(max_total_trials=3, timeout=60)
+    later.set_limits(max_concurrent_trials=2)
+    limits = {"max_total_trials": 3, "max_concurrent_trials": 2, "timeout": 60.0}
+    assert later.to_dict()["limits"] == limits
     with pytest.raises(SpecError, match="min_value"):
         Uniform(min_value=2, max_value=1)
 

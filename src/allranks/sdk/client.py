@@ -37,7 +37,6 @@ from allranks.spec.fields.azureml_references import output_uri
 from allranks.spec.job import CommandJob, Outputs
 from allranks.spec.job_parts import Environment, Output
 from allranks.spec.model import Model, ModelVersion
-from allranks.spec.sweep.job import SweepJob
 
 
 class Service(NamedTuple):
@@ -257,8 +256,6 @@ class Jobs:
         """
         if not isinstance(job, AnyJob):
             raise no_job(job)
-        if isinstance(job, SweepJob):
-            job.require_limits()
         words = {"experiment_name": experiment_name, "compute": compute, "tags": tags}
         words["description"] = description
         given = {name: value for name, value in words.items() if value is not None}

@@ -63,7 +63,7 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "The same for `no_proxy`.",
         "PYTHONPATH": "A folder of allranks before your own, by which `allranks job stacks` finds "
         "where each Python is. Its `sitecustomize.py` runs before the environment's own, and "
-        "answers [imports of `azureml.core`](../how-to/azureml-v1.md).",
+        "answers imports of `azureml.core`.",
         "CUDA_VISIBLE_DEVICES": "The GPUs that the job has on the node, the same for each rank: "
         "scripts choose by `LOCAL_RANK`. Empty if it has none.",
     },

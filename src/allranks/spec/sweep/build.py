@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from allranks.spec.job import CommandJob
-from allranks.spec.sweep.job import SweepJob, Trial, default_trials
+from allranks.spec.sweep.job import LATER, SweepJob, Trial, default_trials
 
 _LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
 # Keys of a command job that a sweep has at its top level.
@@ -47,12 +47,10 @@ def sweep_of(
     sweep["search_space"] = {name: _plain(each) for name, each in sweep["search_space"].items()}
     if "max_total_trials" not in limits and (most := default_trials(sweep)) is not None:
         limits["max_total_trials"] = most
-    needs = "max_total_trials" not in limits
-    limits.setdefault("max_total_trials", 1)
+    limits.setdefault("max_total_trials", LATER)
     made = SweepJob.parse(
         {**{key: _plain(value) for key, value in sweep.items()}, "limits": limits}
     )
-    made._needs_limits = needs
     return made.based(job.base) if job.base is not None else made
 
 

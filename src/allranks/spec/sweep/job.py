@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.base_job import BaseJob
@@ -95,6 +95,10 @@ class Objective(Part):
     primary_metric: Text
 
 
+# The number of trials of a sweep that is built in Python, until its limits are set.
+LATER = 2**31 - 1
+
+
 class SweepLimits(Part):
     """``timeout`` is for the whole sweep, ``trial_timeout`` for each trial, both in seconds."""
 
@@ -144,8 +148,6 @@ class SweepJob(BaseJob):
     identity: Identity | None = None
     queue_settings: QueueSettings = Field(default_factory=QueueSettings)
     resources: Resources | None = None
-    # Built in Python without a number of trials, until ``set_limits``.
-    _needs_limits: bool = PrivateAttr(default=False)
 
     def set_limits(
         self,
@@ -165,13 +167,6 @@ class SweepJob(BaseJob):
         kept = self.limits.model_dump(exclude_none=True)
         changed = kept | {key: value for key, value in given.items() if value is not None}
         self.limits = type(self).parse({**dict(self), "limits": changed}).limits
-        self._needs_limits = self._needs_limits and max_total_trials is None
-
-    def require_limits(self) -> None:
-        """Raise SpecError if it was built without a number of trials."""
-        if self._needs_limits:
-            hint = "sweep_job.set_limits(max_total_trials=…)"
-            raise SpecError(Problem("the number of trials is missing", "limits", hint=hint))
 
     @classmethod
     def parse(
@@ -196,7 +191,11 @@ class SweepJob(BaseJob):
         return job
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON data without default values; ``parse`` restores the sweep from it."""
+        """JSON data without default values; ``parse`` restores the sweep from it. Raises SpecError
+        for one that was built in Python without a number of trials."""
+        if self.limits.max_total_trials == LATER:
+            hint = "sweep_job.set_limits(max_total_trials=…)"
+            raise SpecError(Problem("the number of trials is missing", "limits", hint=hint))
         return {"type": "sweep", **super().to_dict()}
 
     def trial_spec(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
