@@ -93,7 +93,7 @@ def test_wrong_keywords_are_refused(job):
     later.set_limits(max_total_trials=3, timeout=60)
     later.set_limits(max_concurrent_trials=2)
     limits = {"max_total_trials": 3, "max_concurrent_trials": 2, "timeout": 60.0}
-    assert later.to_dict()["limits"] == limits
+    assert limits.items() <= later.to_dict()["limits"].items()
     with pytest.raises(SpecError, match="min_value"):
         Uniform(min_value=2, max_value=1)
 
