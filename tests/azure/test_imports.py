@@ -117,6 +117,7 @@ def test_what_is_installed_wins(tmp_path: Path) -> None:
     )
     assert done.stdout == "theirs\n"
     assert "azure.ai.ml is installed here" in done.stderr
+    assert "azureml.core is installed here" not in done.stderr
 
 
 def test_every_name_is_there() -> None:

@@ -33,7 +33,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "az": Command("az.az:az", "run a line of Azure's command line: az ml job create …", plain=True),
     "python": Command(
-        "admin.python:python", "run a Python program written for azure.ai.ml", plain=True
+        "admin.python:python", "run a Python program written for Azure ML", plain=True
     ),
     "ssm": Command(
         "admin.ssm:ssm", "run a line of simple-sagemaker: ssm run -p P -t T …", plain=True

@@ -1,4 +1,4 @@
-"""`allranks python SCRIPT`: run a program for `azure.ai.ml` as it is."""
+"""`allranks python SCRIPT`: run a program for Azure ML or simple-sagemaker as it is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import NoReturn
 from allranks.cli.output import show
 from allranks.cli.parser import Parser
 
+_ANSWERED = ("azure.ai.ml", "azureml.core", "simple_sagemaker")
 _INSIDE = Path(__file__).parents[2] / "azure" / "inside"
 
 
@@ -28,16 +29,16 @@ def python(options: argparse.Namespace) -> int:
 
 
 def _become(words: Sequence[str]) -> NoReturn:
-    if _is_installed():
-        show.talk("azure.ai.ml is installed here: the program uses it, and not allranks")
+    for name in filter(_is_installed, _ANSWERED):
+        show.talk(f"{name} is installed here: the program uses it, and not allranks")
     before = os.environ.get("PYTHONPATH")
     path = f"{_INSIDE}{os.pathsep}{before}" if before else str(_INSIDE)
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *words], {**os.environ, "PYTHONPATH": path})
 
 
-def _is_installed() -> bool:
+def _is_installed(name: str) -> bool:
     try:
-        return find_spec("azure.ai.ml") is not None
+        return find_spec(name) is not None
     except ModuleNotFoundError:
         return False
