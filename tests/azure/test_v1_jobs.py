@@ -22,6 +22,7 @@ from allranks.azure.v1.hyperdrive import (
     choice,
     loguniform,
 )
+from allranks.azure.v1.pipeline import CommandStep, Pipeline, PipelineData, PythonScriptStep
 from allranks.azure.v1.run_config import (
     DockerConfiguration,
     MpiConfiguration,
@@ -201,3 +202,29 @@ def test_old_estimators_warn() -> None:
     with pytest.warns(DeprecationWarning, match="ScriptRunConfig"):
         tf = TensorFlow("src", entry_script="t.py", distributed_training=ParameterServer(2, 1))
     assert tf.job()["distribution"]["parameter_server_count"] == 1
+
+
+def test_a_pipeline_can_be_submitted_twice() -> None:
+    between = PipelineData("between")
+    one = PythonScriptStep("a.py", "one", ["--out", between], outputs=[between], allow_reuse=False)
+    two = CommandStep(["cat", between, "| wc"], "two", inputs=[between])
+    three = CommandStep(runconfig=ScriptRunConfig("src", "c.py", ["--n", 1]), name="three")
+    pipeline = Pipeline(None, steps=[two, three])
+    first, second = pipeline.job()["jobs"], pipeline.job()["jobs"]
+    assert list(first) == [three.node, one.node, two.node]
+    commands = {name: each["command"] for name, each in first.items()}
+    assert commands == {
+        one.node: "python a.py --out ${{outputs.between}}",
+        two.node: "cat ${{inputs.between}} | wc",
+        three.node: "python c.py --n 1",
+    }
+    fresh = [jobs[one.node].pop("environment_variables") for jobs in (first, second)]
+    assert fresh[0] != fresh[1]  # so that it is not reused
+    assert first == second
+    assert first[two.node]["inputs"] == {
+        "between": f"${{{{parent.jobs.{one.node}.outputs.between}}}}"
+    }
+    with pytest.raises(UserErrorException, match="no step makes the data 'lost'"):
+        Pipeline(None, [PythonScriptStep("a.py", arguments=[PipelineData("lost")])]).job()
+    with pytest.raises(UserErrorException, match="has no parameter 'lr'"):
+        pipeline.job({"lr": 1})

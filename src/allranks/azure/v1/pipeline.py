@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -73,7 +75,11 @@ class Step:
         self._params = dict(params or {})
         self.after: list[Step] = []
         self.node = f"{name_of(name)}_{next(_NUMBERS)}"
-        for each in (*self._outputs, *config.arguments):
+        # What the script or the command is given, which may be data.
+        words = config.command if isinstance(config.command, list | tuple) else None
+        self._is_command = words is not None
+        self._words = [*config.arguments] if words is None else [*words]
+        for each in (*self._outputs, *self._words):
             if isinstance(each, OutputFileDatasetConfig) or each in self._outputs:
                 each.producer = self
 
@@ -81,23 +87,31 @@ class Step:
         self.after.append(step)
 
     def parameters(self) -> list[PipelineParameter]:
-        given = (*self._config.arguments, *self._params.values(), *self._inputs)
+        given = (*self._words, *self._params.values(), *self._inputs)
         return [each for each in given if isinstance(each, PipelineParameter)]
 
     def before(self) -> list[Step]:
         """The steps that it comes after."""
-        read = (*self._inputs, *self._config.arguments)
+        read = (*self._inputs, *self._words)
         data = [each.output if isinstance(each, OutputAsInput) else each for each in read]
         made = [getattr(each, "producer", None) for each in data]
         return [each for each in (*made, *self.after) if each is not None and each is not self]
 
     def to_dict(self, waited_for: Iterable[Step]) -> dict[str, Any]:
         """The step of a job file. ``waited_for`` are those that others come after."""
-        bound = Bound()
-        self._config.arguments = [self._argument(each) for each in self._config.arguments]
+        bound, config = Bound(), copy.copy(self._config)
+        words = [self._argument(each) for each in self._words]
+        if self._is_command:
+            config.command = words
+        else:
+            config.arguments = words
         for each in (*self._inputs, *self._outputs):
             self._argument(each).bind(bound)
-        found = self._config.job(bound)
+        found = config.job(bound)
+        if not self.allow_reuse:
+            # A step is reused if nothing differs.
+            variables = found.setdefault("environment_variables", {})
+            variables["AZUREML_NOT_REUSED"] = uuid.uuid4().hex
         for name, value in self._params.items():
             bound.input(name, _text(value))
         for number, step in enumerate(self.after):
@@ -189,16 +203,7 @@ class CommandStep(Step):
                 run_config=_copy(runconfig),
                 compute_target=compute_target,
             )
-        words = config.command if isinstance(config.command, (list, tuple)) else ()
-        config.command, config.arguments = (None, list(words)) if words else (config.command, [])
         super().__init__(name or "command", config, inputs or (), outputs or (), allow_reuse)
-        self._words = bool(words)
-
-    def to_dict(self, waited_for: Iterable[Step]) -> dict[str, Any]:
-        if self._words:
-            arguments = [self._argument(each) for each in self._config.arguments]
-            self._config.command, self._config.arguments = arguments, []
-        return super().to_dict(waited_for)
 
 
 class EstimatorStep(PythonScriptStep):
