@@ -533,3 +533,33 @@ def test_errors_in_a_component_name_its_file_and_line(allranks: Allranks, folder
     done = allranks("job", "create", "-f", written(folder, PIPELINE))
     assert done.returncode == 2
     assert f"{folder / 'src/train.yml'}:6" in done.stderr
+
+
+@pytest.mark.medium
+def test_the_default_artifacts_of_a_step(shared: Allranks, code: Path) -> None:
+    """Azure's output `artifacts` is all that a job leaves, unless it writes to an own one."""
+    (code / "artifacts.yml").write_text(
+        """\
+type: pipeline
+jobs:
+  left:
+    command: echo left > ./outputs/x
+    environment: current
+    outputs: {artifacts: null}
+  wrote:
+    command: echo wrote > ${{outputs.artifacts}}/x
+    environment: current
+    outputs: {artifacts: null}
+  read:
+    command: cat ${{inputs.a}}/outputs/x ${{inputs.b}}/x
+    environment: current
+    inputs:
+      a: ${{parent.jobs.left.outputs.artifacts}}
+      b: ${{parent.jobs.wrote.outputs.artifacts}}
+"""
+    )
+    words = ("--name", "default-artifacts", "--stream")
+    done = shared("job", "create", "-f", "artifacts.yml", *words)
+    assert done.returncode == 0, done.stderr
+    logs = shared("job", "logs", "default-artifacts_read")
+    assert logs.stdout == "left\nwrote\n"

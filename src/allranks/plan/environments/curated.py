@@ -52,7 +52,14 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "pip": ["responsibleai==0.36.0", "raiwidgets==0.36.0", "scipy<1.12", *_MLFLOW],
         }
     },
-    "allranks-sklearn-1": _versions("scikit-learn, LightGBM and XGBoost", _TREES),
+    "allranks-sklearn-1": {
+        **_versions("scikit-learn, LightGBM and XGBoost", _TREES),
+        # MLflow 3 saves models of scikit-learn by skops.
+        "3": _made(
+            "scikit-learn, LightGBM and XGBoost, with MLflow and skops",
+            (*_TREES, *_MLFLOW, "skops"),
+        ),
+    },
     "allranks-tensorflow-2.21-cpu": _versions(
         "TensorFlow for CPUs", ("tensorflow-cpu==2.21.0", *_TENSORFLOW)
     ),

@@ -30,7 +30,7 @@ class FoundFile(NamedTuple):
 def find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
     """The file's location, which may not exist. Raises SpecError for an unknown output."""
     outputs = [each.name for each in row.plan.task.outputs]
-    if of.output and (of.output != ARTIFACTS or ARTIFACTS in outputs):
+    if of.output and (of.output != ARTIFACTS or (ARTIFACTS in outputs and _wrote(row, of))):
         output = _named_output(row, of)
         whole = Path(output.path)
         root = whole.parent if output.is_file else whole
@@ -90,6 +90,13 @@ def _addresses(home: Home, row: JobRow) -> Iterator[str]:
     for path, status in below(record):
         if stat.S_ISREG(status.st_mode):
             yield file_addresses.address(path[len(record) + 1 :], row.record.attempt)
+
+
+def _wrote(row: JobRow, of: OutputOf) -> bool:
+    """Whether a job wrote to its own output `artifacts`. If not, that is Azure's default output:
+    all that the job left."""
+    output = _named_output(row, of)
+    return bool(output.uri) or any(below(output.path))
 
 
 def _named_output(row: JobRow, of: OutputOf) -> OutputTask:

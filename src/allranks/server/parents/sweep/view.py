@@ -10,6 +10,7 @@ from allranks.plan.parents import sweep as decisions
 from allranks.plan.parents.best_region import best_regions
 from allranks.plan.parents.sweep import Trial
 from allranks.server.dependencies import Services
+from allranks.server.mlflow.child import python
 from allranks.server.parents.sweep.create import total_trials
 from allranks.server.parents.sweep.importances import importances
 from allranks.server.parents.sweep.reports import reports
@@ -132,4 +133,10 @@ def metric_hint(metric: str, states: Mapping[int, ChildState]) -> str:
     """What trials reported instead of the primary metric, and how to read it from their output."""
     names = sorted({name for each in states.values() for name in each.notes.get("metrics", ())})
     listed = f"they reported {', '.join(names)}" if names else "they reported no metric"
-    return f"{listed}; to read it from the output: -m '{metric}={metric}: ([0-9.]+)'"
+    mlflow = (
+        "; for what scripts log to MLflow: pip install 'allranks[mlflow]', then restart the server"
+    )
+    return (
+        f"{listed}; to read it from the output: -m '{metric}={metric}: ([0-9.]+)'"
+        f"{mlflow if not names and python() is None else ''}"
+    )
