@@ -296,7 +296,7 @@ def test_what_made_it_and_who_uses_it(site: Site, signed_in: Watched) -> None:
     page.get_by_role("link", name="azureml:numbers:1").click()
     assert page.locator("h1").inner_text() == "numbers:1"
     page.get_by_role("link", name="one", exact=True).click()
-    assert page.locator(".timeline .checkpoint").count() == 1
+    until(lambda: page.locator(".timeline .checkpoint").count() == 1)
     assert "1 checkpoint" in page.locator("#timeline").inner_text()
     signed_in.ok()
 

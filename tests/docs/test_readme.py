@@ -76,9 +76,9 @@ def test_command(project: Path, shared_home: Path, shared: Allranks, command: st
 
 @pytest.mark.slow
 @pytest.mark.end_to_end
-def test_the_page_on_models(project: Path, shared_home: Path) -> None:
+def test_the_page_on_models(project: Path, home: Path) -> None:
     first = blocks("bash", (ROOT / "docs" / "how-to" / "models.md").read_text())[0]
-    done = run(project, shared_home, "bash", "-ec", first)
+    done = run(project, home, "bash", "-ec", first)
     assert done.returncode == 0, done.stderr
     assert (project / "here" / "birds" / "model.pt").read_text() == "weights\n"
 
