@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
+from allranks.agent.environments import virtual_environments
 from allranks.agent.environments.layer import layer
 from allranks.agent.environments.virtual_environments import READY, EnvironmentCache
 from allranks.errors import AllranksError
@@ -82,6 +83,23 @@ def test_what_it_is_called_makes_no_difference(cache):
         one._replace(torch_backend="cpu"),
     ]
     assert len({cache.path(each) for each in several}) == len(several)
+
+
+def test_without_an_nvidia_gpu_tensorflow_comes_without_cuda(cache, wheels, tmp_path, monkeypatch):
+    wheel(wheels, "tensorflow", requires=["pear; extra == 'and-cuda'"])
+    recipe = Recipe(requirements=from_wheels(wheels, "tensorflow[and-cuda]"))
+    driver = tmp_path / "driver"
+    monkeypatch.setattr(virtual_environments, "_NVIDIA", driver)
+    monkeypatch.setattr(virtual_environments, "_DRIVERS", (driver,))
+
+    def has_cuda(backend: str) -> bool:
+        found = cache.provide(recipe._replace(torch_backend=backend), wait, print)
+        return "pear" in found.packages
+
+    assert has_cuda("cpu")
+    assert not has_cuda("auto")
+    driver.write_text("580\n")
+    assert has_cuda("auto")
 
 
 def test_constraints_hold(cache, wheels):

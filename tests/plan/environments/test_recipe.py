@@ -300,7 +300,11 @@ def test_what_is_taken_back_has_the_name_it_was_given():
         ("AzureML-responsibleai-0.20-ubuntu20.04-py38-cpu", "allranks-responsibleai-0.36"),
         ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu:9", "allranks-pytorch-2.13"),
         ("azureml:acpt-pytorch-2.2-cuda12.1@latest", "allranks-pytorch-2.13"),
-        ("AzureML-tensorflow-2.16-cuda12", "allranks-tensorflow-2.21-cuda"),
+        ("AzureML-tensorflow-2.16-cuda12", "allranks-tensorflow-2.21"),
+        (
+            "AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu:9",
+            "allranks-tensorflow-2.21-keras-2",
+        ),
         ("AzureML-minimal-ubuntu20.04-py38-cpu-inference", ""),
     ],
 )

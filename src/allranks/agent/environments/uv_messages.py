@@ -79,6 +79,12 @@ def lines(recipe: Recipe, site: Sequence[str], bundled_pip: str | None, hashed: 
     return Lines((*rows, "pip"))
 
 
+def without_cuda(recipe: Recipe) -> Recipe:
+    """The recipe without TensorFlow's extra for CUDA: gigabytes that only NVIDIA's GPUs use."""
+    lines = (line.replace("tensorflow[and-cuda]", "tensorflow") for line in recipe.requirements)
+    return recipe._replace(requirements=tuple(lines))
+
+
 def names_index(recipe: Recipe) -> bool:
     """Whether the recipe sets its own index URL."""
     return any(re.match(r"(-i|--index-url)\b", each) for each in recipe.requirements)

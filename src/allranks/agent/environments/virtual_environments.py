@@ -48,7 +48,8 @@ _IRRELEVANT = (
 # Debian's replacement for the pip bundled with Python.
 _DEBIAN_WHEELS = Path("/usr/share/python-wheels")
 # Versions of GPU drivers, from which uv chooses builds of PyTorch.
-_DRIVERS = (Path("/sys/module/nvidia/version"), Path("/sys/module/amdgpu/version"))
+_NVIDIA = Path("/sys/module/nvidia/version")
+_DRIVERS = (_NVIDIA, Path("/sys/module/amdgpu/version"))
 
 
 class Environment(NamedTuple):
@@ -200,6 +201,8 @@ class EnvironmentCache:
             constraints.write_text("".join(f"{line}\n" for line in recipe.constraints))
             site.append(f"-c {constraints}")
         hashed = "UV_REQUIRE_HASHES" in self._variables(recipe)
+        if recipe.torch_backend == "auto" and not _NVIDIA.exists():
+            recipe = uv_messages.without_cuda(recipe)
         lines = uv_messages.lines(recipe, site, self._bundled_pip(environment), hashed)
         return [lines.first, *([lines.then] if lines.then else [])]
 

@@ -8,12 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.agent.monitoring.monitor import Monitor
+from allranks.agent.monitoring.mlflow_files import MlflowFiles
+from allranks.agent.monitoring.monitor import Monitor, Sample
 from allranks.agent.transport.link import Feed, Link, Tail
 from allranks.plan.distributions.variables import LOGGED
 from allranks.plan.plan import Task
 
 if TYPE_CHECKING:
+    from allranks.agent.monitoring.idle_ranks import IdleRanks
     from allranks.agent.monitoring.memory_limit import MemoryLimit
     from allranks.agent.monitoring.metrics import Metrics
 
@@ -28,6 +30,8 @@ class AttemptReports:
         self._task, self._attempt, self._folder, self._link = task, attempt, folder, link
         self._monitor: Monitor | None = None
         self._metrics: Metrics | None = None
+        self._mlflow: MlflowFiles | None = None
+        self._idle: IdleRanks | None = None
 
     def begin(
         self,
@@ -42,25 +46,37 @@ class AttemptReports:
         for name, file in FEEDS.items():
             self._link.feed(Feed(self._attempt, name, self._folder / file))
         self._link.stacks = partial(_stacks, self._link.node, roots, {})
-        into = self._folder / FEEDS["resources"]
-        visible = roots if self._task.container is None else _Inside(self._link.node, roots)
-        monitor = partial(Monitor, visible, into)
-        if limit is not None:
-            monitor = partial(monitor, held=limit.look, most=limit.most)
-        if self._task.hang_timeout is None:
-            self._monitor = monitor()
-        else:
+        self._mlflow = self._mlflow_files()
+        if self._task.hang_timeout is not None:
             # lazy: off by default
             from allranks.agent.monitoring.idle_ranks import IdleRanks
 
             node = self._link.node
-            idle = IdleRanks(node, self._task.hang_timeout, logs, roots, self._report_idle)
-            self._link.stacks = partial(_stacks, node, roots, idle.busy)
-            self._monitor = monitor(also=idle.look)
+            self._idle = IdleRanks(node, self._task.hang_timeout, logs, roots, self._report_idle)
+            self._link.stacks = partial(_stacks, node, roots, self._idle.busy)
+        into = self._folder / FEEDS["resources"]
+        visible = roots if self._task.container is None else _Inside(self._link.node, roots)
+        monitor = partial(Monitor, visible, into, also=self._sampled)
+        if limit is not None:
+            monitor = partial(monitor, held=limit.look, most=limit.most)
+        self._monitor = monitor()
         if self._task.metrics:
             from allranks.agent.monitoring.metrics import Metrics  # lazy: many jobs have none
 
             self._metrics = Metrics(self._task, logs, self._folder / FEEDS["metrics"])
+
+    def _mlflow_files(self) -> MlflowFiles | None:
+        """Those of the working folder. Nodes that share it leave them to the first one."""
+        if self._task.in_place and self._link.node:
+            return None
+        folder = Path(self._task.in_place or self._folder / "work")
+        return MlflowFiles(folder, self._folder / FEEDS["logged"])
+
+    def _sampled(self, sample: Sample) -> None:
+        if self._mlflow is not None:
+            self._mlflow.look()
+        if self._idle is not None:
+            self._idle.look(sample)
 
     def _report_idle(self, still: dict[str, Any]) -> None:
         self._link.still = still
@@ -70,6 +86,8 @@ class AttemptReports:
         self._link.stacks = list
         if self._monitor is not None:
             self._monitor.stop()
+        if self._mlflow is not None:
+            self._mlflow.look(at_once=True)
 
     def finish(self) -> list[dict[str, Any]]:
         """Read the rest of the metrics. Return notes for the record, each with a ``message``."""

@@ -37,7 +37,15 @@ def _versions(
     }
 
 
-# By name, then by version, the newest last. `auto`: uv looks for the node's GPUs itself.
+def _tensorflow(beside: str) -> Any:
+    return _made(
+        f"TensorFlow, for the GPUs of the node or for its CPUs, with MLflow{beside}",
+        ("tensorflow[and-cuda]==2.21.0", *_TENSORFLOW, *_MLFLOW),
+        "auto",
+    )
+
+
+# By name, then by version, the newest last. `auto`: the node's GPUs decide what is installed.
 ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "allranks-pytorch-2.13": _versions(
         "PyTorch, for the GPUs of the node or for its CPUs", _TORCH, "auto"
@@ -59,6 +67,13 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "scikit-learn, LightGBM and XGBoost, with MLflow and skops",
             (*_TREES, *_MLFLOW, "skops"),
         ),
+    },
+    "allranks-tensorflow-2.21": {"1": _tensorflow("")},
+    "allranks-tensorflow-2.21-keras-2": {
+        "1": {
+            **_tensorflow(" and Keras 2 as `tf.keras`"),
+            "conda_file": {"dependencies": [], "variables": {"TF_USE_LEGACY_KERAS": "1"}},
+        }
     },
     "allranks-tensorflow-2.21-cpu": _versions(
         "TensorFlow for CPUs", ("tensorflow-cpu==2.21.0", *_TENSORFLOW)
@@ -84,18 +99,22 @@ TABLE: Mapping[str, str] = {
         for registry in ("", "docker.io/")
         for tag in ("", ":*")
     },
-    "mcr.microsoft.com/azureml/curated/*tensorflow*": "allranks-tensorflow-2.21-cuda",
+    # Until 2.15, `tf.keras` was Keras 2, without which MultiWorkerMirroredStrategy fails.
+    "mcr.microsoft.com/azureml/curated/*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
+    "mcr.microsoft.com/azureml/curated/*tensorflow*": "allranks-tensorflow-2.21-keras-2",
     "mcr.microsoft.com/azureml/curated/sklearn*": "allranks-sklearn-1",
     "mcr.microsoft.com/azureml/curated/*lightgbm*": "allranks-sklearn-1",
     "mcr.microsoft.com/azureml/curated/*xgboost*": "allranks-sklearn-1",
     "mcr.microsoft.com/azureml/curated/*responsible*": "allranks-responsibleai-0.36",
     "mcr.microsoft.com/azureml/curated/minimal*": PYTHON,
     "nvcr.io/nvidia/pytorch:*": "allranks-pytorch-2.13",
-    "nvcr.io/nvidia/tensorflow:*": "allranks-tensorflow-2.21-cuda",
+    "nvcr.io/nvidia/tensorflow:*": "allranks-tensorflow-2.21",
     "AzureML-*pytorch*": "allranks-pytorch-2.13",
     "acpt-pytorch-*": "allranks-pytorch-2.13",
-    "AzureML-*tensorflow*": "allranks-tensorflow-2.21-cuda",
-    "tensorflow-2.*": "allranks-tensorflow-2.21-cuda",
+    "AzureML-*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
+    "AzureML-*tensorflow*": "allranks-tensorflow-2.21-keras-2",
+    "tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
+    "tensorflow-2.*": "allranks-tensorflow-2.21-keras-2",
     "AzureML-*sklearn*": "allranks-sklearn-1",
     "AzureML-*lightgbm*": "allranks-sklearn-1",
     "AzureML-*xgboost*": "allranks-sklearn-1",

@@ -178,6 +178,12 @@ def _standing_for(asked: str, instead: str, find: Find) -> Resolved:
     )
 
 
+def reference(name: str) -> str:
+    """How a job file refers to the environment that a plan calls ``name``: empty if it cannot,
+    because that is only a Python."""
+    return f"azureml:{name}" if ":" in name else ""
+
+
 def _version_in(image: str) -> str:
     """The minor version in the tag of an image of Python: `python:3.11.6-slim` is `3.11`."""
     found = re.fullmatch(r".*:(3\.\d+|2(?:\.\d+)?)([.-].*)?", image)

@@ -122,7 +122,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "requirements": "The path of a requirements file.",
         "constraints": "Version constraints, as in a constraints file of pip.",
         "python": "The version of Python, such as `3.11`. Quote it in YAML.",
-        "torch_backend": "Which builds of PyTorch uv takes: `cpu`, `cu128`, `auto`.",
+        "torch_backend": "Which builds of PyTorch uv takes: `cpu`, `cu128`, or `auto`: the node's "
+        "GPUs decide, also whether `tensorflow[and-cuda]` installs CUDA.",
     },
     "BuildContext": {
         "path": "The folder that the image is built from.",

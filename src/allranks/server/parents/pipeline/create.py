@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from allranks.errors import NotFound, Problem, Refused, SpecError
+from allranks.plan.environments.recipe import reference
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.assets.data_locations import Find
 from allranks.server.assets.datastores import Datastores
@@ -154,8 +155,8 @@ def _pinned(spec: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, Any
     if not isinstance(jobs, Mapping):
         return dict(spec)
     made = {
-        name: {**node, "environment": f"azureml:{plans[name].task.environment}"}
-        if name in plans and plans[name].task.environment
+        name: {**node, "environment": pinned}
+        if name in plans and (pinned := reference(plans[name].task.environment))
         else node
         for name, node in jobs.items()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allranks.errors import Problem, SpecError
+from allranks.plan.environments.recipe import reference
 from allranks.plan.plan import Plan
 from allranks.server.assets.data_locations import Find
 from allranks.server.assets.datastores import Datastores
@@ -68,9 +69,9 @@ def create_sweep(
         services.records.answering,
     )
     spec = signed(submission.spec, by)
-    if first.task.environment:
+    if pinned := reference(first.task.environment):
         # All trials get the same version, also after `@latest` has changed.
-        spec["trial"] = {**spec["trial"], "environment": f"azureml:{first.task.environment}"}
+        spec["trial"] = {**spec["trial"], "environment": pinned}
     task = first.task._replace(
         job=str(sweep.name),
         record=str(services.home.jobs / str(sweep.name)),

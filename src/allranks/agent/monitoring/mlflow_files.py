@@ -1,0 +1,165 @@
+"""Read the metrics that ranks log to MLflow's own files, where no server is.
+
+MLflow 3 then writes the SQLite database ``mlflow.db`` into the working folder, MLflow 2 the folder
+``mlruns``. The files stay as they are: parameters, tags and models are only there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# Seconds between two readings while ranks run, and to wait for a rank that writes.
+_PAUSE, _LOCKED = 5.0, 1.0
+_META = re.compile(r"^(run_name|start_time|end_time): *(.*?) *$", re.MULTILINE)
+
+
+class _Run(NamedTuple):
+    """``began`` and ``ended`` in milliseconds since the epoch; ``ended`` is 0 while it runs."""
+
+    id: str
+    name: str
+    began: int
+    ended: int
+    is_child: bool
+
+
+class _Point(NamedTuple):
+    """``at`` in milliseconds since the epoch."""
+
+    run: str
+    metric: str
+    value: float
+    at: int
+    step: int
+
+
+_Found = tuple[list[_Run], list[_Point]]
+
+
+class MlflowFiles:
+    """The runs in ``folder`` that begin after this was created. ``look`` appends their new points
+    to the file ``into``; it is for one thread at a time."""
+
+    def __init__(self, folder: Path, into: Path) -> None:
+        self._sources = (_Database(folder / "mlflow.db"), _Folder(folder / "mlruns"))
+        self._into, self._due = into, 0.0
+        self._old = {run.id for each in self._sources for run in each.read()[0]}
+        self._first: _Run | None = None
+        self._prefixes: dict[str, str] = {}
+
+    def look(self, at_once: bool = False) -> None:
+        """Read what is new, at most every few seconds unless ``at_once``."""
+        if not at_once and time.monotonic() < self._due:
+            return
+        for source in self._sources:
+            runs, points = source.read()
+            for run in sorted(runs, key=lambda each: each.began):
+                if run.id not in self._old:
+                    self._name(run)
+            rows = [
+                [self._prefixes[run] + metric, None, step, at / 1000, value]
+                for run, metric, value, at, step in points
+                if run in self._prefixes
+            ]
+            if rows:
+                line = json.dumps({"points": rows}).encode() + b"\n"
+                # On a full disk points are lost.
+                with contextlib.suppress(OSError), self._into.open("ab", buffering=0) as file:
+                    file.write(line)
+        self._due = time.monotonic() + _PAUSE
+
+    def _name(self, run: _Run) -> None:
+        """Decide how the run's metrics are called. As with MLflow's server, a process's first run
+        is the job's own, and later ones are parts of it; runs at the same time as the first one
+        are those of other ranks."""
+        if self._first is None or self._first.id == run.id:
+            self._first = run
+        later = self._first.ended and run.began >= self._first.ended
+        self._prefixes.setdefault(run.id, f"{run.name}/" if run.is_child or later else "")
+
+
+class _Database:
+    """The SQLite database of MLflow 3."""
+
+    _RUNS = """
+        SELECT run_uuid, name, start_time, end_time,
+            EXISTS (SELECT 1 FROM tags WHERE tags.run_uuid = runs.run_uuid AND key = ?)
+        FROM runs"""
+    _POINTS = """
+        SELECT rowid, run_uuid, key, value, timestamp, step, is_nan
+        FROM metrics WHERE rowid > ? ORDER BY rowid"""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._last, self._seen = path, 0, (0, 0)
+
+    def read(self) -> _Found:
+        """All runs, and the points since the call before; nothing if the file is as it was."""
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return [], []
+        if self._seen == (seen := (stat.st_mtime_ns, stat.st_size)):
+            return [], []
+        try:
+            import sqlite3  # lazy: few jobs have such a file
+        except ImportError:
+            return [], []  # the node's Python was built without it
+        try:
+            # Not read-only, since a killed rank may have left a journal to be rolled back.
+            uri = f"{self._path.absolute().as_uri()}?mode=rw"
+            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED)) as database:
+                runs = database.execute(self._RUNS, ["mlflow.parentRunId"]).fetchall()
+                rows = database.execute(self._POINTS, [self._last]).fetchall()
+        except sqlite3.Error:
+            return [], []  # it is being made, or is locked
+        self._seen, self._last = seen, max((row[0] for row in rows), default=self._last)
+        return (
+            [_Run(id, name or id, at or 0, to or 0, bool(sub)) for id, name, at, to, sub in runs],
+            [
+                _Point(run, metric, float("nan") if is_nan else value, at, step)
+                for _, run, metric, value, at, step, is_nan in rows
+            ],
+        )
+
+
+class _Folder:
+    """The folder of MLflow 2: ``EXPERIMENT/RUN/meta.yaml``, and beside it ``tags/NAME`` and
+    ``metrics/NAME`` with a line per point: milliseconds, value, step."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sizes: dict[Path, int] = {}
+
+    def read(self) -> _Found:
+        """All runs, and the points since the call before."""
+        runs, points = list[_Run](), list[_Point]()
+        for meta in sorted(self._path.glob("*/*/meta.yaml")):
+            folder = meta.parent
+            with contextlib.suppress(OSError, ValueError):
+                about = dict(_META.findall(meta.read_text(errors="replace")))
+                is_child = (folder / "tags/mlflow.parentRunId").exists()
+                name = about.get("run_name", "").strip("'\"") or folder.name
+                ended = about.get("end_time", "null")
+                ended = 0 if ended == "null" else int(ended)
+                runs.append(_Run(folder.name, name, int(about["start_time"]), ended, is_child))
+                for path in sorted(folder.glob("metrics/**/*")):
+                    points += self._points(folder, path)
+        return runs, points
+
+    def _points(self, folder: Path, path: Path) -> Iterator[_Point]:
+        metric = str(path.relative_to(folder / "metrics"))
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            file.seek(self._sizes.get(path, 0))
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._sizes[path] = self._sizes.get(path, 0) + len(line)
+                with contextlib.suppress(ValueError):
+                    at, value, step = line.split()[:3]
+                    yield _Point(folder.name, metric, float(value), int(at), int(step))
