@@ -23,9 +23,10 @@ from allranks import (
     command,
     load_job,
 )
-from allranks.errors import UsageError
+from allranks.errors import Conflict, UsageError
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.submit import rehearsal
+from allranks.sweep import Choice
 from tests.support import environment, until
 
 # Real servers and processes, about half a second a test.
@@ -68,6 +69,41 @@ def test_a_job_from_python(client, code):
     client.jobs.download(made.name, "got")
     assert (code / "got" / "named-outputs" / "o" / "1").exists()
     assert made.name in [job.name for job in client.jobs.list()]
+
+
+def test_a_list_of_jobs_is_submitted_at_once(client, code):
+    (code / "train.py").write_text("print('same code')")
+    jobs = [command(command=f"python train.py; echo {n}", code=".") for n in range(3)]
+    made = client.jobs.create_or_update([*jobs, command(command="echo last")], tags={"of": "four"})
+    assert [each.tags for each in made] == [{"of": "four"}] * 4
+    said = io.StringIO()
+    for each in made:
+        assert client.jobs.stream(each.name, to=said).status == "Completed"
+    assert said.getvalue().split("\n") == [
+        *(line for n in range(3) for line in ("same code", str(n))),
+        "last",
+        "",
+    ]
+    assert client.jobs.create_or_update([]) == []
+
+
+def test_a_list_of_jobs_is_all_or_none(client):
+    good = [command(command="true", name=f"all_or_none_{n}") for n in range(3)]
+    wrong = command(command="true", compute="nowhere")
+    with pytest.raises(SpecError) as caught:
+        client.jobs.create_or_update([good[0], wrong, good[1], wrong])
+    wheres = [each.where for each in caught.value.problems]
+    assert wheres == ["jobs.1.compute", "jobs.3.compute"]
+    with pytest.raises(Conflict, match="all_or_none_0"):
+        client.jobs.create_or_update([good[1], good[0], good[0]])
+    tried = command(command="echo ${{inputs.a}}", inputs={"a": 1})(a=Choice([1, 2]))
+    sweep = tried.sweep(primary_metric="x", goal="minimize", sampling_algorithm="random")
+    with pytest.raises(UsageError, match="this is SweepJob") as refused:
+        client.jobs.create_or_update([good[1], sweep])
+    assert refused.value.where == "jobs.1"
+    with pytest.raises(UsageError, match="at most 1000 jobs"):
+        client.jobs.create_or_update([command(command="true")] * 1001)
+    assert not [job for job in client.jobs.list() if job.name.startswith("all_or_none")]
 
 
 def test_what_a_job_tells_while_it_runs_and_after(client, code, capsys):

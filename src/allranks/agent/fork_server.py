@@ -23,6 +23,8 @@ _IDLE = 0.2
 
 
 def main() -> int:
+    import encodings.idna  # noqa: F401  # lazy: sockets import it for the name of a host
+
     import allranks.agent.lifecycle.main  # lazy: not when this module is imported
 
     requests = socket.socket(fileno=os.dup(0))

@@ -6,7 +6,7 @@ import builtins
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, overload
+from typing import Any, NamedTuple, TextIO, Unpack, overload
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
@@ -27,8 +27,7 @@ from allranks.sdk.jobs.metrics import by_name
 from allranks.sdk.jobs.names import job_name, no_job
 from allranks.sdk.pipelines.components import Component, Components
 from allranks.sdk.submit import rehearsal
-from allranks.sdk.submit.prepare import prepare
-from allranks.sdk.submit.send import send
+from allranks.sdk.submit.create import Words, create, create_all
 from allranks.sdk.transfer.download import download
 from allranks.spec.any_job import AnyJob
 from allranks.spec.compute import Compute
@@ -237,9 +236,15 @@ class MLClient(Client):
 class Jobs:
     """Operations on jobs. All raise AllranksError with a hint."""
 
+    @overload
+    def create_or_update(self, job: AnyJob, **words: Unpack[Words]) -> Job: ...
+    @overload
+    def create_or_update(
+        self, job: Sequence[CommandJob], **words: Unpack[Words]
+    ) -> builtins.list[Job]: ...
     def create_or_update(
         self,
-        job: AnyJob,
+        job: AnyJob | Sequence[CommandJob],
         *,
         base: str | Path | None = None,
         experiment_name: str | None = None,
@@ -247,24 +252,18 @@ class Jobs:
         description: str | None = None,
         tags: Mapping[str, str] | None = None,
         allow_large_code: bool = False,
-    ) -> Job:
-        """Submit a job.
+    ) -> Job | builtins.list[Job]:
+        """Submit a job, or a list of up to 1,000 command jobs: all of them, or none.
 
         Relative paths start at ``base``, or else at the folder of its file, or else here. Other
         keywords replace keys of the job. Raises Conflict if the name exists, and CodeTooLarge for
         more than 500 MB or 20,000 files of code unless ``allow_large_code``.
         """
-        if not isinstance(job, AnyJob):
-            raise no_job(job)
         words = {"experiment_name": experiment_name, "compute": compute, "tags": tags}
         words["description"] = description
-        given = {name: value for name, value in words.items() if value is not None}
-        # Checked again as a whole, because values in its mappings may have changed.
-        spec = type(job).parse({**dict(job), **given}).to_dict()
-        folder = Path(base or job.base or ".").absolute()
-        submission, snapshots = prepare(spec, folder, allow_large=allow_large_code)
-        with find_server.connect() as client:
-            return Job(send(client, submission, snapshots))
+        if isinstance(job, builtins.list | tuple):
+            return [Job(each) for each in create_all(job, base, words, allow_large_code)]
+        return Job(create(job, base, words, allow_large_code))
 
     def rehearse(
         self,

@@ -19,7 +19,7 @@ from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
-from allranks.server.loop.reconcile import Loops
+from allranks.server.loop.loops import Loops
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking

@@ -7,6 +7,8 @@ import socket
 
 from allranks.errors import EngineError
 
+_TRIES = 2000
+
 
 def hold(count: int, address: str = "") -> list[socket.socket]:
     """``count`` sockets, each bound to a free port of ``address``, by default of all addresses.
@@ -17,17 +19,18 @@ def hold(count: int, address: str = "") -> list[socket.socket]:
     found: list[socket.socket] = []
     low, high = _range()
     # This is not the user's process, so its random seeds have no effect here.
-    for port in random.sample(range(low, high), k=min(512, high - low)):
-        if len(found) == count:
-            return found
+    tries = _TRIES if low < high else 0
+    while len(found) < count and tries > 0:
+        tries -= 1
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            held.bind((address, port))
+            held.bind((address, random.randrange(low, high)))
             found.append(held)
         except OSError:
             held.close()
     if len(found) == count:
         return found
+    release(found)
     raise EngineError(
         f"no {count} free ports between {low} and {high} on this node",
         hint="see which ports are in use: ss -ltn",

@@ -46,6 +46,7 @@ class _Gang:
 
     def __init__(self, gang: Gang, folder: Path, arrived: float, gpus: list[int] | None) -> None:
         self.gang, self.folder, self.arrived = gang, folder, arrived
+        self._locks = [folder / f"node-{node}.lock" for node in range(gang.nodes)]
         self.gpus = gpus
         self.pids: list[int] = []
         self.trouble = ""
@@ -61,11 +62,7 @@ class _Gang:
         return self.gang.spot, self.arrived
 
     def dead_nodes(self) -> list[int]:
-        return [
-            n
-            for n in range(self.gang.nodes)
-            if not file_locks.is_held(self.folder / f"node-{n}.lock")
-        ]
+        return [node for node, lock in enumerate(self._locks) if not file_locks.is_held(lock)]
 
 
 class LocalEngine:
@@ -121,7 +118,8 @@ class LocalEngine:
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         self._start_what_fits()
-        return {handle.key: self._status(handle.key) for handle in handles}
+        reasons = self._reasons()
+        return {handle.key: self._status(handle.key, reasons) for handle in handles}
 
     def stop(self, handle: Handle) -> None:
         gang = self._gangs.pop(handle.key, None)
@@ -169,12 +167,12 @@ class LocalEngine:
         home = hashlib.sha256(os.path.realpath(self._folder).encode()).hexdigest()[:12]
         return f"{home}.{key}"
 
-    def _status(self, key: str) -> GangStatus:
+    def _status(self, key: str, reasons: Mapping[str, str]) -> GangStatus:
         gang = self._gangs.get(key)
         if gang is None:
             return GangStatus(GangState.GONE, "the gang does not exist")
         if not gang.started:
-            return GangStatus(GangState.QUEUED, gang.trouble or self._waits_for(gang))
+            return GangStatus(GangState.QUEUED, gang.trouble or reasons[key])
         dead = gang.dead_nodes()
         if len(dead) == gang.gang.nodes:
             return GangStatus(GangState.GONE, _last_line(gang.folder))
@@ -190,14 +188,22 @@ class LocalEngine:
     def _lives(self, gang: _Gang) -> bool:
         return gang.started and len(gang.dead_nodes()) < gang.gang.nodes
 
+    def _waiting(self) -> list[_Gang]:
+        """The gangs that have not started, in order."""
+        waiting = (gang for gang in self._gangs.values() if not gang.started)
+        return sorted(waiting, key=lambda each: each.turn)
+
     def _start_what_fits(self) -> None:
         """Start waiting gangs in order of arrival. Resources that an earlier gang waits for are
         reserved, so that small jobs cannot starve a large one."""
-        waiting = [gang for gang in self._gangs.values() if not gang.started]
+        waiting = self._waiting()
         if not waiting:
             return
         free = self._free()
-        for gang in sorted(waiting, key=lambda each: each.turn):
+        has_spots = any(gang.gang.spot and gang.started for gang in self._gangs.values())
+        for gang in waiting:
+            if not free.nodes and not has_spots:
+                return  # nothing fits any more
             if not free.missing(need(gang.gang)):
                 self._start(gang)
             elif not gang.gang.spot:
@@ -220,12 +226,15 @@ class LocalEngine:
             each.taken = f"{gang.gang.key.rpartition('.')[0]} waits in the queue"
         return released
 
-    def _waits_for(self, gang: _Gang) -> str:
-        free = self._free()
-        for other in self._gangs.values():
-            if not other.started and other.turn < gang.turn:
-                free = free.minus(need(other.gang))
-        return f"waits for {' and '.join(free.missing(need(gang.gang))) or 'its turn'}"
+    def _reasons(self) -> dict[str, str]:
+        """What each waiting gang waits for, if those before it come first."""
+        waiting = self._waiting()
+        free, found = self._free() if waiting else NOTHING, {}
+        for gang in waiting:
+            missing = free.missing(need(gang.gang))
+            found[gang.gang.key] = f"waits for {' and '.join(missing) or 'its turn'}"
+            free = free.minus(need(gang.gang))
+        return found
 
     def _start(self, gang: _Gang) -> None:
         each = gang.gang.gpus

@@ -20,6 +20,10 @@ from allranks.version import __version__
 # about running children.
 _STARTED: list[subprocess.Popen[bytes]] = []
 
+# When a home's server last answered this process, by its process id and URL, and for how many
+# seconds it is not asked again.
+_ANSWERED: dict[tuple[int | None, str], float] = {}
+_RECENT = 1.0
 # How long a server may take to answer after its start, or to stop.
 _START = 30.0
 
@@ -46,7 +50,7 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
         return Client(named, token or _token_if_it_is_ours(named), fingerprint=known)
     home = settings.home()
     found = look(home)
-    if found.alive and found.url is not None and _answers(found.url):
+    if found.alive and found.url is not None and _answers_still(found.pid, found.url):
         return _client(home, found, any_version)
     if not start:
         raise Unreachable(
@@ -177,6 +181,16 @@ def _token_if_it_is_ours(url: str) -> str:
     """The home's token, only for the home's own server."""
     home = settings.home()
     return _token(home) if look(home).url == url.rstrip("/") else ""
+
+
+def _answers_still(pid: int | None, url: str) -> bool:
+    """Whether the server answers, or did a moment ago."""
+    if time.monotonic() - _ANSWERED.get((pid, url), -_RECENT) < _RECENT:
+        return True
+    if not _answers(url):
+        return False
+    _ANSWERED[pid, url] = time.monotonic()
+    return True
 
 
 def _answers(url: str) -> bool:

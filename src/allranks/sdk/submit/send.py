@@ -30,24 +30,39 @@ def send(
 ) -> dict[str, Any]:
     """Submit to ``where``, uploading code that the server lacks; returns the server's job. If
     interrupted, tell the server to discard the upload."""
+    made: dict[str, Any] = post(
+        client, submission, snapshots, progress, where=where, timeout=timeout
+    )
+    return made
+
+
+def post(
+    client: Client,
+    submission: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+    snapshots: Snapshots = (),
+    progress: OnProgress = unheard,
+    *,
+    where: str = JOBS,
+    timeout: float | None = None,
+) -> Any:
+    """Like ``send``, for a list as well; returns the server's reply."""
     sent: list[str] = []
-    if submission and submission.get("continues"):
+    if isinstance(submission, Mapping) and submission.get("continues"):
         timeout = COPYING
     try:
         while True:
             try:
                 body = json.dumps(submission).encode()
-                told = client.call("POST", where, body, timeout=timeout)
-                made: dict[str, Any] = json.loads(told.body)
-                return made
+                return json.loads(client.call("POST", where, body, timeout=timeout).body)
             except MissingCode:
                 if not snapshots:
                     raise
                 for each in snapshots:
                     send_code(client, each, progress, sent)
     except BaseException as error:
-        if isinstance(error, Unreachable) and error.asked and submission and where == JOBS:
-            name = submission["spec"]["name"]
+        if isinstance(error, Unreachable) and error.asked and submission and where.startswith(JOBS):
+            first = submission if isinstance(submission, Mapping) else submission[0]
+            name = first["spec"]["name"]
             error.hint = f"{name} may have been submitted: check with `allranks job show {name}`"
         if sent:
             client.close()  # the connection may be in the middle of a request

@@ -82,7 +82,7 @@ def create_app(more: Sequence[Route] = ()) -> Starlette:
 
 async def hello(request: Request) -> Response:
     services, agent = who(request)
-    row = await run_in_threadpool(services.records.get, agent.job)
+    row = await row_of(services, agent)
     job = row.record
     over = job.status in TERMINAL or agent.launch != job.launch or agent.node >= len(job.nodes)
     # One agent per node and launch: the events of a second one, started by an engine that retries,
@@ -111,7 +111,7 @@ async def events(request: Request) -> Response:
     for event in received:
         if event.node != agent.node or event.launch != agent.launch or not event.seq:
             raise UsageError(f"this agent may not send this {event.kind} event", hint=_HINT)
-    row = await run_in_threadpool(services.records.get, agent.job)
+    row = await row_of(services, agent)
     _check_node(row, agent.node)
     accepted = orders_of.accepted(row.record, agent.node, agent.launch, received)
     if accepted:
@@ -132,9 +132,7 @@ async def orders(request: Request) -> Response:
     until = time.monotonic() + min(services.clocks.lease / 3, 10.0)
     while True:
         count = services.wakeups.count(agent.job)
-        row = services.records.latest(agent.job)
-        if row is None:
-            row = await run_in_threadpool(services.records.get, agent.job)
+        row = await row_of(services, agent)
         _check_node(row, agent.node)
         order = {
             "attempt": attempt,
@@ -193,7 +191,7 @@ async def points(request: Request) -> Response:
     """Receive complete lines of one of the agent's files of points, from ``offset`` on."""
     services, agent = who(request)
     attempt, feed = request.path_params["attempt"], request.path_params["feed"]
-    job = await run_in_threadpool(services.records.get, agent.job)
+    job = await row_of(services, agent)
     if feed not in FEEDS or not 1 <= attempt <= job.record.attempt:
         raise NotFound(f"no points named {feed!r} in attempt {attempt}", hint=_HINT)
     _check_node(job, agent.node)
@@ -220,7 +218,7 @@ async def code(request: Request) -> Response:
     """The tar of the job's snapshot, concatenated from its chunks."""
     services, agent = who(request)
     digest = request.path_params["digest"]
-    row = await run_in_threadpool(services.records.get, agent.job)
+    row = await row_of(services, agent)
     if digest != row.plan.task.code:
         raise NotFound("the job does not use this code", hint=_HINT)
     files = await run_in_threadpool(services.blobs.parts, digest)
@@ -232,7 +230,7 @@ async def account(request: Request) -> Response:
     """The address and credentials of a datastore that the agent's own job uses."""
     services, agent = who(request)
     name = request.path_params["datastore"]
-    row = await run_in_threadpool(services.records.get, agent.job)
+    row = await row_of(services, agent)
     if row.record.status in TERMINAL or agent.launch != row.record.launch:
         raise Unauthorized("this launch is over", hint="leave")
     task = row.plan.task
@@ -244,6 +242,12 @@ async def account(request: Request) -> Response:
 
 async def to_mlflow(scope: Scope, receive: Receive, send: Send) -> None:
     await scope["app"].state.mlflow(scope, receive, send)
+
+
+async def row_of(services: Services, agent: Agent) -> JobRow:
+    """The agent's job; a live one is in memory, without a change of threads. Raises NotFound."""
+    row = services.records.latest(agent.job)
+    return await run_in_threadpool(services.records.get, agent.job) if row is None else row
 
 
 def _check_node(row: JobRow, node: int) -> None:

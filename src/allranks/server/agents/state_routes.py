@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from allranks.errors import NotFound, UsageError
-from allranks.server.agents.routes import PREFIX, number_of, readable, who
+from allranks.server.agents.routes import PREFIX, number_of, readable, row_of, who
 from allranks.server.dependencies import Services
 from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
@@ -104,7 +104,7 @@ def routes() -> list[Route]:
 
 async def _context(request: Request) -> tuple[Services, JobRow, State, int]:
     services, agent = who(request)
-    row = await run_in_threadpool(services.records.get, agent.job)
+    row = await row_of(services, agent)
     return services, row, services.states.allowed(row, agent.launch, agent.node), agent.node
 
 

@@ -48,6 +48,7 @@ ROLES: Mapping[str, Role] = {
     "POST /api/v1/gc": _A,
     "GET /api/v1/jobs": _R,
     "POST /api/v1/jobs": _M,
+    "POST /api/v1/jobs/list": _M,
     "GET /api/v1/changes": _R,
     "GET /api/v1/resolve": _R,
     "GET /api/v1/compare": _R,

@@ -10,6 +10,8 @@ from starlette.datastructures import Headers
 
 from allranks.errors import Forbidden
 
+_REMEMBERED = 100
+
 
 class HostNames:
     """The names of this server: addresses, `localhost`, its host name, and others added to
@@ -17,10 +19,14 @@ class HostNames:
 
     def __init__(self) -> None:
         self.more = {"localhost", socket.gethostname().lower()}
+        # Values of Host that were good: names are only added to ``more``.
+        self._good: set[str] = set()
 
     def check(self, headers: Headers) -> None:
         """Raise Forbidden for an unknown host name and for requests from other sites' pages."""
         host, origin = headers.get("host", ""), headers.get("origin")
+        if origin is None and host in self._good:
+            return  # most requests: agents and the command line send the same host again
         try:
             name = urlsplit(f"//{host}").hostname
             page = host if origin is None else urlsplit(origin).netloc
@@ -32,6 +38,8 @@ class HostNames:
         if page != host:
             hint = "use the command line, or a page of this server"
             raise Forbidden(f"pages of {str(origin)[:255]} may not call this server", hint=hint)
+        if len(self._good) < _REMEMBERED:
+            self._good.add(host)
 
     def _is_known(self, name: str) -> bool:
         # An attacker can point a name at this machine, but not an address.

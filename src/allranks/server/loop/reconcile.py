@@ -48,8 +48,6 @@ LEASE = 120.0
 SETTLE = 10.0
 # While nothing happens, polls slow down to at most this many times the engine's pace.
 _MAX_SLOWDOWN = 8
-# Seconds the server waits for its loops to end.
-_STOP_TIMEOUT = 3.0
 
 
 class Shared(NamedTuple):
@@ -66,64 +64,6 @@ class Shared(NamedTuple):
     data: Assets
     hangs: Hangs
     states: States
-
-
-class Loops:
-    """One loop for each cluster that has jobs, started with its first job. Thread-safe."""
-
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._records, self._clusters = shared.records, shared.clusters
-        self._loops: dict[Cluster, Loop] = {}
-        self._lock = threading.Lock()
-        # Called when a sweep, a pipeline (by name) or one of its children changes, or a schedule.
-        self.on_parent: Callable[[str], None] = lambda name: None
-        self.on_schedule: Callable[[], None] = lambda: None
-
-    def start(self) -> None:
-        """Resume every live job, and clean up gangs of this machine that no live job owns."""
-        live = self._records.live()
-        keys = {row.key for row in live}
-        # Listed before any loop can start a new gang.
-        names = (folder.name for folder in self._shared.home.nodes.iterdir())
-        leftovers = [name for name in names if name not in keys]
-        for cluster in self._clusters.on_this_machine():
-            self._loop_for(cluster, leftovers)
-        for row in live:
-            if row.type != COMMAND:
-                continue
-            try:
-                self._loop_for(self._clusters.cluster(row.plan))
-            except (AllranksError, KeyError):
-                log.exception("%s: its cluster cannot be loaded", row.name)
-
-    def stop(self) -> None:
-        with self._lock:
-            loops = list(self._loops.values())
-        for loop in loops:
-            loop.end()
-        # A loop that waits for a cluster is abandoned: its step is repeated after the next start.
-        until = time.monotonic() + _STOP_TIMEOUT
-        for loop in loops:
-            loop.join(until - time.monotonic())
-
-    def wake(self, name: str) -> None:
-        """Advance the job now, and wake everyone who waits for news of it."""
-        row = self._records.latest(name) or self._records.get(name)
-        if row.type == COMMAND:
-            self._loop_for(self._clusters.cluster(row.plan)).wake(name)
-        else:
-            self.on_parent(name)
-        self._shared.wakeups.notify(name)
-
-    def _loop_for(self, cluster: Cluster, leftovers: Sequence[str] = ()) -> Loop:
-        with self._lock:
-            if cluster not in self._loops:
-                self._loops[cluster] = Loop(
-                    cluster, self._shared, leftovers, lambda name: self.on_parent(name)
-                )
-                self._loops[cluster].start()
-            return self._loops[cluster]
 
 
 class Loop:
@@ -150,6 +90,8 @@ class Loop:
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._next_tick = self._next_poll = self._pace = 0.0
         self._to_clean: list[JobRow] = []
+        # Names of jobs whose gang was stopped: most likely it is gone by now.
+        self._stopped: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
@@ -181,6 +123,7 @@ class Loop:
                     live = True  # assumed until the next tick
                     for name in woken:
                         self._guarded(self._advance, self._records.get(name))
+                    self._look_at_stopped()
                     continue
                 self._clean()
                 rows = [row for row in self._records.live() if self._is_mine(row)]
@@ -189,6 +132,7 @@ class Loop:
                 self._poll(rows)
                 for row in rows:
                     self._guarded(self._advance, self._records.get(row.name))
+                self._look_at_stopped()
             except Exception:
                 # A full disk, a locked database: the record is unchanged and the next tick tries
                 # again. Nothing a job does may end the server.
@@ -226,12 +170,17 @@ class Loop:
     def _poll(self, rows: list[JobRow]) -> None:
         """Poll the engine once for all submitted gangs. While nothing changes, a shared cluster is
         polled less and less often; agents report by themselves."""
-        submitted = {row.key: row for row in rows if _is_submitted(row)}
-        if not submitted or time.monotonic() < self._next_poll:
+        if not any(map(_is_submitted, rows)) or time.monotonic() < self._next_poll:
             return
         pace = self._engine.pace
         self._pace = min(max(pace, self._pace * 1.5), pace * _MAX_SLOWDOWN)
         self._next_poll = time.monotonic() + self._pace
+        self._poll_now(rows)
+
+    def _poll_now(self, rows: list[JobRow]) -> None:
+        submitted = {row.key: row for row in rows if _is_submitted(row)}
+        if not submitted:
+            return
         try:
             statuses = self._engine.poll([_handle(row) for row in submitted.values()])
         except Exception as error:
@@ -241,6 +190,14 @@ class Loop:
             statuses = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in submitted}
         for key, seen in statuses.items():
             self._guarded(self._record_status, submitted[key], seen)
+
+    def _look_at_stopped(self) -> None:
+        """Poll and advance jobs that were stopped just now, and not hundreds that wait in the
+        queue: a burst of short jobs would spend its time on those."""
+        names, self._stopped = self._stopped, set()
+        self._poll_now([self._records.get(name) for name in names])
+        for name in names:
+            self._guarded(self._advance, self._records.get(name))
 
     def _record_status(self, row: JobRow, seen: GangStatus) -> None:
         """Record what the engine reports, after the files of dead agents: those take precedence."""
@@ -284,7 +241,7 @@ class Loop:
                 self._record_status(row, GangStatus(GangState.UNKNOWN, why))
                 return
             # Only an effect needs a lease; a pure database change is guarded by the row's version.
-            if step.effect and self._records.claim(row.id, self._owner, LEASE) is None:
+            if step.effect and not self._records.claim(row.id, self._owner, LEASE):
                 return
             if not self._execute(row, step):
                 self._records.release(row.id, self._owner)
@@ -333,7 +290,8 @@ class Loop:
             # Only now do the agents no longer write.
             for node in range(len(row.record.nodes)):
                 collect(self._home, self._records, self._shared.points, row, node)
-            self._next_tick = self._next_poll = self._pace = 0.0  # most likely gone by now
+            self._next_poll = self._pace = 0.0
+            self._stopped.add(row.name)
             return row.event(step.event)
         if step.event is Kind.FINISHED:
             result = result_of(row, self._records, self._home)

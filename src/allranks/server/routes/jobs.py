@@ -34,7 +34,7 @@ from allranks.server.routes.metrics import measured
 from allranks.server.routes.ui import page
 from allranks.server.submission import continuation
 from allranks.server.submission import restart as restarting
-from allranks.server.submission.submit import Submission, notes, submit
+from allranks.server.submission.submit import Submission, notes, submit, submit_all
 from allranks.spec.any_job import job_type
 from allranks.spec.job import parse
 from allranks.statuses import TERMINAL, JobStatus
@@ -42,6 +42,9 @@ from allranks.store.jobs.job_rows import COMMAND
 from allranks.version import __version__
 
 router = APIRouter(prefix="/api/v1")
+
+# Jobs created in one transaction; agents' reports wait for its end, about a second.
+_MOST_AT_ONCE = 1000
 
 
 class Address(BaseModel):
@@ -112,6 +115,27 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
         "carried": view.carried(carried),
         "page": page(row.name),
     }
+
+
+@router.post("/jobs/list", status_code=201)
+def create_list(
+    data: Annotated[Any, Body()], services: ServicesDep, who: Who
+) -> list[dict[str, Any]]:
+    """Submit command jobs: all, or none (400, 409, 422)."""
+    if not isinstance(data, list) or len(data) > _MOST_AT_ONCE:
+        message = f"expected a list of at most {_MOST_AT_ONCE} jobs"
+        raise UsageError(message, hint="submit several lists")
+    rows = submit_all([Submission.load(each) for each in data], services, who.name)
+    kinds = services.clusters.kinds
+    return [
+        {
+            **parents.job(row, services),
+            "notes": notes(row.plan, kinds[row.plan.engine]),
+            "carried": None,
+            "page": page(row.name),
+        }
+        for row in rows
+    ]
 
 
 @router.get("/jobs/{name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,8 @@ from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
 from allranks.store.jobs.job_rows import Child, JobRow
+from allranks.store.jobs.new_job import NewJob
+from allranks.store.key_values import read_once
 
 # -P: do not import from the working folder, which is the user's.
 AGENT = (sys.executable, "-P", "-m", "allranks.agent")
@@ -153,7 +155,56 @@ def submit(
     """Record and start a job; with ``after`` it starts from copies of that ended job's files, which
     are returned as well. ``child``: it is the child of another job. A refused job leaves no
     trace."""
-    known = known or services.environments
+    spec, made = _planned(submission, services, by, known or services.environments)
+    if after is not None:
+        # Checked before anything is copied.
+        require_code(submission, services)
+        services.records.check_name_is_free(made.task.job)
+    with Continuation(services, made.task, after) as continuation, services.admission_lock:
+        _require_what_it_needs(submission, made, spec, services)
+        if not services.records.ever_existed(made.task.job):
+            continuation.place()
+            _write_diff(submission, made)
+        row = services.records.create(spec, made, continuation.about(), child=child)
+        continuation.keep()
+    services.loops.wake(row.name)
+    return row, continuation.carried
+
+
+def submit_all(submissions: Sequence[Submission], services: Services, by: str) -> list[JobRow]:
+    """Record and start several jobs: all, or none.
+
+    Raises SpecError with the problems of every job, placed at `jobs.NUMBER` of the sequence.
+    """
+    planned, problems = list[tuple[dict[str, Any], Plan]](), list[Problem]()
+    with read_once():
+        for number, each in enumerate(submissions):
+            try:
+                if each.continues:
+                    hint = "submit it by itself"
+                    raise SpecError(Problem("a job of a list continues no other", hint=hint))
+                planned.append(_planned(each, services, by, services.environments))
+            except SpecError as error:
+                for problem in error.problems:
+                    where = f"jobs.{number}" + (f".{problem.where}" if problem.where else "")
+                    problems.append(problem._replace(where=where))
+    if problems:
+        raise SpecError(problems)
+    with services.admission_lock:
+        for submission, (spec, made) in zip(submissions, planned, strict=True):
+            _require_what_it_needs(submission, made, spec, services)
+        rows = services.records.create_all([NewJob(spec, made) for spec, made in planned])
+        for submission, (_, made) in zip(submissions, planned, strict=True):
+            _write_diff(submission, made)
+    for row in rows:
+        services.loops.wake(row.name)
+    return rows
+
+
+def _planned(
+    submission: Submission, services: Services, by: str, known: Environments
+) -> tuple[dict[str, Any], Plan]:
+    """The spec as it is stored, and the plan. Raises as ``plan``."""
     made = plan(
         submission,
         services.home,
@@ -163,32 +214,32 @@ def submit(
         services.records.answering,
     )
     spec, models = signed(submission.spec, by), services.models.versions
-    if made.task.environment:
-        # Pinned for restarts: `@latest` may change.
-        spec["environment"] = f"azureml:{made.task.environment}"
+    if pinned := recipe.reference(made.task.environment):
+        # For restarts: `@latest` may change.
+        spec["environment"] = pinned
     for each in made.task.inputs:
         if each.asset:
             was, is_model = spec["inputs"][each.name], models.has(each.source)
             spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset, is_model)}
-    if after is not None:
-        # Checked before anything is copied.
-        require_code(submission, services)
-        services.records.check_name_is_free(made.task.job)
-    with Continuation(services, made.task, after) as continuation, services.admission_lock:
-        models.require_existing(each.source for each in made.task.inputs)
-        require_code(submission, services)
-        for other in referred(spec.get("inputs")):
-            services.records.get(other)
-        if not services.records.ever_existed(made.task.job):
-            continuation.place()
-            if submission.diff:
-                diff_file = diff_of(made.task.record)
-                diff_file.parent.mkdir(parents=True, exist_ok=True)
-                diff_file.write_text(submission.diff, encoding="utf-8")
-        row = services.records.create(spec, made, continuation.about(), child=child)
-        continuation.keep()
-    services.loops.wake(row.name)
-    return row, continuation.carried
+    return spec, made
+
+
+def _require_what_it_needs(
+    submission: Submission, made: Plan, spec: Mapping[str, Any], services: Services
+) -> None:
+    """Raise if the job's code, models or other jobs are not here."""
+    services.models.versions.require_existing(each.source for each in made.task.inputs)
+    require_code(submission, services)
+    for other in referred(spec.get("inputs")):
+        services.records.get(other)
+
+
+def _write_diff(submission: Submission, made: Plan) -> None:
+    """Store the uncommitted changes of the job's code."""
+    if submission.diff:
+        diff_file = diff_of(made.task.record)
+        diff_file.parent.mkdir(parents=True, exist_ok=True)
+        diff_file.write_text(submission.diff, encoding="utf-8")
 
 
 def require_code(submission: Submission, services: Services) -> None:

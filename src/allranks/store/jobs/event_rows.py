@@ -20,10 +20,13 @@ class StoredEvent(NamedTuple):
     event: Event
 
 
+_INSERT = _events.insert()
+
+
 def insert_events(connection: Connection, job_id: int, events: Sequence[Event]) -> None:
     rows = [{**event._asdict(), "kind": str(event.kind), "job_id": job_id} for event in events]
     if rows:
-        connection.execute(_events.insert(), [{**row, "data": pack(row["data"])} for row in rows])
+        connection.execute(_INSERT, [{**row, "data": pack(row["data"])} for row in rows])
 
 
 def read_event(row: Row[Any]) -> Event:

@@ -6,26 +6,24 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, delete, func, or_, select, update
+from sqlalchemy import Engine, Select, and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from allranks import clock
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.events import FROM_AGENTS, Event
 from allranks.plan.job.list_filters import Query
-from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Job
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Plan, pack
-from allranks.statuses import TERMINAL, JobStatus
+from allranks.statuses import TERMINAL
 from allranks.store import metric_points
 from allranks.store.database import deleted_jobs as _deleted
 from allranks.store.database import events as _events
 from allranks.store.database import job_annotations as _annotations
 from allranks.store.database import jobs as _jobs
 from allranks.store.jobs import job_search
-from allranks.store.jobs.annotations import add as annotate
 from allranks.store.jobs.event_rows import StoredEvent, insert_events, read_event
 from allranks.store.jobs.job_rows import (
     COMMAND,
@@ -40,14 +38,38 @@ from allranks.store.jobs.job_rows import (
     read_one,
     uses_of,
 )
+from allranks.store.jobs.new_job import DELETED, NewJob, insert_job, is_deleted, name_taken
 
 # Jobs cached in memory, besides live ones.
 _CACHED = 512
 # Ids in one query: databases have a limit.
 _BATCH = 500
-
-
-_DELETED = "was deleted; names are not reused"
+# Statements of every change, built once: building takes SQLAlchemy longer than running them.
+_LOCKED = (
+    select(_jobs.c.id, _jobs.c.version).where(_jobs.c.name == bindparam("name")).with_for_update()
+)
+_LIVE = (
+    select(_jobs.c.id, _jobs.c.name, _jobs.c.version).where(_jobs.c.live == 1).order_by(_jobs.c.id)
+)
+_WHOLE = select(_jobs).where(_jobs.c.id == bindparam("job_id"))
+_OURS = (
+    select(_jobs.c.id)
+    .where(
+        _jobs.c.id == bindparam("job_id"),
+        _jobs.c.version == bindparam("seen"),
+        or_(_jobs.c.lease_owner.is_(None), _jobs.c.lease_owner == bindparam("owner")),
+    )
+    .with_for_update()
+)
+_CLAIM = update(_jobs).where(
+    _jobs.c.id == bindparam("job_id"),
+    or_(
+        _jobs.c.lease_until.is_(None),
+        _jobs.c.lease_until < bindparam("now"),
+        _jobs.c.lease_owner == bindparam("owner"),
+    ),
+)
+_SAVE = update(_jobs).where(_jobs.c.id == bindparam("job_id"))
 
 
 class Records:
@@ -74,43 +96,18 @@ class Records:
         """Create a job with status NotStarted, or Completed if it has ``ended`` without running;
         ``about`` is added to its first event. Raises Conflict if a job has, or a deleted one had,
         that name, or if the parent of ``child`` has a child of that number."""
+        new = NewJob(spec, plan, about or {}, type, child, ended)
+        return self.create_all([new])[0]
+
+    def create_all(self, jobs: Sequence[NewJob]) -> list[JobRow]:
+        """Create several jobs, all or none. Raises like ``create``."""
         if all(row.record.status in TERMINAL for row in list(self._latest.values())):
             clock.begin_anew()  # no job is live, so a corrected system clock can be used
         now = clock.now()
-        record = decide.new(plan.gang.nodes)
-        values = {
-            "name": plan.task.job,
-            "experiment": plan.task.experiment,
-            "status": str(record.status),
-            "live": 1,
-            "version": 0,
-            "created_at": now,
-            "spec": spec,
-            "plan": pack(plan),
-            "record": pack(record),
-            "type": type,
-        }
-        if child is not None:
-            values |= {"parent": child.parent, "number": child.number, "notes": child.notes}
-        events = [Event(Kind.CREATED, now, data={"digest": plan.digest, **(about or {})})]
-        if ended:
-            result = {"status": str(JobStatus.COMPLETED), "exit_code": 0, "error": None}
-            events.append(Event(Kind.FINISHED, now, data=result))
-            record = fold(record, events[-1])
-            values |= {"record": pack(record), "status": str(record.status), "live": 0}
-            values |= {"ended_at": now, "exit_code": 0}
         with self._engine.begin() as connection:
-            if _is_deleted(connection, plan.task.job):
-                raise _name_taken(plan.task.job, _DELETED)
-            try:
-                inserted = connection.execute(_jobs.insert().values(**values).returning(_jobs.c.id))
-            except IntegrityError:
-                raise _name_taken(plan.task.job, "already exists") from None
-            job_id = inserted.scalar_one()
-            insert_events(connection, job_id, events)
-            annotate(connection, job_id, plan.task.job, spec)
-        self.created += 1
-        return self.get(plan.task.job)
+            rows = [insert_job(connection, each, now) for each in jobs]
+        self.created += len(rows)
+        return [self._remember(row) for row in rows]
 
     def latest(self, name: str) -> JobRow | None:
         """A job as this process last wrote or read it, without a query, for polling; or None."""
@@ -167,8 +164,17 @@ class Records:
 
     def live(self) -> list[JobRow]:
         """The jobs that have not ended, oldest first, without damaged ones."""
-        query = select(_jobs).where(_jobs.c.live == 1).order_by(_jobs.c.id)
-        return [row for row in self._read_rows(query) if isinstance(row, JobRow)]
+        with self._reading.connect() as connection:
+            found = connection.execute(_LIVE).all()
+        # Decoding hundreds of waiting jobs at each tick would take longer than running some.
+        known = {row.id: row for row in (self._latest.get(each.name) for each in found) if row}
+        same = {e.id for e in found if e.id in known and known[e.id].version == e.version}
+        rows = {each: known[each] for each in same}
+        others = [each.id for each in found if each.id not in same]
+        for start in range(0, len(others), _BATCH):
+            some = select(_jobs).where(_jobs.c.id.in_(others[start : start + _BATCH]))
+            rows |= {row.id: row for row in self._read_rows(some) if isinstance(row, JobRow)}
+        return [rows[each.id] for each in found if each.id in rows]
 
     def _read_rows(self, query: Select[Any]) -> list[JobRow | Damaged]:
         with self._reading.connect() as connection:
@@ -247,14 +253,14 @@ class Records:
         """Whether a job has, or a deleted one had, that name."""
         with self._reading.connect() as connection:
             row = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
-            return row is not None or _is_deleted(connection, name)
+            return row is not None or is_deleted(connection, name)
 
     def check_name_is_free(self, name: str) -> None:
         """Raise Conflict for a name that ``create`` would refuse."""
         if self.has(name):
-            raise _name_taken(name, "already exists")
+            raise name_taken(name, "already exists")
         if self.ever_existed(name):
-            raise _name_taken(name, _DELETED)
+            raise name_taken(name, DELETED)
 
     def events(self, name: str, after: int = 0) -> list[StoredEvent]:
         """The job's events with an id above ``after``, in order."""
@@ -267,20 +273,15 @@ class Records:
         with self._reading.connect() as connection:
             return [StoredEvent(row.id, read_event(row)) for row in connection.execute(query)]
 
-    def claim(self, job_id: int, owner: str, seconds: float) -> JobRow | None:
-        """Lease the job to ``owner`` for some seconds. Returns None if another holds the lease."""
+    def claim(self, job_id: int, owner: str, seconds: float) -> bool:
+        """Lease the job to ``owner`` for some seconds, unless another holds the lease."""
         now = clock.now()
-        free = or_(_jobs.c.lease_until.is_(None), _jobs.c.lease_until < now)
-        mine = _jobs.c.lease_owner == owner
-        claimed = (
-            update(_jobs)
-            .where(_jobs.c.id == job_id, or_(free, mine))
-            .values(lease_owner=owner, lease_until=now + seconds)
-            .returning(_jobs)
-        )
+        values = {"lease_owner": owner, "lease_until": now + seconds}
         with self._engine.begin() as connection:
-            row = connection.execute(claimed).first()
-        return None if row is None else job_row(row)
+            claimed = connection.execute(
+                _CLAIM, {"job_id": job_id, "now": now, "owner": owner, **values}
+            )
+            return claimed.rowcount == 1
 
     def apply(
         self, row: JobRow, owner: str, events: Sequence[Event], **columns: Any
@@ -290,14 +291,9 @@ class Records:
         Returns None if the job has changed or another holds its lease: decide again. Effects are
         idempotent, so repeating them is harmless.
         """
-        ours = and_(
-            _jobs.c.id == row.id,
-            _jobs.c.version == row.version,
-            or_(_jobs.c.lease_owner.is_(None), _jobs.c.lease_owner == owner),
-        )
+        ours = {"job_id": row.id, "seen": row.version, "owner": owner}
         with self._engine.begin() as connection:
-            current = connection.execute(select(_jobs).where(ours).with_for_update()).first()
-            if current is None:
+            if connection.execute(_OURS, ours).first() is None:
                 return None
             job = row.record
             for event in events:
@@ -312,11 +308,7 @@ class Records:
         """Append events of agents or users; outdated and repeated ones are dropped. ``notes``
         replace the job's notes in the same transaction. Raises NotFound."""
         with self._engine.begin() as connection:
-            query = select(_jobs).where(_jobs.c.name == name).with_for_update()
-            stored = connection.execute(query).first()
-            if stored is None:
-                raise _no_job(name)
-            row = job_row(stored)
+            row = self._locked(connection, name)
             job, new = row.record, []
             for event in events:
                 after = fold(job, event)
@@ -329,6 +321,16 @@ class Records:
             noted = {} if notes is None else {"notes": notes}
             saved = _save(connection, row, job, **noted)
         return self._remember(saved)
+
+    def _locked(self, connection: Connection, name: str) -> JobRow:
+        """The job as it is, locked until the end of the transaction. Raises NotFound."""
+        found = connection.execute(_LOCKED, {"name": name}).first()
+        if found is None:
+            raise _no_job(name)
+        latest = self._latest.get(name)
+        if latest is not None and (latest.id, latest.version) == tuple(found):
+            return latest  # without decoding it again
+        return job_row(connection.execute(_WHOLE, {"job_id": found.id}).one())
 
     def reopen(
         self, row: JobRow, event: Event, spec: Mapping[str, Any], replaced: Collection[int]
@@ -373,25 +375,18 @@ def _best(row: JobRow) -> str | None:
     return row.notes.get("best") if row.type == "sweep" else None
 
 
-def _is_deleted(connection: Connection, name: str) -> bool:
-    query = select(_deleted.c.name).where(_deleted.c.name == name)
-    return connection.execute(query).first() is not None
-
-
-def _name_taken(name: str, reason: str) -> Conflict:
-    hint = "use another name, or none to have one generated"
-    return Conflict(f"a job named {name!r} {reason}", where="name", hint=hint)
-
-
 def _no_job(name: str) -> NotFound:
     return NotFound(f"job {name!r} not found", hint="list jobs: allranks job list")
 
 
 def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobRow:
-    columns |= {"version": row.version + 1, "record": pack(job), "status": str(job.status)}
+    """Write ``job`` as the record, with other ``columns``. Returns the row as it is now."""
+    columns |= {"version": row.version + 1}
     if job.started_at is not None:
         columns["started_at"] = job.started_at
+    stored = {"record": pack(job), "status": str(job.status)}
     if job.status in TERMINAL:
-        columns["live"] = 0
-    saved = update(_jobs).where(_jobs.c.id == row.id).values(**columns).returning(_jobs)
-    return job_row(connection.execute(saved).one())
+        stored["live"] = 0
+    connection.execute(_SAVE, {"job_id": row.id, **columns, **stored})
+    known = {name: value for name, value in columns.items() if name in JobRow._fields}
+    return row._replace(record=job, **known)

@@ -1,0 +1,71 @@
+"""Submit jobs made in Python, one or several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.jobs.names import no_job
+from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.send import JOBS, Snapshots, post, send
+from allranks.spec.any_job import AnyJob
+from allranks.spec.job import CommandJob
+
+
+class Words(TypedDict, total=False):
+    """The keywords of ``Jobs.create_or_update``."""
+
+    base: str | Path | None
+    experiment_name: str | None
+    compute: str | None
+    description: str | None
+    tags: Mapping[str, str] | None
+    allow_large_code: bool
+
+
+# Seconds in which the server must have accepted a list.
+_PATIENCE = 600.0
+
+
+def create(
+    job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool
+) -> dict[str, Any]:
+    """Submit a job, with keys replaced by ``words`` that are not None. Returns the server's job.
+    Raises AllranksError."""
+    submission, snapshots = _prepared(job, base, words, allow_large)
+    with find_server.connect() as client:
+        return send(client, submission, snapshots)
+
+
+def create_all(
+    jobs: Sequence[object], base: str | Path | None, words: Mapping[str, Any], allow_large: bool
+) -> list[dict[str, Any]]:
+    """Submit command jobs: all, or none. Raises like ``create``."""
+    for number, job in enumerate(jobs):
+        if not isinstance(job, CommandJob):
+            what = type(job).__name__ if isinstance(job, AnyJob) else "no job"
+            hint = "submit sweeps and pipelines one by one"
+            where = f"jobs.{number}"
+            raise UsageError(f"a list has command jobs; this is {what}", where=where, hint=hint)
+    prepared = [_prepared(each, base, words, allow_large) for each in jobs]
+    snapshots = {each.digest: each for _, several in prepared for each in several}
+    submissions = [submission for submission, _ in prepared]
+    with find_server.connect() as client:
+        made: list[dict[str, Any]] = post(
+            client, submissions, [*snapshots.values()], where=f"{JOBS}/list", timeout=_PATIENCE
+        )
+        return made
+
+
+def _prepared(
+    job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool
+) -> tuple[dict[str, Any], Snapshots]:
+    if not isinstance(job, AnyJob):
+        raise no_job(job)
+    given = {name: value for name, value in words.items() if value is not None}
+    # Checked again as a whole, because values in its mappings may have changed.
+    spec = type(job).parse({**dict(job), **given}).to_dict()
+    return prepare(spec, Path(base or job.base or ".").absolute(), allow_large=allow_large)

@@ -1,0 +1,76 @@
+"""One loop for each cluster that has jobs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from allranks.errors import AllranksError
+from allranks.server.clusters.clusters import Cluster
+from allranks.server.loop.reconcile import Loop, Shared
+from allranks.store.jobs.job_rows import COMMAND
+
+log = logging.getLogger("allranks.loop")
+
+# Seconds the server waits for its loops to end.
+_STOP_TIMEOUT = 3.0
+
+
+class Loops:
+    """One loop for each cluster that has jobs, started with its first job. Thread-safe."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._records, self._clusters = shared.records, shared.clusters
+        self._loops: dict[Cluster, Loop] = {}
+        self._lock = threading.Lock()
+        # Called when a sweep, a pipeline (by name) or one of its children changes, or a schedule.
+        self.on_parent: Callable[[str], None] = lambda name: None
+        self.on_schedule: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Resume every live job, and clean up gangs of this machine that no live job owns."""
+        live = self._records.live()
+        keys = {row.key for row in live}
+        # Listed before any loop can start a new gang.
+        names = (folder.name for folder in self._shared.home.nodes.iterdir())
+        leftovers = [name for name in names if name not in keys]
+        for cluster in self._clusters.on_this_machine():
+            self._loop_for(cluster, leftovers)
+        for row in live:
+            if row.type != COMMAND:
+                continue
+            try:
+                self._loop_for(self._clusters.cluster(row.plan))
+            except (AllranksError, KeyError):
+                log.exception("%s: its cluster cannot be loaded", row.name)
+
+    def stop(self) -> None:
+        with self._lock:
+            loops = list(self._loops.values())
+        for loop in loops:
+            loop.end()
+        # A loop that waits for a cluster is abandoned: its step is repeated after the next start.
+        until = time.monotonic() + _STOP_TIMEOUT
+        for loop in loops:
+            loop.join(until - time.monotonic())
+
+    def wake(self, name: str) -> None:
+        """Advance the job now, and wake everyone who waits for news of it."""
+        row = self._records.latest(name) or self._records.get(name)
+        if row.type == COMMAND:
+            self._loop_for(self._clusters.cluster(row.plan)).wake(name)
+        else:
+            self.on_parent(name)
+        self._shared.wakeups.notify(name)
+
+    def _loop_for(self, cluster: Cluster, leftovers: Sequence[str] = ()) -> Loop:
+        with self._lock:
+            if cluster not in self._loops:
+                self._loops[cluster] = Loop(
+                    cluster, self._shared, leftovers, lambda name: self.on_parent(name)
+                )
+                self._loops[cluster].start()
+            return self._loops[cluster]

@@ -1,0 +1,87 @@
+"""Insert a new job with its first event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from allranks.errors import Conflict
+from allranks.events import Event, Kind
+from allranks.plan.lifecycle import decide
+from allranks.plan.lifecycle.fold import fold
+from allranks.plan.plan import Plan, pack
+from allranks.statuses import JobStatus
+from allranks.store.database import deleted_jobs as _deleted
+from allranks.store.database import jobs as _jobs
+from allranks.store.jobs.annotations import add as annotate
+from allranks.store.jobs.event_rows import insert_events
+from allranks.store.jobs.job_rows import COMMAND, Child, JobRow
+
+DELETED = "was deleted; names are not reused"
+_IS_DELETED = select(_deleted.c.name).where(_deleted.c.name == bindparam("name"))
+_INSERT = _jobs.insert().returning(_jobs.c.id)
+
+
+class NewJob(NamedTuple):
+    """A job to create: see ``Records.create``."""
+
+    spec: dict[str, Any]
+    plan: Plan
+    about: Mapping[str, Any] = {}
+    type: str = COMMAND
+    child: Child | None = None
+    ended: bool = False
+
+
+def insert_job(connection: Connection, new: NewJob, now: float) -> JobRow:
+    """Insert the job. Raises Conflict if its name, or its number among its parent's children, is
+    taken."""
+    name, record = new.plan.task.job, decide.new(new.plan.gang.nodes)
+    events = [Event(Kind.CREATED, now, data={"digest": new.plan.digest, **new.about})]
+    values: dict[str, Any] = {}
+    if new.child is not None:
+        values |= {"parent": new.child.parent, "number": new.child.number, "notes": new.child.notes}
+    if new.ended:
+        result = {"status": str(JobStatus.COMPLETED), "exit_code": 0, "error": None}
+        events.append(Event(Kind.FINISHED, now, data=result))
+        record = fold(record, events[-1])
+        values |= {"ended_at": now, "exit_code": 0}
+    values |= {
+        "name": name,
+        "experiment": new.plan.task.experiment,
+        "version": 0,
+        "created_at": now,
+        "spec": new.spec,
+        "type": new.type,
+    }
+    stored = {
+        "status": str(record.status),
+        "live": 0 if new.ended else 1,
+        "plan": pack(new.plan),
+        "record": pack(record),
+    }
+    if is_deleted(connection, name):
+        raise name_taken(name, DELETED)
+    try:
+        job_id = connection.execute(_INSERT, {**values, **stored}).scalar_one()
+    except IntegrityError:
+        raise name_taken(name, "already exists") from None
+    insert_events(connection, job_id, events)
+    annotate(connection, job_id, name, new.spec)
+    nothing = dict.fromkeys(("started_at", "ended_at", "exit_code", "error"))
+    return JobRow(id=job_id, plan=new.plan, record=record, **{**nothing, **values})
+
+
+def is_deleted(connection: Connection, name: str) -> bool:
+    """Whether a job of that name was deleted."""
+    return connection.execute(_IS_DELETED, {"name": name}).first() is not None
+
+
+def name_taken(name: str, reason: str) -> Conflict:
+    """The error for a name that cannot be used."""
+    hint = "use another name, or none to have one generated"
+    return Conflict(f"a job named {name!r} {reason}", where="name", hint=hint)
