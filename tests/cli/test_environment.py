@@ -390,3 +390,26 @@ def test_from_python(home: Path, code: Path, wheels: Path, monkeypatch: pytest.M
         assert (code / job.name / "artifacts/outputs/version").read_text() == "1.0\n"
     with pytest.raises(AllranksError, match=r"environment nope.* not found"):
         client.environments.get("nope")
+
+
+def test_an_image_that_is_a_plain_python_everywhere(shared, code):
+    """In a step and in a sweep, and when the job is restarted: it has no name to refer to."""
+    image = f"python:{sys.version_info.major}.{sys.version_info.minor}"
+    job = f"command: echo here\nenvironment: {{image: '{image}'}}\n"
+    step = "".join(f"    {line}\n" for line in job.splitlines())
+    (code / "steps.yml").write_text(f"type: pipeline\njobs:\n  one:\n{step}")
+    (code / "sweep.yml").write_text(
+        "type: sweep\ntrial:\n"
+        + step.replace("echo here", "echo x ${{search_space.a}}")
+        + "    metrics: {m: 'x (\\d+)'}\n"
+        + "sampling_algorithm: grid\nsearch_space: {a: {type: choice, values: [1]}}\n"
+        "objective: {goal: minimize, primary_metric: m}\n"
+        "limits: {max_total_trials: 1}\n"
+    )
+    (code / "job.yml").write_text("name: plain-python\n" + job)
+    for file in ("steps.yml", "sweep.yml", "job.yml"):
+        done = shared("job", "create", "-f", file, "--stream")
+        assert done.returncode == 0, done.stderr
+    done = shared("job", "restart", "plain-python", "--stream")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "here\n"
