@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from allranks.snapshot.files import File
+
+if TYPE_CHECKING:
+    import tarfile
 
 # A chunk ends after one file name in 64 on average, or at 4 MiB.
 _BOUNDARY_DIVISOR = 64
@@ -56,6 +58,8 @@ def fingerprint(chunk: Chunk) -> str:
 
 def pack(chunk: Chunk) -> tuple[str, BinaryIO]:
     """Pack a chunk. Returns its digest and its piece of the tar. Raises OSError."""
+    import tarfile  # lazy: most snapshots are known already
+
     file: BinaryIO = io.BytesIO()
     if sum(each.status.st_size for each in chunk) > _IN_MEMORY:
         import tempfile  # lazy: 15 ms, and few chunks are so large
@@ -74,6 +78,8 @@ def pack(chunk: Chunk) -> tuple[str, BinaryIO]:
 
 
 def _add(archive: tarfile.TarFile, file: File) -> None:
+    from tarfile import REGTYPE  # lazy: as above
+
     # Drop owners and all mode bits but "executable", so that the same code gives the same hash.
     info = archive.gettarinfo(file.path, file.name)
     info.uid = info.gid = 0
@@ -82,7 +88,7 @@ def _add(archive: tarfile.TarFile, file: File) -> None:
     info.mode = 0o755 if info.mode & 0o100 else 0o644
     # Store hard links as separate files: they may be in different chunks.
     if info.islnk():
-        info.type, info.linkname = tarfile.REGTYPE, ""
+        info.type, info.linkname = REGTYPE, ""
     if info.isreg():
         with open(file.path, "rb") as content:
             # What was added since it was listed is left out: a log may grow at any time.

@@ -6,9 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -134,6 +132,9 @@ def checkout(address: str, cache: Path) -> Checkout:
     commit = _git(shown, f"--git-dir={store}", "rev-parse", f"{local_ref}^{{commit}}")
     goal = repository_cache / commit
     if not goal.exists():
+        import shutil  # lazy: few jobs have code from a repository
+        import tempfile  # lazy: as shutil
+
         temporary = Path(tempfile.mkdtemp(dir=repository_cache))
         into = (f"--git-dir={store}", f"--work-tree={temporary}")
         env = {"GIT_INDEX_FILE": str(temporary.with_suffix(".index"))}

@@ -110,7 +110,8 @@ class State:
 
         try:
             while self._thread is not None and self._thread.is_alive():
-                go_on(0.02)
+                self._thread.join(0.02)  # most often it ends at once
+                go_on()
             self._client.go_on = go_on
             while not self._is_saved():
                 if self._full_since and time.monotonic() > self._full_since + grace:
