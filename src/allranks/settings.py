@@ -47,6 +47,11 @@ class Home(NamedTuple):
         return self.root / "engines"
 
     @property
+    def warm(self) -> Path:
+        """Sockets of processes that have imported modules for the ranks of later jobs."""
+        return self.root / "warm"
+
+    @property
     def environments(self) -> Path:
         """Virtual environments of jobs, each built once."""
         return self.root / "environments"

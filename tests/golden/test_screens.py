@@ -41,7 +41,7 @@ JOBS = {
         ("not-yaml", ["job", "validate", "-f", "not-yaml.yml"]),
         ("no-file", ["job", "validate", "-f", "nosuch.yml"]),
         ("missing-input", ["run", "-i", "data=nosuch", "--", "true"]),
-        ("not-built", ["run", "--warm", "torch", "--", "true"]),
+        ("not-built", ["run", "-d", "ray", "--hang-timeout", "9", "--", "true"]),
         ("too-large", ["run", "-n", "65", "--", "true"]),
         ("too-many", ["run", "-p", "1000000000", "--", "true"]),
         ("unknown-job", ["job", "show", "nosuch"]),

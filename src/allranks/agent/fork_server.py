@@ -3,6 +3,8 @@
 Imports are most of an agent's start (0.1 s). Requests come through a socket on standard input; each
 reply, and each exit of a child, is one message. It ends with the engine that started it; the agents
 it forked keep running.
+
+Agents ask it, through a socket in the folder ``ALLRANKS_WARM``, to start servers that outlive them.
 """
 
 from __future__ import annotations
@@ -13,11 +15,15 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from allranks.agent import __main__ as agent
 
+# Set for the nursery, and so what /proc shows for all that it forks.
+NURSED = "ALLRANKS_NURSERY"
 # Seconds without a request after which it imports modules that only some agents need.
 _IDLE = 0.2
 
@@ -31,27 +37,73 @@ def main() -> int:
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    starter, agents = _listen(), set[int]()
     idle: float | None = _IDLE
     # A killed engine breaks the connection, or resets it if it had not read everything.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         while True:
-            ready, _, _ = select.select([requests.fileno(), read], [], [], idle)
+            ready, _, _ = select.select([requests.fileno(), starter.fileno(), read], [], [], idle)
             if not ready:
                 import allranks.agent.data.transfers  # noqa: F401  # lazy: agents come first
 
                 idle = None
             if read in ready:
                 os.read(read, 4096)
-                _report_exits(requests)
+                _report_exits(requests, agents)
+            if starter.fileno() in ready:
+                _start_server(starter)
             if requests.fileno() in ready:
                 message, fds, _, _ = socket.recv_fds(requests, 1 << 20, 2)
                 if not message:
                     break
-                child = _fork(json.loads(message), fds, [requests.fileno(), read, write])
+                ours = [requests.fileno(), starter.fileno(), read, write]
+                child = _fork(json.loads(message), fds, ours)
+                agents.add(child)
                 requests.send(json.dumps({"pid": child}).encode())
                 for fd in fds:
                     os.close(fd)
     return 0
+
+
+def _listen() -> socket.socket:
+    """The socket for agents."""
+    folder = Path(os.environ["ALLRANKS_WARM"])
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / "start.sock").unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    # A socket's path has at most 107 bytes; this one is short.
+    listener.bind(f"/proc/self/fd/{within}/start.sock")
+    os.close(within)
+    listener.listen()
+    return listener
+
+
+def _start_server(starter: socket.socket) -> None:
+    """Start a server for an agent, in a session of its own, and answer with its process id."""
+    connection, _ = starter.accept()
+    with connection, contextlib.suppress(OSError, ValueError, KeyError):
+        connection.settimeout(1.0)
+        request = json.loads(connection.recv(1 << 20))
+        with open(request["log"], "ab") as log:
+            server = subprocess.Popen(
+                request["argv"],
+                cwd="/",
+                # With the mark of the nursery: see engines/local/end_gang.py.
+                env={**request["env"], NURSED: "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_default_signals,
+            )
+        server.returncode = 0  # the loop reaps it
+        connection.send(json.dumps({"pid": server.pid}).encode())
+
+
+def _default_signals() -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
@@ -65,13 +117,14 @@ def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
         for fd in ours:
             os.close(fd)
         os.setpgid(0, 0)  # all agents share one session: see agent/processes/ranks.py
-        # fds[0], the lock, stays open: the node's last process releases it.
         _, log = fds
         null = os.open(os.devnull, os.O_RDONLY)
         for source, goal in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, goal)
         os.environ.clear()
         os.environ.update(request["env"])
+        # The first one, the lock, stays open until the node's last process has ended.
+        os.environ["ALLRANKS_AGENT_LOCK"] = str(fds[0])
         os.chdir(request["cwd"])
         code = agent.main()
     except BaseException:
@@ -81,7 +134,7 @@ def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
         os._exit(code)
 
 
-def _report_exits(engine: socket.socket) -> None:
+def _report_exits(engine: socket.socket, agents: set[int]) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -89,6 +142,9 @@ def _report_exits(engine: socket.socket) -> None:
             return
         if pid == 0:
             return
+        if pid not in agents:
+            continue
+        agents.discard(pid)
         engine.send(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}).encode())
 
 

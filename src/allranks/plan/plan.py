@@ -137,6 +137,7 @@ class Task(NamedTuple):
     default as much as the disk has.
     ``parent`` is the sweep or the pipeline that it is a child of; ``parameters`` are the values of
     a trial's search space, as text.
+    ``warm``: modules that ranks find imported, where they can be forked from a process that has.
     ``keep_work``: bytes of new files in the working folder that a node keeps; None: all.
     """
 
@@ -176,6 +177,7 @@ class Task(NamedTuple):
     keep_work: int | None = LIMIT
     parent: str = ""
     parameters: Mapping[str, str] = {}
+    warm: tuple[str, ...] = ()
 
     @property
     def moves_data(self) -> bool:
@@ -190,6 +192,7 @@ class Task(NamedTuple):
         fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
         fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
         # Tasks of older versions lack it.
+        fields["warm"] = tuple(fields.get("warm", ()))
         fields["metrics"] = tuple(MetricTask(**each) for each in fields.get("metrics", ()))
         if held := fields.get("container"):
             fields["container"] = Container(**{**held, "args": tuple(held["args"])})

@@ -196,6 +196,7 @@ INTERNAL = frozenset(
         "ALLRANKS_AGENT_END",
         "ALLRANKS_AGENT_FINGERPRINT",
         "ALLRANKS_AGENT_LAUNCH",
+        "ALLRANKS_AGENT_LOCK",
         "ALLRANKS_AGENT_MEMORY",
         "ALLRANKS_AGENT_NODE",
         "ALLRANKS_AGENT_PATIENCE",
@@ -205,7 +206,6 @@ INTERNAL = frozenset(
         "ALLRANKS_GANG",
         "ALLRANKS_IMAGE",
         "ALLRANKS_MLFLOW",
-        "ALLRANKS_UI",
         "ALLRANKS_NURSERY",
         "ALLRANKS_PYTHON",
         "ALLRANKS_RANKS",
@@ -213,5 +213,7 @@ INTERNAL = frozenset(
         "ALLRANKS_RAY_SECRETS",
         "ALLRANKS_REMOTE_SECRET",
         "ALLRANKS_SYS_CLASS",
+        "ALLRANKS_UI",
+        "ALLRANKS_WARM",
     }
 )

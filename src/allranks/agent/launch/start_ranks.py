@@ -28,6 +28,7 @@ from allranks.errors import NotFound
 from allranks.plan.distributions import mpi, ray, variables
 from allranks.plan.distributions.topology import Rank, ranks_of
 from allranks.plan.environments.container import hostname
+from allranks.plan.environments.warm_start import Cold
 from allranks.plan.plan import Place, Task
 
 # This folder is on PYTHONPATH of every Python of a job, for its sitecustomize.
@@ -35,6 +36,7 @@ _INSIDE = str(Path(__file__).absolute().parents[1] / "inside")
 
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer
+    from allranks.agent.launch.warm_ranks import WarmRanks
 
 # Runs programs of this package; with -I and -S they import nothing of the user's environment.
 PYTHON = (sys.executable, "-I", "-S")
@@ -43,7 +45,8 @@ PYTHON = (sys.executable, "-I", "-S")
 class Stage(NamedTuple):
     """The input of ``start``. ``env`` returns a rank's whole environment. ``held`` are the sockets
     that reserve this node's ports. ``secret`` returns the secret that the attempt's nodes share.
-    ``room`` is the container in which the ranks run, if any."""
+    ``room`` is the container in which the ranks run, if any. ``warm`` starts ranks that find their
+    modules imported; ``note`` records why a rank cannot start like that."""
 
     task: Task
     node: int
@@ -55,6 +58,8 @@ class Stage(NamedTuple):
     secret: Callable[[], str]
     env: Callable[[Rank], dict[str, str]]
     room: NodeContainer | None = None
+    warm: WarmRanks | None = None
+    note: Callable[[Cold], None] = lambda why: None
 
     def rank(self, rank: Rank) -> Process:
         log = self.folder / f"rank-{rank.rank}.log"
@@ -66,11 +71,13 @@ class Stage(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """The running processes, the log of each rank here, and the ranks that mpirun starts."""
+    """The running processes, the log of each rank here, the ranks that mpirun starts, and how many
+    ranks started warm."""
 
     running: Running
     logs: Mapping[int, Path]
     hosted: MpiRanks | None = None
+    warm: int = 0
 
 
 def start(stage: Stage, running: Running) -> Launch:
@@ -83,7 +90,7 @@ def start(stage: Stage, running: Running) -> Launch:
     )
     if stage.room is None:  # a container sets it inside, where the image may have a PYTHONPATH
         bare = stage.env
-        stage = stage._replace(env=lambda rank: _with_sitecustomize(bare(rank)))
+        stage = stage._replace(env=lambda rank: with_sitecustomize(bare(rank)))
     logs = {rank.rank: stage.rank(rank).log for rank in ranks_of(stage.task, stage.node)}
     if stage.task.distribution == "mpi":
         return _mpi(stage, running, logs)
@@ -97,13 +104,28 @@ def start(stage: Stage, running: Running) -> Launch:
     more = _reachable(stage, running) if stage.task.distribution == "deepspeed" else {}
     # At the last moment, so that no other process takes the ranks' ports.
     ports.release(stage.held)
+    warm = 0
     for rank in ranks_of(stage.task, stage.node):
-        argv = [SHELL, "-c", _inside_path(stage, stage.command) if more else stage.command]
-        running.start(stage.rank(rank), argv, stage.cwd, stage.env(rank) | more)
-    return Launch(running, logs)
+        warm += _start_rank(stage, running, stage.rank(rank), stage.env(rank) | more)
+    return Launch(running, logs, warm=warm)
 
 
-def _with_sitecustomize(env: Mapping[str, str]) -> dict[str, str]:
+def _start_rank(stage: Stage, running: Running, rank: Process, env: Mapping[str, str]) -> bool:
+    """Start a rank. Return whether it started warm."""
+    if stage.warm is not None:
+        try:
+            stage.warm.start(running, rank, stage.command, stage.cwd, env)
+            return True
+        except Cold as why:
+            stage.note(why)
+    needs_path = stage.task.distribution == "deepspeed"
+    command = _inside_path(stage, stage.command) if needs_path else stage.command
+    running.start(rank, [SHELL, "-c", command], stage.cwd, env)
+    return False
+
+
+def with_sitecustomize(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which every Python finds our `sitecustomize`."""
     paths = [_INSIDE, env.get("PYTHONPATH", "")]
     return {**env, "PYTHONPATH": ":".join(filter(None, paths))}
 

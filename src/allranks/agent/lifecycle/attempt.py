@@ -70,6 +70,8 @@ class Attempt:
             self._end = self._run(begun)
         finally:
             self._running.close()
+            if self._stage.warm is not None:
+                self._stage.warm.close()
             if has_children():
                 end_descendants()
             start_ranks.clean(self._stage)
@@ -113,7 +115,8 @@ class Attempt:
             return _End(Reason.SETUP_FAILED, sentence(error), data=data)
         begun(self._launch.logs)
         ranks = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
-        self._say(Kind.STARTED, ranks=ranks)
+        warm = self._launch.warm
+        self._say(Kind.STARTED, ranks=ranks, **({"warm": warm} if warm else {}))
         self._started = time.monotonic()
         return self._explained(*self._watch())
 

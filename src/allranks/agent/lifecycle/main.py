@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.launch import mlflow_variables
-from allranks.agent.launch.start_ranks import Stage
-from allranks.agent.lifecycle import collect_files
+from allranks.agent.launch.start_ranks import Stage, with_sitecustomize
+from allranks.agent.lifecycle import collect_files, own_place
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, prepare
 from allranks.agent.lifecycle.stop import Leave, Stopped
+from allranks.agent.lifecycle.upload import upload
 from allranks.agent.monitoring.attempt_reports import AttemptReports
-from allranks.agent.network import interfaces, ports
+from allranks.agent.network import ports
 from allranks.agent.processes.keeper import end_descendants
 from allranks.agent.state.state_folder import State
 from allranks.agent.transport.identity import AgentIdentity, networks, with_site
@@ -33,8 +34,9 @@ from allranks.agent.transport.link import Link, ServerAddress
 from allranks.agent.transport.outbox import Outbox
 from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
-from allranks.plan.distributions import topology, variables
+from allranks.plan.distributions import variables
 from allranks.plan.distributions.topology import Rank
+from allranks.plan.environments import warm_start
 from allranks.plan.environments.activation import is_made_for
 from allranks.plan.lifecycle.phases import Phase
 from allranks.plan.plan import Place, Task
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from allranks.agent.data.transfers import Transfers
     from allranks.agent.environments.job_environment import Prepared
     from allranks.agent.environments.node_container import NodeContainer
+    from allranks.agent.launch.warm_ranks import WarmRanks
 
 Order = dict[str, Any]
 
@@ -108,7 +111,7 @@ class Agent:
     def _one_attempt(self) -> None:
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[socket.socket] = []
-        room = data = None
+        room = data = warm = None
         try:
             code = self._in(Phase.CODE, self._fetch_code, folder)
             data = self._data(folder)
@@ -120,7 +123,8 @@ class Agent:
             work = prepare(self._task, folder, code, time.time(), elsewhere)
             self._in(Phase.ENVIRONMENT, self._environment, folder)
             room = self._in(Phase.IMAGE, self._room, folder)
-            held = self._reserve_ports()
+            held = own_place.reserve_ports(self._task, self._where)
+            warm = self._in(Phase.ENVIRONMENT, self._warm, work, folder, held)
         except Stopped as error:
             self._ended(error.why, "")
         except (AllranksError, OSError) as error:
@@ -128,16 +132,16 @@ class Agent:
             passing = is_passing(error)
             self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint, passing=passing)
         else:
-            place = self._place(held)
+            place = own_place.place(self._where, held)
             self._say(Kind.READY, **place._asdict())
             order = self._wait_for_go()
             if order["do"] == "go":
-                self._run_ranks(work, folder, held, order, room, data)
+                self._run_ranks(work, folder, held, order, room, data, warm)
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
             ports.release(held)
-            for each in (room, data):
+            for each in (room, data, warm):
                 if each is not None:
                     each.close()
         if not self._link.flush(self._patience):
@@ -187,6 +191,27 @@ class Agent:
         self._use(prepared)
         return room
 
+    def _warm(self, work: Work, folder: Path, held: list[socket.socket]) -> WarmRanks | None:
+        """Connect to a server that has imported the modules of ``warm``, if the job names any."""
+        if not self._task.warm:
+            return None
+        from allranks.agent.launch import warm_ranks  # lazy: few jobs start warm
+
+        places = (own_place.place(self._where, held),) * self._task.nodes
+        rank = Rank(0, self._where.node, 0)
+        env = with_sitecustomize(self._env(rank, work, folder, places, {"started": 0.0}))
+        try:
+            where = warm_ranks.Where(self._where.folder, folder, work.folder)
+            return warm_ranks.prepare(
+                self._task, self._command(work), env, where, self._or_stop, self._in.doing
+            )
+        except warm_start.Cold as why:
+            self._cold(why)
+            return None
+
+    def _cold(self, why: warm_start.Cold) -> None:
+        self._note(f"ranks start cold: {why}", {"about": "warm"})
+
     def _or_stop(
         self,
         fd: int | None = None,
@@ -205,16 +230,6 @@ class Agent:
             self._inbox.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
             if self._link.silent_for() > self._patience:
                 raise Leave
-
-    def _reserve_ports(self) -> list[socket.socket]:
-        helpers = topology.helper_ports(self._task, self._where.node)
-        held = ports.hold(topology.ports_needed(self._task, self._where.node) - helpers)
-        return held + ports.hold(helpers, self._where.address)
-
-    def _place(self, held: list[socket.socket]) -> Place:
-        where, interface = self._where, interfaces.interface(self._where.address, [])
-        name = "" if interface is None else interface.name
-        return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)
 
     def _fetch_code(self, folder: Path) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -265,6 +280,7 @@ class Agent:
         go: Order,
         room: NodeContainer | None,
         data: Transfers | None,
+        warm: WarmRanks | None,
     ) -> None:
         places = tuple(Place.load(each) for each in go["places"])
         self._network = networks(self._where.address, places)
@@ -281,6 +297,8 @@ class Agent:
                 secret=self._secret,
                 env=lambda rank: self._env(rank, work, folder, places, go),
                 room=room,
+                warm=warm,
+                note=self._cold,
             ),
             self._inbox,
             self._clocks,
@@ -304,7 +322,7 @@ class Agent:
         self._state.finish(done, self._clocks.grace, self._order, self._wait_a_while)
         self._keep(work)  # after the state, which the next attempt needs: time may be short
         if data is not None:
-            self._upload(data, attempt)
+            upload(data, attempt, self._order, self._or_stop, self._note, self._clocks.grace)
         if done:
             attempt.report_end()
         for note in reports.finish():
@@ -329,26 +347,6 @@ class Agent:
         before = work.laid_out
         if note := collect_files.keep_and_describe(self._task, node, work.folder, before, until):
             self._say(Kind.NOTE, **note)
-
-    def _upload(self, data: Transfers, attempt: Attempt) -> None:
-        """Upload outputs, for at most the grace if the job has failed. Files that cannot be
-        uploaded stay in the record."""
-        data.report_streams(self._note)
-        done, previous = attempt.reason is Reason.DONE, self._order()
-
-        def heeds(order: Order) -> bool:
-            return done and order != previous and order["why"] != Reason.DONE
-
-        try:
-            wait = partial(self._or_stop, heeds=heeds)
-            data.finish(self._note, wait, None if done else self._clocks.grace)
-        except Stopped as error:
-            attempt.overrule(error.why)
-            data.keep(self._note)
-        except (AllranksError, OSError) as error:
-            kept = data.keep(self._note)
-            hint = getattr(error, "hint", None) or "fix that"
-            attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), f"{hint}; files kept: {kept}")
 
     def _command(self, work: Work) -> str:
         paths = {f"inputs.{each.name}" for each in self._task.inputs if each.text is None}

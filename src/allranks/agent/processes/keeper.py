@@ -18,6 +18,8 @@ from allranks.agent.processes.rank_processes import is_ours
 
 # Signals by which an engine announces a preemption or the time limit.
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
+# Children that stay when all other descendants are ended, with what is below them.
+SPARED: set[int] = set()
 # Seconds.
 _TIDYING = 5.0
 _PR_SET_PDEATHSIG = 1
@@ -64,7 +66,7 @@ def follow_to_death(number: int) -> None:
 
 
 def end_descendants() -> None:
-    """SIGKILL and reap all descendants of this process."""
+    """SIGKILL and reap all descendants of this process, except those spared."""
     while has_children():
         for pid in below(os.getpid()):
             _send(pid, signal.SIGKILL)
@@ -73,12 +75,13 @@ def end_descendants() -> None:
 
 
 def has_children() -> bool:
-    """Whether this process has descendants. Reaps those that have ended."""
+    """Whether this process has descendants that are not spared. Reaps those that have ended."""
     with contextlib.suppress(ChildProcessError):
         while True:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
             if found is None:
-                return True
+                return not SPARED or bool(below(os.getpid()))
+            SPARED.discard(found.si_pid)
     return False
 
 
@@ -104,14 +107,15 @@ def has_watchers() -> bool:
 
 
 def below(root: int) -> list[int]:
-    """All descendants of a process."""
+    """All descendants of a process, except those spared and what is below them."""
     parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 # The command's name, in parentheses, may contain blanks and parentheses.
                 after = file.read().rpartition(b")")[2].split()
-                parents.setdefault(int(after[1]), []).append(int(name))
+                if int(name) not in SPARED:
+                    parents.setdefault(int(after[1]), []).append(int(name))
     found, look = [], [root]
     while look:
         children = parents.get(look.pop(), [])

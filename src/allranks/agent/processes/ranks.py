@@ -12,7 +12,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from allranks import clock
 
@@ -59,6 +59,15 @@ class Ended(NamedTuple):
         return Ended(process, code, at or clock.now(), name)
 
 
+class Child(Protocol):
+    """A started process. ``poll`` returns its exit code, negative after a signal, or None."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+
 class Running:
     """The processes of one node in one attempt. Start and watch them from one thread, and poll
     every ``pace`` seconds even if no ``fds`` are ready."""
@@ -66,7 +75,7 @@ class Running:
     pace = 5.0
 
     def __init__(self) -> None:
-        self._procs: dict[str, tuple[Process, subprocess.Popen[bytes], int]] = {}
+        self._procs: dict[str, tuple[Process, Child, int]] = {}
 
     def start(
         self,
@@ -92,7 +101,11 @@ class Running:
                 pass_fds=fds,
                 process_group=0,
             )
-        self._procs[process.name] = (process, proc, os.pidfd_open(proc.pid))
+        self.add(process, proc)
+
+    def add(self, process: Process, child: Child) -> None:
+        """Watch a process that was started elsewhere, in a process group of its own."""
+        self._procs[process.name] = (process, child, os.pidfd_open(child.pid))
 
     @property
     def fds(self) -> list[int]:

@@ -209,9 +209,10 @@ def _stop_jobs(options: argparse.Namespace) -> int:
 
 
 def _end_leftovers(home: Home) -> int:
-    """End the gangs that a killed or unreachable server left; returns how many."""
+    """End the gangs that a killed or unreachable server left, and the warm servers of this home.
+    Return how many gangs there were."""
     count = len(list(home.engines.glob("*/*/")))
-    if count:
+    if count or home.warm.is_dir():
         from allranks.server.app import end_what_runs_here  # lazy: rarely needed
 
         end_what_runs_here(home)

@@ -143,7 +143,7 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
         show.talk(f"{job['name']}: {job['status']}{took}{tries}", job["status"])
         for told in left(job):
             show.talk(told)
-        for told in _of_metrics(job):
+        for told in _notes(job):
             show.talk(f"note: {told}")
         if job["status"] == SUCCESS:
             for name, path in job["outputs"].items():
@@ -158,16 +158,17 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
     return int(exit_code(job) != 0)
 
 
-def _of_metrics(job: dict[str, Any]) -> list[str]:
-    """Problems with the requested metrics."""
-    if not job["spec"].get("metrics"):
+def _notes(job: dict[str, Any]) -> list[str]:
+    """What was asked for and did not work: metrics without points, ranks that started cold."""
+    if not job["spec"].get("metrics") and not job["spec"].get("warm"):
         return []
     with find_server.connect() as client:
         events = client.json("GET", job_path(job["name"], "/events"))
         told = [
             event["data"]
             for event in events
-            if event["attempt"] == job["attempts"] and event["data"].get("about") == "metrics"
+            if event["attempt"] == job["attempts"]
+            and event["data"].get("about") in ("metrics", "warm")
         ]
         found = _found(job, client) if any("missed" in each for each in told) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.

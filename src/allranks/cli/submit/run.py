@@ -63,8 +63,8 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--from", dest="start_from", type=JobReference, metavar="JOB", help=start)
     keep = "size limit for saving new files of the working folder (10 GB a node), or all, or none"
     add("--keep-work", metavar="SIZE", help=keep)
-    # Part of the contract and not built yet: the plan refuses it with an explanation.
-    add("--warm", help=argparse.SUPPRESS)
+    warm = "start ranks from a process that has these modules imported, e.g. torch"
+    add("--warm", metavar="MODULE,…", help=warm)
     sets = "set any key of the job's YAML"
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
 

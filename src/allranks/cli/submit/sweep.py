@@ -42,7 +42,7 @@ _TRIALS, _CONCURRENT = 10, 4
 # Keys of a command job that its trials have; the others are the sweep's.
 _TRIAL = (
     *("command", "code", "environment", "environment_variables", "distribution", "resources"),
-    *("metrics", "keep_work", "retry", "hang_timeout"),
+    *("metrics", "keep_work", "retry", "hang_timeout", "warm"),
 )
 # Keys of a sweep that a file given by --sweep may have.
 _IN_FILE = ("search_space", "sampling_algorithm", "objective", "limits", "early_termination")
@@ -107,7 +107,7 @@ def sweep_of(spec: Mapping[str, Any], options: argparse.Namespace) -> dict[str, 
     if timeout := (spec.get("limits") or {}).get("timeout"):
         limits["trial_timeout"] = timeout
     sweep["trial"] = {key: spec[key] for key in _TRIAL if key in spec}
-    shared = {key: spec[key] for key in spec if key not in (*_TRIAL, "limits", "warm")}
+    shared = {key: spec[key] for key in spec if key not in (*_TRIAL, "limits")}
     return {**shared, **sweep}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from allranks import file_locks
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
-from allranks.engines.local import fork_server
+from allranks.engines.local import fork_server, warm_servers
 from allranks.engines.local.capacity import NOTHING, Capacity, need, this_machine
 from allranks.engines.local.end_gang import end_gang
 from allranks.engines.local.fork_server import ForkServer
@@ -76,7 +76,9 @@ class LocalEngine:
         self._folder, self._nodes = folder, nodes
         self._capacity = capacity or this_machine()
         self._known: dict[str, _Gang] | None = None
-        self._nursery = ForkServer()
+        # Servers of imported modules, which outlive jobs: see agent/launch/warm_ranks.py.
+        self._warm = nodes.parent / "warm"
+        self._nursery = ForkServer(self._warm)
 
     @property
     def _gangs(self) -> dict[str, _Gang]:
@@ -128,7 +130,8 @@ class LocalEngine:
         # started by another server, all processes of the machine are searched.
         codes = [self._code(pid) for pid in pids]
         exited = [code for code in codes if code is not None and code >= 0]
-        if gang is None or len(exited) < gang.gang.nodes:
+        # A server of imported modules ends its ranks a moment after the agent has ended.
+        if gang is None or len(exited) < gang.gang.nodes or len(gang.dead_nodes()) < len(exited):
             end_gang(self.mark(handle.key), self._folder / handle.key)
         for pid in pids:
             self._nursery.forget(pid)
@@ -157,10 +160,11 @@ class LocalEngine:
         ]
 
     def stop_all(self) -> None:
-        """End every gang of this home, whose server is gone."""
+        """End every gang of this home, whose server is gone, and its warm servers."""
         self._known = {}  # do not resume gangs that are about to end
         for folder in list(self._folder.glob("*/")):
             self.stop(Handle(folder.name))
+        warm_servers.remove(self._warm)
 
     def mark(self, key: str) -> str:
         """Return the marker of a gang's processes, unique even if two homes share a job name."""
@@ -180,6 +184,8 @@ class LocalEngine:
 
     def _free(self) -> Capacity:
         free = self._capacity
+        if any(gang.gang.memory for gang in self._gangs.values()):
+            free = free.minus(Capacity(0, 0, 0.0, warm_servers.memory(self._warm), 0))
         for gang in self._gangs.values():
             if self._lives(gang):
                 free = free.minus(need(gang.gang))
@@ -200,6 +206,7 @@ class LocalEngine:
         if not waiting:
             return
         free = self._free()
+        self._make_room(waiting, free)
         has_spots = any(gang.gang.spot and gang.started for gang in self._gangs.values())
         for gang in waiting:
             if not free.nodes and not has_spots:
@@ -209,6 +216,11 @@ class LocalEngine:
             elif not gang.gang.spot:
                 free = free.plus(self._preempt(gang, free))
             free = free.minus(need(gang.gang))
+
+    def _make_room(self, waiting: Sequence[_Gang], free: Capacity) -> None:
+        """End the warm servers if only the memory that they hold keeps a gang from starting."""
+        if any(need(gang.gang).memory > free.memory for gang in waiting):
+            warm_servers.end(self._warm)
 
     def _preempt(self, gang: _Gang, free: Capacity) -> Capacity:
         """Preempt spot gangs for this one: those already preempted first, then the youngest.
@@ -278,6 +290,7 @@ class LocalEngine:
         env = {
             **{name: text for name, text in os.environ.items() if _HANDED_ON.match(name)},
             **gang.gang.env,
+            "ALLRANKS_WARM": str(self._warm),
             "ALLRANKS_AGENT_MEMORY": str(gang.gang.memory or ""),
             MARKER: self.mark(gang.gang.key),
             "ALLRANKS_AGENT_NODE": str(node),

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 # Set for the nursery. /proc shows the same environment for the agents it forks, not their own.
 NURSED = "ALLRANKS_NURSERY"
@@ -16,9 +17,10 @@ ARGV = (sys.executable, "-P", "-m", "allranks.agent")
 
 class ForkServer:
     """Forks agents from a process that has imported one. It starts on first use, and again if it
-    has died."""
+    has died. In the folder ``warm`` it answers agents that need a server of imported modules."""
 
-    def __init__(self) -> None:
+    def __init__(self, warm: Path) -> None:
+        self._warm = warm
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._codes: dict[int, int] = {}
@@ -85,7 +87,7 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [*ARGV[:-1], "allranks.agent.fork_server"],
                 stdin=its.fileno(),
-                env={**os.environ, NURSED: "1"},
+                env={**os.environ, NURSED: "1", "ALLRANKS_WARM": str(self._warm)},
                 start_new_session=True,
             )
         self._socket = ours

@@ -13,6 +13,8 @@ from allranks.plan.plan import Task
 ONE_EACH = ("tensorflow", "ray")
 # Those whose one process on a node gives all GPUs of it out to others.
 GIVES_OUT = ("ray",)
+# Those whose ranks are started by a program that the agent starts.
+STARTS_RANKS = ("mpi", "ray")
 
 
 class Rank(NamedTuple):

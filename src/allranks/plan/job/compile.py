@@ -158,6 +158,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         state=spec.state or "",
         keep_work=_keep_work(spec.keep_work),
+        warm=tuple(spec.warm),
         parent=spec.parent_job_name or "",
         parameters={name: parameter_text(value) for name, value in spec.search_space.items()},
         continues=context.continues,
@@ -201,8 +202,6 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
     for key in ("address", "include_dashboard", "dashboard_port"):
         if getattr(spec.distribution, key, None):
             problems.append(_unbuilt(f"distribution.{key}", f"`{key}` of a Ray cluster"))
-    if spec.warm:
-        problems.append(_unbuilt("warm", "`warm`"))
     if spec.hang_timeout and kind == "ray":
         # Its own processes are never idle, and what its ranks' tasks do is not seen.
         problems.append(_unbuilt("hang_timeout", "`hang_timeout` of a Ray job"))

@@ -17,7 +17,16 @@ _APART = frozenset(
     {
         *("job", "experiment", "record", "base", "code", "inputs", "outputs", "environments"),
         *("environment", "environment_asked", "uv", "tools", "cache", "cache_limit", "continues"),
-        *("previous", "parent", "keep_work", "timeout", "hang_timeout", "in_place", "recipe"),
+        *(
+            "previous",
+            "parent",
+            "keep_work",
+            "timeout",
+            "hang_timeout",
+            "warm",
+            "in_place",
+            "recipe",
+        ),
         *("container", "command", "variables", "metrics", "parameters"),
     }
 )

@@ -19,7 +19,7 @@ _SETTABLE = frozenset(
     {
         *("name", "display_name", "description", "tags", "compute", "environment"),
         *("environment_variables", "distribution", "resources", "limits", "comment", "settings"),
-        *("identity", "services", "queue_settings", "retry", "metrics", "hang_timeout"),
+        *("identity", "services", "queue_settings", "retry", "metrics", "hang_timeout", "warm"),
         *("max_concurrency_per_instance", "mini_batch_size", "mini_batch_error_threshold"),
         *("retry_settings", "logging_level"),
     }

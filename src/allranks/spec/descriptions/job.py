@@ -49,7 +49,7 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "state": "The name of a state folder, which later jobs of that name find again.",
         "keep_work": "How much of the working folder each node keeps: a size such as `50g`, `all` "
         "or `none`. 10 GB if left out.",
-        "warm": "Python modules to import before ranks start. This version refuses it.",
+        "warm": "Python modules that ranks find imported: they are forked from a process that has.",
         "retry": "How often the job may start and after which failures it starts again.",
         "hang_timeout": "Seconds without progress of any rank after which the job counts as hung. "
         "Off if left out.",

@@ -51,7 +51,7 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
             name: JOB["CommandJob"][name]
             for name in (
                 *("command", "code", "environment", "environment_variables", "distribution"),
-                *("resources", "limits", "metrics", "retry", "hang_timeout"),
+                *("resources", "limits", "metrics", "retry", "hang_timeout", "warm"),
             )
         },
         "type": "The type of the component.",
@@ -110,7 +110,7 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
             for name in (
                 *("display_name", "description", "tags", "properties", "compute", "environment"),
                 *("environment_variables", "distribution", "resources", "limits", "services"),
-                *("identity", "queue_settings", "metrics", "retry", "hang_timeout"),
+                *("identity", "queue_settings", "metrics", "retry", "hang_timeout", "warm"),
             )
         },
         "type": "The type of the step: that of its component.",

@@ -32,7 +32,7 @@ SWEEP: Mapping[str, Mapping[str, str]] = {
         name: JOB["CommandJob"][name]
         for name in (
             *("command", "code", "environment", "environment_variables", "distribution"),
-            *("resources", "metrics", "keep_work", "retry", "hang_timeout"),
+            *("resources", "metrics", "keep_work", "retry", "hang_timeout", "warm"),
         )
     },
     "Objective": {

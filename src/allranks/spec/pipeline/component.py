@@ -15,6 +15,7 @@ from allranks.spec.fields.problems import nearest, placed, problems
 from allranks.spec.fields.scalars import (
     DataName,
     EmptyableText,
+    Module,
     Name,
     PathText,
     Seconds,
@@ -111,6 +112,7 @@ class CommandComponent(Component):
     metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     retry: Retry = Field(default_factory=Retry)
     hang_timeout: Seconds | None = None
+    warm: Several[Module] = ()
 
 
 class PipelineComponent(Component):

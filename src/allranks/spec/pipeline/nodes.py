@@ -14,7 +14,9 @@ from allranks.spec.fields.scalars import (
     DataName,
     EmptyableText,
     Integer,
+    Module,
     Seconds,
+    Several,
     Text,
     Texts,
     Variable,
@@ -86,6 +88,7 @@ class ComponentNode(Part):
     metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     retry: Retry | None = None
     hang_timeout: Seconds | None = None
+    warm: Several[Module] = ()
     mini_batch_size: Text | None = None
     mini_batch_error_threshold: Integer | None = None
     max_concurrency_per_instance: Integer | None = None
@@ -110,11 +113,20 @@ _OF_PARALLEL: Mapping[str, tuple[type[BaseModel], ...]] = {
 # Keys of a step that its job gets unchanged.
 _OF_NODE = (
     *("display_name", "description", "tags", "properties", "compute", "environment"),
-    *("distribution", "services", "identity", "queue_settings", "retry", "hang_timeout"),
+    *("distribution", "services", "identity", "queue_settings", "retry", "hang_timeout", "warm"),
 )
 # Keys of a component that its job gets, unless the step has them.
 _OF_COMPONENT = (
-    *("command", "code", "snapshot", "environment", "distribution", "retry", "hang_timeout"),
+    *(
+        "command",
+        "code",
+        "snapshot",
+        "environment",
+        "distribution",
+        "retry",
+        "hang_timeout",
+        "warm",
+    ),
     *("display_name", "description"),
 )
 # Of these, the step's keys are added to the component's.

@@ -17,9 +17,11 @@ from allranks.spec.fields.scalars import (
     DataName,
     EmptyableText,
     Integer,
+    Module,
     Name,
     PathText,
     Seconds,
+    Several,
     Text,
     Texts,
     Variable,
@@ -110,7 +112,7 @@ class SweepLimits(Part):
 
 class Trial(Part):
     """What every trial of a sweep runs: the keys of a command job that trials share. Metrics,
-    retries and the hang timeout are ours."""
+    retries, the hang timeout and warm starts are ours."""
 
     command: Annotated[Text, Field(min_length=1)]
     code: PathText | None = None
@@ -122,6 +124,7 @@ class Trial(Part):
     keep_work: Text | None = None
     retry: Retry = Field(default_factory=Retry)
     hang_timeout: Seconds | None = None
+    warm: Several[Module] = ()
 
 
 class SweepJob(BaseJob):

@@ -1,0 +1,373 @@
+"""Start ranks from a process that has imported their modules: `programs/warm_server.py`.
+
+On this machine such a server outlives jobs: the local engine names a folder for all of a home, and
+a process that starts servers outside of the job (`ALLRANKS_WARM`). On a cluster it lives as long as
+the launch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import resource
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic as clock
+from typing import Any, NamedTuple
+
+from allranks.agent import programs
+from allranks.agent.environments.uv import Wait
+from allranks.agent.processes import keeper
+from allranks.agent.processes.ranks import SHELL, Process, Running
+from allranks.plan.distributions.topology import STARTS_RANKS
+from allranks.plan.environments import warm_start
+from allranks.plan.environments.warm_start import Call, Cold
+from allranks.plan.plan import Task
+from allranks.version import __version__
+
+Say = Callable[[str], None]
+
+# Seconds for a started server to listen, and for a connected one to answer while it imports.
+_LISTENING, _IMPORTING = 30.0, 600.0
+# Seconds for a job server to kill what is left, or to report an exit.
+_ENDING = 10.0
+# Seconds without a job after which a server ends. On a cluster it ends with the launch.
+IDLE, NEVER = 900.0, 1e9
+_MESSAGE = 1 << 20
+# Said by a server whose modules have changed on disk.
+STALE = "stale"
+# Seconds between two looks for the socket of a server that starts.
+_PACE = 0.01
+# Room in the server's command line for the words of ranks, see `_show_words` there.
+_ROOM = 2048
+
+_ASK = """
+import json, sys
+print(json.dumps({"executable": sys.executable, "prefix": sys.prefix,
+    "exec_prefix": sys.exec_prefix, "path": sys.path[1:]}))
+"""
+
+
+class WarmProcess:
+    """A rank that a server forked, with the part of Popen's interface that ``Running`` uses."""
+
+    def __init__(self, server: JobServer, pid: int) -> None:
+        self._server, self.pid = server, pid
+
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while it runs."""
+        return self._server.code(self.pid)
+
+
+class JobServer:
+    """A connection to the server's process for this node. Closing it ends what is left there."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._codes: dict[int, int] = {}
+        self._pidfds: dict[int, int] = {}
+
+    def settle(self) -> None:
+        """Have it take on what ranks would inherit from this agent, and hold the engine's lock."""
+        kinds = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+        limits = [(each, resource.getrlimit(each)) for each in kinds]
+        cpus = sorted(os.sched_getaffinity(0))
+        lock = os.environ.get("ALLRANKS_AGENT_LOCK")
+        fds = [int(lock)] if lock else []
+        self._send({"umask": _umask(), "limits": limits, "cpus": cpus}, fds)
+
+    def fork(self, message: Mapping[str, Any], log: int) -> int:
+        """Start a rank and return its process id. Raises OSError."""
+        self._send(message, [log])
+        while True:
+            reply = self._receive(_ENDING)
+            if reply is None:
+                raise ConnectionResetError(errno.ECONNRESET, "the warm server has ended")
+            if "pid" in reply:
+                pid = int(reply["pid"])
+                self._pidfds[pid] = os.pidfd_open(pid)
+                return pid
+
+    def code(self, pid: int) -> int | None:
+        if pid in self._pidfds and pid not in self._codes:
+            # It is a zombie, or gone, before the job server reports how it ended.
+            ended = bool(select.select([self._pidfds[pid]], [], [], 0)[0])
+            while self._receive(_ENDING if ended else 0.0) is not None:
+                if pid in self._codes:
+                    break
+            if not ended and pid not in self._codes:
+                return None
+            os.close(self._pidfds.pop(pid))
+            # Without its job server it was killed, too.
+            self._codes.setdefault(pid, -signal.SIGKILL)
+        return self._codes.get(pid)
+
+    def close(self) -> None:
+        """Have everything that is left killed, and wait for it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._receive(_ENDING) is not None:
+                pass
+        self._socket.close()
+        for fd in self._pidfds.values():
+            os.close(fd)
+        self._pidfds.clear()
+
+    def _send(self, message: Mapping[str, Any], fds: list[int]) -> None:
+        socket.send_fds(self._socket, [json.dumps(message).encode()], fds)
+
+    def _receive(self, seconds: float) -> dict[str, Any] | None:
+        if not select.select([self._socket], [], [], seconds)[0]:
+            return None
+        try:
+            message = self._socket.recv(_MESSAGE)
+        except ConnectionError:
+            return None
+        if not message:
+            return None
+        reply: dict[str, Any] = json.loads(message)
+        if "ended" in reply:
+            self._codes[reply["ended"]] = os.waitstatus_to_exitcode(reply["status"])
+        return reply
+
+
+class WarmRanks(NamedTuple):
+    """The ranks of a node that can start warm. ``variables`` are what the server's modules saw of
+    the environment, ``loaded`` its top-level modules, ``interpreter`` how ``sys`` differs."""
+
+    server: JobServer
+    python: str
+    variables: Mapping[str, str]
+    loaded: frozenset[str]
+    interpreter: Mapping[str, Any]
+
+    def start(
+        self, running: Running, process: Process, command: str, cwd: Path, env: Mapping[str, str]
+    ) -> None:
+        """Start a rank. Raises Cold if it has to start otherwise."""
+        folder, rest = warm_start.split_folder(command)
+        call = warm_start.read_call(_words(rest, cwd / folder, env))
+        env = {**env, **call.variables}
+        changed = {*self.variables.items()} ^ {*warm_start.import_time(env).items()}
+        if names := {name for name, _ in changed} - {"PATH"}:
+            raise Cold(f"{min(names)} differs between ranks")
+        # What bash sets before it becomes the program.
+        env |= {"PWD": str(cwd / folder), "SHLVL": "0", "_": self.python}
+        if folder:
+            env["OLDPWD"] = str(cwd)
+        with process.log.open("ab") as log:
+            message = {
+                "cwd": str(cwd / folder),
+                "env": env,
+                "words": call.words,
+                "call": self._checked(call, cwd / folder),
+                "interpreter": self.interpreter,
+            }
+            try:
+                pid = self.server.fork(message, log.fileno())
+            except OSError as error:
+                raise Cold(f"the warm server does not start it: {error.strerror}") from error
+        running.add(process, WarmProcess(self.server, pid))
+
+    def close(self) -> None:
+        """End what the ranks left behind."""
+        self.server.close()
+
+    def _checked(self, call: Call, cwd: Path) -> dict[str, Any]:
+        script = cwd / call.target if call.kind == "file" else cwd
+        if call.kind == "file" and (not script.is_file() or script.suffix == ".pyc"):
+            raise Cold(f"{call.target} is no script")
+        folder = Path(os.path.realpath(script)).parent if call.kind == "file" else cwd
+        if (name := warm_start.own_module(os.listdir(folder), self.loaded)) is not None:
+            raise Cold(f"the job's {name} has the name of a module that is imported already")
+        first = {"file": call.target, "module": "-m", "code": "-c"}[call.kind]
+        return {"kind": call.kind, "target": call.target, "argv": [first, *call.arguments]}
+
+
+class Where(NamedTuple):
+    """The folder of the agent, of the attempt, and the working folder."""
+
+    agent: Path
+    attempt: Path
+    work: Path
+
+
+def prepare(
+    task: Task, command: str, env: Mapping[str, str], where: Where, wait: Wait, say: Say
+) -> WarmRanks:
+    """Connect to a server that has imported the modules of ``task.warm``, started if need be.
+
+    ``env`` is a rank's environment as far as it is known; ``wait`` raises if the attempt is
+    stopped. Raises Cold if the ranks cannot start warm.
+    """
+    if task.container is not None:
+        raise Cold("they run in a container")
+    if task.distribution in STARTS_RANKS:
+        raise Cold(f"{task.distribution} starts them")
+    folder, call = warm_start.read_command(command)
+    env = {**env, **call.variables}
+    python = shutil.which(call.python, path=env.get("PATH"))
+    if python is None:
+        raise Cold(f"there is no `{call.python}` on PATH")
+    python = str(where.work / folder / python)
+    own, in_layer = str(where.attempt), python.startswith(f"{where.attempt}/")
+    interpreter = _interpreter(python, call.options, env) if in_layer else {}
+    variables = warm_start.import_time(env)
+    found_at = interpreter.get("path") or [python]
+    identity = json.dumps(
+        [
+            task.warm,
+            call.options,
+            os.path.realpath(python),
+            found_at,
+            sorted(variables.items()),
+            len(os.sched_getaffinity(0)),
+            os.getuid(),
+            __version__,
+        ]
+    )
+    # A layer lies in the folder of its attempt and is otherwise the same in the next one.
+    key = hashlib.sha256(identity.replace(own, "").encode()).hexdigest()[:24]
+    servers = _Servers(where.agent, os.environ, wait, say)
+    about = {"modules": task.warm, "key": key, "attempt": own}
+    connection, reply = servers.connect(about, [python, *call.options], variables)
+    server = JobServer(connection)
+    server.settle()
+    return WarmRanks(server, python, variables, frozenset(reply["loaded"]), interpreter)
+
+
+class _Servers:
+    """The warm servers that this agent may use."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], wait: Wait, say: Say) -> None:
+        shared = environ.get("ALLRANKS_WARM")
+        self._folder = Path(shared) if shared else folder / "warm"
+        self._starter = self._folder / "start.sock" if shared else None
+        self._wait, self._say = wait, say
+
+    def connect(
+        self, about: Mapping[str, Any], python: list[str], env: Mapping[str, str]
+    ) -> tuple[socket.socket, dict[str, Any]]:
+        """A connection to a server, started if there is none, and its first answer. ``about`` are
+        parameters of the server."""
+        idle, key = IDLE if self._starter else NEVER, about["key"]
+        request = {**about, "folder": str(self._folder), "idle": idle}
+        program = programs.path_of("warm_server.py")
+        argv = [*python, program, json.dumps(request) + " " * _ROOM]
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path, pid = self._folder / f"{key}.sock", None
+        until = clock() + _LISTENING
+        while True:
+            connection = _connected(path)
+            if connection is not None:
+                reply = _first_reply(connection, self._wait)
+                if reply is None and pid is not None:
+                    raise Cold("the process that imports the modules has died")
+                if reply is not None and reply.get("refused") != STALE:
+                    return connection, _accepted(reply)
+                connection.close()
+                pid = None
+            elif pid is None or not _lives(pid):
+                self._say(f"imports {', '.join(about['modules'])} once, for later ranks, too")
+                pid = self._start(argv, env, self._folder / f"{key}.log")
+            if clock() > until:
+                raise Cold("the warm server does not start", hint=f"see {path.with_suffix('.log')}")
+            self._wait(None, _PACE)
+
+    def _start(self, argv: list[str], env: Mapping[str, str], log: Path) -> int:
+        """Start a server, outside of the job if possible. Return its process id."""
+        if self._starter is not None and (starter := _connected(self._starter)) is not None:
+            with starter, contextlib.suppress(OSError, ValueError):
+                request = {"argv": argv, "env": dict(env), "log": str(log)}
+                starter.send(json.dumps(request).encode())
+                return int(json.loads(starter.recv(_MESSAGE))["pid"])
+        with log.open("ab") as output:
+            server = subprocess.Popen(
+                argv,
+                cwd="/",
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        # Until the agent ends, with which everything below it ends.
+        keeper.SPARED.add(server.pid)
+        server.returncode = 0  # the keeper's functions reap it
+        return server.pid
+
+
+def _first_reply(connection: socket.socket, wait: Wait) -> dict[str, Any] | None:
+    """What the server says once it has imported; None if it has ended."""
+    wait(connection.fileno(), _IMPORTING)
+    try:
+        message = connection.recv(_MESSAGE, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        raise Cold(f"importing takes longer than {_IMPORTING:.0f} seconds") from None
+    except ConnectionError:
+        return None
+    reply: dict[str, Any] | None = json.loads(message) if message else None
+    return reply
+
+
+def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
+    if "refused" in reply:
+        raise Cold(reply["refused"])
+    return reply
+
+
+def _connected(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # A socket's path has at most 107 bytes; this one is short.
+            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    return False
+
+
+def _words(command: str, cwd: Path, env: Mapping[str, str]) -> list[str]:
+    """The words of a simple command, as bash makes them."""
+    if not warm_start.expands(command):
+        return shlex.split(command.replace("\\\n", " "))
+    argv = [SHELL, "-c", f"printf '%s\\0' {command.strip()}"]
+    done = subprocess.run(argv, cwd=cwd, env=dict(env), capture_output=True)
+    if done.returncode or done.stderr:
+        raise Cold("the shell cannot expand the command")
+    return [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]]
+
+
+def _interpreter(python: str, options: tuple[str, ...], env: Mapping[str, str]) -> dict[str, Any]:
+    """How ``sys`` of this Python says where it is."""
+    done = subprocess.run([python, *options, "-c", _ASK], env=dict(env), capture_output=True)
+    if done.returncode:
+        raise Cold(f"{python} does not start")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _umask() -> int:
+    """The umask of this process; asking changes it for a moment."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

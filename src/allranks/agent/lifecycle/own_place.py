@@ -1,0 +1,25 @@
+"""The address and the ports of this node, which the ranks of all nodes learn."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from allranks.agent.network import interfaces, ports
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.plan.distributions import topology
+from allranks.plan.plan import Place, Task
+
+
+def reserve_ports(task: Task, where: AgentIdentity) -> list[socket.socket]:
+    """Hold the ports that this node's part of the job needs, until its ranks start."""
+    helpers = topology.helper_ports(task, where.node)
+    held = ports.hold(topology.ports_needed(task, where.node) - helpers)
+    return held + ports.hold(helpers, where.address)
+
+
+def place(where: AgentIdentity, held: list[socket.socket]) -> Place:
+    """Where the others find this node."""
+    interface = interfaces.interface(where.address, [])
+    name = "" if interface is None else interface.name
+    return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)

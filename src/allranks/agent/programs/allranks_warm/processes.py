@@ -1,0 +1,81 @@
+"""Children that end, descendants, and what the kernel knows of a process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+
+# From <linux/prctl.h>.
+SET_PDEATHSIG, SET_CHILD_SUBREAPER, _SET_MM, _SET_MM_ARG_END = 1, 36, 35, 9
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Wakeup:
+    """Becomes readable when a child has ended."""
+
+    def __init__(self) -> None:
+        self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def ended(self) -> list[tuple[int, int]]:
+        """The children that ended, with their wait status."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.fd, 4096)
+        found: list[tuple[int, int]] = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return found
+            if pid == 0:
+                return found
+            found.append((pid, status))
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(self.fd)
+        os.close(self._write)
+
+
+def below(root: int) -> list[int]:
+    """All descendants of a process."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue  # it has ended
+            children.setdefault(parent, []).append(int(name))
+    found, look = [], [root]
+    while look:
+        more = children.get(look.pop(), [])
+        found += more
+        look += more
+    return found
+
+
+def show_words(words: list[str]) -> None:
+    """Show the rank's own command in lists of processes.
+
+    Where this process may not move the end of its arguments, the kernel shows them as one text if
+    their last byte is not zero (proc_pid_cmdline(5)).
+    """
+    with open("/proc/self/stat", "rb") as stat:
+        fields = stat.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5)
+    text = b"".join(os.fsencode(word) + b"\0" for word in words)
+    if len(text) >= end - start:
+        return
+    goal = ctypes.c_ulong(start + len(text))
+    if LIBC.prctl(_SET_MM, _SET_MM_ARG_END, goal, 0, 0) == 0:
+        ctypes.memmove(start, text, len(text))
+    else:
+        ctypes.memset(start, 1, end - start)
+        title = text[:-1].replace(b"\0", b" ") + b"\0"
+        ctypes.memmove(start, title, len(title))

@@ -1,0 +1,195 @@
+"""The process that has imported the modules."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import json
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterable
+
+from .forkable import Refused, expect_forkable, printed_by
+from .job_server import JobServer
+from .later_imports import related
+from .processes import Wakeup
+from .script import Script
+from .wire import listen, send
+
+# Seconds in which a refusal is told to those who wait for the imports.
+_REFUSING = 2.0
+
+
+class Server:
+    """Serves until it is idle. ``serve`` returns in each rank with what that runs."""
+
+    def __init__(
+        self, modules: list[str], folder: str, key: str, idle: float, attempt: str
+    ) -> None:
+        self.modules, self.idle = modules, idle
+        self._attempt = f"{attempt}/"
+        self.base = os.path.join(folder, key)
+        self.printed = b""
+        self._refused = ""
+        self._stamps: dict[str, tuple[int, int] | None] = {}
+        self._tried: set[str] = set()
+        self._children: set[int] = set()
+        self._successor = -1
+
+    def serve(self) -> Script | None:
+        self._lock = os.open(f"{self.base}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None  # another server was faster
+        self._write_pid()
+        self._listener = listen(f"{self.base}.sock")
+        self._wakeup = Wakeup()
+        try:
+            self.printed = printed_by(self._import, [*self.modules, *self._learned()])
+            expect_forkable()
+        except Refused as error:
+            self._refused = str(error)
+        except BaseException as error:
+            self._refused = f"{type(error).__name__}: {error}"
+        self._settle()
+        return self._loop()
+
+    def _loop(self) -> Script | None:
+        since = time.monotonic()
+        while True:
+            left = since + (_REFUSING if self._refused else self.idle) - time.monotonic()
+            if left <= 0 and not self._children:
+                os.unlink(f"{self.base}.sock")
+                return None
+            look = [self._listener.fileno(), self._wakeup.fd]
+            look += [self._successor] if self._successor >= 0 else []
+            ready, _, _ = select.select(look, [], [], max(1.0, left) if self._children else left)
+            if self._wakeup.fd in ready:
+                self._children.difference_update(pid for pid, _ in self._wakeup.ended())
+                since = time.monotonic()
+                self._learn()
+            if self._successor in ready:
+                if os.read(self._successor, 1):
+                    return None
+                os.close(self._successor)
+                self._successor = -1
+            if self._listener.fileno() in ready:
+                connection, _ = self._listener.accept()
+                with connection:
+                    pid = self._fork_job_server(connection)
+                    if pid == 0:
+                        return JobServer(self, connection).serve()
+                if self._refused == "stale":
+                    return None
+
+    def _fork_job_server(self, connection: socket.socket) -> int:
+        """Return its process id: 0 in the job server itself, -1 if it is refused."""
+        if not self._refused and any(_stamp(f) != stamp for f, stamp in self._stamps.items()):
+            self._refused = "stale"
+            os.unlink(f"{self.base}.sock")
+        if self._refused:
+            send(connection, {"refused": self._refused})
+            return -1
+        pid = os.fork()
+        if pid:
+            self._children.add(pid)
+        return pid
+
+    def close(self) -> None:
+        """In a job server: close what is the server's alone."""
+        self._listener.close()
+        self._wakeup.close()
+        os.close(self._lock)
+        if self._successor >= 0:
+            os.close(self._successor)
+
+    def _write_pid(self) -> None:
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, b"%d" % os.getpid(), 0)
+
+    def _import(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except Exception:
+                if name in self.modules:
+                    raise
+
+    def _settle(self) -> None:
+        """Remember which files the modules came from, and get ready to fork cheaply."""
+        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        for file in (*files, *sys.path):
+            # The environment's layer goes with the attempt that started this server.
+            if isinstance(file, str) and not file.startswith(self._attempt):
+                self._stamps.setdefault(file, _stamp(file))
+        gc.collect()
+        gc.freeze()
+
+    # ------------------------------------------------------------ what modules import later
+
+    def _learned(self) -> list[str]:
+        try:
+            with open(f"{self.base}.json", encoding="utf-8") as file:
+                return list(json.load(file))
+        except (OSError, ValueError):
+            return []
+
+    def _learn(self) -> None:
+        """If ranks have imported more parts of the modules, fork a server that imports them, too,
+        and takes over when it has. The imports may fail or start threads; then it just ends."""
+        names = [name for name in self._reported() if name not in self._tried]
+        self._tried.update(names)
+        if not names or self._refused or self._successor >= 0:
+            return
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(write)
+            self._children.add(pid)
+            self._successor = read
+            return
+        os.close(read)
+        self._succeed(names, write)
+
+    def _reported(self) -> list[str]:
+        try:
+            os.rename(f"{self.base}.new", f"{self.base}.read")
+            with open(f"{self.base}.read", encoding="utf-8") as file:
+                found = [name for line in file for name in json.loads(line)]
+            os.unlink(f"{self.base}.read")
+        except (OSError, ValueError):
+            return []
+        return [name for name in dict.fromkeys(found) if name not in sys.modules]
+
+    def _succeed(self, names: list[str], write: int) -> None:
+        self._wakeup.close()
+        self._wakeup = Wakeup()
+        self._children.clear()
+        try:
+            names = related(names, self.modules)
+            if not names or printed_by(self._import, names):
+                os._exit(0)
+            expect_forkable()
+        except BaseException:
+            os._exit(0)
+        learned = [name for name in [*self._learned(), *names] if name in sys.modules]
+        with open(f"{self.base}.json.new", "w", encoding="utf-8") as file:
+            json.dump([*dict.fromkeys(learned)], file)
+        os.replace(f"{self.base}.json.new", f"{self.base}.json")
+        self._settle()
+        self._write_pid()
+        os.write(write, b"+")
+        os.close(write)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

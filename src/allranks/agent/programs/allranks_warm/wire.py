@@ -1,0 +1,38 @@
+"""JSON messages and descriptors over a Unix socket, whose path may be long."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any
+
+# The most bytes of a message.
+_MESSAGE = 1 << 20
+
+
+def listen(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if os.path.lexists(path):
+            os.unlink(path)
+        # A socket's path has at most 107 bytes; this one is short.
+        listener.bind(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    finally:
+        os.close(folder)
+    listener.listen(128)
+    return listener
+
+
+def send(connection: socket.socket, message: dict[str, Any]) -> None:
+    connection.send(json.dumps(message).encode())
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """The next request, and the descriptors sent with it; None at the end."""
+    try:
+        message, fds, _, _ = socket.recv_fds(connection, _MESSAGE, 4)
+    except OSError:
+        return None, []
+    return (json.loads(message) if message else None), list(fds)

@@ -1,0 +1,48 @@
+"""The processes of a home that have imported modules for the ranks of later jobs.
+
+Agents start and use them (`agent/launch/warm_ranks.py`); each holds a lock file that has its
+process id. Between jobs they hold memory, which counts as used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from allranks import file_locks
+
+
+def pids(folder: Path) -> list[int]:
+    """Return the process ids of the servers in ``folder``."""
+    found = []
+    for lock in folder.glob("*.lock"):
+        # ValueError: it has not written its process id yet.
+        with contextlib.suppress(OSError, ValueError):
+            if file_locks.is_held(lock):
+                found.append(int(lock.read_text()))
+    return found
+
+
+def memory(folder: Path) -> int:
+    """Return how many bytes they hold."""
+    held = 0
+    for pid in pids(folder):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/statm") as file:
+            held += int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return held
+
+
+def end(folder: Path) -> None:
+    """Kill them. Ranks that they forked keep running."""
+    for pid in pids(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def remove(folder: Path) -> None:
+    """Kill them, and remove their folder."""
+    end(folder)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,363 @@
+"""Ranks that start warm behave as those that start cold."""
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from allranks.agent.launch import warm_ranks
+from allranks.agent.launch.start_ranks import with_sitecustomize
+from allranks.agent.launch.warm_ranks import Where
+from allranks.agent.processes import keeper
+from allranks.agent.processes.ranks import SHELL, Ended, Process, Running
+from allranks.plan.environments.warm_start import Cold
+from allranks.plan.plan import Task
+from tests.agent.launch.warm_scripts import SCRIPTS
+from tests.support import until
+
+MODULES = (
+    "argparse",
+    "dataclasses",
+    "multiprocessing.pool",
+    "numpy",
+    "pickle",
+    "logging",
+    "tempfile",
+)
+MODULES += ("random", "concurrent.futures", "asyncio", "inspect", "ctypes", "warnings", "runpy")
+
+
+class Node:
+    """Starts ranks as an agent does, from servers that live as long as the test's module."""
+
+    def __init__(self, folder: Path, modules: tuple[str, ...] = MODULES) -> None:
+        self.folder, self.modules, self.attempt = folder, modules, folder / "attempt"
+        self.said: list[str] = []
+        # A folder with a blank, a quote, and more than a socket's path may have.
+        self.agent = folder / ("it's a long name " + "x" * 120)
+        self.agent.mkdir()
+
+    def env(self, cwd: Path) -> dict[str, str]:
+        folders = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        named = {"HOME": str(cwd), "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "RANK": "3"}
+        return {"PATH": folders, **named}
+
+    def wait(self, fd: int | None = None, seconds: float | None = None) -> None:
+        select.select([] if fd is None else [fd], [], [], 60 if seconds is None else seconds)
+
+    def open(self, command: str, cwd: Path, **env: str) -> warm_ranks.WarmRanks:
+        task = Task("j", "e", command, warm=self.modules)
+        where = Where(self.agent, self.attempt, cwd)
+        return warm_ranks.prepare(
+            task, command, self.env(cwd) | env, where, self.wait, self.said.append
+        )
+
+    def warm(self, command: str, cwd: Path, **env: str) -> tuple[bytes, Ended]:
+        ranks = self.open(command, cwd, **env)
+        with contextlib.closing(ranks):
+            running, process = Running(), Process("rank 3", cwd.with_suffix(".log"), 3)
+            ranks.start(running, process, command, cwd, self.whole(cwd, **env))
+            return _finish(running, process)
+
+    def cold(self, command: str, cwd: Path, **env: str) -> tuple[bytes, Ended]:
+        running, process = Running(), Process("rank 3", cwd.with_suffix(".log"), 3)
+        running.start(process, [SHELL, "-c", command], cwd, self.whole(cwd, **env))
+        return _finish(running, process)
+
+    def whole(self, cwd: Path, **env: str) -> dict[str, str]:
+        return with_sitecustomize(self.env(cwd) | env)
+
+
+def _finish(running: Running, process: Process) -> tuple[bytes, Ended]:
+    ended: list[Ended] = []
+    until(lambda: ended.extend(running.reap()) or ended)
+    return process.log.read_bytes(), ended[0]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    node = Node(tmp_path_factory.mktemp("node"))
+    yield node
+    end_servers()
+
+
+def end_servers() -> None:
+    for pid in [*keeper.SPARED]:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        keeper.SPARED.discard(pid)
+
+
+def lay_out(cwd: Path, files: dict[str, str]) -> None:
+    shutil.rmtree(cwd, ignore_errors=True)
+    for path, text in files.items():
+        (cwd / path).parent.mkdir(parents=True, exist_ok=True)
+        (cwd / path).write_text(text)
+    if "real/t.py" in files:
+        (cwd / "link.py").symlink_to("real/t.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_warm_rank_shows_what_a_cold_one_shows(name: str, node: Node, tmp_path: Path):
+    compare(node, *SCRIPTS[name], tmp_path)
+
+
+def compare(node: Node, command: str, files: dict[str, str], tmp_path: Path) -> str:
+    """Run it cold and warm, and compare all that can be seen. Return the output."""
+    cwd = tmp_path / "work"
+    lay_out(cwd, files)
+    output, ended = node.cold(command, cwd)
+    cold_files = sorted(str(each) for each in cwd.rglob("*") if "__pycache__" not in str(each))
+    shutil.rmtree(cwd)
+    (tmp_path / "work.log").unlink()
+    lay_out(cwd, files)
+    warm_output, warm_ended = node.warm(command, cwd)
+    assert steady(warm_output) == steady(output)
+    assert (warm_ended.code, warm_ended.signal) == (ended.code, ended.signal)
+    warm_files = sorted(str(each) for each in cwd.rglob("*") if "__pycache__" not in str(each))
+    assert warm_files == cold_files
+    return steady(output)
+
+
+def steady(output: bytes) -> str:
+    """Without addresses and process ids."""
+    return re.sub(r"0x[0-9a-f]+|(?<=Process-)\d+", "…", output.decode(errors="backslashreplace"))
+
+
+# ---------------------------------------------------------------- torch
+
+_DDP = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+print(torch.get_num_threads(), torch.manual_seed(5).initial_seed())
+store = "file://" + os.path.abspath("store")
+dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+model = DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).pow(2).sum().backward()
+    optimizer.step()
+print([each.detach() for each in model.parameters()])
+dist.destroy_process_group()
+"""
+_LOADER = """
+import torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, at): return torch.full((2,), at), torch.utils.data.get_worker_info().id
+if __name__ == "__main__":
+    for method in ("fork", "spawn"):
+        options = {"num_workers": 2, "multiprocessing_context": method}
+        print([each for each in torch.utils.data.DataLoader(Data(), 2, **options)])
+"""
+_COMPUTE = """
+import torch
+torch.manual_seed(1)
+a = torch.randn(256, 256)
+print((a @ a).sum(), torch.fft.fft(a).abs().mean(), torch.linalg.svdvals(a)[:3])
+torch.save({"a": a}, "a.pt"); print(torch.load("a.pt")["a"].equal(a))
+"""
+
+
+@pytest.fixture(scope="module")
+def torch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    node = Node(tmp_path_factory.mktemp("torch"), ("torch",))
+    yield node
+    end_servers()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("script", [_DDP, _LOADER, _COMPUTE], ids=["ddp", "loader", "compute"])
+def test_torch_computes_the_same(script: str, torch_node: Node, tmp_path: Path):
+    assert "Traceback" not in compare(torch_node, "python s.py", {"s.py": script}, tmp_path)
+
+
+@pytest.mark.torch
+def test_each_rank_has_its_own_random_numbers(torch_node: Node, tmp_path: Path):
+    draw = "import random, numpy, torch, uuid\n"
+    draw += "for each in random.random(), numpy.random.rand(), torch.rand(1).item(): print(each)"
+    lay_out(tmp_path / "w", {"s.py": draw})
+    drawn = [torch_node.warm("python s.py", tmp_path / "w")[0] for _ in range(3)]
+    lines = drawn[-1].splitlines()
+    assert len(lines) == len({*lines}) == 9
+
+
+@pytest.mark.torch
+def test_what_torch_imports_later_is_there_for_the_next_rank(torch_node: Node, tmp_path: Path):
+    lay_out(tmp_path / "w", {"s.py": f"import sys\n{_DDP}\nprint('torch._dynamo' in before)"})
+    script = (tmp_path / "w" / "s.py").read_text()
+    (tmp_path / "w" / "s.py").write_text("import sys; before = {*sys.modules}\n" + script)
+    command, cwd = "python s.py", tmp_path / "w"
+
+    def known() -> bool:
+        (cwd / "store").unlink(missing_ok=True)
+        output, _ = torch_node.warm(command, cwd)
+        return output.endswith(b"True\n")
+
+    until(known)
+
+
+# ---------------------------------------------------------------- servers
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[tuple[Node, Path]]:
+    """A node without servers, and a working folder. Modules of tests lie in ``lib``."""
+    node = Node(tmp_path, ("mod",))
+    lay_out(tmp_path / "work", {"s.py": "import mod; print(mod.x)"})
+    lay_out(tmp_path / "lib", {"mod.py": "x = 1"})
+    yield node, tmp_path / "work"
+    end_servers()
+
+
+def run(fresh: tuple[Node, Path], command: str = "python s.py") -> str:
+    node, work = fresh
+    work.with_suffix(".log").unlink(missing_ok=True)
+    output, _ = node.warm(command, work, PYTHONPATH=str(work.parent / "lib"))
+    return output.decode()
+
+
+def refusal(fresh: tuple[Node, Path], source: str, command: str = "python s.py") -> str:
+    (fresh[1].parent / "lib" / "mod.py").write_text(source)
+    with pytest.raises(Cold) as caught:
+        run(fresh, command)
+    return str(caught.value)
+
+
+@pytest.mark.medium
+def test_one_server_serves_several_attempts(fresh: tuple[Node, Path]):
+    (fresh[1].parent / "lib" / "mod.py").write_text("import os; x = os.getpid()")
+    assert run(fresh) == run(fresh)
+    assert len(fresh[0].said) == 1
+
+
+@pytest.mark.medium
+def test_a_changed_module_is_imported_again(fresh: tuple[Node, Path]):
+    assert run(fresh) == "1\n"
+    (fresh[1].parent / "lib" / "mod.py").write_text("x = 'changed'")
+    assert run(fresh) == "changed\n"
+    assert len(fresh[0].said) == 2
+
+
+@pytest.mark.medium
+def test_a_killed_server_is_replaced(fresh: tuple[Node, Path]):
+    assert run(fresh) == "1\n"
+    end_servers()
+    assert run(fresh) == "1\n"
+    assert len(fresh[0].said) == 2
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("import nothing_there", "ModuleNotFoundError: No module named 'nothing_there'"),
+        ("raise OSError('no licence')", "OSError: no licence"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import os; os._exit(3)", "the process that imports the modules has died"),
+        (
+            "import os, signal; os.kill(os.getpid(), 9)",
+            "the process that imports the modules has died",
+        ),
+        (
+            "import threading, time\n"
+            "threading.Thread(target=time.sleep, args=(9,), name='t', daemon=True).start()",
+            "importing them starts the thread t",
+        ),
+        (
+            "import _thread, time\n_thread.start_new_thread(time.sleep, (9,))",
+            "importing them starts threads",
+        ),
+        (
+            "from multiprocessing import resource_tracker as r\nr.ensure_running()",
+            "importing them starts a process",
+        ),
+        (
+            "import subprocess\nx = subprocess.Popen(['sleep', '9'])",
+            "importing them starts a process",
+        ),
+    ],
+)
+def test_modules_that_cannot_be_forked_are_refused(fresh: tuple[Node, Path], source: str, why: str):
+    assert refusal(fresh, source) == why
+
+
+@pytest.mark.medium
+def test_what_modules_print_is_printed_by_each_rank(fresh: tuple[Node, Path]):
+    (fresh[1].parent / "lib" / "mod.py").write_text(
+        "import sys; print('e', file=sys.stderr); x = 1"
+    )
+    assert run(fresh) == run(fresh) == "e\n1\n"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", ["mod.py", "json"])
+def test_a_module_of_the_job_with_the_same_name_is_not_ignored(fresh: tuple[Node, Path], name: str):
+    path = fresh[1] / name
+    path.write_text("x = 2") if path.suffix else path.mkdir()
+    why = f"the job's {name} has the name of a module that is imported already"
+    assert refusal(fresh, "x = 1") == why
+
+
+@pytest.mark.medium
+def test_a_variable_that_modules_read_gets_a_server_of_its_own(fresh: tuple[Node, Path]):
+    (fresh[1].parent / "lib" / "mod.py").write_text(
+        "import os; x = os.environ.get('OMP_NUM_THREADS')"
+    )
+    assert run(fresh, "OMP_NUM_THREADS=3 python s.py") == "3\n"
+    assert run(fresh, "OMP_NUM_THREADS=4 python s.py") == "4\n"
+    assert run(fresh, "LR=4 OMP_NUM_THREADS=4 python s.py") == "4\n"
+    assert len(fresh[0].said) == 2
+
+
+@pytest.mark.medium
+def test_nothing_is_left_when_the_attempt_ends(fresh: tuple[Node, Path]):
+    (fresh[1] / "s.py").write_text(
+        "import os, subprocess, sys\n"
+        "print(subprocess.Popen(['sleep', '1000'], start_new_session=True).pid)"
+    )
+    left = int(run(fresh))
+    assert not Path(f"/proc/{left}").exists()
+
+
+@pytest.mark.medium
+def test_a_rank_ends_with_a_killed_job_server(fresh: tuple[Node, Path]):
+    node, work = fresh
+    (work / "s.py").write_text("import os, time; print(os.getppid(), flush=True); time.sleep(1000)")
+    path = {"PYTHONPATH": str(work.parent / "lib")}
+    ranks, running = node.open("python s.py", work, **path), Running()
+    process = Process("rank 0", work.with_suffix(".log"), 0)
+    with contextlib.closing(ranks):
+        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+        until(lambda: process.log.read_text().endswith("\n"))
+        os.kill(int(process.log.read_text()), signal.SIGKILL)
+        _, ended = _finish(running, process)
+    assert (ended.code, ended.signal) == (137, "SIGKILL")
+
+
+@pytest.mark.medium
+def test_a_signal_reaches_the_group_of_a_rank(fresh: tuple[Node, Path]):
+    node, work = fresh
+    (work / "s.py").write_text(
+        "import signal, subprocess\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('told', flush=True) or exit(5))\n"
+        "child = subprocess.Popen(['sleep', '1000'])\nprint('up', flush=True)\nchild.wait()"
+    )
+    path = {"PYTHONPATH": str(work.parent / "lib")}
+    ranks, running = node.open("python s.py", work, **path), Running()
+    process = Process("rank 0", work.with_suffix(".log"), 0)
+    with contextlib.closing(ranks):
+        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+        until(lambda: process.log.read_text() == "up\n")
+        running.send(signal.SIGTERM)
+        output, ended = _finish(running, process)
+    assert (output, ended.code) == (b"up\ntold\n", 5)

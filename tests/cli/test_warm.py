@@ -1,0 +1,136 @@
+"""`--warm`: ranks forked from a process that has imported their modules."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support import answer, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+
+PARENT = "import os; print(os.getppid())"
+
+
+def events(allranks, job: str, kind: str) -> list[dict]:
+    return [e for e in answer(allranks, "job", "events", job) if e["kind"] == kind]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def servers(home: Path) -> list[int]:
+    return [int(lock.read_text()) for lock in (home / "warm").glob("*.lock")]
+
+
+def test_jobs_share_a_server_that_ends_with_the_home(allranks, home, code):
+    (code / "s.py").write_text("import os, sys, json; print(sys.argv[1:], os.environ['RANK'])")
+    words = ("-p", 2, "--warm", "json,decimal", "--env", "A=b c")
+    first = allranks("run", "--name", "a", *words, "--", "python", "s.py", "x y", "$z")
+    assert (first.returncode, sorted(first.stdout.splitlines())) == (
+        0,
+        ["['x y', '$z'] 0", "['x y', '$z'] 1"],
+    )
+    assert "imports json, decimal once" in first.stderr
+    before = servers(home)
+    second = allranks("run", "--name", "b", *words, "--", "python", "s.py")
+    assert (second.returncode, "imports" in second.stderr) == (0, False)
+    assert servers(home) == before
+    for job in ("a", "b"):
+        assert [e["data"].get("warm") for e in events(allranks, job, "started")] == [2]
+    assert allranks("server", "stop").returncode == 0
+    assert [pid for pid in before if lives(pid)] == []
+
+
+def test_what_cannot_start_warm_starts_cold_and_says_why(shared):
+    nothing = shared("run", "--warm", "nothing_there", "--", "python", "-c", "print(1)")
+    assert (nothing.returncode, nothing.stdout) == (0, "1\n")
+    why = "note: ranks start cold: ModuleNotFoundError: No module named 'nothing_there'"
+    assert why in nothing.stderr
+    shell = shared("run", "--warm", "json", "--", "bash", "-c", "echo $RANK; exit 3")
+    assert shell.returncode == 3
+    assert (
+        "ranks start cold: the command does not start with `python` but with `bash`" in shell.stderr
+    )
+    wrong = shared("run", "--warm", "a b", "--", "true")
+    assert (wrong.returncode, "must be the name of a Python module" in wrong.stderr) == (2, True)
+
+
+def test_a_restart_starts_warm_again(shared):
+    script = "import os, sys; sys.exit(7 if os.environ['ALLRANKS_ATTEMPT'] == '1' else 0)"
+    words = ("--name", "warm-again", "--max-attempts", 2, "--warm", "json")
+    assert shared("run", *words, "--", "python", "-c", script).returncode == 0
+    assert [e["data"]["warm"] for e in events(shared, "warm-again", "started")] == [1, 1]
+
+
+def test_a_sweep_starts_its_trials_warm(shared, code):
+    (code / "s.py").write_text("import sys; print('x:', float(sys.argv[1]))")
+    words = (
+        "--sweep",
+        "x=choice(1, 2)",
+        "-m",
+        "x=x: ([0-9.]+)",
+        "--minimize",
+        "x",
+        "--warm",
+        "json",
+    )
+    done = shared(
+        "run", "--name", "warm-trials", *words, "--", "python", "s.py", "${{search_space.x}}"
+    )
+    assert done.returncode == 0, done.stderr
+    assert [e["data"]["warm"] for e in events(shared, "warm-trials_1", "started")] == [1]
+
+
+def test_canceling_ends_warm_ranks(shared, code):
+    (code / "s.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(1000)")
+    words = ("--name", "warm-canceled", "--warm", "json", "--detach")
+    assert shared("run", *words, "--", "python", "s.py").returncode == 0
+    until(lambda: shared("job", "logs", "warm-canceled").stdout.strip())
+    pid = int(shared("job", "logs", "warm-canceled").stdout)
+    assert psutil.Process(pid).cmdline() == ["python", "s.py"]
+    assert shared("job", "cancel", "warm-canceled").returncode == 0
+    until(lambda: answer(shared, "job", "show", "warm-canceled")["status"] == "Canceled")
+    assert not lives(pid)
+
+
+def test_a_killed_agent_takes_its_warm_ranks_along(shared, shared_home, code):
+    (code / "s.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(1000)")
+    words = ("--name", "warm-orphan", "--warm", "json", "--detach")
+    assert shared("run", *words, "--", "python", "s.py").returncode == 0
+    until(lambda: shared("job", "logs", "warm-orphan").stdout.strip())
+    pid = int(shared("job", "logs", "warm-orphan").stdout)
+    agent = events(shared, "warm-orphan", "hello")[0]["data"]["pid"]
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: answer(shared, "job", "show", "warm-orphan")["status"] == "Failed")
+    assert not lives(pid)
+
+
+def test_a_layer_of_an_environment_is_the_ranks_own(shared, code):
+    """A rank's `sys` and `VIRTUAL_ENV` name its own layer; the server is shared."""
+    (code / "s.py").write_text(
+        "import os, sys\n"
+        "print(sys.prefix == os.environ['VIRTUAL_ENV'], sys.executable.startswith(sys.prefix))"
+    )
+    (code / "e.txt").write_text("")
+    for name in ("warm-layer-1", "warm-layer-2"):
+        done = shared(
+            "run", "--name", name, "-e", "e.txt", "--warm", "json", "--", "python", "s.py"
+        )
+        assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr
+        assert [e["data"].get("warm") for e in events(shared, name, "started")] == [1]
+    assert "imports json" not in done.stderr
+
+
+def test_a_job_file_may_ask_for_it(shared, code):
+    job = {"command": "python -c 'print(3)'", "warm": ["json"], "name": "warm-file"}
+    (code / "job.yml").write_text(json.dumps(job))
+    assert shared("job", "create", "-f", "job.yml", "--stream").returncode == 0
+    assert [e["data"]["warm"] for e in events(shared, "warm-file", "started")] == [1]
