@@ -129,6 +129,21 @@ def test_state_is_found_again_after_a_restart_in_the_same_allocation(there: Allr
     assert (job["attempts"], job["launches"]) == (2, 1)
 
 
+def test_a_restart_in_the_same_allocation_starts_warm_from_the_same_server(there: Allranks):
+    script = (
+        "import os, sys; print(os.environ['RANK'], 'json' in sys.modules); "
+        "sys.exit(os.environ['ALLRANKS_ATTEMPT'] == '1')"
+    )
+    options = ("--name", "warm", "-c", "there", "-n", 3, "--max-attempts", 2, "--warm", "json")
+    done = there("run", *options, "--", "python", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert sorted({*done.stdout.splitlines()}) == ["0 True", "1 True", "2 True"]
+    events = json.loads(there("job", "events", "warm", "--json").stdout)
+    assert [e["data"]["warm"] for e in events if e["kind"] == "started"] == [1] * 6
+    imports = [e for e in events if "once" in str(e["data"].get("doing"))]
+    assert len(imports) == 3
+
+
 def test_a_named_state_goes_with_jobs_from_here_to_there_and_back(there: Allranks):
     """What ranks of all hosts wrote each of them finds, on whatever engine."""
     script = """

@@ -197,8 +197,9 @@ class Agent:
             return None
         from allranks.agent.launch import warm_ranks  # lazy: few jobs start warm
 
-        places = (own_place.place(self._where, held),) * self._task.nodes
-        rank = Rank(0, self._where.node, 0)
+        # Addresses and ports are not known yet; what modules read while they are imported is.
+        place = own_place.place(self._where, held)._replace(ports=(0,) * 99)
+        places, rank = (place,) * self._task.nodes, Rank(0, self._where.node, 0)
         env = with_sitecustomize(self._env(rank, work, folder, places, {"started": 0.0}))
         try:
             where = warm_ranks.Where(self._where.folder, folder, work.folder)
