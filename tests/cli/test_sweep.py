@@ -193,6 +193,23 @@ def test_values_that_are_no_numbers_do_not_win(allranks: Allranks, code: Path):
 
 
 @pytest.mark.slow
+def test_an_environment_that_cannot_be_built_is_tried_once(allranks: Allranks, train: Path):
+    (train / "needs.txt").write_text("--no-index\nnowhere==1\n")
+    words = sweep_of("s", "--trials", 12, "--concurrent", 2, "-e", "needs.txt")
+    done = allranks(*words, *COMMAND, 1, 0)
+    assert done.returncode == 1
+    job = answer(allranks, "job", "show", "s")
+    assert len(job["trials"]) == 2
+    assert {each["status"] for each in job["trials"]} <= {"Failed", "Canceled"}
+    error = job["error"]
+    assert error["reason"] == "SETUP_FAILED"
+    assert "could not be prepared, and no other trial was tried: " in error["message"]
+    assert "nowhere" in error["message"]
+    assert error["hint"].endswith("then submit the sweep again")
+    assert "has reported" not in done.stderr
+
+
+@pytest.mark.slow
 def test_cancel_restart_and_delete(allranks: Allranks, train: Path):
     words = sweep_of("s", "--trials", 6, "--concurrent", 2, "--detach")
     assert allranks(*words, *COMMAND, 10, 0.1).returncode == 0

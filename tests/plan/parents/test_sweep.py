@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from allranks.plan.parents.sweep import Parent, Rules, Step, Trial, best, next_step, rank
+from allranks.plan.parents.sweep import (
+    Parent,
+    Rules,
+    Step,
+    Trial,
+    best,
+    next_step,
+    rank,
+    unprepared,
+)
 from allranks.spec.sweep.early_termination import Bandit
 from allranks.statuses import TERMINAL, JobStatus, Reason
 
@@ -32,11 +41,17 @@ def taken(state: State, step: Step) -> State:
     return parent, found
 
 
-def events(state: State) -> Iterator[State]:
-    """What may happen by itself: a trial reports or ends, somebody cancels the sweep."""
+def events(state: State, setups: bool) -> Iterator[State]:
+    """What may happen by itself: a trial reports or ends, somebody cancels the sweep; with
+    ``setups``, a trial is prepared or cannot be."""
     parent, trials = state
     for index, trial in enumerate(trials):
         if trial.status in TERMINAL:
+            continue
+        if setups and trial.prepared is None and not trial.canceled:
+            for change in ({"prepared": True}, {"status": FAILED, "prepared": False}):
+                found = trial._replace(**change)
+                yield parent, (*trials[:index], found, *trials[index + 1 :])
             continue
         ends = (CANCELED,) if trial.canceled else (COMPLETED, FAILED)
         for status in ends:
@@ -72,15 +87,17 @@ def test_every_interleaving_ends_with_the_right_trials(trials, concurrent, polic
             ran_all = len(of_sweep) == trials
             good = best("maximize", of_sweep) is not None
             expected = Reason.DONE if good else Reason.RANK_EXITED
+            if unprepared(of_sweep):
+                expected = Reason.SETUP_FAILED
             assert step.reason == (Reason.CANCELED if parent.canceled else expected)
-            assert parent.canceled or ran_all
+            assert parent.canceled or ran_all or unprepared(of_sweep)
             finished += 1
             continue
         following = [] if step is None else [taken(state, step)]
         if step is not None and step.kind not in ("draw",):
             # Repeated after a crash, it leaves the same record.
             assert taken(following[0], step) == following[0]
-        following += events(state)
+        following += events(state, setups=policy is None)
         assert following, f"nothing can happen any more: {state}"
         todo += [each for each in following if each not in seen]
         seen |= {*following}
@@ -100,6 +117,22 @@ def test_a_trial_that_cannot_be_submitted_ends_the_sweep():
     parent = Parent(started_at=0.0, refused="the compute is gone")
     step = next_step(Rules(4, 2, "minimize"), parent, [Trial(0, COMPLETED, closed=True)], 1.0)
     assert step == Step("finish", reason=Reason.GANG_REFUSED)
+
+
+def test_the_first_trial_that_cannot_be_prepared_ends_the_sweep():
+    rules, parent = Rules(12, 2, "minimize"), Parent(started_at=0.0)
+    bad = Trial(0, FAILED, closed=True, prepared=False)
+    assert next_step(rules, parent, [bad, Trial(1, RUNNING)], 1.0) == Step("cancel", 1)
+    finish = Step("finish", reason=Reason.SETUP_FAILED)
+    assert next_step(rules, parent, [bad, Trial(1, CANCELED, closed=True)], 1.0) == finish
+
+
+def test_a_trial_that_one_node_cannot_prepare_is_only_a_failed_trial():
+    good = Trial(0, RUNNING, prepared=True)
+    bad = Trial(1, FAILED, closed=True, prepared=False)
+    assert unprepared([good, bad]) is None
+    step = next_step(Rules(12, 2, "minimize"), Parent(started_at=0.0), [good, bad], 1.0)
+    assert step == Step("draw", 2)
 
 
 def test_a_deleted_trial_does_not_come_back():

@@ -24,7 +24,9 @@ class Rules(NamedTuple):
 class Trial(NamedTuple):
     """A trial as its own record has it. ``reports`` are its values of the primary metric, oldest
     first, and ``judged`` the last of them (from 1) at which a policy judged it. ``canceled``: its
-    cancellation was requested. ``closed``: the record has its ``value``, the best one."""
+    cancellation was requested. ``closed``: the record has its ``value``, the best one.
+    ``prepared``: None until its ranks started; False: its code, data or environment, which all
+    trials share, could not be prepared, and trying again would not help."""
 
     number: int
     status: JobStatus
@@ -33,6 +35,7 @@ class Trial(NamedTuple):
     canceled: bool = False
     closed: bool = False
     value: float | None = None
+    prepared: bool | None = None
 
 
 class Parent(NamedTuple):
@@ -66,7 +69,7 @@ def next_step(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float)
     ended = next((e for e in trials if e.status in TERMINAL and not e.closed), None)
     if ended is not None:
         return Step("close", ended.number)
-    if (reason := _stops(rules, parent, now)) is not None:
+    if (reason := _stops(rules, parent, trials, now)) is not None:
         running = next((each for each in live if not each.canceled), None)
         if running is not None:
             return Step("cancel", running.number)
@@ -83,12 +86,22 @@ def next_step(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float)
     return Step("finish", reason=Reason.DONE if best(rules.goal, trials) else Reason.RANK_EXITED)
 
 
-def _stops(rules: Rules, parent: Parent, now: float) -> Reason | None:
+def unprepared(trials: Sequence[Trial]) -> Trial | None:
+    """The trial whose setup failed as every trial's would. None if any trial was prepared: then
+    it was that trial's node."""
+    if any(each.prepared for each in trials):
+        return None
+    return next((each for each in trials if each.prepared is False), None)
+
+
+def _stops(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float) -> Reason | None:
     """Why the sweep ends before its last trial."""
     if parent.canceled:
         return Reason.CANCELED
     if parent.refused:
         return Reason.GANG_REFUSED
+    if unprepared(trials) is not None:
+        return Reason.SETUP_FAILED
     started = parent.started_at
     if rules.timeout is not None and started is not None and now >= started + rules.timeout:
         return Reason.TIME_LIMIT

@@ -20,7 +20,7 @@ from allranks.server.parents.sweep.sampler import Draw, Past, draw
 from allranks.server.parents.sweep.view import metric_hint
 from allranks.server.submission.submit import Submission, submit
 from allranks.spec.sweep.job import AshaSampling, SweepJob
-from allranks.statuses import TERMINAL, JobStatus, Reason
+from allranks.statuses import TERMINAL, Blame, JobStatus, Reason
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import Child, JobRow
 
@@ -75,6 +75,7 @@ class Sweep(Controller):
             state.given_up if force else state.canceled,
             _is_closed(state),
             state.notes.get("value"),
+            _prepared(state),
         )
 
     def _reports_of(self, state: ChildState) -> tuple[float, ...]:
@@ -171,6 +172,8 @@ class Sweep(Controller):
         if reason is Reason.GANG_REFUSED:
             hint = "correct it, then continue: allranks job restart {job}"
             return error_of(row, reason, row.record.message, hint)
+        if reason is Reason.SETUP_FAILED and (found := decisions.unprepared(trials)) is not None:
+            return self._unprepared(row, self._states[found.number])
         if reason is Reason.TIME_LIMIT:
             message = "the sweep ran longer than limits.timeout"
             return error_of(row, reason, message, "raise limits.timeout")
@@ -181,6 +184,21 @@ class Sweep(Controller):
             return error_of(row, reason, message, f"allranks job explain {first.name}")
         message = f"no trial reported the metric {metric!r}"
         return error_of(row, reason, message, metric_hint(metric, self._states))
+
+    def _unprepared(self, row: JobRow, state: ChildState) -> dict[str, Any]:
+        error = state.error or {}
+        message = f"{state.name} could not be prepared, and no other trial was tried: "
+        hint = f"{error.get('hint') or 'correct it'}; then submit the sweep again"
+        return error_of(row, Reason.SETUP_FAILED, message + str(error.get("message", "")), hint)
+
+
+def _prepared(state: ChildState) -> bool | None:
+    """Whether what all trials share could be prepared. A failure that passes, or is one node's,
+    is blamed on the infrastructure and says nothing."""
+    error = state.error or {}
+    if error.get("reason") == Reason.SETUP_FAILED and error.get("blame") == Blame.USER:
+        return False
+    return True if state.started_at is not None else None
 
 
 def _is_closed(state: ChildState) -> bool:

@@ -119,8 +119,9 @@ class Trials:
         ]
 
     def _note(self) -> str | None:
-        """Said as soon as a trial has ended without a value."""
-        closed = [each for each in self.states.values() if "value" in each.notes]
+        """Said as soon as a trial that ran has ended without a value."""
+        states = self.states.values()
+        closed = [each for each in states if "value" in each.notes and each.started_at is not None]
         done = [e for e in closed if e.status in TERMINAL and e.status is not JobStatus.FAILED]
         if not done or any(each.notes["reports"] for each in closed):
             return None
