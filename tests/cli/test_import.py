@@ -83,6 +83,8 @@ def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
     assert problem[0] == "azure.ai.ml.automl is not there"
     assert "online-endpoint" in found["run.sh"]["problems"][0][0]
     assert "line 2, comand" in found["wrong.yml"]["problems"][1][0]
+    # What the table has no room for is said below it.
+    assert f"\njob.yml\n  {found['job.yml']['notes'][0]}\n" in allranks("import", "mine").stdout
 
 
 @pytest.mark.medium

@@ -197,10 +197,13 @@ project.downloadResults("one", "out")
 inputs = {"m": project.getInputConfig("one", "model", distribution="ShardedByS3Key")}
 project.runTask("two", image, {"stage": 2}, additional_inputs=inputs, clean_state=True,
                 model_uri=project.tasks["one"].getOutputTargetUri(model=True))
-try:
-    project.runTask("three", image, {"stage": 3}, input_data_path="nowhere")
-except Exception as error:
-    print(type(error).__name__, error)
+task, job = project.runTask("four", image, {"stage": 4}, instance_count=1, entry_point="other.py")
+print("four", type(task).__name__, job.startswith("four-"))
+for wrong in ({"input_data_path": "nowhere"}, {"instance_cont": 3}, {"task_type": "Processing"}):
+    try:
+        project.runTask("three", image, {"stage": 3}, **wrong)
+    except Exception as error:
+        print(type(error).__name__, str(error).partition("\\n")[0])
 """
 
 
@@ -209,6 +212,7 @@ def test_a_program(allranks: Allranks, code: Path) -> None:
     for name in ("src", "data", "beside"):
         (code / name).mkdir()
     (code / "src" / "worker.py").write_text(WORKER)
+    (code / "src" / "other.py").write_text("import os\nprint('other', os.environ['SSM_NUM_NODES'])")
     (code / "data" / "a").write_text("a")
     (code / "data" / "b").write_text("b")
     (code / "submit.py").write_text(PROGRAM)
@@ -217,7 +221,13 @@ def test_a_program(allranks: Allranks, code: Path) -> None:
     assert "argv ['--stage', '1'] hps {'stage': 1} host 0 2" in done.stdout
     assert "channels {'m': ['model.tar.gz'], 'model': ['model.tar.gz']}" in done.stdout
     assert "channels {'m': [], 'model': ['model.tar.gz']}" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("UsageError nowhere not found")
+    assert done.stdout.splitlines()[-5:] == [
+        "other 1",
+        "four SageMakerTask True",
+        "UsageError nowhere not found",
+        "UsageError instance_cont is not a parameter of runTask",
+        "UsageError runTask runs no Processing task",
+    ]
     assert "output/output_algo-1" in tree(code / "out")
 
 
@@ -232,6 +242,10 @@ def test_a_program(allranks: Allranks, code: Path) -> None:
         ("shell -p p -t t --cmd x -- more", None),
         ("run -p p -t t -e x --distribution {", "'{' is not JSON"),
         ("fly -p p", "invalid choice: 'fly'"),
+        ("shell -p p -t t --cmdline x", "--cmdline is not an option of `ssm shell`"),
+        ("run -p p -t t -e x --instance_cont=2", "--instance_cont is not an option of `ssm run`"),
+        ("shell -p p -t t --cmd x -f mxnet", "invalid choice: 'mxnet'"),
+        ("shell -p p -t= --cmd x", "--task_name/-t: is empty"),
     ],
 )
 def test_wrong_lines(words: str, said: str | None) -> None:
@@ -249,6 +263,7 @@ def test_wrong_lines(words: str, said: str | None) -> None:
     ("words", "said"),
     [
         ("run -e gone.py", "gone.py not found"),
+        ("run -e .", ". is a folder"),
         ("shell --cmd x -i gone", "gone not found"),
         ("shell --cmd x -i . Halved", "'Halved' is no distribution"),
         ("shell --cmd x --iis d /local", "/local is no S3 address"),
@@ -265,6 +280,21 @@ def test_what_cannot_run_says_why(words: str, said: str, shared: Allranks) -> No
     assert done.returncode == 2
     assert said in done.stderr
     assert "hint:" in done.stderr
+
+
+def test_a_wrong_line_names_the_help_to_read() -> None:
+    for words, line in (("", "ssm"), ("fly", "ssm"), ("shell -p p", "ssm shell")):
+        with pytest.raises(UsageError) as caught:
+            read(words.split())
+        assert caught.value.hint == f"see `allranks {line} --help`"
+
+
+@pytest.mark.medium
+def test_an_instance_type_that_nobody_mapped_is_told(shared: Allranks) -> None:
+    words = ("-p", "p", "-t", "odd", "--cmd", "echo hi", "--it", "ml.nosuch")
+    done = shared("ssm", "shell", *words)
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert "note: the instance type nosuch is not known" in done.stderr
 
 
 def test_distributions() -> None:

@@ -25,6 +25,7 @@ from allranks.sdk.jobs.files import job_files
 from allranks.sdk.jobs.follow import Following, substitute_note
 from allranks.sdk.jobs.metrics import by_name
 from allranks.sdk.jobs.names import job_name, no_job
+from allranks.sdk.jobs.properties import properties_of
 from allranks.sdk.pipelines.components import Component, Components
 from allranks.sdk.submit import rehearsal
 from allranks.sdk.submit.create import Words, create, create_all
@@ -47,9 +48,9 @@ class Service(NamedTuple):
 
 
 class Job:
-    """A job as the server last reported it. Every key of `job show --json` is an attribute:
-    ``job.status``, ``job.exit_code``, ``job.error``…; keys with the name of a method are in
-    ``to_dict()``."""
+    """A job as the server last reported it. Every key of `job show --json` is an attribute, and
+    every key of its job file: ``job.status``, ``job.error``, ``job.limits``…; keys with the name of
+    a method are in ``to_dict()``."""
 
     name: str
     status: str
@@ -72,6 +73,11 @@ class Job:
                 for name, each in found.items()
             }
         )
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """As Azure's: of a sweep also ``best_child_run_id``, its best trial."""
+        return properties_of(self._told)
 
     @property
     def studio_url(self) -> str:
@@ -160,10 +166,10 @@ class Job:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # copy and pickle ask for this before `_told` exists
             raise AttributeError(name)
-        try:
-            return self._told[name]
-        except KeyError:
-            raise AttributeError(f"a job has no attribute {name!r}") from None
+        for found in (self._told, self._told.get("spec") or {}):
+            if name in found:
+                return found[name]
+        raise AttributeError(f"a job has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"Job(name={self.name!r}, status={self.status!r})"

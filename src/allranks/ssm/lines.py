@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allranks.sdk import Client, Job
+from allranks.sdk.jobs.follow import submission_notes
 from allranks.ssm import results
 from allranks.ssm.parser import read, request_of
 from allranks.ssm.task import Task
@@ -39,6 +40,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _finished(job: Job) -> Job:
+    submission_notes(job.to_dict(), sys.stderr)
     _say(f"job {job.name}")
     return Client().jobs.stream(job.name)
 

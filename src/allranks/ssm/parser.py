@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 from allranks.errors import UsageError
 from allranks.ssm.task import KINDS, REPLICATED, SHARDED, Channel, Request, Task
 
+FRAMEWORKS = ("pytorch", "tensorflow", "sklearn")
 DISTRIBUTIONS = (REPLICATED, SHARDED)
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        hint = f"see `allranks ssm {self.prog.rpartition(' ')[2]} --help`"
-        raise UsageError(message, hint=hint)
+        raise UsageError(message, hint=f"see `{self.prog} --help`")
 
 
 def parser() -> Parser:
@@ -33,8 +33,8 @@ def parser() -> Parser:
     ):
         one = kinds.add_parser(kind, help=what, description=what)
         add = one.add_argument
-        add("--project_name", "-p", required=True, help="the project")
-        add("--task_name", "-t", required=True, help="the task")
+        add("--project_name", "-p", required=True, type=_named, help="the project")
+        add("--task_name", "-t", required=True, type=_named, help="the task")
         add("--prefix", default="", help="what the project's name begins with")
         add("--bucket_name", "-b", help="no effect: there is no bucket")
         add("--clean_state", "--cs", action="store_true", help="clear the task's state")
@@ -54,7 +54,7 @@ def _of_jobs(one: Parser, kind: str) -> None:
         add("--source_dir", "-s", default="", help="the folder with the code")
         add("--entry_point", "-e", required=True, help="a .py or .sh file")
     elif kind == "shell":
-        add("--cmd_line", "--cmd", required=True, help="the line of bash")
+        add("--cmd_line", "--cmd", required=True, type=_named, help="the line of bash")
         add("--dir_files", help="a folder whose files are laid beside it")
     else:
         add("--code", help="the file to run")
@@ -80,7 +80,7 @@ def _of_jobs(one: Parser, kind: str) -> None:
     for name in (("--aws_repo_name", "--ar"), ("--repo_name", "--rn"), ("--image_tag",)):
         add(*name, help="no effect")
     add("--docker_file_path_or_content", "--df", default="", help="a Dockerfile or lines of one")
-    add("--framework", "-f", default="", help="pytorch or tensorflow; else the current Python")
+    add("--framework", "-f", default="", choices=FRAMEWORKS, help="else the current Python")
     add("--framework_version", "--fv", help="no effect: `allranks environment map`")
     places = "[FullyReplicated|ShardedByS3Key] [SUBDIR]"
     several: dict[str, Any] = {"nargs": "+", "action": "append", "default": []}
@@ -99,13 +99,8 @@ def read(words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str], list
         at = list(words).index("--")
         words, behind = words[:at], [*words[at + 1 :]]
     made = parser()
+    _check_spelling(made, words)
     options, rest = made.parse_known_args(list(words))
-    known = _flags(made, options.kind)
-    for word in rest:
-        near = difflib.get_close_matches(word, known, 1, 0.84) if word.startswith("--") else []
-        if near:
-            hint = f"did you mean {near[0]}? Parameters of the script can be given behind `--`"
-            raise UsageError(f"{word} is not an option of `ssm {options.kind}`", hint=hint)
     if len(rest) % 2 or any(not each.startswith("--") for each in rest[::2]):
         hint = "parameters of the script are pairs: --KEY VALUE"
         raise UsageError(f"not understood: {' '.join(rest)}", hint=hint)
@@ -116,9 +111,18 @@ def read(words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str], list
     )
 
 
-def _flags(made: argparse.ArgumentParser, kind: str) -> list[str]:
+def _check_spelling(made: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Raise UsageError for a word that is nearly an option. It would become a parameter."""
     (choice,) = (e for e in made._actions if isinstance(e, argparse._SubParsersAction))
-    return [flag for flag in choice.choices[kind]._option_string_actions if len(flag) > 4]
+    if not words or words[0] not in choice.choices:
+        return
+    flags = [*choice.choices[words[0]]._option_string_actions]
+    for word in (each.partition("=")[0] for each in words[1:] if each.startswith("--")):
+        if any(each.startswith(word) for each in flags):
+            continue
+        if near := difflib.get_close_matches(word, [e for e in flags if len(e) > 4], 1, 0.84):
+            hint = f"did you mean {near[0]}? Parameters of the script can be given behind `--`"
+            raise UsageError(f"{word} is not an option of `ssm {words[0]}`", hint=hint)
 
 
 def request_of(
@@ -218,6 +222,12 @@ def _placed(words: Sequence[str], count: int, flag: str) -> list[str]:
 
 def _below(path: str, subdir: str) -> str:
     return f"{path.rstrip('/')}/{subdir.lstrip('/')}" if subdir else path
+
+
+def _named(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty")
+    return text
 
 
 def _json(text: str) -> Any:

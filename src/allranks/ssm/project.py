@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.errors import UsageError
 from allranks.sdk import Client
+from allranks.sdk.jobs.follow import submission_notes
 from allranks.ssm import results
 from allranks.ssm.parser import arguments_of
 from allranks.ssm.task import REPLICATED, Channel, Request, Task
+
+_CODE = ("source_dir", "entry_point", "dependencies")
+_INSTANCES = (
+    *("instance_type", "instance_count", "volume_size"),
+    *("use_spot_instances", "max_run_mins", "max_wait_mins"),
+)
+_TRAINING = "Training"
 
 
 class SageMakerTask:
@@ -25,7 +36,11 @@ class SageMakerTask:
         return self._task.as_input(wanted)
 
     def getInputConfig(  # as above
-        self, input_type: str, distribution: str = REPLICATED, subdir: str = "", **_: Any
+        self,
+        input_type: str,
+        distribution: str = REPLICATED,
+        subdir: str = "",
+        return_s3uri: bool = False,
     ) -> Channel:
         return self._task.as_input(input_type, distribution, subdir)
 
@@ -54,18 +69,13 @@ class SageMakerProject:
         self,
         project_name: str,
         boto3_session: object = None,
-        aws_region_name: str | None = None,
-        aws_profile_name: str | None = None,
-        aws_access_key_id: str | None = None,
-        aws_secret_access_key: str | None = None,
-        smSession: object = None,  # simple-sagemaker's name
+        role_name: str | None = None,
         bucket_name: str | None = None,
-        smBucketPrefix: str = "",  # as above
-        prefix: str = "",
+        smSession: object = None,  # simple-sagemaker's name
         local_mode: bool = False,
-        **_: Any,
+        prefix: str | None = None,
     ) -> None:
-        self.project_name, self.prefix = project_name, prefix
+        self.project_name, self.prefix = project_name, prefix or ""
         self.local_mode = local_mode
         self.tasks: dict[str, SageMakerTask] = {}
         self._image: dict[str, Any] = {}
@@ -91,10 +101,7 @@ class SageMakerProject:
         entry_point: str = "",
         dependencies: Sequence[str] | None = None,
     ) -> None:
-        source = str(source_dir or "")
-        entry = str(Path(source, entry_point)) if source else str(entry_point)
-        files = [str(each) for each in dependencies or ()]
-        self._code = {"source": source, "entry": entry, "files": files}
+        self._code = _given(_CODE, locals())
 
     def setDefaultInstanceParams(  # as above
         self,
@@ -105,23 +112,22 @@ class SageMakerProject:
         max_run_mins: float = 1440,
         max_wait_mins: float = 0,
     ) -> None:
-        self._instances = {
-            "instance_type": instance_type,
-            "instance_count": instance_count,
-            "spot": use_spot_instances,
-            "minutes": max_run_mins,
-        }
+        self._instances = _given(_INSTANCES, locals())
 
     @property
     def defaultInstanceParams(self) -> Any:  # as above
         """The instances of its tasks, as attributes."""
         return type("InstanceParams", (), {"instance_type": "", **self._instances})()
 
-    def buildOrGetImage(self, *_: Any, **__: Any) -> str:  # as above
-        """Nothing is built before a task runs."""
+    def buildOrGetImage(self, instance_type: str = "", **image: Any) -> str:  # as above
+        """Nothing is built before a task runs. ``image`` replaces the default image params."""
+        if image:
+            self.setDefaultImageParams(**image)
         return "the environment of the task"
 
-    def allowAccessToS3Bucket(self, bucket: str) -> None:  # as above
+    def allowAccessToS3Bucket(  # as above
+        self, bucket_name: str, policy_name: str | None = None
+    ) -> None:
         """Nodes use their own credentials: `allranks datastore create`."""
 
     def runTask(  # as above
@@ -131,18 +137,22 @@ class SageMakerProject:
         hyperparameters: Mapping[str, Any] | None = None,
         input_data_path: str | Path | None = None,
         clean_state: bool = False,
-        output_path: str | None = None,
+        force_running: bool = False,
+        tags: Mapping[str, str] | None = None,
+        metric_definitions: Mapping[str, str] | None = None,
+        enable_sagemaker_metrics: bool = False,
+        task_type: str = _TRAINING,
+        *,
         additional_inputs: Mapping[str, Channel] | None = None,
         model_uri: Any = None,
         input_distribution: str = REPLICATED,
-        metric_definitions: Mapping[str, str] | None = None,
         distribution: Mapping[str, Any] | None = None,
-        tags: Mapping[str, str] | None = None,
-        force_running: bool = False,
-        **_: Any,
-    ) -> str:
-        """Run a task to its end, unless it was completed and its state is kept. Returns the job's
-        name. Raises RuntimeError if it fails."""
+        **instead: Any,
+    ) -> tuple[SageMakerTask, str]:
+        """Run a task to its end, unless it was completed and its state is kept. ``instead``
+        replaces default code and instance params. Returns the task and its job's name. Raises
+        RuntimeError if it fails."""
+        _check(task_type, instead)
         hps = dict(hyperparameters or {})
         task = self.tasks.setdefault(
             task_name, SageMakerTask(self.project_name, task_name, self.prefix)
@@ -156,7 +166,7 @@ class SageMakerProject:
             )
         last = task._task.last()
         if last is not None and last.status == "Completed" and not (clean_state or force_running):
-            return last.name
+            return task, last.name
         request = Request(
             kind="run",
             arguments=arguments_of(hps),
@@ -166,14 +176,16 @@ class SageMakerProject:
             tags=dict(tags or {}),
             distribution=distribution,
             clean_state=clean_state,
-            **self._code,
-            **self._instances,
+            **_code(self._code | instead),
+            **_instances(self._instances | instead),
             **self._image,
         )
-        job = Client().jobs.stream(task._task.submit(request).name)
+        job = task._task.submit(request)
+        submission_notes(job.to_dict(), sys.stderr)
+        job = Client().jobs.stream(job.name)
         if job.status != "Completed":
             raise RuntimeError(f"the task {task_name} failed: {(job.error or {}).get('message')}")
-        return job.name
+        return task, job.name
 
     def getInputConfig(  # as above
         self,
@@ -181,7 +193,7 @@ class SageMakerProject:
         input_type: str,
         distribution: str = REPLICATED,
         subdir: str = "",
-        **_: Any,
+        return_s3uri: bool = False,
     ) -> Channel:
         """What a completed task left, for ``additional_inputs``."""
         return Task(self.project_name, task_name, self.prefix).as_input(
@@ -196,3 +208,35 @@ class SageMakerProject:
 
     def cleanState(self, task_name: str) -> None:  # as above
         Task(self.project_name, task_name, self.prefix).clean()
+
+
+def _given(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in names}
+
+
+def _check(task_type: str, instead: Mapping[str, Any]) -> None:
+    """Raise UsageError for what `runTask` would ignore."""
+    if task_type != _TRAINING:
+        raise UsageError(f"runTask runs no {task_type} task", hint="use `allranks ssm process`")
+    known = (*_CODE, *_INSTANCES)
+    for name in instead:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise UsageError(f"{name} is not a parameter of runTask", hint=hint)
+
+
+def _code(given: Mapping[str, Any]) -> dict[str, Any]:
+    source, entry = str(given.get("source_dir") or ""), str(given.get("entry_point") or "")
+    files = [str(each) for each in given.get("dependencies") or ()]
+    path = str(Path(source, entry)) if source else entry
+    return {"source": source, "entry": path, "files": files}
+
+
+def _instances(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "instance_type": given.get("instance_type") or "",
+        "instance_count": given.get("instance_count", 1),
+        "spot": given.get("use_spot_instances", True),
+        "minutes": given.get("max_run_mins", 1440),
+    }

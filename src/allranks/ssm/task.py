@@ -138,6 +138,8 @@ class Task:
         if request.source:
             _copied(Path(request.source), folder)
         entry = Path(request.entry) if request.entry else None
+        if entry is not None and entry.is_dir():
+            raise UsageError(f"{entry} is a folder", hint="name a .py or .sh file")
         if entry is not None and not (folder / entry.name).exists():
             sources.insert(0, entry)
         for each in sources:

@@ -12,7 +12,7 @@ import obstore
 
 from allranks.agent.data import local_files, object_stores
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
-from allranks.errors import AllranksError, NotFound
+from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
 from allranks.plan.data import addresses
 from allranks.plan.data.addresses import Account, Address
@@ -111,8 +111,9 @@ class Source:
             one = object_stores.head(self._opened, address.key) if address.key else None
             if one is None:
                 return self._list_all()
-        except (OSError, object_stores.STORE_ERRORS):
-            raise self.explain(refused) from None
+        except (OSError, object_stores.STORE_ERRORS) as error:
+            away = isinstance(self.explain(error), Passing) and not object_stores.is_final(error)
+            raise self.explain(error if away else refused) from None
         name = address.key.rpartition("/")[2]
         return [FileEntry(name, one.key, one.size, one.tag, one.mtime)], True
 

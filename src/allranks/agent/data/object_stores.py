@@ -189,7 +189,7 @@ def explain(error: Exception, place: Address, datastore: str) -> AllranksError:
         f"the store does not answer: {_first_line(error)}",
         where=where,
         hint="check that the node reaches it; a proxy is taken from https_proxy and similar "
-        "variables",
+        "variables; to read a copy instead: allranks data map PREFIX FOLDER/",
     )
 
 

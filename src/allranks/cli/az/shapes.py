@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from allranks.sdk.jobs.properties import properties_of
+
 Told = Mapping[str, Any]
 
 
@@ -22,6 +24,7 @@ def job(told: Told, address: str = "") -> dict[str, Any]:
         "experiment_name": told.get("experiment_name"),
         "compute": f"azureml:{told['compute']}" if told.get("compute") else None,
         "tags": told.get("tags") or {},
+        "properties": properties_of(told),
         "creation_context": _made(told),
     }
     if page:

@@ -93,10 +93,13 @@ def _print(options: argparse.Namespace, found: Sequence[Finding], written: dict[
     rows = [(each.file, each.kind, each.runs, _first(each)) for each in found]
     show.listing(options, [], ("FILE", "KIND", "RUNS", "WHY OR HOW"), rows)
     for each in found:
-        if each.problems:
+        more = each.notes if _first(each).endswith("…") else ()
+        if each.problems or more:
             print(f"\n{each.file}")
-            for message, hint in each.problems:
-                print(f"  {message}" + (f"\n    hint: {hint}" if hint else ""))
+        for message, hint in each.problems:
+            print(f"  {message}" + (f"\n    hint: {hint}" if hint else ""))
+        for note in more:
+            print(f"  {note}")
     counts = {runs: sum(each.runs == runs for each in found) for runs in (YES, PARTLY, NO)}
     prefixes = sorted({prefix_of(address) for each in found for address in each.data})
     if prefixes:

@@ -31,6 +31,12 @@ def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any
             time.sleep(0.2)
 
 
+def submission_notes(told: Mapping[str, Any], to: TextIO) -> None:
+    """Write on ``to`` what the server said about a job that it took."""
+    for note in (*told.get("notes", ()), *(told.get("environment") or {}).get("notes", ())):
+        print(f"note: {note}", file=to, flush=True)
+
+
 def substitute_note(to: TextIO) -> Callable[[dict[str, Any]], None]:
     """Report once on ``to`` that the job's environment is substituted."""
     done = False

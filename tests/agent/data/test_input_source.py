@@ -1,0 +1,20 @@
+"""What is said of an input that cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from allranks.agent.data.input_source import InputRequest, Source
+from allranks.errors import Passing
+from allranks.plan.data.addresses import Account, Store
+
+
+@pytest.mark.slow
+def test_a_store_out_of_reach_is_not_called_private() -> None:
+    """A node without credentials asks again without any: then nobody answers."""
+    nobody = Account(Store("azure", "c", "account", endpoint="http://127.0.0.1:1/account"))
+    request = InputRequest("iris", "abfss://c@account.dfs.core.windows.net/a.csv", account=nobody)
+    with pytest.raises(Passing) as caught:
+        Source(request).list_files()
+    assert "the store does not answer" in caught.value.message
+    assert "allranks data map" in str(caught.value.hint)

@@ -1,0 +1,51 @@
+"""Programs written for `azure.ai.ml`, unmodified, by `allranks python`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks
+
+SWEEP = """
+from azure.ai.ml import MLClient, command
+from azure.ai.ml.sweep import Uniform
+from azure.identity import DefaultAzureCredential
+
+client = MLClient.from_config(credential=DefaultAzureCredential())
+job = command(
+    command="echo loss ${{inputs.lr}}; mkdir outputs; echo ${{inputs.lr}} > outputs/lr",
+    inputs={"lr": 0.1}, environment="current", compute="cpu-cluster", properties={"team": "a"},
+    description="tries rates",
+)
+job.metrics = {"loss": "loss (.*)"}
+sweep = job(lr=Uniform(min_value=0.1, max_value=0.9)).sweep(
+    compute="cpu-cluster", sampling_algorithm="random", primary_metric="loss", goal="Minimize"
+)
+sweep.set_limits(max_total_trials=2, max_concurrent_trials=2)
+made = client.create_or_update(sweep)
+print(made.properties)
+client.jobs.stream(made.name)
+done = client.jobs.get(name=made.name)
+best = done.properties["best_child_run_id"]
+assert done.status == "Completed" and best == done.best["job"], best
+client.jobs.download(name=best, download_path="best")
+print(client.jobs.get(best).properties, client.jobs.create_or_update(job).description)
+print("sweep", done.name)
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_best_trial_is_downloaded(allranks: Allranks, code: Path) -> None:
+    (code / "config.json").write_text('{"workspace_name": "elsewhere"}')
+    (code / "submit.py").write_text(SWEEP)
+    done = allranks("python", "submit.py")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "{'team': 'a'}"
+    assert "{'team': 'a'} tries rates" in lines
+    assert (code / "best" / "artifacts" / "outputs" / "lr").exists()
+    query = ("--query", "properties.best_child_run_id", "-o", "tsv")
+    name = lines[-1].removeprefix("sweep ")
+    assert allranks("az", "ml", "job", "show", "-n", name, *query).stdout.startswith(f"{name}_")
