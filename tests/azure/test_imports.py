@@ -72,6 +72,10 @@ def python(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
 
 
+_CLIENT = "from azure.ai.ml import MLClient as C; C.from_config(None)"
+_WORKSPACE = "from azureml.core import Workspace as W; W.from_config()"
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize(
     ("program", "said"),
@@ -81,6 +85,13 @@ def python(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         ("from azure.ai.ml.entities import ManagedOnlineEndpoint", "models are registered"),
         ("import azure.ai.ml.finetuning", "azure.ai.ml.finetuning is not there in allranks"),
         ("import azure.ai.ml; azure.ai.ml.Nope", "azure.ai.ml.Nope is not there in allranks"),
+        (
+            f"{_CLIENT}.online_endpoints",
+            "MLClient.online_endpoints is not there in allranks: models",
+        ),
+        (f"{_CLIENT}.job", "did you mean jobs?"),
+        (f"{_WORKSPACE}.webservices", "Workspace.webservices is not there in allranks: models"),
+        (f"{_WORKSPACE}.experimnts", "did you mean experiments?"),
         ("import azure.storage.blob", "No module named 'azure.storage'"),
     ],
 )
@@ -106,6 +117,10 @@ def test_it_is_python(tmp_path: Path) -> None:
     assert python("-c", "", PYTHONPATH=str(tmp_path)).stdout == "mine\n" * 2
     ours = "import azure.ai.ml as a; print(dir(a) and a.entities.Model, a.__name__)"
     assert python("-c", ours).stdout == "<class 'allranks.spec.model.Model'> azure.ai.ml\n"
+    versions = "import azureml.core as c; assert c.VERSION == c.__version__; c.__file__"
+    assert "AttributeError: __file__" in python("-c", versions).stderr
+    has = "from azureml.core import Workspace; print(hasattr(Workspace(), 'images'))"
+    assert python("-c", has).stdout == "False\n"
 
 
 def test_what_is_installed_wins(tmp_path: Path) -> None:

@@ -49,3 +49,23 @@ def test_a_sweep_whose_best_trial_is_downloaded(allranks: Allranks, code: Path) 
     query = ("--query", "properties.best_child_run_id", "-o", "tsv")
     name = lines[-1].removeprefix("sweep ")
     assert allranks("az", "ml", "job", "show", "-n", name, *query).stdout.startswith(f"{name}_")
+
+
+ODD = """
+from azure.ai.ml import MLClient, command
+from azureml.core import Experiment, ScriptRunConfig, Workspace
+client = MLClient.from_config(None)
+client.create_or_update(command(command="true", environment="current", instance_type="odd_1"))
+config = ScriptRunConfig(source_directory=".", command="true".split())
+config.run_config.node_count = 1
+print(Workspace.from_config().get_mlflow_tracking_uri())
+"""
+
+
+@pytest.mark.medium
+def test_what_has_no_effect_is_said(shared: Allranks, code: Path) -> None:
+    (code / "odd.py").write_text(ODD)
+    done = shared("python", "odd.py")
+    assert done.returncode == 0, done.stderr
+    assert "note: the instance type odd_1 is not known" in done.stderr
+    assert done.stdout.endswith("/mlflow\n")

@@ -92,6 +92,13 @@ def test_verbs(allranks: Allranks, code: Path) -> None:
     assert len(json.loads(az("ml", "environment", "list", "-r", "2"))) == 2
     assert len(json.loads(az("ml", "job", "list", "--all-results", "true"))) >= 1
     there = ("-f", "job.yml", "--set", "compute=azureml:my-cpus", "--stream", "-o", "none")
+    page = az(
+        "ml", "job", "create", *there[:-3], "--query", "services.Studio.endpoint", "-o", "tsv"
+    )
+    assert page.startswith("http")
+    before = az("ml", "job", "list", "--query", "length(@)")
+    az("ml", "job", "create", "-f", "job.yml", "--query", "nam[", exits=2)
+    assert az("ml", "job", "list", "--query", "length(@)") == before
     az("ml", "job", "create", *there)
     assert az("account", "show", "--query", "name", "-o", "tsv") == "allranks"
     assert az("ml", "job", "create", "--help").startswith("az ml job create: allranks job create")

@@ -49,9 +49,9 @@ class _Answers(ModuleType):
     __all__: list[str]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
         ours = NAMES.get(self.__name__, {}).get(name)
+        if ours is None and name.startswith("__"):
+            raise AttributeError(name)
         if ours is not None:
             module, _, attribute = ours.partition(":")
             found = getattr(import_module(module), attribute)

@@ -57,7 +57,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
         **_of("data.datastore", "Datastore"),
         **_of("model", "Model"),
         **_COMPUTE,
-        "VERSION": "allranks.version:__version__",
+        **dict.fromkeys(("VERSION", "__version__"), "allranks.version:__version__"),
     },
     "azureml.core.authentication": _of(
         "authentication",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from allranks import sdk
+from allranks.azure.absent import Absent
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.client import Job, Jobs
+from allranks.sdk.jobs.follow import submission_notes
 from allranks.sdk.pipelines.components import Component
 from allranks.sdk.submit.command import Command
 from allranks.sdk.submit.nodes import plain
@@ -272,7 +275,14 @@ class JobException(AllranksError):
 
 
 class _Jobs(Jobs):
-    """As Azure's: a failed job raises an exception when it is streamed."""
+    """As Azure's: a failed job raises an exception when it is streamed. What was substituted or
+    has no effect is said on stderr."""
+
+    def create_or_update(self, job: Any, **given: Any) -> Any:
+        made = super().create_or_update(job, **given)
+        for each in made if isinstance(made, list) else [made]:
+            submission_notes(each.to_dict(), sys.stderr)
+        return made
 
     def stream(self, name: str, **given: Any) -> Job:
         job = super().stream(name, **given)
@@ -293,7 +303,7 @@ class _Workspaces:
         return [Workspace()]
 
 
-class MLClient(sdk.MLClient):
+class MLClient(Absent, sdk.MLClient):
     """``allranks.MLClient`` with what is Azure's alone."""
 
     def __init__(self, credential: object = None, *names: Any, **given: Any) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from allranks.azure.absent import Absent
 from allranks.azure.v1.exceptions import UserErrorException, not_there
 from allranks.azure.v1.run import Run, run_of
 from allranks.sdk import Client
+from allranks.sdk.jobs.follow import submission_notes
 from allranks.spec.any_job import AnyJob
 from allranks.spec.job import CommandJob
 from allranks.spec.pipeline.job import PipelineJob
@@ -20,7 +23,7 @@ _KINDS: Mapping[str, type[AnyJob]] = {
 }
 
 
-class Experiment:
+class Experiment(Absent):
     """Jobs that belong together, by their name."""
 
     def __init__(self, workspace: Any, name: str, **_: Any) -> None:
@@ -37,6 +40,7 @@ class Experiment:
         if tags:
             job["tags"] = {key: str(each) for key, each in tags.items()}
         made = Client().jobs.create_or_update(_KINDS[job["type"]].parse(job))
+        submission_notes(made.to_dict(), sys.stderr)
         return run_of(made, self.workspace, self)
 
     def start_logging(self, *_: Any, **__: Any) -> Run:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
+from allranks.azure.absent import Absent
 from allranks.azure.v1.arguments import name_of
 from allranks.azure.v1.exceptions import (
     ActivityFailedException,
@@ -26,7 +27,7 @@ _OTHERS, _WORK = ("named-outputs/", "state/"), "work/"
 _TABLES = "logs/azureml/rank-"
 
 
-class Run:
+class Run(Absent):
     """A job that was submitted. ``Run.get_context()`` is that of this script."""
 
     type = "azureml.scriptrun"

@@ -7,16 +7,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+from allranks.azure.absent import Absent
 from allranks.azure.v1 import compute, environment, experiment, model
 from allranks.azure.v1.data import datasets as datasets_
 from allranks.azure.v1.data import datastore
 from allranks.azure.v1.exceptions import UserErrorException
 from allranks.sdk import Client
+from allranks.sdk.connection import find_server
 
 _CONFIG = ("config.json", ".azureml/config.json", "aml_config/config.json")
 
 
-class Workspace:
+class Workspace(Absent):
     """Every workspace is this server: names, subscriptions and groups are kept and change
     nothing."""
 
@@ -105,6 +107,11 @@ class Workspace:
     @property
     def models(self) -> dict[str, model.Model]:
         return {each.name: model.Model(self, each.name) for each in Client().models.list()}
+
+    def get_mlflow_tracking_uri(self, **_: Any) -> str:
+        """Where MLflow's clients log; the token is in MLFLOW_TRACKING_TOKEN."""
+        with find_server.connect() as client:
+            return f"{client.url}/mlflow"
 
     def get_default_datastore(self) -> datastore.Datastore:
         return datastore.Datastore(self, "workspaceblobstore")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.cli.az import shapes
-from allranks.cli.az.print_answer import print_answer
+from allranks.cli.az.print_answer import check_query, print_answer
 from allranks.cli.az.verbs import VERBS, Line, help_of, read
 from allranks.cli.output import show
 from allranks.errors import UsageError
@@ -50,7 +50,7 @@ def az(options: argparse.Namespace) -> int:
         return _run(read(words[1:]))
     if words[:2] != ["ml", "workspace"] and (not words or words[0] not in _PREPARES):
         hint = "`allranks az --help` lists the lines that run here"
-        raise UsageError(f"`az {' '.join(words[:2])}` is not there", hint=hint)
+        raise UsageError(f"`{' '.join(['az', *words[:2]])}` is not there", hint=hint)
     if words[:2] == ["account", "show"]:
         output, query = _shown(words[2:])
         print_answer(_ACCOUNT, output, query)
@@ -66,6 +66,8 @@ def _shown(words: Sequence[str]) -> tuple[str, str]:
 
 
 def _run(line: Line) -> int:
+    if line.query:
+        check_query(line.query)
     if line.noun == "job":
         return _job(line)
     if line.noun == "compute" and line.verb == "create" and (name := _azures(line.words[2:])):

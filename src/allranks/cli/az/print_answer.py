@@ -29,6 +29,17 @@ def print_answer(answer: Any, output: str, query: str) -> None:
         _table([*answer] if isinstance(answer, list) else [answer])
 
 
+def check_query(query: str) -> None:
+    """Raise UsageError for a query that is none, before anything is done."""
+    import jmespath  # lazy: only with --query
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        jmespath.compile(query)
+    except JMESPathError as error:
+        raise _no_query(query, error) from None
+
+
 def _asked(answer: Any, query: str) -> Any:
     import jmespath  # lazy: only with --query
     from jmespath.exceptions import JMESPathError
@@ -36,9 +47,13 @@ def _asked(answer: Any, query: str) -> Any:
     try:
         return jmespath.search(query, answer)
     except JMESPathError as error:
-        said = str(error).splitlines()[0]
-        hint = "as az takes it: --query name, --query '[].{name: name, status: status}'"
-        raise UsageError(f"{query!r} is not a query: {said}", where="--query", hint=hint) from None
+        raise _no_query(query, error) from None
+
+
+def _no_query(query: str, error: Exception) -> UsageError:
+    said = str(error).splitlines()[0]
+    hint = "as az takes it: --query name, --query '[].{name: name, status: status}'"
+    return UsageError(f"{query!r} is not a query: {said}", where="--query", hint=hint)
 
 
 def _tabbed(row: Any) -> str:

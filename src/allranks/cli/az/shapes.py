@@ -13,7 +13,7 @@ Told = Mapping[str, Any]
 def job(told: Told, address: str = "") -> dict[str, Any]:
     """A job as `az ml job show` has it. ``address``: of the server, for the job's page."""
     spec = told.get("spec") or {}
-    page = told.get("page") or (f"{address}/ui/jobs/{told['name']}" if address else None)
+    page = f"{address}/ui/jobs/{told['name']}" if address else None
     found = {
         **{key: value for key, value in spec.items() if key not in ("name", "experiment_name")},
         "name": told["name"],
