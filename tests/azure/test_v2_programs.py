@@ -52,12 +52,15 @@ def test_a_sweep_whose_best_trial_is_downloaded(allranks: Allranks, code: Path) 
 
 
 ODD = """
+import sys
 from azure.ai.ml import MLClient, command
-from azureml.core import Experiment, ScriptRunConfig, Workspace
+from azure.ai.ml.entities import Environment
+from azureml.core import Workspace
 client = MLClient.from_config(None)
 client.create_or_update(command(command="true", environment="current", instance_type="odd_1"))
-config = ScriptRunConfig(source_directory=".", command="true".split())
-config.run_config.node_count = 1
+image = Environment(image="python:%d.%d" % sys.version_info[:2])
+made = client.jobs.create_or_update(command(command="true", environment=image))
+client.jobs.stream(made.name)
 print(Workspace.from_config().get_mlflow_tracking_uri())
 """
 
@@ -68,4 +71,5 @@ def test_what_has_no_effect_is_said(shared: Allranks, code: Path) -> None:
     done = shared("python", "odd.py")
     assert done.returncode == 0, done.stderr
     assert "note: the instance type odd_1 is not known" in done.stderr
+    assert done.stderr.count("the image python:3.") == 1, done.stderr
     assert done.stdout.endswith("/mlflow\n")

@@ -213,7 +213,8 @@ def test_the_record_keeps_the_requested_name(allranks, home, requirements, capfd
 def test_a_job_says_that_the_current_python_stands_for_another(allranks, asked):
     allranks("environment", "map", "*", "current")
     said = "using the current Python instead"
-    assert allranks("run", *asked, "--", "true").stderr.count(said) == 1
+    for more in ((), ("--detach",)):
+        assert allranks("run", *more, *asked, "--", "true").stderr.count(said) == 1
     dry = allranks("run", "--dry-run", *asked, "--", "true")
     assert (dry.stdout + dry.stderr).count(said) == 1
 

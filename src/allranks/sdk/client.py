@@ -81,9 +81,9 @@ class Job:
 
     @property
     def studio_url(self) -> str:
-        """The URL of its record as JSON; needs the token."""
+        """The URL of its page; of its record as JSON where the server has no pages."""
         with find_server.connect() as client:
-            return client.url + job_path(self.name)
+            return client.url + (self._told.get("page") or job_path(self.name))
 
     @property
     def services(self) -> dict[str, Service]:

@@ -8,6 +8,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+# What stands for a data reference in text.
+REFERENCE = "$AZUREML_DATAREFERENCE_"
+_REFERENCED = re.compile(rf"\{REFERENCE}(\w+)")
+
 
 class Bound:
     """The inputs and outputs of a job or step, as in a job file."""
@@ -50,7 +54,7 @@ def command_of(words: Iterable[Any] | str, bound: Bound, quoted: bool = True) ->
 def _word(given: Any, bound: Bound, quoted: bool) -> str:
     if isinstance(given, Bindable):
         return given.bind(bound)
-    text = str(given)
+    text = _REFERENCED.sub(lambda found: f"${{{{inputs.{name_of(found[1])}}}}}", str(given))
     return text if "${{" in text or not quoted else shlex.quote(text)
 
 
@@ -70,3 +74,27 @@ def _free(taken: dict[str, Any], name: str, value: Any) -> str:
         found = f"{base}_{number}"
     taken[found] = value
     return found
+
+
+def definition(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The specification of a job with the ``script`` and ``arguments`` of a run definition. Data is
+    named as Azure does."""
+    spec = job.get("spec") or {}
+    inputs, parameters = spec.get("inputs") or {}, job.get("parameters") or {}
+
+    def value(found: re.Match[str]) -> str:
+        kind, name = found.groups()
+        given = (parameters if kind == "search_space" else inputs).get(name, found[0])
+        return f"DatasetConsumptionConfig:{name}" if isinstance(given, Mapping) else str(given)
+
+    command = spec.get("command") or (spec.get("trial") or {}).get("command") or ""
+    try:
+        words = [_PLACE.sub(value, each) for each in shlex.split(command)]
+    except ValueError:
+        return dict(spec)
+    if words[:1] != ["python"] or len(words) < 2:
+        return dict(spec)
+    return {**spec, "script": words[1], "arguments": words[2:]}
+
+
+_PLACE = re.compile(r"\$\{\{\s*(inputs|search_space)\.([\w.-]+)\s*\}\}")

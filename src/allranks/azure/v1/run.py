@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
 from allranks.azure.absent import Absent
-from allranks.azure.v1.arguments import name_of
+from allranks.azure.v1.arguments import definition, name_of
+from allranks.azure.v1.data.datastore import DataPath, RunFiles
 from allranks.azure.v1.exceptions import (
     ActivityFailedException,
     RunEnvironmentException,
@@ -103,10 +104,14 @@ class Run(Absent):
             "startTimeUtc": job.get("started_at"),
             "endTimeUtc": job.get("ended_at"),
             "properties": self.properties,
-            "runDefinition": job.get("spec"),
+            "runDefinition": definition(job),
             "logFiles": {},
         }
         return found | ({"error": {"error": job["error"]}} if job.get("error") else {})
+
+    def _get_outputs_datapath(self) -> DataPath:
+        """What it left in `outputs`, as a path; Azure's samples use this private name."""
+        return DataPath(RunFiles(None, self.id), "outputs")
 
     def get_details_with_logs(self) -> dict[str, Any]:
         """With the text of each log."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from allranks.azure.v1.arguments import Bindable, Bound, command_of, name_of
+from allranks.azure.v1.arguments import REFERENCE, Bindable, Bound, command_of, name_of
 from allranks.azure.v1.compute import LOCAL
 from allranks.azure.v1.environment import Environment
 from allranks.azure.v1.exceptions import UserErrorException
@@ -184,7 +184,11 @@ class ScriptRunConfig:
             "code": self.source_directory,
             "environment": config.environment.as_spec(),
         }
-        variables = {**config.environment.environment_variables, **config.environment_variables}
+        variables = {
+            **{REFERENCE[1:] + e: f"${{{{inputs.{name_of(e)}}}}}" for e in config.data_references},
+            **config.environment.environment_variables,
+            **config.environment_variables,
+        }
         if variables:
             found["environment_variables"] = {key: str(each) for key, each in variables.items()}
         if (target := target_name(config.target)) is not None:

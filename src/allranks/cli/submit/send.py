@@ -160,7 +160,7 @@ def after_submit(
     """
     name, quiet = job["name"], options.quiet
     if not quiet:
-        for note in job.get("notes", ()):
+        for note in (*job.get("notes", ()), *(job.get("environment") or {}).get("notes", ())):
             show.talk(f"note: {note}")
         if continued := job.get("carried"):
             show.talk(show.one_line(f"{name} {continued['message']}"))
@@ -175,8 +175,6 @@ def after_submit(
         return _follow_parent(options, job, cancel)
     if not quiet:
         show.talk(f"{name}: {show.size(job)}{_page(job)}")
-        for note in job["environment"].get("notes", ()):
-            show.talk(f"note: {note}")
     viewer = Viewer(
         name, nodes=job["nodes"], ranks=ranks, quiet=quiet, json=options.json, prefixed=prefixed
     )

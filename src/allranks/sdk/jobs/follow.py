@@ -31,8 +31,13 @@ def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any
             time.sleep(0.2)
 
 
+# Jobs whose environment this process has reported.
+_REPORTED: set[str] = set()
+
+
 def submission_notes(told: Mapping[str, Any], to: TextIO) -> None:
     """Write on ``to`` what the server said about a job that it took."""
+    _REPORTED.add(str(told["name"]))
     for note in (*told.get("notes", ()), *(told.get("environment") or {}).get("notes", ())):
         print(f"note: {note}", file=to, flush=True)
 
@@ -44,7 +49,7 @@ def substitute_note(to: TextIO) -> Callable[[dict[str, Any]], None]:
     def note(job: dict[str, Any]) -> None:
         nonlocal done
         found = job.get("environment") or {}
-        if found.get("asked_for") and not done:
+        if found.get("asked_for") and not done and job.get("name") not in _REPORTED:
             name = found.get("name") or found.get("image")
             print(f"note: environment: {name} (requested: {found['asked_for']})", file=to)
         done = True

@@ -142,11 +142,12 @@ def create_list(
 def show(name: str, services: ServicesDep) -> dict[str, Any]:
     row = services.records.get(name)
     if row.type != COMMAND:
-        return parents.job(row, services, summary=True)
+        return {**parents.job(row, services, summary=True), "page": page(row.name)}
     return {
         **parents.job(row, services),
         **measured(row, services),
         "state": services.states.brief(row),
+        "page": page(row.name),
     }
 
 

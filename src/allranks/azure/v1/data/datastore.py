@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks.azure.v1.arguments import Bound
+from allranks.azure.v1.arguments import REFERENCE, Bound
 from allranks.azure.v1.exceptions import found, not_there
 from allranks.sdk import Client
 from allranks.spec import datastore as datastore_spec
@@ -21,6 +22,14 @@ class DataPath(NamedTuple):
 
     datastore: Datastore
     path_on_datastore: str = ""
+
+    def create_data_reference(
+        self,
+        data_reference_name: str | None = None,
+        datapath_compute_binding: DataPathComputeBinding | None = None,
+    ) -> DataReference:
+        mode = (datapath_compute_binding or DataPathComputeBinding()).mode
+        return DataReference(self.datastore, data_reference_name, self.path_on_datastore, mode)
 
 
 class DataPathComputeBinding:
@@ -133,6 +142,13 @@ class Datastore:
         return f"Datastore(name={self.name})"
 
 
+class RunFiles(Datastore):
+    """The files of the job ``name``."""
+
+    def uri(self, path: str = "") -> str:
+        return f"azureml://jobs/{self.name}/outputs/artifacts/paths/{path.lstrip('/')}"
+
+
 class DataReference:
     """A path of a datastore, as an argument or in ``inputs`` of a step."""
 
@@ -147,7 +163,8 @@ class DataReference:
     ) -> None:
         self.datastore, self.mode = datastore, mode
         self.path_on_datastore = path_on_datastore or ""
-        self.name = data_reference_name or f"{datastore.name}_{self.path_on_datastore}".strip("_/")
+        given = data_reference_name or f"{datastore.name}_{self.path_on_datastore}"
+        self.name = re.sub(r"\W+", "_", given).strip("_")
         self.data_reference_name = self.name
 
     def as_mount(self) -> DataReference:
@@ -163,8 +180,13 @@ class DataReference:
     def bind(self, bound: Bound) -> str:
         return bound.input(self.name, self.data())
 
+    def to_config(self) -> DataReference:
+        """For ``RunConfiguration.data_references``."""
+        return self
+
     def __str__(self) -> str:
-        return f"$AZUREML_DATAREFERENCE_{self.name}"
+        """What stands for it in text, once it is one of the data references."""
+        return f"{REFERENCE}{self.name}"
 
 
 def copied(source: Path, goal: Path, overwrite: bool) -> Path:
