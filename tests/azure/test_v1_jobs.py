@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from allranks.azure.v1.arguments import Bound, command_of, name_of
+from allranks.azure import v2
+from allranks.azure.v1.arguments import Bound, command_of, definition, name_of
 from allranks.azure.v1.data.datasets import FileDataset
-from allranks.azure.v1.data.datastore import Datastore
+from allranks.azure.v1.data.datastore import DataReference, Datastore
 from allranks.azure.v1.data.output import OutputFileDatasetConfig
 from allranks.azure.v1.environment import CondaDependencies, Environment
 from allranks.azure.v1.estimators import ParameterServer, PyTorch, TensorFlow
@@ -31,6 +32,7 @@ from allranks.azure.v1.run_config import (
     ScriptRunConfig,
     TensorflowConfiguration,
 )
+from allranks.errors import AllranksError
 from allranks.spec.job import CommandJob
 from allranks.spec.sweep.job import SweepJob
 
@@ -228,3 +230,44 @@ def test_a_pipeline_can_be_submitted_twice() -> None:
         Pipeline(None, [PythonScriptStep("a.py", arguments=[PipelineData("lost")])]).job()
     with pytest.raises(UserErrorException, match="has no parameter 'lr'"):
         pipeline.job({"lr": 1})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RunConfiguration(comand="x"),
+        lambda: Environment("e", pythn="3"),
+        lambda: PipelineData("d", datastor="x"),
+        lambda: HyperDriveConfig(
+            RandomParameterSampling({}), "a", "minimize", 1, run_config=object(), polcy=object()
+        ),
+        lambda: v2.Input(path="x", mod="download"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(make: Any) -> None:
+    with pytest.raises(AllranksError) as caught:
+        make()
+    assert any(
+        word in str(caught.value) for word in ("comand", "pythn", "datastor", "polcy", "mod")
+    )
+
+
+def test_a_data_reference_in_text_is_an_input() -> None:
+    reference = DataReference(Datastore(None, "d"), "Model", "a/b")
+    src = ScriptRunConfig(".", "t.py", ["--from", str(reference), "$HOME"])
+    src.run_config.data_references = {"Model": reference.to_config()}
+    made = src.job()
+    assert made["command"] == "python t.py --from ${{inputs.model}} '$HOME'"
+    assert made["inputs"]["model"]["path"] == "azureml://datastores/d/paths/a/b"
+    assert made["environment_variables"] == {"AZUREML_DATAREFERENCE_Model": "${{inputs.model}}"}
+    assert DataReference(Datastore(None, "d"), None, "a/b").name == "d_a_b"
+
+
+def test_the_arguments_of_a_run() -> None:
+    command = "python t.py --data ${{inputs.d}} --n ${{inputs.n}} --lr ${{search_space.lr}} 'a b'"
+    spec = {"command": command, "inputs": {"d": {"path": "x"}, "n": 3}}
+    found = definition({"spec": spec, "parameters": {"lr": 0.5}})
+    said = ["--data", "DatasetConsumptionConfig:d", "--n", "3", "--lr", "0.5", "a b"]
+    assert (found["script"], found["arguments"]) == ("t.py", said)
+    assert definition({"spec": {"command": "echo 'x"}}) == {"command": "echo 'x"}
+    assert definition({}) == {}

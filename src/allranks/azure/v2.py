@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Mapping
@@ -47,13 +48,22 @@ def Input(  # Azure's name
     *, type: str = "uri_folder", path: Any = None, **more: Any
 ) -> job_parts.Input | OpenInput:
     """An input with data, or without ``path`` the declaration of one."""
+    for name in more:
+        if name not in (*_OF_DATA, *_OF_DECLARATIONS):
+            near = difflib.get_close_matches(name, (*_OF_DATA, *_OF_DECLARATIONS), 1)
+            hint = f"did you mean {near[0]}?" if near else "leave it out"
+            raise UsageError(f"the argument `{name}` of Input is not there in allranks", hint=hint)
     if path is None:
         return OpenInput(type=type, **more)
-    known = {key: value for key, value in more.items() if value is not None and key in _INPUT}
+    known = {key: value for key, value in more.items() if value is not None and key in _OF_DATA}
     return job_parts.Input.model_validate({"type": type, "path": path, **known})
 
 
-_INPUT = ("mode", "datastore", "unpack", "sharded")
+_OF_DATA = ("mode", "datastore", "unpack", "sharded")
+# What says nothing about data that is given.
+_OF_DECLARATIONS = (
+    *("default", "optional", "description", "min", "max", "enum", "intellectual_property"),
+)
 
 
 def Output(  # Azure's name

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from allranks.azure.v1.exceptions import found, not_there
+from allranks.azure.v1.exceptions import found, no_more, not_there
 from allranks.errors import SpecError
 from allranks.sdk import Client
 from allranks.spec import job_parts
@@ -163,7 +163,8 @@ class PythonSection:
 class Environment:
     """An environment: a curated one, packages, an image, a Dockerfile or the current Python."""
 
-    def __init__(self, name: str = "default", **_: Any) -> None:
+    def __init__(self, name: str = "default", **more: Any) -> None:
+        no_more("Environment", more, ("_skip_defaults",))
         self.name = name
         self.version: str | None = None
         self.python, self.docker = PythonSection(), DockerSection()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.azure.v1.arguments import name_of
-from allranks.azure.v1.exceptions import UserErrorException
+from allranks.azure.v1.exceptions import UserErrorException, no_more
 
 _MINUTE = 60
 # Azure's own limit, where the program gives none.
@@ -183,8 +183,9 @@ class HyperDriveConfig:
         resume_from: Any = None,
         resume_child_runs: Any = None,
         pipeline: Any = None,
-        **_: Any,
+        **more: Any,
     ) -> None:
+        no_more("HyperDriveConfig", more, ("debug_flag", "custom_run_id"))
         if resume_from or resume_child_runs or pipeline is not None:
             hint = "leave `resume_from`, `resume_child_runs` and `pipeline` out"
             raise UserErrorException("HyperDrive here starts new trials of a script", hint=hint)

@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.azure.v1.exceptions import ModelNotFoundException, not_there
+from allranks.azure.v1.exceptions import ModelNotFoundException, no_more, not_there
 from allranks.errors import NotFound
 from allranks.sdk import Client
+
+# What Azure shows of a model and serving needs.
+SHOWN = (
+    *("model_framework", "model_framework_version", "datasets", "resource_configuration"),
+    *("sample_input_dataset", "sample_output_dataset"),
+)
 
 
 class Model:
@@ -47,9 +53,10 @@ class Model:
         tags: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
-        **_: Any,
+        **more: Any,
     ) -> Model:
         """Create a version from files of this machine."""
+        no_more("Model.register", more, SHOWN)
         made = Client().models.register(
             model_name, model_path, tags=tags, properties=properties, description=description
         )

@@ -11,7 +11,7 @@ from typing import Any
 from allranks.azure.v1.arguments import Bound, name_of
 from allranks.azure.v1.data.datastore import DataReference
 from allranks.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig, reference
-from allranks.azure.v1.exceptions import UserErrorException, not_there
+from allranks.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.azure.v1.experiment import Experiment
 from allranks.azure.v1.hyperdrive import HyperDriveConfig
 from allranks.azure.v1.run import Run
@@ -43,8 +43,9 @@ class PipelineData:
         output_overwrite: bool | None = None,
         data_type: str | None = None,
         is_directory: bool | None = None,
-        **_: Any,
+        **more: Any,
     ) -> None:
+        no_more("PipelineData", more, ("pipeline_output_name", "training_output"))
         self.name = output_name or name
         self.kind = "uri_file" if is_directory is False else "uri_folder"
         self.producer: Step | None = None
@@ -192,8 +193,9 @@ class CommandStep(Step):
         outputs: Sequence[Any] | None = None,
         source_directory: str | None = None,
         allow_reuse: bool = True,
-        **_: Any,
+        **more: Any,
     ) -> None:
+        no_more("CommandStep", more, ("version", "runconfig_pipeline_params"))
         if isinstance(runconfig, ScriptRunConfig):
             config = runconfig
         else:
@@ -248,8 +250,9 @@ class Pipeline:
         description: str | None = None,
         default_datastore: Any = None,
         default_source_directory: str | None = None,
-        **_: Any,
+        **more: Any,
     ) -> None:
+        no_more("Pipeline", more, ("resolve_closure",))
         self.workspace, self.description = workspace, description
         self._steps: list[Step] = []
         for each in _flat(steps):
@@ -295,8 +298,9 @@ class Pipeline:
         pipeline_parameters: Mapping[str, Any] | None = None,
         continue_on_step_failure: bool = False,
         regenerate_outputs: bool = False,
-        **_: Any,
+        **more: Any,
     ) -> Run:
+        no_more("Pipeline.submit", more, ("credential_passthrough",))
         return Experiment(self.workspace, experiment_name).submit(
             self,
             pipeline_parameters=pipeline_parameters,

@@ -18,9 +18,10 @@ from allranks.azure.v1.exceptions import (
     ActivityFailedException,
     RunEnvironmentException,
     UserErrorException,
+    no_more,
     not_there,
 )
-from allranks.azure.v1.model import Model
+from allranks.azure.v1.model import SHOWN, Model
 from allranks.sdk import Client, Job
 
 # Files of a job that are none of the run, and those that it saved beside its script.
@@ -221,9 +222,10 @@ class Run(Absent):
         tags: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
-        **_: Any,
+        **more: Any,
     ) -> Model:
         """Register files of the job as a version of a model."""
+        no_more("register_model", more, SHOWN)
         path = posixpath.normpath(model_path or model_name)
         if path not in ("outputs", "logs") and not path.startswith(("outputs/", "logs/")):
             path = f"work/{path}"

@@ -9,7 +9,7 @@ from typing import Any
 from allranks.azure.v1.arguments import REFERENCE, Bindable, Bound, command_of, name_of
 from allranks.azure.v1.compute import LOCAL
 from allranks.azure.v1.environment import Environment
-from allranks.azure.v1.exceptions import UserErrorException
+from allranks.azure.v1.exceptions import UserErrorException, no_more
 
 
 class MpiConfiguration:
@@ -93,8 +93,9 @@ class RunConfiguration:
         framework: str | None = None,
         communicator: str | None = None,
         conda_dependencies: Any = None,
-        **_: Any,
+        **more: Any,
     ) -> None:
+        no_more("RunConfiguration", more, ("_history_enabled", "_path", "_name"))
         self.script, self.arguments = script, list(arguments or ())
         self.framework, self.communicator = framework or "Python", communicator
         self.target: Any = "local"
