@@ -73,3 +73,41 @@ def test_what_has_no_effect_is_said(shared: Allranks, code: Path) -> None:
     assert "note: the instance type odd_1 is not known" in done.stderr
     assert done.stderr.count("the image python:3.") == 1, done.stderr
     assert done.stdout.endswith("/mlflow\n")
+
+
+MISSING = """
+from azure.ai.ml import Input, MLClient
+from azure.ai.ml.entities import Data
+from azure.core.exceptions import ResourceNotFoundError
+client = MLClient.from_config(None)
+iris = Data(name="iris", version="1", path="data.csv", type="uri_file")
+made = client.data.create_or_update(iris)
+print(made.id, client.environments.get("allranks-sklearn-1", label="latest").id)
+tried = [
+    (client.data, "iris", "7"), (client.data, "nothere", "1"), (client.models, "nothere", "1"),
+    (client.environments, "allranks-sklearn-1", "77"), (client.components, "nothere", "1"),
+    (client.environments, "nothere", "1"),
+]
+for where, name, version in tried:
+    try:
+        where.get(name=name, version=version)
+    except ResourceNotFoundError as error:
+        print(error.message)
+for wrong in ({"mode": "nope"}, {"mod": "download"}):
+    try:
+        Input(type="uri_file", path="x", **wrong)
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.medium
+def test_what_is_not_there_is_not_found(shared: Allranks, code: Path) -> None:
+    (code / "data.csv").write_text("1,2")
+    (code / "missing.py").write_text(MISSING)
+    done = shared("python", "missing.py")
+    assert done.returncode == 0, done.stderr
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("azureml:iris:1 azureml:allranks-sklearn-1:")
+    assert [each.endswith(" not found") for each in rest[:-2]] == [True] * 6
+    assert rest[-2:] == ["SpecError", "UsageError"]

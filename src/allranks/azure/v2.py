@@ -56,7 +56,7 @@ def Input(  # Azure's name
     if path is None:
         return OpenInput(type=type, **more)
     known = {key: value for key, value in more.items() if value is not None and key in _OF_DATA}
-    return job_parts.Input.model_validate({"type": type, "path": path, **known})
+    return job_parts.Input(type=type, path=path, **known)  # type: ignore[arg-type]
 
 
 _OF_DATA = ("mode", "datastore", "unpack", "sharded")
@@ -72,7 +72,7 @@ def Output(  # Azure's name
     """An output; its description is left out."""
     known = {key: value for key, value in more.items() if value is not None}
     known.pop("description", None)
-    return job_parts.Output.model_validate({"type": type, **known})
+    return job_parts.Output(type=type, **known)  # type: ignore[arg-type]
 
 
 def command(*, inputs: Mapping[str, Any] | None = None, **given: Any) -> Command:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationError
 
 from allranks.errors import SpecError
-from allranks.spec.fields.base import Part
+from allranks.spec.fields.base import Asset, Part
 from allranks.spec.fields.problems import placed, problems
 from allranks.spec.fields.scalars import Name, PathText, Text, Texts
 from allranks.spec.job_parts import AssetType
@@ -17,7 +17,7 @@ from allranks.spec.job_parts import AssetType
 _IDLE = ("$schema", "auto_delete_setting", "latest_version", "datastore")
 
 
-class Data(Part):
+class Data(Asset):
     """``path`` is an absolute path or address, as for a job's input. ``job`` and ``output`` name
     what created it."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from allranks.spec.fields.base import Part
+from allranks.spec.fields.base import Asset, Part
 from allranks.spec.fields.patterns import BUILTIN, wrong
 from allranks.spec.fields.scalars import (
     Count,
@@ -329,7 +329,7 @@ class BuildContext(Part):
     without_containers: Free | None = None
 
 
-class Environment(Part):
+class Environment(Asset):
     """An environment defined inline in a job.
 
     ``pip``, ``requirements``, ``constraints``, ``python`` and ``torch_backend`` (uv's: `cpu`,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from allranks.spec.data import parse_as
-from allranks.spec.fields.base import Part
+from allranks.spec.fields.base import Asset
 from allranks.spec.fields.scalars import Free, Name, PathText, Text, Texts
 from allranks.spec.job_parts import ModelType
 
@@ -16,7 +16,7 @@ from allranks.spec.job_parts import ModelType
 TYPES = ("custom_model", "mlflow_model", "triton_model")
 
 
-class Model(Part):
+class Model(Asset):
     """``path`` is the source of its files, in the ``job`` that created them or on this machine.
     ``flavors`` are MLflow's: `{pytorch: {}}`. Flavors and ``type`` are detected from the files if
     not given."""

@@ -37,6 +37,10 @@ class Component:
     def version(self) -> str | None:
         return self.spec.version
 
+    @property
+    def id(self) -> str | None:
+        return f"azureml:{self.name}:{self.version}" if self._registered else None
+
     def __call__(self, **inputs: Any) -> Node:
         for name in inputs.keys() - self.spec.inputs.keys():
             known = ", ".join(self.spec.inputs) or "none"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from allranks.errors import Conflict, UsageError
+from allranks.errors import Conflict, NotFound, SpecError, UsageError
 from allranks.masking import all_without_credentials
 from allranks.server.timestamps import iso_time
 from allranks.spec.fields.azureml_references import Asset, asset_of
@@ -26,6 +28,15 @@ def shown(row: AssetRow, **more: Any) -> dict[str, Any]:
         "created_at": iso_time(row.created_at) if row.created_at else None,
         **more,
     }
+
+
+@contextmanager
+def absent_is_not_found() -> Iterator[None]:
+    """What a job that names it calls wrong is only not found when it is asked for."""
+    try:
+        yield
+    except SpecError as error:
+        raise NotFound(error.message, hint=error.hint) from None
 
 
 def one_version(reference: str, kind: str) -> Asset:

@@ -48,3 +48,13 @@ class Part(_Base):
         validate_assignment=True,
         revalidate_instances="always",
     )
+
+
+class Asset(Part):
+    """A part that may be registered, with a name and versions."""
+
+    @property
+    def id(self) -> str | None:
+        """What a job's path may say for it; None before it is registered."""
+        name, version = getattr(self, "name", None), getattr(self, "version", None)
+        return f"azureml:{name}:{version}" if name and version else None

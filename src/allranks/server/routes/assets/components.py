@@ -8,7 +8,13 @@ from fastapi import APIRouter
 
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.server.assets.labels import Labels, labels_of
-from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
+from allranks.server.assets.versions import (
+    absent_is_not_found,
+    listed,
+    one_version,
+    refuse_reserved,
+    shown,
+)
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.spec.pipeline.component import parse_component
@@ -44,7 +50,9 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, A
 
 @router.get("/{reference}")
 def show(reference: str, services: ServicesDep) -> dict[str, Any]:
-    return shown(services.components.row(asset_of(reference, "component")))
+    asset = asset_of(reference, "component")
+    with absent_is_not_found():
+        return shown(services.components.row(asset))
 
 
 @router.delete("/{reference}")

@@ -13,7 +13,13 @@ from allranks.plan.data.addresses import Store
 from allranks.server.assets import datastores
 from allranks.server.assets.datastores import DEFAULT
 from allranks.server.assets.labels import Labels, labels_of
-from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
+from allranks.server.assets.versions import (
+    absent_is_not_found,
+    listed,
+    one_version,
+    refuse_reserved,
+    shown,
+)
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.spec import data as data_spec
 from allranks.spec import datastore as datastore_spec
@@ -134,7 +140,9 @@ def change_map(data: JsonBody, services: ServicesDep) -> None:
 
 @router.get("/data/{reference}")
 def show_data(reference: str, services: ServicesDep) -> dict[str, Any]:
-    return _data(services.datastores.row(asset_of(reference, "data")))
+    asset = asset_of(reference, "data")
+    with absent_is_not_found():
+        return _data(services.datastores.row(asset))
 
 
 @router.delete("/data/{reference}")

@@ -20,7 +20,13 @@ from allranks.plan.environments.recipe import (
 )
 from allranks.plan.plan import pack
 from allranks.server.assets.labels import Labels, labels_of
-from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
+from allranks.server.assets.versions import (
+    absent_is_not_found,
+    listed,
+    one_version,
+    refuse_reserved,
+    shown,
+)
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.submission.submit import uv
 from allranks.spec.environment import parse, unnamed
@@ -86,7 +92,9 @@ def show_recipe(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
 
 @router.get("/{reference}")
 def show(reference: str, services: ServicesDep) -> dict[str, Any]:
-    return _shown(services.environments.row(asset_of(reference, "environment")))
+    asset = asset_of(reference, "environment")
+    with absent_is_not_found():
+        return _shown(services.environments.row(asset))
 
 
 @router.delete("/{reference}")
