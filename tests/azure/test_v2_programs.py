@@ -10,6 +10,7 @@ from tests.support import Allranks
 
 SWEEP = """
 from azure.ai.ml import MLClient, command
+from azure.ai.ml.constants import ListViewType
 from azure.ai.ml.sweep import Uniform
 from azure.identity import DefaultAzureCredential
 
@@ -31,6 +32,9 @@ done = client.jobs.get(name=made.name)
 best = done.properties["best_child_run_id"]
 assert done.status == "Completed" and best == done.best["job"], best
 client.jobs.download(name=best, download_path="best")
+children = client.jobs.list(parent_job_name=made.name)
+assert [each.name for each in children] == [made.name + "_0", made.name + "_1"], children
+assert made.name in [e.name for e in client.jobs.list(list_view_type=ListViewType.ACTIVE_ONLY)]
 print(client.jobs.get(best).properties, client.jobs.create_or_update(job).description)
 print("sweep", done.name)
 """

@@ -28,6 +28,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "azure.ai.ml._version": {"VERSION": "allranks.version:__version__"},
     "azure.ai.ml.constants": {
+        **_v2("ListViewType"),
         **{name: f"allranks.constants:{name}" for name in ("AssetTypes", "InputOutputModes")},
         **_v2("TimeZone"),
     },

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import builtins
 import difflib
 import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from allranks import sdk
 from allranks.azure.absent import Absent
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.client import Job, Jobs
+from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import submission_notes
 from allranks.sdk.pipelines.components import Component
 from allranks.sdk.submit.command import Command
@@ -274,10 +278,16 @@ class Workspace:
     @property
     def mlflow_tracking_uri(self) -> str:
         """Where MLflow's clients log; the token is in MLFLOW_TRACKING_TOKEN."""
-        from allranks.sdk.connection import find_server  # lazy: starts a server
-
         with find_server.connect() as client:
             return f"{client.url}/mlflow"
+
+
+class ListViewType(StrEnum):
+    """Which jobs a list has."""
+
+    ACTIVE_ONLY = "ActiveOnly"
+    ARCHIVED_ONLY = "ArchivedOnly"
+    ALL = "All"
 
 
 class JobException(AllranksError):
@@ -290,9 +300,23 @@ class _Jobs(Jobs):
 
     def create_or_update(self, job: Any, **given: Any) -> Any:
         made = super().create_or_update(job, **given)
-        for each in made if isinstance(made, list) else [made]:
+        for each in made if isinstance(made, builtins.list) else [made]:
             submission_notes(each.to_dict(), sys.stderr)
         return made
+
+    def list(
+        self,
+        *,
+        parent_job_name: str | None = None,
+        list_view_type: str = "ActiveOnly",
+        **given: Any,
+    ) -> Any:
+        """Also the children of a job, in the order in which they began."""
+        archived = {"All": None, "ArchivedOnly": True}.get(list_view_type, False)
+        if parent_job_name is None:
+            return super().list(archived=archived, **given)
+        query = urlencode({"parent": parent_job_name, "archived": "all", "limit": 10_000})
+        return [Job(each) for each in find_server.ask("GET", f"/api/v1/jobs?{query}")][::-1]
 
     def stream(self, name: str, **given: Any) -> Job:
         job = super().stream(name, **given)
