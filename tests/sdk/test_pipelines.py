@@ -95,6 +95,17 @@ def test_a_function_becomes_a_pipeline(folder: Path):
     }
 
 
+def test_the_name_in_the_decorator_is_the_components():
+    @pipeline(name="steps", version="3", experiment_name="e")
+    def once():
+        command(command="true")()
+
+    made = once()
+    assert (made.name, made.experiment_name) == (None, "e")
+    component = once.component()
+    assert (component["name"], component["version"]) == ("steps", "3")
+
+
 def test_pipelines_in_pipelines_and_sweeps(folder: Path):
     train = load_component(folder / "train.yml")
 

@@ -37,13 +37,15 @@ def pipeline(function: Any = None, /, **keywords: Any) -> Any:
     are outputs of the pipeline, by name, or nothing. Steps are named by the variables that hold
     them. Keywords are keys of the pipeline job (``compute``, ``description``, ``tags``,
     ``experiment_name``, …) and of its settings (``default_compute``, ``continue_on_step_failure``,
-    ``force_rerun``).
+    ``force_rerun``). ``name`` and ``version`` are those of the component that it is when it is
+    registered: each job gets a name of its own.
     """
     if function is None:
         return functools.partial(_decorated, keywords=keywords)
     return _decorated(function, {})
 
 
+_OF_COMPONENT = ("name", "version")
 _SETTINGS = (*("default_compute", "default_datastore", "continue_on_step_failure", "force_rerun"),)
 
 
@@ -62,7 +64,8 @@ def _decorated(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Cal
         arguments.apply_defaults()
         # An optional input that is not given does not exist.
         values = {k: v for k, v in arguments.arguments.items() if v is not None}
-        return _build(function, arguments.arguments, values, dict(keywords))
+        own = {key: each for key, each in keywords.items() if key not in _OF_COMPONENT}
+        return _build(function, arguments.arguments, values, own)
 
     build.component = lambda: _component(function, signature, keywords)  # type: ignore[attr-defined]
     return build
@@ -81,7 +84,7 @@ def _component(
         built(token)
     _name(nodes, names)
     outputs = _outputs(function, returned)
-    own = ("name", "version", "display_name", "description", "tags")
+    own = (*_OF_COMPONENT, "display_name", "description", "tags")
     return {
         "name": re.sub(r"\W", "_", function.__name__).lower(),
         **{key: each for key, each in keywords.items() if key in own},
