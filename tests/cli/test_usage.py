@@ -61,7 +61,6 @@ from tests.support import CLI, environment
         (["top", "--interval", "nan"], "nan is not a number of seconds", "--help"),
         (["job", "logs", "x", "--tail", "-3"], "less than 0", "--help"),
         (["server", "start", "--port", "99999"], "99999 is not a port", "--help"),
-        (["run", "--warm", "torch", "--", "true"], "`warm` is not supported", "leave it out"),
         (["run", "-i", "seed=5", "--", "true"], "no file or folder '5'", "--set inputs.seed=5"),
         (["run", "-i", "d=:stream", "--", "true"], "the input d has no path", "`.`"),
         (["run", "-i", "d=.:streem", "--", "true"], "'streem' is not a mode of an input", "stream"),
