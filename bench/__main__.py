@@ -5,124 +5,111 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from bench import (
-    agents,
-    burst,
-    clusters,
-    data,
-    distributions,
-    early_stop,
-    environments,
-    hang,
-    launch,
-    lease,
-    lines,
-    metrics,
-    page,
-    page_peers,
-    page_questions,
-    pipeline,
-    restart,
-    snapshot,
-    sweep,
-    train,
-    unpack,
-    weight,
-)
-from bench.report import Result
+from bench import compare, peers
+from bench.registry import NAMES, load
+from bench.report import Result, machine, markdown, new_file, write
 
 
-class Bench(NamedTuple):
-    options: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], Result]
-    what: str
-
-
-BENCHES = {
-    "launch": Bench(launch.options, launch.run, "three trivial ranks, end to end, beside peers"),
-    "distributions": Bench(
-        distributions.options, distributions.run, "each distribution beside its own launcher"
-    ),
-    "clusters": Bench(
-        clusters.options, clusters.run, "jobs of three nodes beside the cluster's own way"
-    ),
-    "environments": Bench(
-        environments.options, environments.run, "an environment that is there, and making one"
-    ),
-    "data": Bench(data.options, data.run, "data from an S3, beside the AWS CLI"),
-    "snapshot": Bench(snapshot.options, snapshot.run, "submitting code that did not change"),
-    "burst": Bench(burst.options, burst.run, "many one-rank jobs at once; is any output lost?"),
-    "agents": Bench(agents.options, agents.run, "a thousand simulated agents and one server"),
-    "lines": Bench(lines.options, lines.run, "long output while the server is killed"),
-    "lease": Bench(lease.options, lease.run, "a silent node is noticed, a busy one is not missed"),
-    "hang": Bench(hang.options, hang.run, "slow jobs are left alone, hung ones are noticed"),
-    "metrics": Bench(metrics.options, metrics.run, "what metrics and the monitor cost"),
-    "restart": Bench(restart.options, restart.run, "a rank crashes: until all train again"),
-    "train": Bench(train.options, train.run, "training throughput against ranks started by hand"),
-    "pipeline": Bench(pipeline.options, pipeline.run, "trivial steps, beside make"),
-    "early_stop": Bench(early_stop.options, early_stop.run, "what stopping bad trials early saves"),
-    "page": Bench(page.options, page.run, "the web page in a browser"),
-    "page_peers": Bench(page_peers.options, page_peers.run, "the web page beside NiceGUI and Dash"),
-    "page_questions": Bench(
-        page_questions.options, page_questions.run, "clicks to an answer: our page, MLflow, Ray"
-    ),
-    "sweep": Bench(sweep.options, sweep.run, "trivial trials, beside Optuna and Ray Tune"),
-    "unpack": Bench(unpack.options, unpack.run, "a thousand shards, beside the system's tar"),
-    "weight": Bench(weight.options, weight.run, "start-up time, memory, imports"),
-}
-
-
-def main() -> int:
-    given = _parser().parse_args()
+def main(argv: Sequence[str]) -> int:
+    given = _parser(quick="--quick" in argv).parse_args(argv)
+    if given.door == "peers":
+        return peers.main(given)
+    if given.door == "compare":
+        return compare.main(given)
+    names = (given.names or NAMES) if given.door == "all" else [given.door]
+    if unknown := [name for name in names if name not in NAMES]:
+        print(f"error: there is no benchmark {unknown[0]}; see --help", file=sys.stderr)
+        return 2
     # Ended from outside, it still takes its homes down, and what runs in them.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    names = list(BENCHES) if given.bench == "all" else [given.bench]
-    wrong = False
+    for line in _missing(names):
+        print(line, flush=True)
+    path, results = given.json or new_file(given.door), list[Result]()
+    where = machine()
     for name in names:
-        print(f"== {name}", flush=True)
+        results.append(_run(name, given))
+        told = [each.json() for each in results]
+        # After each: what is interrupted keeps what it has.
+        write(path, {"machine": where, "results": told} if given.door == "all" else told[0])
+    if given.door == "all":
+        text, table = markdown(results), path.with_suffix(".md")
+        table.write_text(text + "\n")
+        print(f"{text}\n\nthis table: {table}")
+    print(f"raw samples: {path}")
+    return 1 if any(each.wrong for each in results) else 0
+
+
+def _missing(names: Sequence[str]) -> Iterator[str]:
+    """What will be left out, before hours are spent on the rest."""
+    for name in names:
+        bench = load(name)
+        for absent, effect in ((bench.NEEDS, "is left out"), (bench.BESIDE, "goes without")):
+            for peer in absent:
+                if not peers.there(peer):
+                    yield f"missing {peer}: {name} {effect} ({peers.hint(peer)})"
+
+
+def _run(name: str, given: argparse.Namespace) -> Result:
+    print(f"== {name}", flush=True)
+    bench = load(name)
+    absent = [f"no {each}: {peers.hint(each)}" for each in bench.NEEDS if not peers.there(each)]
+    if absent:
+        result = Result(name=name, text="nothing was measured", left_out=absent)
+    else:
         try:
-            result = BENCHES[name].run(given)
+            result = bench.run(given)
         except RuntimeError as error:
-            print(f"WRONG: {error}", flush=True)
-            wrong = True
-            continue
-        print(result.show())
-        print(f"raw samples: {result.write(given.json)}\n", flush=True)
-        wrong = wrong or bool(result.wrong)
-    return 1 if wrong else 0
+            result = Result(name=name, text="", wrong=[str(error)])
+        except Exception:  # the others are still worth measuring
+            result = Result(name=name, text="", wrong=[traceback.format_exc().strip()])
+    print(result.show(), end="\n\n", flush=True)
+    return result
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(quick: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="What allranks claims, measured beside its peers in the same run.",
         epilog="Exit 1 when something went wrong: lost output, a process left. "
         "A missed bar is told, no more.",
     )
-    doors = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
-    for name, bench in BENCHES.items():
-        door = doors.add_parser(name, help=bench.what)
-        bench.options(door)
-        door.add_argument("--json", type=Path, metavar="FILE", help="where the raw samples go")
-        _torch_options(door)
-    door = doors.add_parser("all", help="one after the other")
-    for bench in BENCHES.values():
-        bench.options(door)
-    door.set_defaults(json=None)
-    _torch_options(door)
+    doors = parser.add_subparsers(dest="door", required=True, metavar="BENCH")
+    every = doors.add_parser("all", help="one after the other; one JSON, one Markdown table")
+    every.add_argument("names", nargs="*", metavar="NAME", help="only these")
+    benches = [every]
+    for name in NAMES:
+        bench = load(name)
+        text = (bench.__doc__ or "").strip()
+        door = doors.add_parser(
+            name,
+            help=text.partition("\n\n")[0].replace("\n", " ").rstrip("."),
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        benches.append(door)
+        for each in (door, every):
+            bench.options(each)
+            each.set_defaults(**(bench.QUICK if quick else {}))
+    for door in benches:
+        _common(door)
+    compare.options(doors.add_parser("compare", help="what became slower from OLD to NEW?"))
+    peers.options(doors.add_parser("peers", help="list or install the peers"))
     return parser
 
 
-def _torch_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--torch-python", metavar="PATH", help="a Python that has torch (the current one)"
-    )
-    parser.add_argument("--no-torch", action="store_true", help="leave out what needs torch")
+def _common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--json", type=Path, metavar="FILE", help="where the raw samples go")
+    add("--quick", action="store_true", help="few rounds and small sizes: does it work?")
+    what = "a Python that has torch (that of 'bench peers install torch', or this one)"
+    add("--torch-python", metavar="PATH", help=what)
+    add("--no-torch", action="store_true", help="leave out what needs torch")
+    add("--slurm", metavar="PARTITION", help="of a Slurm cluster, with three idle hosts")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -24,6 +23,10 @@ from allranks.plan.plan import pack
 from allranks.statuses import Reason
 from bench import procs
 from bench.report import Result, table
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {"agents": 40, "prints": 2.0}
 
 _LINE = b"step 17: loss 0.4217, 1843.2 images a second\n"
 
@@ -195,9 +198,12 @@ def _result(
     if kept != found.bytes:
         wrong.append(f"{kept} bytes of output are kept, of {found.bytes}")
     data = {"agents": given.agents, "seconds": seconds, "requests": asked, "cpu_s": spent}
-    data |= {"memory_mb": memory, "go_s": go, "answer_s": took[:: max(1, len(took) // 1000)]}
-    data["cores"] = os.cpu_count() or 0
-    return Result(name="agents", text=text, data=data, wrong=wrong)
+    samples = {
+        "s": {"an answer": took[:: max(1, len(took) // 1000)], "GO": go},
+        "cores": {"the server": [spent / seconds]},
+        "MB": {"the server": [memory]},
+    }
+    return Result(name="agents", text=text, samples=samples, data=data, wrong=wrong)
 
 
 def _spread(values: list[float]) -> tuple[str, str, str]:

@@ -9,76 +9,102 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from statistics import median
+from typing import NamedTuple
 
-from allranks import Client, command, settings
+from allranks import Client, Job, command, settings
 from allranks.sdk.connection import find_server
 from bench import procs
 from bench.home import Home
 from bench.report import Bar, Result, table
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {"jobs": 10, "bursts": 1}
 
 # Bare processes are run so many at a time: one a core of the machine the bars were set on.
 _AT_A_TIME = 2
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", type=int, default=50, metavar="N", help="jobs of the burst (50)")
+    add = parser.add_argument
+    add("--jobs", type=int, default=50, metavar="N", help="jobs of a burst (50)")
+    add("--bursts", type=int, default=3, metavar="N", help="bursts of each kind, in turn (3)")
 
 
 def run(given: argparse.Namespace) -> Result:
-    rows, data, wrong = [], dict[str, Any](), list[str]()
-    for title, how in (("one by one", _one_by_one), ("a list", _list), ("a list, killed", _killed)):
-        expected = [f"job {i} says {os.urandom(6).hex()}" for i in range(given.jobs)]
-        with Home() as home, _inside(home):
-            home.allranks("run", "--", "true")  # the server runs, and has run a job
-            found, said = _burst(expected, how)
-        wrong += [*_wrong(found["ended"], said, expected), *home.left]
-        found["accepted_per_s"] = given.jobs / found["submitted_s"]
-        found["done_per_s"] = given.jobs / found["all_ended_s"]
-        data[title] = found
-        rows.append(
-            (
-                f"allranks, Python SDK, {title}",
-                "-" if how is _killed else f"{found['accepted_per_s']:.0f}",
-                f"{found['all_ended_s']:.2f}",
-                f"{found['done_per_s']:.1f}",
-                _arrived(said, expected),
-            )
-        )
-    bare = procs.timed(lambda: _bare(expected))
-    name = f"bare processes, {_AT_A_TIME} at a time"
-    rows.append((name, "-", f"{bare:.2f}", f"{given.jobs / bare:.1f}", "-"))
-    head = (f"{given.jobs} one-rank jobs", "accepted/s", "seconds", "done/s", "output arrived once")
+    accepted: dict[str, list[float]] = {name: [] for name in WAYS}
+    done: dict[str, list[float]] = {name: [] for name in (*WAYS, BARE)}
+    arrived, wrong = Counter[str](), list[str]()
+    for _ in range(given.bursts):
+        for name, submit in WAYS.items():
+            expected = [f"job {i} says {os.urandom(6).hex()}" for i in range(given.jobs)]
+            with Home() as home, _inside(home):
+                home.allranks("run", "--", "true")  # the server runs, and has run a job
+                found = _burst(home, expected, submit)
+            wrong += [*_wrong(found, expected), *home.left]
+            accepted[name].append(given.jobs / found.submitted)
+            done[name].append(given.jobs / found.ended)
+            arrived[name] += _arrived(found.said, expected)
+        done[BARE].append(given.jobs / procs.timed(partial(_bare, expected)))
+    del accepted[KILLED]  # the wait for its first job is part of it
     return Result(
         name="burst",
-        text=table(head, rows),
-        data={"jobs": given.jobs, "bare_s": bare, **data},
+        text=_table(given, accepted, done, arrived),
+        samples={"accepted/s": accepted, "done/s": done},
+        data={"jobs": given.jobs},
         bars=[
-            Bar(what="a list: accepted/s", found=data["a list"]["accepted_per_s"], least=300.0),
-            Bar(what="a list: done/s", found=data["a list"]["done_per_s"], least=40.0),
+            Bar(what=f"{LIST}: accepted/s", found=median(accepted[LIST]), least=300.0),
+            Bar(what=f"{LIST}: done/s", found=median(done[LIST]), least=40.0),
+            Bar(what=f"{DETACHED}: accepted/s", found=median(accepted[DETACHED]), least=12.0),
         ],
         wrong=wrong,
     )
 
 
-Submit = Callable[[Sequence[str]], list[str]]
+def _table(
+    given: argparse.Namespace,
+    accepted: Mapping[str, Sequence[float]],
+    done: Mapping[str, Sequence[float]],
+    arrived: Mapping[str, int],
+) -> str:
+    rows = [
+        (
+            name,
+            f"{median(accepted[name]):.0f}" if name in accepted else "-",
+            f"{median(rates):.1f}",
+            f"{min(rates):.1f}",
+            f"{max(rates):.1f}",
+            f"{arrived[name]} of {given.jobs * given.bursts}" if name in arrived else "-",
+        )
+        for name, rates in done.items()
+    ]
+    title = f"{given.bursts} × {given.jobs} one-rank jobs, medians"
+    return table((title, "accepted/s", "done/s", "min", "max", "output arrived once"), rows)
 
 
-def _one_by_one(expected: Sequence[str]) -> list[str]:
+def _one_by_one(home: Home, expected: Sequence[str]) -> list[str]:
     jobs = Client().jobs
     return [jobs.create_or_update(command(command=f"echo {line}")).name for line in expected]
 
 
-def _list(expected: Sequence[str]) -> list[str]:
+def _list(home: Home, expected: Sequence[str]) -> list[str]:
     made = [command(command=f"echo {line}") for line in expected]
     return [job.name for job in Client().jobs.create_or_update(made)]
 
 
-def _killed(expected: Sequence[str]) -> list[str]:
+def _detached(home: Home, expected: Sequence[str]) -> list[str]:
+    """A process of the command line for each job, as a shell's loop starts them."""
+    words = ("run", "--detach", "--json", "--", "echo")
+    return [home.told(*words, *line.split())["name"] for line in expected]
+
+
+def _killed(home: Home, expected: Sequence[str]) -> list[str]:
     """Submit a list, and kill the server once the first of its jobs has ended."""
-    names = _list(expected)
+    names = _list(home, expected)
     Client().jobs.wait(names[0])
     pid = find_server.look(settings.home()).pid
     assert pid is not None
@@ -86,11 +112,27 @@ def _killed(expected: Sequence[str]) -> list[str]:
     return names
 
 
-def _burst(expected: Sequence[str], submit: Submit) -> tuple[dict[str, Any], list[list[str]]]:
+ONE_BY_ONE, LIST = "Python SDK, one by one", "Python SDK, a list"
+KILLED, DETACHED = "Python SDK, a list, server killed", "allranks run --detach, one by one"
+Submit = Callable[[Home, Sequence[str]], list[str]]
+BARE = f"bare processes, {_AT_A_TIME} at a time"
+WAYS = {ONE_BY_ONE: _one_by_one, LIST: _list, KILLED: _killed, DETACHED: _detached}
+
+
+class Found(NamedTuple):
+    """Seconds until all were submitted and until all had ended; the jobs, and what each said."""
+
+    submitted: float
+    ended: float
+    jobs: list[Job]
+    said: list[list[str]]
+
+
+def _burst(home: Home, expected: Sequence[str], submit: Submit) -> Found:
     """Submit, wait for all, and only then, not timed, read what each of them said."""
     jobs = Client().jobs
     began = time.perf_counter()
-    names = submit(expected)
+    names = submit(home, expected)
     submitted = time.perf_counter() - began
     ended = [jobs.wait(name) for name in names]
     all_ended = time.perf_counter() - began
@@ -99,25 +141,20 @@ def _burst(expected: Sequence[str], submit: Submit) -> tuple[dict[str, Any], lis
         text = io.StringIO()
         jobs.stream(name, to=text)
         said.append(text.getvalue().splitlines())
-    told = [{"name": job.name, "status": job.status, "attempts": job.attempts} for job in ended]
-    return {"submitted_s": submitted, "all_ended_s": all_ended, "ended": told}, said
+    return Found(submitted, all_ended, ended, said)
 
 
-def _wrong(
-    ended: Sequence[dict[str, Any]], said: Sequence[list[str]], expected: Sequence[str]
-) -> list[str]:
-    found = []
-    for job, lines, line in zip(ended, said, expected, strict=True):
-        if (job["status"], job["attempts"]) != ("Completed", 1):
-            found.append(f"{job['name']} is {job['status']} after {job['attempts']} attempts")
+def _wrong(found: Found, expected: Sequence[str]) -> Iterator[str]:
+    for job, lines, line in zip(found.jobs, found.said, expected, strict=True):
+        if (job.status, job.attempts) != ("Completed", 1):
+            yield f"{job.name} is {job.status} after {job.attempts} attempts"
         if lines != [line]:
-            found.append(f"{job['name']} should have said {line!r} once, its record has {lines!r}")
-    return found
+            yield f"{job.name} should have said {line!r} once, its record has {lines!r}"
 
 
-def _arrived(said: Sequence[list[str]], expected: Sequence[str]) -> str:
+def _arrived(said: Sequence[list[str]], expected: Sequence[str]) -> int:
     counts = Counter(line for lines in said for line in lines)
-    return f"{sum(counts[line] == 1 for line in expected)} of {len(expected)}"
+    return sum(counts[line] == 1 for line in expected)
 
 
 def _bare(expected: Sequence[str]) -> None:

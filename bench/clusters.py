@@ -10,15 +10,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
 
+from bench import peers
 from bench.home import Home
-from bench.launch import Contender, alternate
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, nothing, spreads
+from bench.rounds import Contender, alternate
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {"cluster_rounds": 1}
 
 NODES = 3
 # What either may take longer than the cluster's own way, in seconds.
@@ -63,20 +67,22 @@ while client.get_job_status(job) not in ("SUCCEEDED", "FAILED", "STOPPED"):
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--cluster-rounds", type=int, default=7, metavar="N", help="rounds (7)")
-    add("--slurm", metavar="PARTITION", help="a partition with three idle hosts")
     add("--queued", type=int, default=0, metavar="N", help="also: with so many jobs on hold")
     add("--ray", metavar="ADDRESS", help="the dashboard of a Ray of three nodes")
-    add("--ray-python", metavar="PATH", help="a Python with that Ray, for its SDK")
+    what = "a Python with that Ray, for its SDK (that of the peers)"
+    add("--ray-python", metavar="PATH", help=what)
     add("--ray-token-file", metavar="FILE", help="its token")
 
 
 def run(given: argparse.Namespace) -> Result:
+    if not (given.slurm or given.ray):
+        return nothing("clusters", "everything: name a cluster with --slurm or --ray")
     samples: dict[str, list[float]] = {}
     orders, bars, data = [], [], {}
     with Home() as home:
         home.allranks("server", "start")
         for name, found in _clusters(given, home).items():
-            mine, order = alternate_lines(found, given.cluster_rounds)
+            mine, order = alternate(found, given.cluster_rounds)
             orders += order
             samples |= mine
             ours, theirs = (median(mine[each.name]) for each in found[:2])
@@ -88,17 +94,13 @@ def run(given: argparse.Namespace) -> Result:
                 Bar(what=f"questions a tick, {given.queued} jobs", found=per_tick, most=1.2)
             )
         home.allranks("server", "stop", "--all")
-    rows = [
-        (name, *(f"{spread(each)[key]:.2f}" for key in ("median", "min", "max")))
-        for name, each in samples.items()
-    ]
     return Result(
         name="clusters",
-        text=table((f"submit → first line, {NODES} nodes, s", "median", "min", "max"), rows),
-        data={"rounds": given.cluster_rounds, "orders": orders, "samples_s": samples, **data},
+        text=spreads(f"submit → first line, {NODES} nodes, s", samples),
+        samples={"s": samples},
+        data={"rounds": given.cluster_rounds, "orders": orders, **data},
         bars=bars,
         wrong=home.left,
-        left_out=[] if samples else ["everything: name a cluster with --slurm or --ray"],
     )
 
 
@@ -107,44 +109,27 @@ def _clusters(given: argparse.Namespace, home: Home) -> Mapping[str, list[Conten
     if given.slurm:
         home.allranks("compute", "create", "s", "--type", "slurm", "--partition", given.slurm)
         found["Slurm"] = [
-            _contender("allranks run -c SLURM -n 3", partial(_ours, home, "s")),
-            _contender("sbatch -N 3, srun in it", partial(_sbatch, home.work, given.slurm)),
+            Contender(name="allranks run -c SLURM -n 3", once=partial(_ours, home, "s")),
+            Contender(
+                name="sbatch -N 3, srun in it", once=partial(_sbatch, home.work, given.slurm)
+            ),
         ]
     if given.ray:
         token = ("--token-file", given.ray_token_file) if given.ray_token_file else ()
         home.allranks("compute", "create", "r", "--type", "ray", "--address", given.ray, *token)
         script = home.work / "three.py"
         script.write_text(_RAY)
-        python = given.ray_python or sys.executable
+        python = given.ray_python or peers.program("ray", "python") or sys.executable
         env = dict(home.env)
         if given.ray_token_file:
             env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": given.ray_token_file}
         sdk = partial(_sdk, env, python, given.ray)
         found["Ray"] = [
-            _contender("allranks run -c RAY -n 3", partial(_ours, home, "r")),
-            _contender("Ray's job SDK, 3 actors", partial(sdk, f"{python} {script}")),
-            _contender("Ray's job SDK, a shell's echo", partial(sdk, "echo line")),
+            Contender(name="allranks run -c RAY -n 3", once=partial(_ours, home, "r")),
+            Contender(name="Ray's job SDK, 3 actors", once=partial(sdk, f"{python} {script}")),
+            Contender(name="Ray's job SDK, a shell's echo", once=partial(sdk, "echo line")),
         ]
     return found
-
-
-def _contender(name: str, once: Callable[[], float]) -> Contender:
-    return Contender(name=name, once=once)
-
-
-def alternate_lines(
-    found: Sequence[Contender], rounds: int
-) -> tuple[dict[str, list[float]], list[list[str]]]:
-    """As ``alternate``; but each contender itself says when its first line was there."""
-    told: dict[str, list[float]] = {each.name: [] for each in found}
-
-    def keep(each: Contender) -> None:
-        told[each.name].append(float(str(each.once())))
-
-    _, orders = alternate(
-        [Contender(name=each.name, once=partial(keep, each)) for each in found], rounds
-    )
-    return {name: each[1:] for name, each in told.items()}, orders
 
 
 def _ours(home: Home, compute: str) -> float:

@@ -26,11 +26,15 @@ from typing import Any
 import obstore
 from obstore.store import S3Store
 
-from bench import procs
+from bench import peers, procs
 from bench.home import Home
-from bench.launch import Contender, alternate
-from bench.report import Bar, Result, table
-from bench.stats import interval, paired, spread
+from bench.report import Bar, Result, nothing, spreads
+from bench.rounds import Contender, alternate
+from bench.stats import interval, paired
+
+NEEDS = ("aws", "curl")
+BESIDE = ()
+QUICK = {"megabytes": 20, "objects": 100, "large_rounds": 1, "small_rounds": 1, "again": 1}
 
 OURS, AWS = "allranks", "aws s3 cp"
 AGAIN, WITHOUT = "allranks run, the data there already", "allranks run, no data"
@@ -59,9 +63,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> Result:
     words = shlex.split(given.server)
-    missing = [each for each in (words[0], "aws", "curl") if shutil.which(each) is None]
-    if missing:
-        return Result(name="data", text="", data={}, left_out=[f"no {' and no '.join(missing)}"])
+    beside = peers.program("aws", words[0]) or shutil.which(words[0])
+    if beside is None:
+        return nothing("data", f"no {words[0]} (--server, or {peers.hint('aws')})")
+    words[0] = beside
     with tempfile.TemporaryDirectory(prefix="allranks-bench-") as made:
         place = Path(made)
         with _store(words, place) as endpoint:
@@ -114,7 +119,15 @@ def _contenders(place: Path, endpoint: str, what: str) -> list[Contender]:
         subprocess.run(["chmod", "-R", "u+w", folder], capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
-    aws = ["aws", "--endpoint-url", endpoint, "s3", "cp", "--quiet", "--recursive"]
+    aws = [
+        peers.program("aws") or "aws",
+        "--endpoint-url",
+        endpoint,
+        "s3",
+        "cp",
+        "--quiet",
+        "--recursive",
+    ]
     env = {**os.environ, **_ENV}
     return [
         Contender(
@@ -142,7 +155,16 @@ def _streams(place: Path, endpoint: str, rounds: int) -> Mapping[str, list[float
                 env=os.environ,
             )
 
-    aws = ["aws", "--endpoint-url", endpoint, "s3", "cp", "--quiet", str(each["uri"]), "-"]
+    aws = [
+        peers.program("aws") or "aws",
+        "--endpoint-url",
+        endpoint,
+        "s3",
+        "cp",
+        "--quiet",
+        str(each["uri"]),
+        "-",
+    ]
     line = f"{shlex.join(aws)} >/dev/null"
     env = {**os.environ, **_ENV}
     samples, _ = alternate(
@@ -236,7 +258,7 @@ def _result(
     streams: Mapping[str, list[float]],
     wrong: list[str],
 ) -> Result:
-    rows: list[Sequence[str]] = []
+    samples_s: dict[str, list[float]] = {}
     bars: list[Bar] = []
     data: dict[str, Any] = {}
     notes = ""
@@ -248,9 +270,7 @@ def _result(
     for what, (samples, orders) in found.items():
         all_ = {**samples, **again[what], **(streams if what == LARGE else {})}
         for name, values in all_.items():
-            row = spread(values)
-            times = (f"{row[key]:.2f}" for key in ("median", "min", "max"))
-            rows.append((f"{titles[what]}: {name}", *times))
+            samples_s[f"{titles[what]}: {name}"] = values
         rates = paired(samples[AWS], samples[OURS])
         low, high = interval(rates)
         notes += f"\n{titles[what]}: {median(rates):.2f} × the rate of the AWS CLI"
@@ -259,12 +279,18 @@ def _result(
         bars.append(Bar(what=what_, found=median(rates), least=least[what]))
         more = median(again[what][AGAIN]) - median(again[what][WITHOUT])
         bars.append(Bar(what=f"{titles[what]}, there already: seconds more", found=more, most=0.1))
-        data[what] = {"orders": orders, "samples_s": all_}
+        data[what] = {"orders": orders}
     if streams:
         rates = paired(streams[AWS_STREAM], streams[STREAM])
         low, high = interval(rates)
         notes += f"\n{titles[LARGE]}, read once: {median(rates):.2f} × the rate of the AWS CLI"
         notes += f" (95 %: {low:.2f} to {high:.2f})"
     data["server"] = given.server
-    head = ("seconds", "median", "min", "max")
-    return Result(name="data", text=table(head, rows) + notes, data=data, bars=bars, wrong=wrong)
+    return Result(
+        name="data",
+        text=spreads("seconds", samples_s) + notes,
+        samples={"s": samples_s},
+        data=data,
+        bars=bars,
+        wrong=wrong,
+    )

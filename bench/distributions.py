@@ -12,11 +12,15 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from bench import procs
+from bench import peers, procs
 from bench.home import Home
-from bench.launch import Contender, alternate
-from bench.report import Result, table
-from bench.stats import paired, spread
+from bench.report import Result, nothing, table
+from bench.rounds import Contender, alternate
+from bench.stats import paired
+
+NEEDS = ()
+BESIDE = ("torch", "mpi")
+QUICK = {"starts": 1}
 
 RANKS = "2"
 SCRIPT = "trivial.py"
@@ -35,13 +39,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TYPE=FOLDER",
-        help=f"an environment with the launcher of a distribution ({', '.join(LAUNCHERS)})",
+        help=f"an environment with the launcher of a distribution ({', '.join(LAUNCHERS)}); "
+        "those of the peers are used by themselves",
     )
     parser.add_argument("--starts", type=int, default=7, metavar="N", help="rounds (7)")
 
 
 def run(given: argparse.Namespace) -> Result:
     venvs = [(kind, Path(folder)) for kind, _, folder in (v.partition("=") for v in given.venv)]
+    for kind, peer in (("pytorch", "torch"), ("mpi", "mpi")):
+        if kind not in dict(venvs) and (folder := peers.FOLDER / peer).exists():
+            venvs.append((kind, folder))
+    if not venvs:
+        return nothing("distributions", f"all of it (--venv, or {peers.hint('torch')} mpi)")
     unknown = [kind for kind, _ in venvs if kind not in LAUNCHERS]
     if unknown:
         raise RuntimeError(f"--venv {unknown[0]}=…: the types are {', '.join(LAUNCHERS)}")
@@ -61,8 +71,8 @@ def run(given: argparse.Namespace) -> Result:
     return Result(
         name="distributions",
         text=_table(rows, given.starts),
-        data={"rounds": given.starts, "orders": orders, "samples_s": samples, "summary": rows},
-        bars=[],
+        samples={"s": samples},
+        data={"rounds": given.starts, "orders": orders, "summary": rows},
         wrong=home.left,
         left_out=[f"{kind} (no --venv {kind}=…)" for kind in LAUNCHERS if kind not in dict(venvs)],
     )
@@ -89,8 +99,8 @@ def _pair(home: Home, kind: str, folder: Path) -> Iterator[Contender]:
 
 def _row(ours: list[float], own: list[float]) -> dict[str, float]:
     return {
-        "ours": spread(ours)["median"],
-        "own": spread(own)["median"],
+        "ours": median(ours),
+        "own": median(own),
         "ratio": median(paired(ours, own)),
     }
 

@@ -9,6 +9,10 @@ import sys
 from bench.home import Home
 from bench.report import Bar, Result, table
 
+NEEDS = ("sweeps",)
+BESIDE = ()
+QUICK = {"reports": 12}
+
 # Trial x reports 1 - |x - 0.3|, so that all but the first two are 0.25 below the best.
 VALUES = (0.3, 0.4, 0.6, 0.7, 0.8, 0.9)
 STAYS = 2
@@ -58,6 +62,7 @@ def run(given: argparse.Namespace) -> Result:
     return Result(
         name="early_stop",
         text=f"{text}\n{share}",
+        samples={"s": {"a trial that runs to its end": [whole]}},
         data={"trials": trials},
         bars=[Bar(what="share of the computed saving", found=saved / computed, least=0.9)],
         wrong=[*wrong, *home.left],

@@ -14,9 +14,13 @@ from uv import find_uv_bin
 
 from bench import procs
 from bench.home import Home
-from bench.launch import Contender, alternate
-from bench.report import Bar, Result, table
-from bench.stats import paired, spread
+from bench.report import Bar, Result, spreads
+from bench.rounds import Contender, alternate
+from bench.stats import paired
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {"runs": 1, "makings": 1}
 
 PACKAGES = ("numpy", "pandas", "pyyaml")
 CURRENT, CACHED = "allranks run -- true", "allranks run -e requirements.txt -- true, made before"
@@ -42,7 +46,6 @@ def run(given: argparse.Namespace) -> Result:
     cost = median(a - b for a, b in zip(samples[CACHED], samples[CURRENT], strict=True))
     beside = made.pop(CURRENT)
     samples |= made
-    rows = {name: spread(values) for name, values in samples.items()}
     bars = [Bar(what="an environment that is there, seconds more", found=cost, most=0.05)]
     for cache in (WARM, COLD):
         more_time = [a - b for a, b in zip(made[f"{OURS}, {cache}"], beside, strict=True)]
@@ -51,8 +54,9 @@ def run(given: argparse.Namespace) -> Result:
         bars.append(Bar(what=what, found=ratio, most=1.1))
     return Result(
         name="environments",
-        text=_table(rows, given),
-        data={"packages": PACKAGES, "orders": [*orders, *more], "samples_s": samples},
+        text=spreads(f"{given.runs} and {given.makings} rounds, seconds", samples, 3),
+        samples={"s": samples},
+        data={"packages": PACKAGES, "orders": [*orders, *more]},
         bars=bars,
         wrong=home.left,
     )
@@ -104,11 +108,3 @@ def _uvs(goal: Path, file: Path, env: Mapping[str, str]) -> None:
     procs.run([uv, "venv", goal], cwd=goal.parent, env=env)
     words: list[str | Path] = [uv, "pip", "install", "--python", goal, "--requirements", file]
     procs.run(words, cwd=goal.parent, env=env)
-
-
-def _table(rows: Mapping[str, Mapping[str, float]], given: argparse.Namespace) -> str:
-    head = (f"{given.runs} and {given.makings} rounds, seconds", "median", "min", "max")
-    return table(
-        head,
-        [(n, *(f"{row[key]:.3f}" for key in ("median", "min", "max"))) for n, row in rows.items()],
-    )

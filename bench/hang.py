@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, spreads, table
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {"healthy": 4, "hung": 1}
 
 # Rank 0 is slow, the others wait for it at a socket of its own, as in a barrier. None prints; what
 # works does so for a fifth of the time, so that many jobs find room on a small machine.
@@ -83,22 +86,18 @@ def run(given: argparse.Namespace) -> Result:
         home.allranks("run", "-q", "--", "true")
         alarms = _healthy(home, given, wrong)
         late, grouped = _hung(home, given, wrong)
-    rows: list[tuple[str, ...]]
     rows = [(kind, str(count), str(alarms.get(kind, 0))) for kind, count in _kinds(given).items()]
     text = table((f"slow jobs, {given.hang_timeout:g} s", "jobs", "alarms"), rows)
-    rows = [
-        (what, *(f"{spread(values)[key]:.2f}" for key in ("median", "min", "max")))
-        for what, values in (
-            ("the last line to the end, less the timeout", late),
-            ("the question for stacks to the end", grouped),
-        )
-    ]
-    head = f"{given.hung} jobs of 8 ranks that hang, seconds"
-    text += "\n\n" + table((head, "median", "min", "max"), rows)
+    samples = {
+        "the last line to the end, less the timeout": late,
+        "the question for stacks to the end": grouped,
+    }
+    text += "\n\n" + spreads(f"{given.hung} jobs of 8 ranks that hang, seconds", samples)
     return Result(
         name="hang",
         text=text,
-        data={"alarms": alarms, "late_s": late, "grouped_s": grouped},
+        samples={"s": samples},
+        data={"alarms": alarms},
         bars=[
             Bar(what="false alarms", found=sum(alarms.values()), most=0),
             Bar(what="detection beyond the timeout, seconds", found=max(late), most=2.0),

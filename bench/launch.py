@@ -1,20 +1,28 @@
-"""A trivial job of three ranks, end to end, under everything that can start one, in alternation."""
+"""Three ranks that do nothing, end to end, under everything that can start them.
+
+Timed is from typing the command to its exit, in rounds. The server runs before *warm*, and is
+stopped before *cold*; neither counts.
+"""
 
 from __future__ import annotations
 
 import argparse
-import random
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 from bench import peers, procs
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import paired, spread
+from bench.report import Bar, Result, spread_rows, table
+from bench.rounds import SEED, Contender, alternate
+from bench.stats import paired
+
+NEEDS = ()
+BESIDE = ("torch", "mpi", "submitit", "torchx", "ray", "slurm")
+QUICK = {"rounds": 1}
 
 RANKS = 3
 WARM, COLD = "allranks run -p 3 -- true, warm server", "allranks run -p 3 -- true, cold server"
@@ -22,16 +30,22 @@ NODES = "allranks run -n 3 -- true, warm server"
 SCRIPT = "allranks run -p 3 -- python trivial.py, warm"
 BARE = "bare processes: 3 × true"
 TORCHRUN, TORCHRUN_SCRIPT = "torchrun --no-python true", "torchrun trivial.py"
-_SEED = 7
+SUBMITIT, TORCHX, RAY = "submitit, local", "torchx, local_cwd", "Ray, 3 tasks"
+SRUN, SBATCH = "srun -n 3 true", "sbatch --wait, srun in it"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Contender:
-    """``once`` is timed; ``before`` puts things in place for it and is not."""
-
-    name: str
-    once: Callable[[], object]
-    before: Callable[[], object] = lambda: None
+_SUBMITIT = f"""
+import sys, submitit
+executor = submitit.AutoExecutor(folder=sys.argv[1], cluster="local")
+executor.update_parameters(tasks_per_node={RANKS}, timeout_min=5)
+executor.submit(submitit.helpers.CommandFunction([sys.argv[2]])).results()
+"""
+_RAY = f"""
+import subprocess, sys, ray
+ray.init(num_cpus={RANKS}, include_dashboard=False, configure_logging=False)
+true = sys.argv[1]
+run = ray.remote(lambda: subprocess.run([true], check=True) and None)
+ray.get([run.remote() for _ in range({RANKS})])
+"""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -39,131 +53,135 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
-    torch = None if given.no_torch else peers.torch(given.torch_python)
-    mpi = peers.mpirun(RANKS)
-    left_out = []
-    if torch is None:
-        left_out.append("torchrun (no torch here; --torch-python names a Python that has it)")
-    if mpi is None:
-        left_out.append("mpirun (not on PATH)")
+    torch, mpi = peers.torch(given), peers.mpirun(RANKS)
     with Home() as home:
-        (home.work / "code").mkdir()
-        (home.work / "code" / "trivial.py").write_text("pass\n")
-        found = contenders(home, torch, mpi[0] if mpi else None)
+        broken: dict[str, str] = {}
+        others = [*_torchrun(home, torch), *_others(home, given.slurm)]
+        found = [*_ours(home), *(each for each in others if _works(each, broken))]
         samples, orders = alternate(found, given.rounds)
     reference = next((name for name in (TORCHRUN, TORCHRUN_SCRIPT) if name in samples), None)
-    summary = summarise(samples, reference)
+    ratios = {name: _ratio(samples, name, reference) for name in samples}
+    order = sorted(samples, key=lambda name: median(samples[name]))
+    rows = [
+        (*row, f"{ratio:.3f}" if (ratio := ratios[row[0]]) is not None else "-")
+        for row in spread_rows({name: samples[name] for name in order}, 3)
+    ]
+    title = f"{RANKS} trivial ranks, {given.rounds} rounds, seconds"
     return Result(
         name="launch",
-        text=as_table(summary, given.rounds),
+        text=table((title, "median", "min", "max", "× torchrun"), rows),
+        samples={"s": samples},
         data={
             "rounds": given.rounds,
-            "seed": _SEED,
+            "seed": SEED,
             "versions": {"torch": torch and torch.version, "mpirun": mpi and mpi[1]},
             "reference": reference,
             "orders": orders,
-            "samples_s": samples,
-            "summary": summary,
+            "ratios": ratios,
         },
-        bars=bars(summary),
+        bars=list(_bars(samples)),
         wrong=home.left,
-        left_out=left_out,
+        left_out=[*_left_out({**samples, **broken}, torch), *map(": ".join, broken.items())],
     )
 
 
-def contenders(home: Home, torch: peers.Torch | None, mpi: Sequence[str] | None) -> list[Contender]:
-    """Everybody who takes part: each starts three of the system's own ``true``, or of a script."""
-    work, code, true = home.work, home.work / "code", shutil.which("true") or "true"
-    env = procs.environment()
-
-    def warm(name: str, *words: str) -> Contender:
-        cwd = code if "trivial.py" in words else work / "empty"
-        return Contender(
+def _ours(home: Home) -> Iterator[Contender]:
+    code, empty = home.work / "code", home.work / "empty"
+    code.mkdir()
+    empty.mkdir()
+    (code / "trivial.py").write_text("pass\n")
+    for name, cwd, words in (
+        (WARM, empty, ("-p", "3", "--", "true")),
+        (NODES, empty, ("-n", "3", "--", "true")),
+        (SCRIPT, code, ("-p", "3", "--", sys.executable, "trivial.py")),
+        (COLD, empty, ("-p", "3", "--", "true")),
+    ):
+        yield Contender(
             name=name,
-            once=lambda: home.allranks("run", *words, cwd=cwd),
-            before=lambda: home.allranks("server", "start"),
+            once=partial(home.allranks, "run", *words, cwd=cwd),
+            before=partial(home.allranks, "server", "stop" if name == COLD else "start"),
         )
 
-    (work / "empty").mkdir()
-    found = [
-        Contender(name=BARE, once=lambda: procs.by_hand([true], ranks=RANKS, cwd=work, env=env)),
-        warm(WARM, "-p", "3", "--", "true"),
-        warm(NODES, "-n", "3", "--", "true"),
-        warm(SCRIPT, "-p", "3", "--", sys.executable, "trivial.py"),
-        Contender(
-            name=COLD,
-            once=lambda: home.allranks("run", "-p", "3", "--", "true", cwd=work / "empty"),
-            before=lambda: home.allranks("server", "stop"),
-        ),
-    ]
-    if torch is not None:
-        start = [*torch.torchrun, "--nproc-per-node", str(RANKS)]
-        # The script's ranks run on the same Python as torchrun itself; they do not import torch.
-        for name, words in (
-            (TORCHRUN, ["--no-python", true]),
-            (TORCHRUN_SCRIPT, [str(code / "trivial.py")]),
-        ):
-            argv = [*start, *words]
-            found.append(Contender(name=name, once=partial(procs.run, argv, cwd=work, env=env)))
-    if mpi is not None:
-        argv = [*mpi, true]
-        found.append(
-            Contender(name="mpirun -n 3 true", once=partial(procs.run, argv, cwd=work, env=env))
-        )
-    return found
+
+def _torchrun(home: Home, torch: peers.Torch | None) -> Iterator[Contender]:
+    if torch is None:
+        return
+    # The script's ranks run on the same Python as torchrun itself; they do not import torch.
+    script = str(home.work / "code" / "trivial.py")
+    for name, words in ((TORCHRUN, ["--no-python", _true()]), (TORCHRUN_SCRIPT, [script])):
+        argv = [*torch.torchrun, "--nproc-per-node", str(RANKS), *words]
+        yield _command(home.work, name, argv)
 
 
-def alternate(
-    found: Sequence[Contender], rounds: int
-) -> tuple[dict[str, list[float]], list[list[str]]]:
-    """Everybody once a round, in an order drawn anew for each; one round before that is not
-    counted, for what is read from the disk, compiled or set up only once."""
-    dice = random.Random(_SEED)
-    samples: dict[str, list[float]] = {each.name: [] for each in found}
-    orders = []
-    for number in range(rounds + 1):
-        order = dice.sample(found, len(found))
-        for each in order:
-            each.before()
-            seconds = procs.timed(each.once)
-            if number:
-                samples[each.name].append(seconds)
-        if number:
-            orders.append([each.name for each in order])
-    return samples, orders
+def _others(home: Home, partition: str | None) -> Iterator[Contender]:
+    """Everybody else who is there."""
+    work, true = home.work, _true()
+    env = procs.environment()
+    yield Contender(name=BARE, once=lambda: procs.by_hand([true], ranks=RANKS, cwd=work, env=env))
+    if mpi := peers.mpirun(RANKS):
+        yield _command(work, f"mpirun -n {RANKS} true", [*mpi[0], true])
+    if python := peers.program("submitit"):
+        yield _command(work, SUBMITIT, [python, "-c", _SUBMITIT, str(work / "submitit"), true])
+    if torchx := peers.program("torchx"):
+        words = ["run", "--wait", "-s", "local_cwd", "utils.sh", "--num_replicas", str(RANKS)]
+        yield _command(work, TORCHX, [torchx, *words, true])
+    if python := peers.program("ray", "python"):
+        yield _command(work, RAY, [python, "-c", _RAY, true])
+    if partition and peers.there("slurm"):
+        srun = ["srun", "-p", partition, "-n", str(RANKS), "true"]
+        yield _command(work, SRUN, srun)
+        wrap = ["--output=/dev/null", f"--wrap=srun -n {RANKS} true"]
+        yield _command(work, SBATCH, ["sbatch", "--wait", "-p", partition, "-n", str(RANKS), *wrap])
 
 
-Summary = dict[str, dict[str, float | None]]
+def _command(work: Path, name: str, argv: Sequence[str]) -> Contender:
+    return Contender(name=name, once=partial(procs.run, argv, cwd=work, env=procs.environment()))
 
 
-def summarise(samples: Mapping[str, Sequence[float]], reference: str | None) -> Summary:
-    """Median, extremes and, round by round, the ratio to the reference: its median."""
-    return {
-        name: {
-            **spread(values),
-            "ratio": median(paired(values, samples[reference])) if reference else None,
-        }
-        for name, values in samples.items()
-    }
+def _works(peer: Contender, broken: dict[str, str]) -> bool:
+    """Whether a peer runs here; if not, why is in ``broken``."""
+    try:
+        peer.once()
+    except RuntimeError as error:
+        broken[peer.name] = str(error).strip().splitlines()[-1]
+    return peer.name not in broken
 
 
-def bars(summary: Summary) -> list[Bar]:
-    found = [Bar(what="warm, seconds (the goal)", found=summary[WARM]["median"] or 0.0, most=0.3)]
-    for name, most in ((WARM, 0.35), (COLD, 1.0)):
-        ratio = summary[name]["ratio"]
+def _true() -> str:
+    return shutil.which("true") or "true"
+
+
+def _ratio(
+    samples: Mapping[str, Sequence[float]], name: str, reference: str | None
+) -> float | None:
+    """Round by round, how many times the reference: the median."""
+    if name not in samples or reference is None or reference not in samples:
+        return None
+    return median(paired(samples[name], samples[reference]))
+
+
+def _bars(samples: Mapping[str, Sequence[float]]) -> Iterator[Bar]:
+    for name, most in ((WARM, 0.12), (COLD, 0.5)):
+        yield Bar(what=f"{name}, seconds", found=median(samples[name]), most=most)
+    for name, beside, most in (
+        (WARM, TORCHRUN, 0.06),
+        (COLD, TORCHRUN, 1.0),
+        *((WARM, each, 1.0) for each in (SUBMITIT, TORCHX, RAY, SRUN)),
+    ):
+        ratio = _ratio(samples, name, beside)
         if ratio is not None:
-            found.append(Bar(what=f"{name} / torchrun", found=ratio, most=most))
-    return found
+            yield Bar(what=f"{name} / {beside}", found=ratio, most=most)
 
 
-def as_table(summary: Summary, rounds: int) -> str:
-    rows = [
-        (
-            name,
-            *(f"{row[key]:.3f}" for key in ("median", "min", "max")),
-            f"{row['ratio']:.3f}" if row["ratio"] is not None else "-",
-        )
-        for name, row in sorted(summary.items(), key=lambda item: item[1]["median"] or 0.0)
-    ]
-    head = (f"3 trivial ranks, {rounds} rounds, seconds", "median", "min", "max", "× torchrun")
-    return table(head, rows)
+def _left_out(samples: Mapping[str, object], torch: peers.Torch | None) -> Iterator[str]:
+    if torch is None:
+        yield f"torchrun (no torch here: --torch-python PATH, or {peers.hint('torch')})"
+    for peer, name in (
+        ("mpi", f"mpirun -n {RANKS} true"),
+        ("submitit", SUBMITIT),
+        ("torchx", TORCHX),
+        ("ray", RAY),
+        ("slurm", SRUN),
+    ):
+        if name not in samples:
+            yield f"{name} ({peers.hint(peer)})"

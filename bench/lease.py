@@ -11,8 +11,11 @@ import time
 from datetime import datetime
 
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, spreads
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {"minutes": 0.5, "silences": 1}
 
 NODES = 4
 # Twice as many as there are processors: they are never free.
@@ -46,23 +49,20 @@ def run(given: argparse.Namespace) -> Result:
         events = home.told("job", "events", "busy", "--json")
     alarms = [event for event in events if event["kind"] == "lost"]
     ran = f"{NODES * each} busy ranks on {len(os.sched_getaffinity(0))} CPUs"
-    rows = [
-        ("a stopped agent is noticed, s", *(f"{spread(noticed)[k]:.1f}" for k in _COLUMNS)),
-        (f"nodes lost by mistake in {given.minutes:g} min", str(len(alarms)), "", ""),
-    ]
+    samples = {"a stopped agent is noticed": noticed}
+    text = spreads(f"{ran}, seconds", samples, 1)
+    text += f"\nnodes lost by mistake in {given.minutes:g} min: {len(alarms)}"
     wrong = [f"false alarm: {json.dumps(each)}" for each in alarms]
     if job["status"] != "Completed":
         wrong.append(f"the busy job is {job['status']}")
     return Result(
         name="lease",
-        text=table((ran, *_COLUMNS), rows),
-        data={"minutes": given.minutes, "noticed_s": noticed, "false_alarms": len(alarms)},
+        text=text,
+        samples={"s": samples},
+        data={"minutes": given.minutes, "false_alarms": len(alarms)},
         bars=[Bar(what="noticed, seconds at most", found=max(noticed), most=10.0)],
         wrong=[*wrong, *home.left],
     )
-
-
-_COLUMNS = ("median", "min", "max")
 
 
 def _noticed(home: Home, python: str, number: int) -> float:

@@ -17,6 +17,10 @@ from bench import procs
 from bench.home import Home
 from bench.report import Result, table
 
+NEEDS = ()
+BESIDE = ()
+QUICK = {"lines": 20000, "pause": 0.05}
+
 RANKS = 3
 
 # Python's own print, line by line, as training scripts do it. The pauses let the kill fall between
@@ -71,6 +75,13 @@ def run(given: argparse.Namespace) -> Result:
     return Result(
         name="lines",
         text=_table(found, given.lines),
+        samples={
+            "s": {
+                "the server is back": [found["server_back_after_s"]],
+                "run ended": [found["run_ended_after_s"]],
+                "job logs of a rank": found["logs_s"],
+            }
+        },
         data={"lines": given.lines, "ranks": RANKS, "pause": given.pause, **found},
         wrong=[*wrong, *home.left],
     )
@@ -91,7 +102,7 @@ def _followed(home: Home, lines: int, pause: float) -> dict[str, Any]:
     with out.open("wb") as output, (home.work / "stderr").open("wb") as errors:
         began = time.time()
         process = subprocess.Popen(
-            home.argv("run", "-n", str(RANKS), "--", *words),
+            home.argv("run", "--name", "lines", "-n", str(RANKS), "--", *words),
             cwd=code,
             env=home.env,
             stdin=subprocess.DEVNULL,
@@ -115,7 +126,7 @@ def _followed(home: Home, lines: int, pause: float) -> dict[str, Any]:
     said = (home.work / "stderr").read_text()
     wrote = [float((done / str(r)).read_text()) for r in range(RANKS) if (done / str(r)).exists()]
     return {
-        "job": said.partition(":")[0],
+        "job": "lines",
         "run_said": said.splitlines(),
         "run_exit_code": code_of_run,
         "bytes": out.stat().st_size,

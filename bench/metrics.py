@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench import procs
 from bench.home import Home
-from bench.launch import Contender, alternate
-from bench.report import Bar, Result, table
-from bench.stats import interval, paired, spread
+from bench.report import Bar, Result, spreads
+from bench.rounds import Contender, alternate
+from bench.stats import interval, paired
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {
+    "points": 2000,
+    "spent": 2.0,
+    "both": 1,
+    "talkers": 5,
+    "talked": 60,
+    "watched": 5.0,
+    "million": 10000,
+}
 
 WITH, WITHOUT = "with metrics", "without"
 # A script that works between its lines, as training does: what reading them takes is taken from it.
@@ -62,12 +72,7 @@ def run(given: argparse.Namespace) -> Result:
     lines = _lines(given)
     slower = paired(jobs[WITH], jobs[WITHOUT])
     low, high = interval(slower)
-    rows = [
-        (name, *(f"{spread(values)[key]:.2f}" for key in ("median", "min", "max")))
-        for name, values in jobs.items()
-    ]
-    head = f"a job of {given.points} points, {given.both} rounds, seconds"
-    text = table((head, "median", "min", "max"), rows)
+    text = spreads(f"a job of {given.points} points, {given.both} rounds, seconds", jobs)
     text += (
         f"\nround by round: {median(slower):.3f} × (95 %: {low:.3f} to {high:.3f})"
         f"\n{given.talkers} ranks of 20 points a second: {talk['kept']} of {talk['printed']} kept, "
@@ -78,7 +83,12 @@ def run(given: argparse.Namespace) -> Result:
     return Result(
         name="metrics",
         text=text,
-        data={"samples_s": jobs, "talk": talk, "agent": watch, "lines_s": lines},
+        samples={
+            "s": jobs,
+            "cores": {"the server, of many ranks' points": [talk["server"]], "an agent": [watch]},
+            "s of a core": {f"{given.million} lines, three patterns": [lines]},
+        },
+        data={"talk": talk},
         bars=[
             Bar(what="a job with 100,000 points, × one without", found=median(slower), most=1.05),
             Bar(what="the server, of a core", found=talk["server"], most=1.0),
@@ -118,9 +128,9 @@ def _talkers(home: Home, given: argparse.Namespace, wrong: list[str]) -> dict[st
     while home.told("job", "show", job, "--json")["status"] != "Running":
         time.sleep(0.2)
     server = json.loads((home.folder / "server.json").read_text())["pid"]
-    before, began = _busy(server), time.monotonic()
+    before, began = procs.cpu_seconds(server), time.monotonic()
     time.sleep(given.talked / 20 * 0.8)
-    share = (_busy(server) - before) / (time.monotonic() - began)
+    share = (procs.cpu_seconds(server) - before) / (time.monotonic() - began)
     home.allranks("job", "wait", job)
     found = home.told("job", "metrics", job, "--json")
     kept = sum(len(points) for points in found.values())
@@ -141,9 +151,9 @@ def _watched(home: Home, given: argparse.Namespace) -> float:
     rank = next(p for p in procs.naming(f"{job}.1") if "sleep" in procs.command_line(p))
     agent = procs.parent(rank)
     time.sleep(2)
-    before, began = _busy(agent), time.monotonic()
+    before, began = procs.cpu_seconds(agent), time.monotonic()
     time.sleep(given.watched)
-    share = (_busy(agent) - before) / (time.monotonic() - began)
+    share = (procs.cpu_seconds(agent) - before) / (time.monotonic() - began)
     home.allranks("job", "cancel", job)
     return share
 
@@ -160,8 +170,3 @@ def _lines(given: argparse.Namespace) -> float:
     found = sum(1 for line in lines(text) for reader in readers for _ in reader.find(line))
     assert found == 2 * given.million
     return time.process_time() - began
-
-
-def _busy(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

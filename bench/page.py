@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sqlite3
 import statistics
 import sys
@@ -13,8 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bench import peers, procs
 from bench.home import Home
 from bench.report import Bar, Result, table
+
+NEEDS = ("chromium", "playwright")
+BESIDE = ()
+QUICK = {"page_jobs": 200, "page_points": 2000, "page_log": 2000000, "pages": 10}
 
 POINTS = """
 import sys
@@ -48,8 +51,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> Result:
     with chromium() as browser, Home() as home:
-        if browser is None:
-            return Result(name="page", text="", data={}, left_out=["everything: needs Chromium"])
         site = Site(home, browser)
         found = {
             **_charts(site, given.page_points),
@@ -62,10 +63,18 @@ def run(given: argparse.Namespace) -> Result:
     return Result(
         name="page",
         text=table(("", "found"), rows),
-        data=found,
+        samples=_by_unit(found),
         bars=[Bar(what=name, found=found[name], most=most) for name, most in _BARS.items()],
         wrong=home.left,
     )
+
+
+def _by_unit(found: dict[str, float]) -> dict[str, dict[str, list[float]]]:
+    units: dict[str, dict[str, list[float]]] = {}
+    for name, value in found.items():
+        what, _, unit = name.rpartition(", ")
+        units.setdefault(unit.removeprefix("median "), {})[what] = [value]
+    return units
 
 
 _BARS = {
@@ -83,15 +92,12 @@ _BARS = {
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """The browser, or None if there is none."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        yield None
-        return
     from playwright.sync_api import sync_playwright  # only for these benchmarks
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=peers.program("chromium"), args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -102,7 +108,7 @@ class Site:
     def __init__(self, home: Home, browser: Any) -> None:
         self.home, self._browser = home, browser
         home.allranks("server", "start")
-        self.url = json.loads(home.allranks("server", "status", "--json").stdout)["url"]
+        self.url = home.told("server", "status", "--json")["url"]
 
     @contextmanager
     def pages(self, count: int = 1) -> Iterator[list[Any]]:
@@ -122,23 +128,18 @@ class Site:
         page.goto(self.home.allranks("ui", "--print-url").stdout.strip())
         page.close()
 
-    def process(self) -> Any:
+    def process(self) -> int:
         """The page's own process."""
-        import psutil  # only for these benchmarks
-
         return next(
-            each
-            for each in psutil.process_iter(["cmdline", "environ"])
-            if "allranks.ui" in (each.info["cmdline"] or ())
-            and str(self.home.folder) in (each.info["environ"] or {}).get("ALLRANKS_UI", "")
-            and "allranks.agent.processes.end_with_parent" not in each.info["cmdline"]
+            pid
+            for pid in procs.naming(str(self.home.folder))
+            if "allranks.ui" in (words := procs.command_line(pid).split())
+            and "allranks.agent.processes.end_with_parent" not in words
         )
 
-    def server(self) -> Any:
-        import psutil  # as above
-
-        told = json.loads(self.home.allranks("server", "status", "--json").stdout)
-        return psutil.Process(told["pid"])
+    def server(self) -> int:
+        pid: int = self.home.told("server", "status", "--json")["pid"]
+        return pid
 
 
 def _charts(site: Site, points: int) -> dict[str, float]:
@@ -248,7 +249,7 @@ def _open(site: Site, count: int) -> dict[str, float]:
     with site.pages(10) as pages:
         for number, page in enumerate(pages):
             page.goto(f"{site.url}/ui/" if number % 2 else f"{site.url}/ui/jobs/points/metrics")
-        memory = site.process().memory_info().rss / 1e6
+        memory = procs.resident_mb(site.process())
     with site.pages(count) as pages:
         for page in pages:
             page.goto(f"{site.url}/ui/")
@@ -261,8 +262,7 @@ def _open(site: Site, count: int) -> dict[str, float]:
 
 def _cpu(site: Site) -> float:
     """Of the server and of the page's process."""
-    times = (each.cpu_times() for each in (site.server(), site.process()))
-    return float(sum(each.user + each.system for each in times))
+    return procs.cpu_seconds(site.server()) + procs.cpu_seconds(site.process())
 
 
 def _until(fact: Callable[[], object], seconds: float = 120.0) -> None:

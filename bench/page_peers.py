@@ -11,9 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import peers, procs
 from bench.home import Home
 from bench.page import Site, chromium
 from bench.report import Result, table
+
+NEEDS = ("chromium", "playwright")
+BESIDE = ("pages",)
+QUICK = dict[str, int]()
 
 # A list of 50 jobs and a chart of 2,000 points, as each would show them.
 NICEGUI = """
@@ -64,15 +69,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> Result:
     found: dict[str, Found] = {}
-    left_out = [] if given.page_python else ["NiceGUI and Dash (need --page-python)"]
+    python = given.page_python or peers.program("pages")
+    left_out = [] if python else [f"NiceGUI and Dash (--page-python, or {peers.hint('pages')})"]
     with chromium() as browser, Home() as home:
-        if browser is None:
-            return Result(name="page_peers", text="", data={}, left_out=["all: needs Chromium"])
-        if given.page_python:
+        if python:
             for name, script in (("NiceGUI", NICEGUI), ("Dash", DASH)):
                 file = home.work / f"{name}.py"
                 file.write_text(script)
-                with _started(given.page_python, file) as (url, process, took):
+                with _started(python, file) as (url, process, took):
                     found[name] = _look(browser, url, process, took)
         (home.work / "points.py").write_text(POINTS)
         site = Site(home, browser)
@@ -90,6 +94,10 @@ def run(given: argparse.Namespace) -> Result:
     return Result(
         name="page_peers",
         text=table(head, rows),
+        samples={
+            "s": {f"{name}: first paint": [each.first_paint] for name, each in found.items()},
+            "MB": {f"{name}: memory": [each.memory] for name, each in found.items()},
+        },
         data={name: each._asdict() for name, each in found.items()},
         wrong=home.left,
         left_out=left_out,
@@ -97,9 +105,7 @@ def run(given: argparse.Namespace) -> Result:
 
 
 @contextmanager
-def _started(python: str, file: Path) -> Iterator[tuple[str, Any, float]]:
-    import psutil  # only for these benchmarks
-
+def _started(python: str, file: Path) -> Iterator[tuple[str, int, float]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -114,7 +120,7 @@ def _started(python: str, file: Path) -> Iterator[tuple[str, Any, float]]:
                 except OSError:
                     time.sleep(0.01)
             took = time.monotonic() - began
-            yield f"http://127.0.0.1:{port}/", psutil.Process(process.pid), took
+            yield f"http://127.0.0.1:{port}/", process.pid, took
         finally:
             process.terminate()
 
@@ -122,7 +128,7 @@ def _started(python: str, file: Path) -> Iterator[tuple[str, Any, float]]:
 def _look(
     browser: Any,
     url: str,
-    process: Any,
+    process: int,
     start: float,
     sign_in: Callable[[Any], None] = lambda _: None,
 ) -> Found:
@@ -153,12 +159,9 @@ def _look(
     return Found(start, alone, with_pages, size[0], paint, idle)
 
 
-def _memory(process: Any) -> float:
-    family = [process, *process.children(recursive=True)]
-    return float(sum(each.memory_info().rss for each in family)) / 1e6
+def _memory(process: int) -> float:
+    return sum(procs.resident_mb(each) for each in procs.family(process))
 
 
-def _cpu(process: Any) -> float:
-    family = [process, *process.children(recursive=True)]
-    times = [each.cpu_times() for each in family]
-    return float(sum(each.user + each.system for each in times))
+def _cpu(process: int) -> float:
+    return sum(procs.cpu_seconds(each) for each in procs.family(process))

@@ -16,10 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import procs
+from bench import peers, procs
 from bench.home import Home
 from bench.page import Site, chromium
 from bench.report import Result, table
+
+NEEDS = ("chromium", "playwright", "mlflow")
+BESIDE = ("ray",)
+QUICK = dict[str, int]()
 
 TRAIN = """\
 import os, sys, time
@@ -195,9 +199,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
+    ray = given.dashboard_python or peers.program("ray", "python")
     with chromium() as browser, Home() as home:
-        if browser is None:
-            return Result(name="page_questions", text="", data={}, left_out=["all: needs Chromium"])
         site = Site(home, browser)
         _runs(home)
         token = (home.folder / "token").read_text().strip()
@@ -208,8 +211,8 @@ def run(given: argparse.Namespace) -> Result:
         profile = browser.new_context(http_credentials={"username": "me", "password": token})
         runs = f"{site.url}/mlflow/#/experiments/1/runs"
         found["MLflow"] = _clicks(profile, runs, [each.mlflow for each in QUESTIONS])
-        if given.dashboard_python:
-            with _ray(given.dashboard_python, home.work) as url:
+        if ray:
+            with _ray(Path(ray), home.work) as url:
                 paths = [each.ray for each in QUESTIONS]
                 found["Ray"] = _clicks(browser.new_context(), url, paths)
     rows = [(q.text, *(each[n] for each in found.values())) for n, q in enumerate(QUESTIONS)]
@@ -218,7 +221,7 @@ def run(given: argparse.Namespace) -> Result:
         text=table(("", *found), rows),
         data={"clicks": found, "questions": [each.text for each in QUESTIONS]},
         wrong=[*home.left, *(f"not answered: {each[0]}" for each in rows if each[1] == "?")],
-        left_out=[] if given.dashboard_python else ["Ray (needs --dashboard-python)"],
+        left_out=[] if ray else [f"Ray (--dashboard-python, or {peers.hint('ray')})"],
     )
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import random
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, spreads
+from bench.rounds import Contender, Samples, alternate
+
+NEEDS = ("make",)
+BESIDE = ()
+QUICK = {"steps": 10, "pipelines": 1}
 
 # Each step but those of the first row reads the output of the one above it.
 WIDE = 10
+RUN, REUSED = "allranks, all steps run", "allranks, all steps reused"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -23,51 +28,33 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
-    samples: dict[str, list[float]] = {}
-    order = random.Random(1)
     with Home() as home:
         file = home.work / "pipeline.yml"
         file.write_text(_pipeline(given.steps))
         (home.work / "Makefile").write_text(_makefile(given.steps))
         home.allranks("server", "start")
-        create = ("job", "create", "-f", str(file), "--stream", "-q")
-        ways: dict[str, Callable[[], None]] = {
-            "allranks, all steps run": lambda: _run(home, *create, "--force-rerun"),
-            "allranks, all steps reused": lambda: _run(home, *create),
-            f"make -j {WIDE}": lambda: _make(home.work),
-        }
-        _run(home, *create)
-        for number in range(given.pipelines + 1):
-            for name in order.sample(sorted(ways), len(ways)):
-                began = time.monotonic()
-                ways[name]()
-                if number:  # the first round reads everything from the disk
-                    samples.setdefault(name, []).append(time.monotonic() - began)
-    found = {name: spread(values) for name, values in samples.items()}
-    rows = [
-        (name, *(f"{each[key]:.2f}" for key in ("median", "min", "max")))
-        for name, each in found.items()
-    ]
+        create = partial(home.allranks, "job", "create", "-f", file, "--stream", "-q")
+        ways = [
+            Contender(name=RUN, once=partial(create, "--force-rerun")),
+            Contender(name=REUSED, once=create),
+            Contender(name=f"make -j {WIDE}", once=partial(_make, home.work)),
+        ]
+        create()
+        samples, orders = alternate(ways, given.pipelines)
     head = f"{given.steps} steps, {WIDE} wide, {given.pipelines} pipelines, seconds"
     return Result(
         name="pipeline",
-        text=table((head, "median", "min", "max"), rows),
-        data={"samples": samples},
-        bars=list(_bars(found, given.steps)),
+        text=spreads(head, samples),
+        samples={"s": samples},
+        data={"orders": orders},
+        bars=list(_bars(samples, given.steps)),
         wrong=home.left,
     )
 
 
-def _bars(found: dict[str, dict[str, float]], steps: int) -> Iterator[Bar]:
-    each = found["allranks, all steps run"]["median"] / steps
-    again = found["allranks, all steps reused"]["median"]
-    yield Bar(what="seconds a step", found=each, most=0.2)
-    yield Bar(what="seconds for all steps reused", found=again, most=1.0)
-
-
-def _run(home: Home, *words: str) -> None:
-    done = home.allranks(*words)
-    assert done.returncode == 0, done.stderr
+def _bars(samples: Samples, steps: int) -> Iterator[Bar]:
+    yield Bar(what="seconds a step", found=median(samples[RUN]) / steps, most=0.2)
+    yield Bar(what="seconds for all steps reused", found=median(samples[REUSED]), most=1.0)
 
 
 def _make(work: Path) -> None:

@@ -6,13 +6,15 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from allranks import __version__
+from bench.stats import spread
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -33,18 +35,25 @@ class Bar:
             self.least is None or self.found >= self.least
         )
 
-    def __str__(self) -> str:
+    @property
+    def verdict(self) -> str:
         bound = f"at most {self.most:g}" if self.most is not None else f"at least {self.least:g}"
-        return f"{self.what}: {self.found:.3g} ({bound}: {'met' if self.met else 'MISSED'})"
+        return f"{bound}: {'met' if self.met else 'MISSED'}"
+
+    def __str__(self) -> str:
+        return f"{self.what}: {number(self.found)} ({self.verdict})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """``wrong`` is what must never be: lost output, a failed job, a process that stayed."""
+    """``samples`` has, by unit and then by name, what ``bench compare`` compares: of a unit that
+    ends in ``/s``, more is better, of any other less. ``wrong`` is what must never be: lost output,
+    a failed job, a process that stayed."""
 
     name: str
     text: str
-    data: Mapping[str, Any]
+    samples: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
     bars: Sequence[Bar] = ()
     wrong: Sequence[str] = ()
     left_out: Sequence[str] = ()
@@ -54,25 +63,34 @@ class Result:
         notes = [f"left out: {each}" for each in self.left_out]
         notes += [f"bar: {each}" for each in self.bars]
         notes += [f"WRONG: {each}" for each in self.wrong]
-        return "\n".join([self.text, *notes])
+        return "\n".join([*([self.text] if self.text else []), *notes])
 
-    def write(self, path: Path | None) -> Path:
-        """Write the JSON to ``path``, or to a new file in ``bench/results``; where it is."""
-        at = datetime.now(UTC)
-        path = path or FOLDER / f"{self.name}-{at:%Y%m%d-%H%M%S}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        data = {
+    def json(self) -> dict[str, Any]:
+        return {
             "bench": self.name,
-            "at": at.isoformat(timespec="seconds"),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "argv": sys.argv[1:],
             "machine": machine(),
+            "samples": {unit: dict(by_name) for unit, by_name in self.samples.items()},
             **self.data,
             "bars": [{"what": bar.what, "found": bar.found, "met": bar.met} for bar in self.bars],
             "left_out": list(self.left_out),
             "wrong": list(self.wrong),
         }
-        path.write_text(json.dumps(data, indent=2) + "\n")
-        return path
+
+
+def nothing(name: str, why: str) -> Result:
+    """The result of a benchmark that cannot run here."""
+    return Result(name=name, text="nothing was measured", left_out=[why])
+
+
+def new_file(name: str) -> Path:
+    return FOLDER / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
+
+
+def write(path: Path, told: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(told, indent=2) + "\n")
 
 
 def machine() -> dict[str, Any]:
@@ -89,6 +107,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+def number(value: float) -> str:
+    """Three digits, and all of a whole number."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns: the first to the left, numbers to the right."""
     lines = [head, *rows]
@@ -100,6 +123,39 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def spreads(title: str, samples: Mapping[str, Sequence[float]], digits: int = 2) -> str:
+    """A table of median, smallest and largest of each, in the order given."""
+    return table((title, *spread([0.0])), list(spread_rows(samples, digits)))
+
+
+def spread_rows(
+    samples: Mapping[str, Sequence[float]], digits: int = 2
+) -> Iterator[tuple[str, ...]]:
+    for name, values in samples.items():
+        yield (name, *(f"{value:.{digits}f}" for value in spread(values).values()))
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """One table of all medians and bars."""
+    rows = [
+        ("benchmark", "measured", "median", "unit", "bar"),
+        ("---", "---", "---:", "---", "---"),
+    ]
+    for result in results:
+        for unit, samples in result.samples.items():
+            for name, values in samples.items():
+                if values:
+                    rows.append((result.name, name, number(median(values)), unit, ""))
+        for bar in result.bars:
+            rows.append((result.name, f"**{bar.what}**", number(bar.found), "", bar.verdict))
+        rows += [(result.name, f"left out: {each}", "", "", "") for each in result.left_out]
+        # The last line of several is that of an exception.
+        last = [each.strip().rpartition("\n")[2] for each in result.wrong]
+        rows += [(result.name, f"WRONG: {each}", "", "", "") for each in last]
+    escaped = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
 
 
 def _cpu() -> str:

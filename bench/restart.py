@@ -6,12 +6,16 @@ import argparse
 import subprocess
 import time
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from bench import peers, procs
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, nothing, spreads
+
+NEEDS = ()
+BESIDE = ("torch",)
+QUICK = {"restarts": 1}
 
 RANKS = 3
 # Trains a little, and rank 1 of the first attempt falls over. Each tells what it did when.
@@ -51,10 +55,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
-    torch = None if given.no_torch else peers.torch(given.torch_python)
+    torch = peers.torch(given)
     if torch is None:
-        left_out = ["all of it (needs torch: --torch-python)"]
-        return Result(name="restart", text="nothing was measured", data={}, left_out=left_out)
+        return nothing("restart", f"all of it (no torch: --torch-python, or {peers.hint('torch')})")
     samples: dict[str, list[Restart]] = {"allranks": [], "torchrun": []}
     with Home() as home:
         script = home.work / "train.py"
@@ -75,26 +78,23 @@ def run(given: argparse.Namespace) -> Result:
                 found = _once(ways[name], home, home.work / f"{name}-{number}.log")
                 if number:  # the first reads torch from the disk
                     samples[name].append(found)
-    rows = [
-        (f"{name}: {what}", *(f"{spread(values)[key]:.2f}" for key in ("median", "min", "max")))
+    columns = {
+        f"{name}: {what}": values
         for name, found in samples.items()
         for what, values in _columns(found).items()
-    ]
-    head = (f"{RANKS} ranks, {given.restarts} crashes of each, seconds", "median", "min", "max")
+    }
     ours, theirs = (_columns(samples[name]) for name in ("allranks", "torchrun"))
     bars = [
-        Bar(what=f"{what}, seconds", found=spread(ours[what])["median"], most=most)
+        Bar(what=f"{what}, seconds", found=median(ours[what]), most=most)
         for what, most in _BARS.items()
     ]
-    trains = [spread(each["trains again"])["median"] for each in (ours, theirs)]
+    trains = [median(each["trains again"]) for each in (ours, theirs)]
     bars.append(Bar(what="trains again, allranks / torchrun", found=trains[0] / trains[1], most=1))
     return Result(
         name="restart",
-        text=table(head, rows),
-        data={
-            "versions": {"torch": torch.version},
-            "samples": {name: [each._asdict() for each in samples[name]] for name in samples},
-        },
+        text=spreads(f"{RANKS} ranks, {given.restarts} crashes of each, seconds", columns),
+        samples={"s": columns},
+        data={"versions": {"torch": torch.version}},
         bars=bars,
         wrong=home.left,
     )

@@ -5,29 +5,24 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from statistics import median
 
+from allranks import settings
+from allranks.snapshot.git import GitQuery
+from allranks.snapshot.take import take_snapshot
 from bench import procs
 from bench.home import Home
-from bench.launch import Contender, alternate
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, spreads
+from bench.rounds import Contender, alternate
+
+NEEDS = ("git",)
+BESIDE = ()
+QUICK = {"files": 200, "submits": 1}
 
 EMPTY, MANY, GIT = "an empty folder", "many files", "many files, in git"
-_TAKE = """
-import sys, time
-from pathlib import Path
-from allranks import settings
-from allranks.snapshot.git import Asked
-from allranks.snapshot.take import take_snapshot
-began = time.perf_counter()
-asked = Asked(Path.cwd())
-taken = take_snapshot(Path.cwd(), memory=settings.home().snapshots)
-asked.told()
-print(time.perf_counter() - began, taken.digest)
-"""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -57,19 +52,14 @@ def run(given: argparse.Namespace) -> Result:
         for folder in folders.values():
             home.allranks("run", "--", "true", cwd=folder)
         travelled = _blobs(home) - before
-    rows = {f"run --detach, {name}": spread(values) for name, values in samples.items()}
-    rows |= {f"the snapshot alone, {name}": spread(values) for name, values in taken.items()}
+    found_s = {f"run --detach, {name}": values for name, values in samples.items()}
+    found_s |= {f"the snapshot alone, {name}": values for name, values in taken.items()}
     worst = max(median(taken[MANY]), median(taken[GIT]))
     return Result(
         name="snapshot",
-        text=table(
-            (f"{given.files} files, {given.submits} rounds, seconds", "median", "min", "max"),
-            [
-                (n, *(f"{row[key]:.3f}" for key in ("median", "min", "max")))
-                for n, row in rows.items()
-            ],
-        ),
-        data={"orders": orders, "samples_s": samples, "taken_s": taken, "travelled": travelled},
+        text=spreads(f"{given.files} files, {given.submits} rounds, seconds", found_s, 3),
+        samples={"s": found_s},
+        data={"orders": orders, "travelled": travelled},
         bars=[
             Bar(what="a snapshot of unchanged code, seconds", found=worst, most=0.3),
             Bar(what="blobs that travelled", found=travelled, most=0),
@@ -89,13 +79,20 @@ def _fill(folder: Path, files: int) -> None:
     subprocess.run(["find", folder, "-exec", "touch", "-d", "2024-01-01", "{}", "+"], check=True)
 
 
+def take() -> None:
+    """Print the seconds that a snapshot of the working folder takes."""
+    began = time.perf_counter()
+    query = GitQuery(Path.cwd())
+    take_snapshot(Path.cwd(), cache_file=settings.home().snapshots)
+    query.result()
+    print(time.perf_counter() - began)
+
+
 def _taken(home: Home, folder: Path, rounds: int) -> list[float]:
     """Seconds for the snapshot by itself, each in a process of its own."""
-    told = [
-        procs.run([sys.executable, "-c", _TAKE], cwd=folder, env=home.env).stdout.split()
-        for _ in range(rounds)
-    ]
-    return [float(seconds) for seconds, _ in told]
+    argv = [sys.executable, "-c", "from bench.snapshot import take; take()"]
+    env = {**home.env, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return [float(procs.run(argv, cwd=folder, env=env).stdout) for _ in range(rounds)]
 
 
 def _blobs(home: Home) -> int:

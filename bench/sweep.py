@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import random
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
 
-from bench import procs
+from bench import peers, procs
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, spreads
+from bench.rounds import Contender, Samples, alternate
+from bench.stats import paired
+
+NEEDS = ("sweeps",)
+BESIDE = ("optuna", "ray")
+QUICK = {"trials": 4, "sweeps": 1}
 
 CONCURRENT = 2
+OURS, OPTUNA, TUNE = "allranks run --sweep", "Optuna, subprocess", "Ray Tune, subprocess"
 SCRIPT = """
 import sys
 print("loss:", (float(sys.argv[1]) - 0.3) ** 2)
 """
-OPTUNA = """
+BY_OPTUNA = """
 import subprocess, sys
 import optuna
 
@@ -33,7 +38,7 @@ study = optuna.create_study(sampler=optuna.samplers.RandomSampler(1))
 study.optimize(objective, n_trials=int(sys.argv[3]), n_jobs=int(sys.argv[4]))
 assert len(study.trials) == int(sys.argv[3])
 """
-RAY = """
+BY_RAY = """
 import subprocess, sys
 import ray
 from ray import tune
@@ -65,63 +70,53 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
-    left_out = [] if given.tune_python else ["Ray Tune (needs --tune-python)"]
-    samples: dict[str, list[float]] = {}
-    script_seconds: list[float] = []
-    order = random.Random(1)
+    tune = given.tune_python or peers.program("ray", "python")
+    optuna = peers.program("optuna", "python") or sys.executable
+    left_out = [] if tune else [f"Ray Tune (--tune-python, or {peers.hint('ray')})"]
     with Home() as home:
         work = home.work
-        for name, text in (("trial.py", SCRIPT), ("by_optuna.py", OPTUNA), ("by_ray.py", RAY)):
+        for name, text in (
+            ("trial.py", SCRIPT),
+            ("by_optuna.py", BY_OPTUNA),
+            ("by_ray.py", BY_RAY),
+        ):
             (work / name).write_text(text)
         home.allranks("server", "start")
         trial = [sys.executable, str(work / "trial.py")]
         counts = [str(given.trials), str(CONCURRENT)]
-        ways: dict[str, Callable[[], None]] = {
-            "allranks run --sweep": lambda: _allranks(home, trial, given.trials),
-            "Optuna, subprocess": lambda: _script(
-                home, sys.executable, "by_optuna.py", [*trial, *counts]
-            ),
-        }
-        if given.tune_python:
-            ways["Ray Tune, subprocess"] = lambda: _script(
-                home, given.tune_python, "by_ray.py", [*trial, *counts, str(work / "ray")]
-            )
-        for number in range(given.sweeps + 1):
-            for name in order.sample(sorted(ways), len(ways)):
-                began = time.monotonic()
-                ways[name]()
-                if number:  # the first round reads everything from the disk
-                    samples.setdefault(name, []).append(time.monotonic() - began)
-            script_seconds += [_timed(trial) for _ in range(5)]
-    found = {name: spread(values) for name, values in samples.items()}
-    own = spread(script_seconds)["median"]
-    rows = [
-        (name, *(f"{each[key]:.2f}" for key in ("median", "min", "max")))
-        for name, each in found.items()
-    ]
+        words = [*trial, *counts]
+
+        def script(python: str, name: str, *more: str) -> Callable[[], object]:
+            return partial(procs.run, [python, name, *words, *more], cwd=work, env=home.env)
+
+        ways = [
+            Contender(name=OURS, once=partial(_allranks, home, trial, given.trials)),
+            Contender(name=OPTUNA, once=script(optuna, "by_optuna.py")),
+        ]
+        if tune:
+            ways.append(Contender(name=TUNE, once=script(tune, "by_ray.py", str(work / "ray"))))
+        samples, orders = alternate(ways, given.sweeps)
+        alone = [*trial, "0.5"]
+        own = [procs.timed(partial(procs.run, alone, cwd=work, env=home.env)) for _ in range(15)]
+    title = f"{given.trials} trials, {CONCURRENT} at a time, {given.sweeps} sweeps, seconds"
     return Result(
         name="sweep",
-        text=table(
-            (
-                f"{given.trials} trials, {CONCURRENT} at a time, {given.sweeps} sweeps, seconds",
-                *("median", "min", "max"),
-            ),
-            rows,
-        ),
-        data={"samples": samples, "script_seconds": script_seconds},
-        bars=list(_bars(samples, given.trials, own)),
+        text=spreads(title, samples),
+        samples={"s": samples},
+        data={"orders": orders, "script_seconds": own},
+        bars=list(_bars(samples, given.trials, median(own))),
         wrong=home.left,
         left_out=left_out,
     )
 
 
-def _bars(samples: dict[str, list[float]], trials: int, own: float) -> Iterator[Bar]:
-    ours = samples["allranks run --sweep"]
-    for name, most in (("Optuna, subprocess", 1.5), ("Ray Tune, subprocess", 0.5)):
+def _bars(samples: Samples, trials: int, own: float) -> Iterator[Bar]:
+    ours = samples[OURS]
+    for name, most in ((OPTUNA, 1.5), (TUNE, 0.5)):
         if name in samples:
-            ratios = [a / b for a, b in zip(ours, samples[name], strict=True)]
-            yield Bar(what=f"allranks / {name}", found=spread(ratios)["median"], most=most)
-    beyond = spread(ours)["median"] * CONCURRENT / trials - own
+            ratio = median(paired(ours, samples[name]))
+            yield Bar(what=f"allranks / {name}", found=ratio, most=most)
+    beyond = median(ours) * CONCURRENT / trials - own
     yield Bar(what="seconds of a trial beyond its script", found=beyond, most=0.15)
 
 
@@ -131,13 +126,3 @@ def _allranks(home: Home, trial: list[str], trials: int) -> None:
         *("--concurrent", str(CONCURRENT), "--minimize", "loss", "-m", "loss=loss: (.*)"),
         *("--", *trial, "${{search_space.x}}"),
     )
-
-
-def _script(home: Home, python: str, script: str, words: list[str]) -> None:
-    procs.run([python, str(home.work / script), *words], cwd=home.work, env=home.env)
-
-
-def _timed(trial: list[str]) -> float:
-    began = time.monotonic()
-    subprocess.run([*trial, "0.5"], check=True, capture_output=True)
-    return time.monotonic() - began

@@ -1,4 +1,8 @@
-"""Images per second of the demo's training script: under allranks, and the same ranks by hand."""
+"""Images per second of a training script: under allranks, and the same ranks by hand.
+
+On CPUs three ranks of examples/digits; with --gpu one rank for each GPU of examples/amp. By hand
+they have the same variables and OMP_NUM_THREADS, and their output goes to files.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,20 @@ import re
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from bench import peers, procs
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import coverage_of_range, interval, paired, spread
+from bench.report import Bar, Result, nothing, spreads
+from bench.rounds import Contender, Samples, alternate
+from bench.stats import coverage_of_range, interval, paired
 
-RANKS = 3
-EXAMPLE = Path(__file__).parents[1] / "examples" / "digits"
+NEEDS = ()
+BESIDE = ("torch",)
+QUICK = {"pairs": 1, "epochs": 3}
+
+OURS, BY_HAND = "allranks", "by hand"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 _LINE = re.compile(r"^epoch (\d+)/\d+  rank (\d+) .* (\d+) images/s$", re.MULTILINE)
 
 # The first epoch reads the images from the disk and warms the allocator.
@@ -24,42 +34,83 @@ _WARM_UP = 1
 _LEAST = 0.98
 
 
+class Script(NamedTuple):
+    """``size`` are the words of ``allranks run`` that ask for its ranks."""
+
+    folder: Path
+    words: list[str]
+    ranks: int
+    size: list[str]
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=5, metavar="N", help="pairs of runs (5)")
     parser.add_argument("--epochs", type=int, default=12, metavar="E", help="epochs of a run (12)")
+    what = "train on the GPUs of this machine instead of its CPUs"
+    parser.add_argument("--gpu", action="store_true", help=what)
 
 
 def run(given: argparse.Namespace) -> Result:
-    torch = None if given.no_torch else peers.torch(given.torch_python)
+    torch = peers.torch(given)
     if torch is None or not peers.has(torch.python, "numpy", "PIL", "sklearn"):
-        return Result(
-            name="train",
-            text="nothing was measured",
-            data={},
-            left_out=["all of it (needs torch, numpy, pillow and scikit-learn: --torch-python)"],
-        )
+        needs = "torch, numpy, pillow and scikit-learn: --torch-python"
+        return nothing("train", f"all of it (needs {needs}, or {peers.hint('torch')})")
+    gpus = _gpus(torch.python)
+    if given.gpu and not gpus:
+        return nothing("train", f"all of it (torch {torch.version} sees no CUDA GPU here)")
     with Home() as home:
-        data = home.work / "digits"
-        procs.run(
-            [torch.python, EXAMPLE / "make_data.py", data], cwd=home.work, env=procs.environment()
-        )
-        threads = home.allranks(
-            "run", "-q", "-n", str(RANKS), "--rank", "0", "--", "printenv", "OMP_NUM_THREADS"
-        )
-        pair = _Pair(home, torch.python, data, given.epochs, threads.stdout.strip())
-        samples: dict[str, list[float]] = {"allranks": [], "by hand": []}
-        pair.by_hand()  # not counted: the first reads torch and the images from the disk
-        for number in range(given.pairs):
-            order = ["allranks", "by hand"] if number % 2 else ["by hand", "allranks"]
-            for name in order:
-                samples[name].append(pair.allranks() if name == "allranks" else pair.by_hand())
-    ratios = paired(samples["allranks"], samples["by hand"])
+        script = _on_gpus(given, gpus) if given.gpu else _on_cpus(given, home, torch.python)
+        pair = _Pair(home, torch.python, script)
+        start = lambda: home.allranks("server", "start")  # noqa: E731
+        ways = [
+            Contender(name=OURS, once=pair.allranks, before=start),
+            Contender(name=BY_HAND, once=pair.by_hand),
+        ]
+        samples, orders = alternate(ways, given.pairs)
+    ratios = paired(samples[OURS], samples[BY_HAND])
+    device = f"{gpus[0]} × {len(gpus)}" if given.gpu else "CPUs"
+    return Result(
+        name="train",
+        text=_text(samples, ratios, f"images/s, {script.ranks} ranks, {device}"),
+        samples={"images/s": samples},
+        data={
+            "pairs": given.pairs,
+            "epochs": given.epochs,
+            "gpus": gpus,
+            "versions": {"torch": torch.version},
+            "omp_num_threads": pair.threads,
+            "orders": orders,
+            "ratios": ratios,
+        },
+        bars=[Bar(what="median ratio of throughput", found=median(ratios), least=_LEAST)],
+        wrong=home.left,
+    )
+
+
+def _gpus(python: str) -> list[str]:
+    """The names of those that torch sees."""
+    names = "[torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]"
+    return peers.said([python, "-c", f"import torch; print('\\n'.join({names}))"]).splitlines()
+
+
+def _on_cpus(given: argparse.Namespace, home: Home, python: str) -> Script:
+    data, folder, ranks = home.work / "digits", EXAMPLES / "digits", 3
+    procs.run([python, folder / "make_data.py", data], cwd=home.work, env=procs.environment())
+    words = ["train.py", "--data", str(data), "--epochs", str(given.epochs)]
+    return Script(folder, words, ranks, ["-n", str(ranks)])
+
+
+def _on_gpus(given: argparse.Namespace, gpus: list[str]) -> Script:
+    """Enough work for a GPU that launching its kernels is not all that counts."""
+    ranks = str(len(gpus))
+    size = ["--images", "8192", "--side", "160", "--width", "64", "--batch-size", "256"]
+    words = ["train.py", "--epochs", str(given.epochs), *size]
+    return Script(EXAMPLES / "amp", words, len(gpus), ["-p", ranks, "--gpus", ranks])
+
+
+def _text(samples: Samples, ratios: list[float], title: str) -> str:
     low, high = interval(ratios)
-    rows = [
-        (name, *(f"{spread(values)[key]:.0f}" for key in ("median", "min", "max")))
-        for name, values in samples.items()
-    ]
-    text = table((f"images/s, {RANKS} ranks, {given.pairs} pairs", "median", "min", "max"), rows)
+    text = spreads(f"{title}, {len(ratios)} pairs", samples, 0)
     text += (
         f"\nratio allranks / by hand: median {median(ratios):.3f}, 95 % bootstrap interval "
         f"{low:.3f} to {high:.3f}\npairs: {', '.join(f'{ratio:.3f}' for ratio in ratios)} "
@@ -67,61 +118,45 @@ def run(given: argparse.Namespace) -> Result:
     )
     if low < _LEAST <= high:
         text += f"\nundecided: the interval holds {_LEAST}; more --pairs, or a quieter machine"
-    return Result(
-        name="train",
-        text=text,
-        data={
-            "pairs": given.pairs,
-            "epochs": given.epochs,
-            "versions": {"torch": torch.version},
-            "omp_num_threads": pair.threads,
-            "samples_images_per_s": samples,
-            "ratios": ratios,
-            "interval_95": [low, high],
-        },
-        bars=[Bar(what="median ratio of throughput", found=median(ratios), least=_LEAST)],
-        wrong=home.left,
-    )
+    return text
 
 
 class _Pair:
     """The two ways to run the script; each answers with images per second of all ranks together."""
 
-    def __init__(self, home: Home, python: str, data: Path, epochs: int, threads: str) -> None:
-        self.threads = threads
-        self._home = home
-        self._script = ["train.py", "--data", str(data), "--epochs", str(epochs)]
-        self._python = python
+    def __init__(self, home: Home, python: str, script: Script) -> None:
+        self._home, self._script = home, script
+        self._argv = [python, *script.words]
         self._logs = home.work / "by hand"
         self._logs.mkdir()
+        words = ("run", "-q", *script.size, "-d", "pytorch", "--rank", "0", "--")
+        self.threads = home.allranks(*words, "printenv", "OMP_NUM_THREADS").stdout.strip()
 
     def allranks(self) -> float:
-        self._home.allranks("server", "start")
-        done = self._home.allranks(
-            "run", "-n", str(RANKS), "--", self._python, *self._script, cwd=EXAMPLE
-        )
-        return images_per_second(done.stdout)
+        words = ["run", *self._script.size, "-d", "pytorch", "--", *self._argv]
+        done = self._home.allranks(*words, cwd=self._script.folder)
+        return images_per_second(done.stdout, self._script.ranks)
 
     def by_hand(self) -> float:
-        env = (
-            procs.environment(OMP_NUM_THREADS=self.threads) if self.threads else procs.environment()
-        )
+        # allranks sets both, too.
+        more = {"OMP_NUM_THREADS": self.threads, "PYTHONUNBUFFERED": "1"}
         procs.by_hand(
-            [self._python, *self._script, "--out", self._logs / "outputs"],
-            ranks=RANKS,
-            cwd=EXAMPLE,
-            env=env | {"PYTHONUNBUFFERED": "1"},  # allranks sets it too
+            [*self._argv, "--out", self._logs / "outputs"],
+            ranks=self._script.ranks,
+            cwd=self._script.folder,
+            env=procs.environment(**more),
             logs=self._logs,
         )
-        return images_per_second("".join(log.read_text() for log in self._logs.glob("*.txt")))
+        text = "".join(log.read_text() for log in self._logs.glob("*.txt"))
+        return images_per_second(text, self._script.ranks)
 
 
-def images_per_second(output: str) -> float:
+def images_per_second(output: str, ranks: int) -> float:
     """The median epoch's, the ranks' own words added up; without the first."""
     epochs: dict[int, dict[int, int]] = defaultdict(dict)
     for epoch, rank, speed in _LINE.findall(output):
         epochs[int(epoch)][int(rank)] = int(speed)
-    speeds = [sum(ranks.values()) for epoch, ranks in epochs.items() if epoch > _WARM_UP]
-    if not speeds or any(len(ranks) != RANKS for ranks in epochs.values()):
+    speeds = [sum(each.values()) for epoch, each in epochs.items() if epoch > _WARM_UP]
+    if not speeds or any(len(each) != ranks for each in epochs.values()):
         raise RuntimeError(f"the script did not tell each rank's images/s:\n{output[-2000:]}")
     return median(speeds)

@@ -14,9 +14,13 @@ from pathlib import Path
 from statistics import median
 
 from allranks.agent.archives import unpack
-from bench.launch import Contender, alternate
-from bench.report import Bar, Result, table
-from bench.stats import interval, paired, spread
+from bench.report import Bar, Result, spread_rows, table
+from bench.rounds import Contender, alternate
+from bench.stats import interval, paired
+
+NEEDS = ("tar",)
+BESIDE = ()
+QUICK = {"shards": 20, "unpackings": 1}
 
 OURS, TAR = "allranks", "xargs -P2 -n1 tar xf"
 FILES, SMALLEST, LARGEST = 20, 10_000, 100_000
@@ -29,8 +33,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
-    if shutil.which("tar") is None or shutil.which("xargs") is None:
-        return Result(name="unpack", text="", data={}, left_out=["all of it: no tar or no xargs"])
     with tempfile.TemporaryDirectory(prefix="allranks-bench-") as made:
         place = Path(made)
         size = _fill(place / "shards", given.shards)
@@ -46,26 +48,15 @@ def run(given: argparse.Namespace) -> Result:
         wrong = _differ(place / "shards", folders)
     rates = paired(samples[TAR], samples[OURS])
     low, high = interval(rates)
-    rows = {name: spread(values) for name, values in samples.items()}
+    title = f"{given.shards} shards, {size / 1e6:.0f} MB, {given.unpackings} rounds, seconds"
+    rows = [(*row, f"{size / 1e6 / median(samples[row[0]]):.0f}") for row in spread_rows(samples)]
     return Result(
         name="unpack",
-        text=table(
-            (
-                f"{given.shards} shards, {size / 1e6:.0f} MB, {given.unpackings} rounds, seconds",
-                *("median", "min", "max", "MB/s"),
-            ),
-            [
-                (
-                    name,
-                    *(f"{row[key]:.2f}" for key in ("median", "min", "max")),
-                    f"{size / 1e6 / row['median']:.0f}",
-                )
-                for name, row in rows.items()
-            ],
-        )
+        text=table((title, "median", "min", "max", "MB/s"), rows)
         + f"\nrate, round by round: {median(rates):.2f} × that of tar"
         f" (95 %: {low:.2f} to {high:.2f})",
-        data={"orders": orders, "samples_s": samples, "bytes": size, "seed": _SEED},
+        samples={"s": samples},
+        data={"orders": orders, "bytes": size, "seed": _SEED},
         bars=[Bar(what="rate of unpacking × that of tar", found=median(rates), least=0.8)],
         wrong=wrong,
     )

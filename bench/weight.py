@@ -13,10 +13,14 @@ from typing import Any
 
 from bench import procs
 from bench.home import Home
-from bench.report import Bar, Result, table
-from bench.stats import spread
+from bench.report import Bar, Result, spreads
+
+NEEDS = ()
+BESIDE = ()
+QUICK = {"idle": 5.0}
 
 HEAVY = ("torch", "ray", "mlflow", "tensorflow", "numpy")
+HELP = "allranks --help"
 _TIMES = 15
 
 # A package that is not there cannot be imported by mistake: these stand in for the real ones, first
@@ -36,30 +40,34 @@ for module in pkgutil.walk_packages(allranks.agent.__path__, "allranks.agent."):
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    del parser  # it has none
+    what = "seconds that the idle server is watched (30)"
+    parser.add_argument("--idle", type=float, default=30.0, metavar="S", help=what)
 
 
 def run(given: argparse.Namespace) -> Result:
     with Home() as home:
         imported = _imported(home)
         times = _times(home)
-        memory = _memory(home)
-    help_ms = median(times["allranks --help"]) * 1e3
-    rows = [
-        (name, *(f"{spread(values)[key] * 1e3:.0f} ms" for key in ("median", "min", "max")))
-        for name, values in times.items()
-    ]
-    rows += [
-        (f"{name}, resident", f"{megabytes:.1f} MB", "", "") for name, megabytes in memory.items()
-    ]
-    rows.append((f"of {', '.join(HEAVY)} imported", ", ".join(imported) or "none", "", ""))
+        memory, share = _memory(home, given.idle)
+    milliseconds = {name: [each * 1e3 for each in values] for name, values in times.items()}
+    text = spreads(f"{_TIMES} starts, ms", milliseconds, 0)
+    for name, megabytes in memory.items():
+        text += f"\n{name}, resident: {megabytes:.1f} MB"
+    text += f"\nserver, idle for {given.idle:g} s: {share:.3%} of a core"
+    text += f"\nof {', '.join(HEAVY)} imported: {', '.join(imported) or 'none'}"
     return Result(
         name="weight",
-        text=table((f"{_TIMES} starts", "median", "min", "max"), rows),
-        data={"samples_s": times, "resident_mb": memory, "imported": imported},
+        text=text,
+        samples={
+            "ms": milliseconds,
+            "MB": {name: [megabytes] for name, megabytes in memory.items()},
+            "cores": {"server, idle": [share]},
+        },
+        data={"imported": imported},
         bars=[
-            Bar(what="allranks --help, ms", found=help_ms, most=150),
-            Bar(what="server idle, MB", found=memory["server, idle"], most=150),
+            Bar(what="allranks --help, ms", found=median(milliseconds[HELP]), most=50),
+            Bar(what="server idle, MB", found=memory["server, idle"], most=60),
+            Bar(what="server idle, % of a core", found=100 * share, most=0.2),
             Bar(what="agent, MB", found=memory["agent"], most=40),
         ],
         wrong=[*(f"the launch path imports {each}" for each in imported), *home.left],
@@ -69,7 +77,7 @@ def run(given: argparse.Namespace) -> Result:
 def _times(home: Home) -> Mapping[str, list[float]]:
     starts = {
         "python -c pass": [sys.executable, "-c", "pass"],
-        "allranks --help": home.argv("--help"),
+        HELP: home.argv("--help"),
     }
     found: dict[str, list[float]] = {name: [] for name in starts}
     for _ in range(_TIMES):
@@ -78,9 +86,9 @@ def _times(home: Home) -> Mapping[str, list[float]]:
     return found
 
 
-def _memory(home: Home) -> dict[str, float]:
+def _memory(home: Home, idle: float) -> tuple[dict[str, float], float]:
     """MB of a server that never had a job, of the agent of a job that sleeps, and of the server
-    after that job."""
+    after that job; and the part of a core that the server takes while nothing happens."""
     home.allranks("server", "stop")
     home.allranks("server", "start")
     time.sleep(1.0)
@@ -94,7 +102,10 @@ def _memory(home: Home) -> dict[str, float]:
     while home.told("job", "show", name, "--json")["ended_at"] is None:
         time.sleep(0.1)
     found["server, idle after a job"] = procs.resident_mb(pid)
-    return found
+    time.sleep(2.0)
+    before, began = procs.running_seconds(pid), time.monotonic()
+    time.sleep(idle)
+    return found, (procs.running_seconds(pid) - before) / (time.monotonic() - began)
 
 
 def _running_agents(home: Home) -> dict[str, int]:
