@@ -1,6 +1,7 @@
 """FSDP2 with a distributed checkpoint: trains, saves, loads into a fresh model and goes on.
 
 Every rank holds a shard. What they learn together is what one process learns from all the data.
+On GPUs it uses NCCL, and each rank the GPU of its LOCAL_RANK; without GPUs, gloo.
 """
 
 import argparse
@@ -15,19 +16,23 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 FEATURES, ROWS = 16, 240
+# A GPU for each rank of the node, or none for any.
+GPU = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if GPU else torch.device("cpu")
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, FEATURES, generator=generator)
-    return x, torch.tanh(x @ torch.randn(FEATURES, 1, generator=generator))
+    y = torch.tanh(x @ torch.randn(FEATURES, 1, generator=generator))
+    return x.to(DEVICE), y.to(DEVICE)
 
 
 def build(mesh) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(1)
     model = torch.nn.Sequential(
         torch.nn.Linear(FEATURES, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)
-    )
+    ).to(DEVICE)
     for layer in model:
         if isinstance(layer, torch.nn.Linear):
             fully_shard(layer, mesh=mesh)
@@ -59,8 +64,10 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="outputs/checkpoint")
     options = parser.parse_args()
 
-    dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    if GPU:
+        torch.cuda.set_device(DEVICE)
+    dist.init_process_group("nccl" if GPU else "gloo")
+    mesh = init_device_mesh(DEVICE.type, (dist.get_world_size(),))
     model, optimizer = build(mesh)
     first = train(model, optimizer, options.steps // 2)
     dcp.save(state(model, optimizer), checkpoint_id=options.checkpoint)
@@ -84,6 +91,7 @@ def main() -> None:
     )
     if dist.get_rank() == 0:
         result = {"ranks": dist.get_world_size(), "first": first, "last": last, "weights": weights}
+        result["backend"] = dist.get_backend()
         os.makedirs("outputs", exist_ok=True)
         with open("outputs/result.json", "w") as file:
             json.dump(result, file)

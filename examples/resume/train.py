@@ -1,4 +1,6 @@
-"""Train a small network with DDP on the CPU; go on from the last checkpoint in ALLRANKS_STATE_DIR.
+"""Train a small network with DDP; go on from the last checkpoint in ALLRANKS_STATE_DIR.
+
+On GPUs it uses NCCL, and each rank the GPU of its LOCAL_RANK; without GPUs, gloo.
 
 Rank 0 writes one after every epoch, first the checkpoint, then `latest`, which names it; each by a
 rename, so that nobody ever sees half of one. KILL_AT=N has rank 1 kill itself in epoch N, once.
@@ -18,6 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 STATE = Path(os.environ.get("ALLRANKS_STATE_DIR", "state"))
 RANK, WORLD_SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+# A GPU for each rank of the node, or none for any.
+GPU = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if GPU else torch.device("cpu")
 
 
 def write_beside(path: Path, write) -> None:
@@ -31,6 +36,8 @@ def save(epoch: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> None
     held = {"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     # Every rank draws the same numbers: those of one stand for all.
     held["random"] = torch.get_rng_state()
+    if GPU:
+        held["random_gpu"] = torch.cuda.get_rng_state(DEVICE)
     write_beside(STATE / name, lambda path: torch.save(held, path))
     write_beside(STATE / "latest", lambda path: path.write_text(name))
     for old in sorted(STATE.glob("epoch-*.pt"), key=lambda path: path.stat().st_mtime)[:-2]:
@@ -42,10 +49,13 @@ def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     STATE.mkdir(exist_ok=True)
     if not (STATE / "latest").exists():
         return 0
-    held = torch.load(STATE / (STATE / "latest").read_text(), weights_only=True)
+    file = STATE / (STATE / "latest").read_text()
+    held = torch.load(file, weights_only=True, map_location="cpu")
     model.load_state_dict(held["model"])
     optimizer.load_state_dict(held["optimizer"])
     torch.set_rng_state(held["random"])
+    if GPU:
+        torch.cuda.set_rng_state(held["random_gpu"], DEVICE)
     return held["epoch"]
 
 
@@ -56,9 +66,12 @@ def main() -> None:
     args = parser.parse_args()
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if GPU:
+        torch.cuda.set_device(DEVICE)
+    dist.init_process_group("nccl" if GPU else "gloo")
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
+    net.to(DEVICE)
     wanted = torch.randn(20, 1)
     model = DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -68,7 +81,8 @@ def main() -> None:
     for epoch in range(done + 1, args.epochs + 1):
         for step in range(50):
             inputs = torch.randn(32 * WORLD_SIZE, 20)[RANK::WORLD_SIZE]
-            loss = nn.functional.mse_loss(model(inputs), inputs @ wanted)
+            labels = (inputs @ wanted).to(DEVICE)
+            loss = nn.functional.mse_loss(model(inputs.to(DEVICE)), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -80,7 +94,7 @@ def main() -> None:
             save(epoch, net, optimizer)
     if RANK == 0:
         args.out.mkdir(exist_ok=True)
-        weights = b"".join(each.numpy().tobytes() for each in net.state_dict().values())
+        weights = b"".join(each.cpu().numpy().tobytes() for each in net.state_dict().values())
         told = {
             "sha256": hashlib.sha256(weights).hexdigest(),
             "began_after": done,

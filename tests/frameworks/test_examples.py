@@ -91,6 +91,12 @@ def test_fsdp_learns_on_four_ranks_what_one_learns(run: Run):
         assert four["weights"][name] == pytest.approx(values, rel=1e-3, abs=1e-4), name
 
 
+def test_mixed_precision_learns_without_gpus_too(run: Run):
+    found = run("amp", "torch", "--set", "resources.gpus_per_instance=0")["result.json"]
+    assert (found["ranks"], found["device"], found["dtype"]) == (2, "cpu", "bfloat16")
+    learnt(found)
+
+
 def test_torchrun_on_each_node(run: Run):
     found = run("torchrun", "torch")
     assert found["result.json"]["ranks"] == 4

@@ -204,6 +204,15 @@ def test_check_passes_when_all_steps_pass(checkout: Checkout, flags: list[str]) 
     assert any("torch" in line for line in checkout.asked() if "-m pip" in line) == (not flags)
 
 
+def test_the_tests_of_gpus_run_alone_and_one_after_the_other(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    done = checkout.run("check", "--gpu")
+    assert done.returncode == 0, done.stderr
+    (asked,) = [line for line in checkout.asked() if line.startswith("-m pytest")]
+    assert asked == "-m pytest -rs -m gpu"
+    assert "check: all 1 steps passed" in done.stdout
+
+
 @pytest.mark.parametrize("tool", ["ruff", "mypy", "zensical", "pytest"])
 def test_check_runs_every_step_after_one_fails(checkout: Checkout, tool: str) -> None:
     checkout.pretend_python()
