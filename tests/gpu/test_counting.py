@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.gpu.conftest import DEVICES, driver
 from tests.support import Allranks, answer, until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 PRINT = "import os; print('visible:', os.environ['CUDA_VISIBLE_DEVICES'])"
 Script = Callable[..., str]
+# A folder of the real devices, with two files more; then the command.
+DEV = """
+old=$1
+shift
+mount --rbind /dev "$old"
+mount -t tmpfs tmpfs /dev
+for each in "$old"/*; do
+    goal=/dev/$(basename "$each")
+    if [ -L "$each" ]; then cp -P "$each" "$goal"
+    elif [ -d "$each" ]; then mkdir "$goal" && mount --rbind "$each" "$goal"
+    else touch "$goal" && mount --bind "$each" "$goal"; fi
+done
+touch /dev/nvidia0 /dev/nvidia1
+exec "$@"
+"""
 
 
 def visible(output: str) -> list[list[str]]:
@@ -27,7 +48,9 @@ def test_each_rank_sees_the_gpus_of_its_node(gpus: list[str], script: Script) ->
     assert found == [[str(n) for n in range(count)]] * count
 
 
-def test_nodes_on_one_machine_share_no_gpu(two: int, script: Script) -> None:
+def test_nodes_on_one_machine_share_no_gpu(gpus: list[str], script: Script) -> None:
+    if len(gpus) < 2:
+        pytest.skip("needs two GPUs, one for each node")
     found = visible(script(PRINT, "-n", "2", "--gpus", "1"))
     assert sorted(found) == [["0"], ["1"]]
 
@@ -46,9 +69,9 @@ def test_a_job_waits_until_the_gpus_are_free(
     gpus: list[str], allranks: Allranks, code: Path
 ) -> None:
     go = code / "go"
-    wait = f"while [ ! -e {str(go)!r} ]; do sleep 0.05; done"
+    wait = f"while [ ! -e {shlex.quote(str(go))} ]; do sleep 0.05; done"
     every = ("run", "--detach", "--json", "--gpus", str(len(gpus)), "--")
-    first = json.loads(allranks(*every, "bash", "-c", wait.replace("'", '"')).stdout)["name"]
+    first = json.loads(allranks(*every, "bash", "-c", wait).stdout)["name"]
     until(lambda: status(allranks, first) == "Running")
     second = json.loads(allranks(*every, "true").stdout)["name"]
     assert answer(allranks, "job", "show", second)["status"] in ("Queued", "NotStarted")
@@ -56,6 +79,26 @@ def test_a_job_waits_until_the_gpus_are_free(
     assert allranks("job", "wait", second).returncode == 0
     ended, started = (answer(allranks, "job", "show", name) for name in (first, second))
     assert ended["ended_at"] <= started["started_at"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
+@pytest.mark.skipif(bool(driver()), reason="there are GPUs here, or files for them")
+@pytest.mark.timeout(400)
+def test_all_of_this_with_files_for_devices(tmp_path: Path) -> None:
+    """A /dev of its own with files for two GPUs: all but CUDA is as on a machine that has them."""
+    argv = ["unshare", "--mount", "--propagation", "private", "bash", "-euc", DEV]
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not files"]
+    env = {**os.environ, DEVICES: "2", "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(
+        [*argv, "bash", str(tmp_path), *tests, __file__],
+        cwd=Path(__file__).parents[2],
+        env={name: value for name, value in env.items() if not name.startswith("PYTEST_XDIST")},
+        capture_output=True,
+        text=True,
+        timeout=380,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
 
 
 def status(allranks: Allranks, name: str) -> str:
