@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench import compare, peers
-from bench.registry import NAMES, load
+from bench.registry import BENCHES, load
 from bench.report import Result, machine, markdown, new_file, write
 
 
@@ -20,8 +20,8 @@ def main(argv: Sequence[str]) -> int:
         return peers.main(given)
     if given.door == "compare":
         return compare.main(given)
-    names = (given.names or NAMES) if given.door == "all" else [given.door]
-    if unknown := [name for name in names if name not in NAMES]:
+    names = (given.names or list(BENCHES)) if given.door == "all" else [given.door]
+    if unknown := [name for name in names if name not in BENCHES]:
         print(f"error: there is no benchmark {unknown[0]}; see --help", file=sys.stderr)
         return 2
     # Ended from outside, it still takes its homes down, and what runs in them.
@@ -46,22 +46,22 @@ def main(argv: Sequence[str]) -> int:
 def _missing(names: Sequence[str]) -> Iterator[str]:
     """What will be left out, before hours are spent on the rest."""
     for name in names:
-        bench = load(name)
-        for absent, effect in ((bench.NEEDS, "is left out"), (bench.BESIDE, "goes without")):
-            for peer in absent:
+        about = BENCHES[name]
+        for wanted, effect in ((about.needs, "is left out"), (about.beside, "goes without")):
+            for peer in wanted:
                 if not peers.there(peer):
                     yield f"missing {peer}: {name} {effect} ({peers.hint(peer)})"
 
 
 def _run(name: str, given: argparse.Namespace) -> Result:
     print(f"== {name}", flush=True)
-    bench = load(name)
-    absent = [f"no {each}: {peers.hint(each)}" for each in bench.NEEDS if not peers.there(each)]
+    needs = BENCHES[name].needs
+    absent = [f"no {each}: {peers.hint(each)}" for each in needs if not peers.there(each)]
     if absent:
         result = Result(name=name, text="nothing was measured", left_out=absent)
     else:
         try:
-            result = bench.run(given)
+            result = load(name).run(given)
         except RuntimeError as error:
             result = Result(name=name, text="", wrong=[str(error)])
         except Exception:  # the others are still worth measuring
@@ -81,7 +81,7 @@ def _parser(quick: bool) -> argparse.ArgumentParser:
     every = doors.add_parser("all", help="one after the other; one JSON, one Markdown table")
     every.add_argument("names", nargs="*", metavar="NAME", help="only these")
     benches = [every]
-    for name in NAMES:
+    for name, about in BENCHES.items():
         bench = load(name)
         text = (bench.__doc__ or "").strip()
         door = doors.add_parser(
@@ -93,7 +93,7 @@ def _parser(quick: bool) -> argparse.ArgumentParser:
         benches.append(door)
         for each in (door, every):
             bench.options(each)
-            each.set_defaults(**(bench.QUICK if quick else {}))
+            each.set_defaults(**(about.quick if quick else {}))
     for door in benches:
         _common(door)
     compare.options(doors.add_parser("compare", help="what became slower from OLD to NEW?"))

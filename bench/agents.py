@@ -24,10 +24,6 @@ from allranks.statuses import Reason
 from bench import procs
 from bench.report import Result, table
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"agents": 40, "prints": 2.0}
-
 _LINE = b"step 17: loss 0.4217, 1843.2 images a second\n"
 
 

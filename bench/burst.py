@@ -21,10 +21,6 @@ from bench import procs
 from bench.home import Home
 from bench.report import Bar, Result, table
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"jobs": 10, "bursts": 1}
-
 # Bare processes are run so many at a time: one a core of the machine the bars were set on.
 _AT_A_TIME = 2
 

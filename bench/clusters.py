@@ -20,10 +20,6 @@ from bench.home import Home
 from bench.report import Bar, Result, nothing, spreads
 from bench.rounds import Contender, alternate
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"cluster_rounds": 1}
-
 NODES = 3
 # What either may take longer than the cluster's own way, in seconds.
 MORE = 1.0

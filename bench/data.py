@@ -32,10 +32,6 @@ from bench.report import Bar, Result, nothing, spreads
 from bench.rounds import Contender, alternate
 from bench.stats import interval, paired
 
-NEEDS = ("aws", "curl")
-BESIDE = ()
-QUICK = {"megabytes": 20, "objects": 100, "large_rounds": 1, "small_rounds": 1, "again": 1}
-
 OURS, AWS = "allranks", "aws s3 cp"
 AGAIN, WITHOUT = "allranks run, the data there already", "allranks run, no data"
 LARGE, SMALL = "large", "small"

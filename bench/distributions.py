@@ -18,10 +18,6 @@ from bench.report import Result, nothing, table
 from bench.rounds import Contender, alternate
 from bench.stats import paired
 
-NEEDS = ()
-BESIDE = ("torch", "mpi")
-QUICK = {"starts": 1}
-
 RANKS = "2"
 SCRIPT = "trivial.py"
 # Which launcher an environment has, and the type of job that stands beside it.

@@ -9,10 +9,6 @@ import sys
 from bench.home import Home
 from bench.report import Bar, Result, table
 
-NEEDS = ("sweeps",)
-BESIDE = ()
-QUICK = {"reports": 12}
-
 # Trial x reports 1 - |x - 0.3|, so that all but the first two are 0.25 below the best.
 VALUES = (0.3, 0.4, 0.6, 0.7, 0.8, 0.9)
 STAYS = 2

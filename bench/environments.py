@@ -18,10 +18,6 @@ from bench.report import Bar, Result, spreads
 from bench.rounds import Contender, alternate
 from bench.stats import paired
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"runs": 1, "makings": 1}
-
 PACKAGES = ("numpy", "pandas", "pyyaml")
 CURRENT, CACHED = "allranks run -- true", "allranks run -e requirements.txt -- true, made before"
 OURS, UVS = "allranks run -e requirements.txt -- true, to be made", "uv venv && uv pip install"

@@ -12,10 +12,6 @@ from typing import Any
 from bench.home import Home
 from bench.report import Bar, Result, spreads, table
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"healthy": 4, "hung": 1}
-
 # Rank 0 is slow, the others wait for it at a socket of its own, as in a barrier. None prints; what
 # works does so for a fifth of the time, so that many jobs find room on a small machine.
 PRELUDE = """\

@@ -20,10 +20,6 @@ from bench.report import Bar, Result, spread_rows, table
 from bench.rounds import SEED, Contender, alternate
 from bench.stats import paired
 
-NEEDS = ()
-BESIDE = ("torch", "mpi", "submitit", "torchx", "ray", "slurm")
-QUICK = {"rounds": 1}
-
 RANKS = 3
 WARM, COLD = "allranks run -p 3 -- true, warm server", "allranks run -p 3 -- true, cold server"
 NODES = "allranks run -n 3 -- true, warm server"

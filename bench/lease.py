@@ -13,10 +13,6 @@ from datetime import datetime
 from bench.home import Home
 from bench.report import Bar, Result, spreads
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"minutes": 0.5, "silences": 1}
-
 NODES = 4
 # Twice as many as there are processors: they are never free.
 BUSY = "import time; end = time.time() + {seconds}\nwhile time.time() < end: pass"

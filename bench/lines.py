@@ -17,10 +17,6 @@ from bench import procs
 from bench.home import Home
 from bench.report import Result, table
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"lines": 20000, "pause": 0.05}
-
 RANKS = 3
 
 # Python's own print, line by line, as training scripts do it. The pauses let the kill fall between

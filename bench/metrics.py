@@ -14,18 +14,6 @@ from bench.report import Bar, Result, spreads
 from bench.rounds import Contender, alternate
 from bench.stats import interval, paired
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {
-    "points": 2000,
-    "spent": 2.0,
-    "both": 1,
-    "talkers": 5,
-    "talked": 60,
-    "watched": 5.0,
-    "million": 10000,
-}
-
 WITH, WITHOUT = "with metrics", "without"
 # A script that works between its lines, as training does: what reading them takes is taken from it.
 SCRIPT = """\

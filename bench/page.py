@@ -15,10 +15,6 @@ from bench import peers, procs
 from bench.home import Home
 from bench.report import Bar, Result, table
 
-NEEDS = ("chromium", "playwright")
-BESIDE = ()
-QUICK = {"page_jobs": 200, "page_points": 2000, "page_log": 2000000, "pages": 10}
-
 POINTS = """
 import sys
 for n in range(int(sys.argv[1])):

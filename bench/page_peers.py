@@ -16,10 +16,6 @@ from bench.home import Home
 from bench.page import Site, chromium
 from bench.report import Result, table
 
-NEEDS = ("chromium", "playwright")
-BESIDE = ("pages",)
-QUICK = dict[str, int]()
-
 # A list of 50 jobs and a chart of 2,000 points, as each would show them.
 NICEGUI = """
 import random, sys
@@ -118,6 +114,8 @@ def _started(python: str, file: Path) -> Iterator[tuple[str, int, float]]:
                     socket.create_connection(("127.0.0.1", port), 1).close()
                     break
                 except OSError:
+                    if process.poll() is not None:
+                        raise RuntimeError(f"{file.name} ended before it was reached") from None
                     time.sleep(0.01)
             took = time.monotonic() - began
             yield f"http://127.0.0.1:{port}/", process.pid, took

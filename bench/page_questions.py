@@ -21,10 +21,6 @@ from bench.home import Home
 from bench.page import Site, chromium
 from bench.report import Result, table
 
-NEEDS = ("chromium", "playwright", "mlflow")
-BESIDE = ("ray",)
-QUICK = dict[str, int]()
-
 TRAIN = """\
 import os, sys, time
 import mlflow

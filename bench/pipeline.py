@@ -13,10 +13,6 @@ from bench.home import Home
 from bench.report import Bar, Result, spreads
 from bench.rounds import Contender, Samples, alternate
 
-NEEDS = ("make",)
-BESIDE = ()
-QUICK = {"steps": 10, "pipelines": 1}
-
 # Each step but those of the first row reads the output of the one above it.
 WIDE = 10
 RUN, REUSED = "allranks, all steps run", "allranks, all steps reused"

@@ -5,46 +5,69 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from bench.report import Result
 
-NAMES = (
-    "launch",
-    "warm",
-    "burst",
-    "weight",
-    "snapshot",
-    "environments",
-    "pipeline",
-    "sweep",
-    "early_stop",
-    "distributions",
-    "restart",
-    "train",
-    "lines",
-    "agents",
-    "metrics",
-    "hang",
-    "unpack",
-    "data",
-    "page",
-    "page_peers",
-    "page_questions",
-    "clusters",
-    "lease",
-)
+
+class About(NamedTuple):
+    """``needs`` are the peers (``bench.peers``) without which it measures nothing, ``beside`` those
+    that it goes without; ``quick`` its options for ``--quick``."""
+
+    needs: Sequence[str] = ()
+    beside: Sequence[str] = ()
+    quick: Mapping[str, Any] = {}
+
+
+BENCHES = {
+    "launch": About(
+        beside=("torch", "mpi", "submitit", "torchx", "ray", "slurm"), quick={"rounds": 1}
+    ),
+    "warm": About(beside=("torch",), quick={"warm_rounds": 1}),
+    "burst": About(quick={"jobs": 10, "bursts": 1}),
+    "weight": About(quick={"idle": 5.0}),
+    "snapshot": About(needs=("git",), quick={"files": 200, "submits": 1}),
+    "environments": About(quick={"runs": 1, "makings": 1}),
+    "pipeline": About(needs=("make",), quick={"steps": 10, "pipelines": 1}),
+    "sweep": About(needs=("sweeps",), beside=("optuna", "ray"), quick={"trials": 4, "sweeps": 1}),
+    "early_stop": About(needs=("sweeps",), quick={"reports": 12}),
+    "distributions": About(beside=("torch", "mpi"), quick={"starts": 1}),
+    "restart": About(beside=("torch",), quick={"restarts": 1}),
+    "train": About(beside=("torch",), quick={"pairs": 1, "epochs": 3}),
+    "lines": About(quick={"lines": 20000, "pause": 0.05}),
+    "agents": About(quick={"agents": 40, "prints": 2.0}),
+    "metrics": About(
+        quick={
+            "points": 2000,
+            "spent": 2.0,
+            "both": 1,
+            "talkers": 5,
+            "talked": 60,
+            "watched": 5.0,
+            "million": 10000,
+        }
+    ),
+    "hang": About(quick={"healthy": 4, "hung": 1}),
+    "unpack": About(needs=("tar",), quick={"shards": 20, "unpackings": 1}),
+    "data": About(
+        needs=("aws", "curl"),
+        quick={"megabytes": 20, "objects": 100, "large_rounds": 1, "small_rounds": 1, "again": 1},
+    ),
+    "page": About(
+        needs=("chromium", "playwright"),
+        quick={"page_jobs": 200, "page_points": 2000, "page_log": 2000000, "pages": 10},
+    ),
+    "page_peers": About(needs=("chromium", "playwright"), beside=("pages",)),
+    "page_questions": About(needs=("chromium", "playwright", "mlflow"), beside=("ray",)),
+    "clusters": About(quick={"cluster_rounds": 1}),
+    "lease": About(quick={"minutes": 0.5, "silences": 1}),
+}
 
 
 class Bench(Protocol):
     """What such a module has. Its docstring is its help."""
 
     __doc__: str | None
-    # Peers (``bench.peers``) without which it measures nothing, and those that it leaves out.
-    NEEDS: Sequence[str]
-    BESIDE: Sequence[str]
-    # Its options for ``--quick``.
-    QUICK: Mapping[str, Any]
 
     def options(self, parser: argparse.ArgumentParser) -> None: ...
 

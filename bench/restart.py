@@ -13,10 +13,6 @@ from bench import peers, procs
 from bench.home import Home
 from bench.report import Bar, Result, nothing, spreads
 
-NEEDS = ()
-BESIDE = ("torch",)
-QUICK = {"restarts": 1}
-
 RANKS = 3
 # Trains a little, and rank 1 of the first attempt falls over. Each tells what it did when.
 SCRIPT = """

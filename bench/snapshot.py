@@ -18,10 +18,6 @@ from bench.home import Home
 from bench.report import Bar, Result, spreads
 from bench.rounds import Contender, alternate
 
-NEEDS = ("git",)
-BESIDE = ()
-QUICK = {"files": 200, "submits": 1}
-
 EMPTY, MANY, GIT = "an empty folder", "many files", "many files, in git"
 
 

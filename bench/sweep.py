@@ -14,10 +14,6 @@ from bench.report import Bar, Result, spreads
 from bench.rounds import Contender, Samples, alternate
 from bench.stats import paired
 
-NEEDS = ("sweeps",)
-BESIDE = ("optuna", "ray")
-QUICK = {"trials": 4, "sweeps": 1}
-
 CONCURRENT = 2
 OURS, OPTUNA, TUNE = "allranks run --sweep", "Optuna, subprocess", "Ray Tune, subprocess"
 SCRIPT = """

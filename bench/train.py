@@ -19,10 +19,6 @@ from bench.report import Bar, Result, nothing, spreads
 from bench.rounds import Contender, Samples, alternate
 from bench.stats import coverage_of_range, interval, paired
 
-NEEDS = ()
-BESIDE = ("torch",)
-QUICK = {"pairs": 1, "epochs": 3}
-
 OURS, BY_HAND = "allranks", "by hand"
 EXAMPLES = Path(__file__).parents[1] / "examples"
 _LINE = re.compile(r"^epoch (\d+)/\d+  rank (\d+) .* (\d+) images/s$", re.MULTILINE)

@@ -18,10 +18,6 @@ from bench.report import Bar, Result, spread_rows, table
 from bench.rounds import Contender, alternate
 from bench.stats import interval, paired
 
-NEEDS = ("tar",)
-BESIDE = ()
-QUICK = {"shards": 20, "unpackings": 1}
-
 OURS, TAR = "allranks", "xargs -P2 -n1 tar xf"
 FILES, SMALLEST, LARGEST = 20, 10_000, 100_000
 _SEED = 11

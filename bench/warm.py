@@ -18,10 +18,6 @@ from bench.report import Bar, Result, nothing, spread_rows, table
 from bench.rounds import Contender, alternate
 from bench.stats import interval, paired
 
-NEEDS = ()
-BESIDE = ("torch",)
-QUICK = {"warm_rounds": 1}
-
 RANKS = 2
 BARE, COLD = "bare Python, by hand", "allranks run -p 2 -- python ddp.py"
 WARM = "allranks run -p 2 --warm torch -- python ddp.py"

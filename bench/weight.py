@@ -15,10 +15,6 @@ from bench import procs
 from bench.home import Home
 from bench.report import Bar, Result, spreads
 
-NEEDS = ()
-BESIDE = ()
-QUICK = {"idle": 5.0}
-
 HEAVY = ("torch", "ray", "mlflow", "tensorflow", "numpy")
 HELP = "allranks --help"
 _TIMES = 15

@@ -1,5 +1,6 @@
 """Several benchmarks as one suite: what is missing comes first, one JSON and one table last."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import peers
-from bench.registry import NAMES, load
+from bench.registry import BENCHES, load
 from bench.report import Bar, Result, markdown
 
 ROOT = Path(__file__).parents[2]
@@ -73,11 +74,14 @@ def test_peers_are_listed_with_the_way_to_get_them(tmp_path: Path) -> None:
     assert "apt-get install curl" in done.stdout
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BENCHES)
 def test_each_benchmark_says_what_it_does_and_needs(name: str) -> None:
-    bench = load(name)
-    assert bench.__doc__
-    assert {*bench.NEEDS, *bench.BESIDE} <= set(peers.PEERS)
+    assert load(name).__doc__
+    about = BENCHES[name]
+    assert {*about.needs, *about.beside} <= set(peers.PEERS)
+    parser = argparse.ArgumentParser()
+    load(name).options(parser)
+    assert set(about.quick) <= set(vars(parser.parse_args([])))
 
 
 def test_a_table_has_medians_bars_and_what_went_wrong() -> None:
