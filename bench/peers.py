@@ -50,10 +50,10 @@ PEERS = {
     "chromium": Peer("chromium", hint="apt-get install chromium"),
     # Packages of this Python, as an extra.
     "playwright": Peer("", hint="pip install -e '.[bench]'"),
-    "sweeps": Peer("", hint="pip install -e '.[sweep]'"),
-    "mlflow": Peer("", hint="pip install -e '.[mlflow]'"),
+    "sweep-extra": Peer("", hint="pip install -e '.[sweep]'"),
+    "mlflow-extra": Peer("", hint="pip install -e '.[mlflow]'"),
 }
-_MODULES = {"playwright": "playwright", "sweeps": "optuna", "mlflow": "mlflow"}
+_MODULES = {"playwright": "playwright", "sweep-extra": "optuna", "mlflow-extra": "mlflow"}
 
 
 def there(name: str) -> bool:

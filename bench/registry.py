@@ -29,8 +29,10 @@ BENCHES = {
     "snapshot": About(needs=("git",), quick={"files": 200, "submits": 1}),
     "environments": About(quick={"runs": 1, "makings": 1}),
     "pipeline": About(needs=("make",), quick={"steps": 10, "pipelines": 1}),
-    "sweep": About(needs=("sweeps",), beside=("optuna", "ray"), quick={"trials": 4, "sweeps": 1}),
-    "early_stop": About(needs=("sweeps",), quick={"reports": 12}),
+    "sweep": About(
+        needs=("sweep-extra",), beside=("optuna", "ray"), quick={"trials": 4, "sweeps": 1}
+    ),
+    "early_stop": About(needs=("sweep-extra",), quick={"reports": 12}),
     "distributions": About(beside=("torch", "mpi"), quick={"starts": 1}),
     "restart": About(beside=("torch",), quick={"restarts": 1}),
     "train": About(beside=("torch",), quick={"pairs": 1, "epochs": 3}),
@@ -58,7 +60,7 @@ BENCHES = {
         quick={"page_jobs": 200, "page_points": 2000, "page_log": 2000000, "pages": 10},
     ),
     "page_peers": About(needs=("chromium", "playwright"), beside=("pages",)),
-    "page_questions": About(needs=("chromium", "playwright", "mlflow"), beside=("ray",)),
+    "page_questions": About(needs=("chromium", "playwright", "mlflow-extra"), beside=("ray",)),
     "clusters": About(quick={"cluster_rounds": 1}),
     "lease": About(quick={"minutes": 0.5, "silences": 1}),
 }

@@ -27,4 +27,4 @@ def test_a_few_simulated_agents_are_answered(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(path.read_text())
     assert told["wrong"] == []
-    assert len(told["go_s"]) == 4
+    assert len(told["samples"]["s"]["GO"]) == 4
