@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOOLS = "awk basename bash cat chmod cp date df dirname env grep id ln mkdir readlink sed sha256sum"
-TOOLS += " sh tail tee"
+TOOLS += " rm sh tail tee"
 
 # Replaces .venv/bin/python: logs its arguments, and obeys FAKE_*.
 FAKE_VENV_PYTHON = """#!/bin/sh
@@ -202,6 +202,17 @@ def test_check_passes_when_all_steps_pass(checkout: Checkout, flags: list[str]) 
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines()[-1].startswith("check: all 6 steps passed in ")
     assert any("torch" in line for line in checkout.asked() if "-m pip" in line) == (not flags)
+
+
+def test_building_the_docs_keeps_environments(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    kept, stale = (checkout.root / ".cache" / name for name in ("environments", "123"))
+    kept.mkdir(parents=True)
+    stale.mkdir()
+    assert checkout.run("check", "--fast").returncode == 0
+    assert "-m zensical build --strict" in checkout.asked()
+    assert kept.exists()
+    assert not stale.exists()
 
 
 def test_the_tests_of_gpus_run_alone_and_one_after_the_other(checkout: Checkout) -> None:
