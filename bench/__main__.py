@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     # Ended from outside, it still takes its homes down, and what runs in them.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    for line in _missing(names):
+    for line in _missing(names, bool(given.torch_python)):
         print(line, flush=True)
     path, results = given.json or new_file(given.door), list[Result]()
     where = machine()
@@ -43,13 +43,13 @@ def main(argv: Sequence[str]) -> int:
     return 1 if any(each.wrong for each in results) else 0
 
 
-def _missing(names: Sequence[str]) -> Iterator[str]:
+def _missing(names: Sequence[str], torch: bool) -> Iterator[str]:
     """What will be left out, before hours are spent on the rest."""
     for name in names:
         about = BENCHES[name]
         for wanted, effect in ((about.needs, "is left out"), (about.beside, "goes without")):
             for peer in wanted:
-                if not peers.there(peer):
+                if not peers.there(peer) and not (torch and peer == "torch"):
                     yield f"missing {peer}: {name} {effect} ({peers.hint(peer)})"
 
 

@@ -44,8 +44,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> Result:
     venvs = [(kind, Path(folder)) for kind, _, folder in (v.partition("=") for v in given.venv)]
     for kind, peer in (("pytorch", "torch"), ("mpi", "mpi")):
-        if kind not in dict(venvs) and (folder := peers.FOLDER / peer).exists():
-            venvs.append((kind, folder))
+        if kind not in dict(venvs) and (python := peers.program(peer, "python")):
+            venvs.append((kind, Path(python).parents[1]))
     if not venvs:
         return nothing("distributions", f"all of it (--venv, or {peers.hint('torch')} mpi)")
     unknown = [kind for kind, _ in venvs if kind not in LAUNCHERS]

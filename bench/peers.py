@@ -25,7 +25,8 @@ TORCH = "torch==2.13.0"
 
 
 class Peer(NamedTuple):
-    """``steps`` are what uv installs, one after the other; a peer without any is the system's."""
+    """``program`` shows that it is there, or one of several. ``steps`` are what uv installs, one
+    after the other; a peer without any is the system's."""
 
     program: str
     steps: Sequence[Sequence[str]] = ()
@@ -47,7 +48,7 @@ PEERS = {
     "tar": Peer("tar", hint="apt-get install tar"),
     "git": Peer("git", hint="apt-get install git"),
     "curl": Peer("curl", hint="apt-get install curl"),
-    "chromium": Peer("chromium", hint="apt-get install chromium"),
+    "chromium": Peer("chromium chromium-browser", hint="apt-get install chromium"),
     # Packages of this Python, as an extra.
     "playwright": Peer("", hint="pip install -e '.[bench]'"),
     "sweep-extra": Peer("", hint="pip install -e '.[sweep]'"),
@@ -64,14 +65,15 @@ def there(name: str) -> bool:
 
 
 def program(name: str, other: str = "") -> str | None:
-    """The path of a peer's program (or of ``other``, beside it): in its own environment or on PATH.
-    None if there is none."""
-    word = other or PEERS[name].program
-    own = FOLDER / name / "bin" / word
-    if own.exists():
-        return str(own)
+    """The path of a peer's program (or of ``other``, beside it): in its own environment, beside
+    this Python, or on PATH. None if there is none."""
+    words = other or PEERS[name].program
+    if (FOLDER / name / "complete").exists():
+        return str(FOLDER / name / "bin" / words)
     # Any Python is on PATH, but not with the package.
-    return None if word == "python" else shutil.which(word)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = (shutil.which(word, path=path) for word in words.split() if word != "python")
+    return next(filter(None, found), None)
 
 
 def hint(name: str) -> str:
@@ -94,8 +96,7 @@ def torch(given: argparse.Namespace) -> Torch | None:
     """The torch of ``--torch-python``, of the peers' environment, or of this Python; or None."""
     if given.no_torch:
         return None
-    own = FOLDER / "torch" / "bin" / "python"
-    return _torch(given.torch_python or (str(own) if own.exists() else sys.executable))
+    return _torch(given.torch_python or program("torch", "python") or sys.executable)
 
 
 @cache
