@@ -125,6 +125,10 @@ def test_running_out_of_gpu_memory_is_explained(cuda: int, allranks: Allranks, c
 def test_a_warm_start_finds_the_gpu(cuda: int, allranks: Allranks, code: Path):
     """Nothing may have touched CUDA before the ranks are forked: a fork cannot use it then."""
     (code / "sum.py").write_text("import torch; print(torch.ones(3, device='cuda').sum().item())")
-    run = ("run", "--gpus", "1", "--warm", "torch", "--", "python", "sum.py")
-    several = [allranks(*run, timeout=300) for _ in range(2)]
-    assert [each.stdout for each in several] == ["3.0\n"] * 2, several[0].stderr
+    for name in ("first", "second"):
+        words = ("--name", name, "--gpus", "1", "--warm", "torch", "--", "python", "sum.py")
+        done = allranks("run", *words, timeout=300)
+        assert done.stdout == "3.0\n", done.stderr
+        events = answer(allranks, "job", "events", name)
+        (started,) = [each["data"] for each in events if each["kind"] == "started"]
+        assert started["warm"] == 1
