@@ -35,6 +35,7 @@ from allranks.server.http.request_text import CheckedJson
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop import mailbox
 from allranks.server.loop.agent_variables import AgentVariables
+from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.loops import Loops
@@ -202,7 +203,7 @@ def _services(
     hangs = Hangs(stacks)
     variables = AgentVariables(home, auth, agents_listener, clocks, url)
     at_work = (wakeups, heartbeats, clocks, data, hangs, states)
-    shared = Shared(home, records, points, clusters, variables, *at_work)
+    loops = Loops(Shared(home, records, points, clusters, variables, *at_work))
     return Services(
         home=home,
         clocks=clocks,
@@ -232,7 +233,8 @@ def _services(
         public_listener=PublicListener(home, agents_listener, host_names),
         host_names=host_names,
         tracking=tracking.create(home, database, records, points),
-        loops=Loops(shared),
+        loops=loops,
+        event_batches=EventBatches(records, loops.wake),
         admission_lock=admission_lock,
         gc_lock=threading.Lock(),
     )

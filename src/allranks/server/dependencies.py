@@ -17,6 +17,7 @@ from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
+from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.loops import Loops
@@ -74,6 +75,7 @@ class Services(NamedTuple):
     host_names: HostNames
     tracking: Tracking | None
     loops: Loops
+    event_batches: EventBatches
     admission_lock: threading.Lock
     gc_lock: threading.Lock
 

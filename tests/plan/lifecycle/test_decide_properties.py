@@ -14,7 +14,7 @@ from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.attempt_end import Failure
 from allranks.plan.lifecycle import retry
 from allranks.plan.lifecycle.agent_orders import order
-from allranks.plan.lifecycle.decide import Clock, Job, decide, load, new, outcome
+from allranks.plan.lifecycle.decide import Clock, Job, decide, load, new, outcome, waits
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Rules, pack
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
@@ -136,6 +136,17 @@ def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
         assert after.spent.user <= max(1, rules.max_attempts - 1)
         for cause in RetryOn:
             assert after.spent.on(cause) <= retry.left(rules, retry.Spent(), cause)
+
+
+@given(RULES, STORIES, st.lists(CLOCKS, min_size=1, max_size=4))
+@settings(max_examples=100, deadline=None)
+@pytest.mark.medium
+def test_no_time_makes_a_step_of_a_waiting_job_due(
+    rules: Rules, story: list[Event | Clock], later: list[Clock]
+):
+    for job in told(new(2), rules, story):
+        if waits(job) and decide(job, rules, Clock(now=0.0)) is None:
+            assert [decide(job, rules, each) for each in later] == [None] * len(later)
 
 
 @given(RULES, STORIES, st.one_of(from_agents(), from_outside()))

@@ -120,7 +120,9 @@ class LocalEngine:
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         self._start_what_fits()
-        reasons = self._reasons()
+        asked = (self._gangs.get(handle.key) for handle in handles)
+        waits = any(gang is not None and not gang.started for gang in asked)
+        reasons = self._reasons() if waits else {}
         return {handle.key: self._status(handle.key, reasons) for handle in handles}
 
     def stop(self, handle: Handle) -> None:

@@ -8,11 +8,23 @@ from typing import Any
 
 from allranks.events import Event
 from allranks.plan.lifecycle.decide import Job, is_gone
+from allranks.plan.plan import Place
 from allranks.statuses import TERMINAL, JobStatus, NodeState, Reason
 
 
 def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
     """What the agent of ``node`` has to do now, given its launch and attempt."""
+    found = brief(job, node, launch, attempt)
+    return {**found, "places": places(job)} if found["do"] == "go" else found
+
+
+def places(job: Job) -> tuple[Place | None, ...]:
+    """Where the nodes are: part of the order to start, and the same for all."""
+    return tuple(node.place for node in job.nodes)
+
+
+def brief(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
+    """The order without `places`, in a time that does not depend on the number of nodes."""
     state = job.nodes[node].state
     if launch != job.launch or job.status in TERMINAL or is_gone(job.nodes[node]):
         return {"do": "leave"}
@@ -29,8 +41,7 @@ def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
     if attempt < job.attempt:
         return {"do": "prepare", "attempt": job.attempt}
     if job.status is JobStatus.RUNNING and state in (NodeState.READY, NodeState.RUNNING):
-        places = [n.place for n in job.nodes]
-        go = {"do": "go", "places": places, "started": job.started_at, "previous": job.previous}
+        go = {"do": "go", "started": job.started_at, "previous": job.previous}
         return go if job.doomed is None else {**go, "kill": job.doomed}
     return {"do": "wait"}
 

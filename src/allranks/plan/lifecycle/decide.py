@@ -181,6 +181,11 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
     return None
 
 
+def waits(job: Job) -> bool:
+    """Whether the job waits in its cluster's queue, so that no time makes a step due, only news."""
+    return job.status is JobStatus.QUEUED and job.up_at is None and job.started_at is None
+
+
 _NOT_READY = (NodeState.ABSENT, NodeState.SETUP, NodeState.LOST)
 
 

@@ -15,9 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -32,9 +30,8 @@ from allranks.plan.lifecycle.validate_event import validate_event
 from allranks.plan.plan import pack
 from allranks.plan.text import repaired
 from allranks.server.dependencies import Services
-from allranks.server.http.error_responses import HANDLERS
-from allranks.server.http.request_limits import Limited
-from allranks.server.http.request_text import CheckedAddress, parse
+from allranks.server.http.direct import Direct
+from allranks.server.http.request_text import parse
 from allranks.server.loop.stacks import MOST
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.logs import Logs
@@ -60,7 +57,7 @@ class Agent(NamedTuple):
     node: int
 
 
-def create_app(more: Sequence[Route] = ()) -> Starlette:
+def create_app(more: Sequence[Route] = ()) -> Direct:
     """The application of the agents' routes and of ``more`` routes. Set its ``state.services`` and
     ``state.mlflow``, the MLflow proxy for ranks, before the first request."""
     routes = [
@@ -76,8 +73,7 @@ def create_app(more: Sequence[Route] = ()) -> Starlette:
         Mount("/mlflow", app=to_mlflow),
         *more,
     ]
-    middleware = [Middleware(Limited), Middleware(CheckedAddress)]
-    return Starlette(routes=routes, exception_handlers=HANDLERS, middleware=middleware)
+    return Direct(routes)
 
 
 async def hello(request: Request) -> Response:
@@ -115,8 +111,7 @@ async def events(request: Request) -> Response:
     _check_node(row, agent.node)
     accepted = orders_of.accepted(row.record, agent.node, agent.launch, received)
     if accepted:
-        row = await run_in_threadpool(services.records.append, agent.job, accepted)
-        services.loops.wake(agent.job)
+        row = await services.event_batches.append(agent.job, accepted)
     if len(accepted) == len(received):
         return JSONResponse({"acknowledged": max((event.seq for event in received), default=0)})
     return JSONResponse({"acknowledged": row.record.nodes[agent.node].seq})
@@ -134,22 +129,58 @@ async def orders(request: Request) -> Response:
         count = services.wakeups.count(agent.job)
         row = await row_of(services, agent)
         _check_node(row, agent.node)
-        order = {
-            "attempt": attempt,
-            **orders_of.order(row.record, agent.node, agent.launch, attempt),
-        }
-        # After a restart of the server, the agent resends what this server lacks.
-        order["server"], order["heard"] = services.heartbeats.name, row.record.nodes[agent.node].seq
-        words = ("do", "attempt", "why", "kill")
-        order["id"] = (
-            ".".join(str(order.get(word, "")) for word in words) + f".{services.heartbeats.name}"
-        )
-        if (number := services.stacks.number(row)) > answered and attempt == row.record.attempt:
-            return JSONResponse(pack({**order, "stacks": number}))
+        asked = _stacks_for(services, row, attempt, answered)
+        found = _order_id(services, row, agent, attempt)
         left = until - time.monotonic()
-        if order["id"] != known or left <= 0:
-            return JSONResponse(pack(order))
-        await services.wakeups.wait(agent.job, count, left)
+        if found != known or asked or left <= 0:
+            return _order(services, row, agent, attempt, found, asked)
+
+        def concerns() -> bool:
+            """Whether the news have changed what this agent has to do."""
+            latest = services.records.latest(agent.job)
+            return (
+                latest is None
+                or _order_id(services, latest, agent, attempt) != known
+                or _stacks_for(services, latest, attempt, answered) > 0
+            )
+
+        await services.wakeups.wait(agent.job, count, left, concerns)
+
+
+def _order_id(services: Services, row: JobRow, agent: Agent, attempt: int) -> str:
+    """Differs between two orders that differ in what the agent has to do."""
+    order = {"attempt": attempt, **orders_of.brief(row.record, agent.node, agent.launch, attempt)}
+    words = ("do", "attempt", "why", "kill")
+    return ".".join(str(order.get(word, "")) for word in words) + f".{services.heartbeats.name}"
+
+
+def _stacks_for(services: Services, row: JobRow, attempt: int, answered: int) -> int:
+    """The number of a stack request that the agent has not answered; 0 for none."""
+    number = services.stacks.number(row)
+    return number if number > answered and attempt == row.record.attempt else 0
+
+
+def _order(
+    services: Services, row: JobRow, agent: Agent, attempt: int, name: str, asked: int
+) -> Response:
+    order = {"attempt": attempt, "id": name}
+    order |= orders_of.brief(row.record, agent.node, agent.launch, attempt)
+    # After a restart of the server, the agent resends what this server lacks.
+    order |= {"server": services.heartbeats.name, "heard": row.record.nodes[agent.node].seq}
+    if asked:
+        order["stacks"] = asked
+    body = json.dumps(pack(order))
+    if order["do"] == "go":
+        # The same for all nodes of a gang: made for each, it takes seconds for hundreds.
+        job = row.record
+        body = f'{body[:-1]}, "places": {_places(services, row.name, job.attempt, job.went_at)}}}'
+    return Response(body, media_type="application/json")
+
+
+@lru_cache(maxsize=64)
+def _places(services: Services, job: str, attempt: int, went_at: float | None) -> str:
+    """The places of an attempt, which do not change once its gate has opened."""
+    return json.dumps(pack(orders_of.places(services.records.get(job).record)))
 
 
 async def stacks(request: Request) -> Response:

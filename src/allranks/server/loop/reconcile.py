@@ -48,6 +48,9 @@ LEASE = 120.0
 SETTLE = 10.0
 # While nothing happens, polls slow down to at most this many times the engine's pace.
 _MAX_SLOWDOWN = 8
+# The least time between two polls, in times that the last one took: with thousands of queued jobs
+# polls would otherwise take all of it.
+_REST = 10.0
 
 
 class Shared(NamedTuple):
@@ -90,6 +93,8 @@ class Loop:
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._next_tick = self._next_poll = self._pace = 0.0
         self._to_clean: list[JobRow] = []
+        # Versions of jobs that wait in the queue, with which nothing was due.
+        self._waiting: dict[str, int] = {}
         # Names of jobs whose gang was stopped: most likely it is gone by now.
         self._stopped: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
@@ -131,7 +136,9 @@ class Loop:
                 self._next_tick = time.monotonic() + self._clocks.tick
                 self._poll(rows)
                 for row in rows:
-                    self._guarded(self._advance, self._records.get(row.name))
+                    row = self._records.latest(row.name) or row
+                    if self._waiting.get(row.name) != row.version:
+                        self._guarded(self._advance, row)
                 self._look_at_stopped()
             except Exception:
                 # A full disk, a locked database: the record is unchanged and the next tick tries
@@ -174,8 +181,11 @@ class Loop:
             return
         pace = self._engine.pace
         self._pace = min(max(pace, self._pace * 1.5), pace * _MAX_SLOWDOWN)
-        self._next_poll = time.monotonic() + self._pace
+        began = time.monotonic()
+        self._next_poll = began + self._pace
         self._poll_now(rows)
+        took = time.monotonic() - began
+        self._next_poll = max(self._next_poll, began + took + took * _REST)
 
     def _poll_now(self, rows: list[JobRow]) -> None:
         submitted = {row.key: row for row in rows if _is_submitted(row)}
@@ -189,7 +199,8 @@ class Loop:
                 log.exception("%s could not be polled", self._cluster.kind)
             statuses = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in submitted}
         for key, seen in statuses.items():
-            self._guarded(self._record_status, submitted[key], seen)
+            if not _still_waits(submitted[key], seen):
+                self._guarded(self._record_status, submitted[key], seen)
 
     def _look_at_stopped(self) -> None:
         """Poll and advance jobs that were stopped just now, and not hundreds that wait in the
@@ -236,6 +247,8 @@ class Loop:
         while row.record.status not in TERMINAL:
             step = decide.decide(row.record, row.plan.rules, self._clock(row))
             if step is None:
+                if decide.waits(row.record):
+                    self._waiting[row.name] = row.version
                 return
             if step.effect == "submit" and (why := self._states.waits(row)):
                 self._record_status(row, GangStatus(GangState.UNKNOWN, why))
@@ -323,6 +336,7 @@ class Loop:
     def _clean_launch(self, row: JobRow) -> None:
         self._engine.stop(_handle(row))
         shutil.rmtree(self._home.nodes / row.key, ignore_errors=True)
+        self._waiting.pop(row.name, None)
         self._heartbeats.forget(row)
         self._hangs.forget(row)
         self._states.forget(row)
@@ -351,6 +365,13 @@ class Loop:
 
 def _handle(row: JobRow) -> Handle:
     return Handle(row.key, row.record.ref)
+
+
+def _still_waits(row: JobRow, seen: GangStatus) -> bool:
+    """Whether the status of a job in the queue is the one that its record has."""
+    job = row.record
+    queued = seen.state is GangState.QUEUED and job.gang is GangState.QUEUED
+    return queued and decide.waits(job) and seen == GangStatus(GangState.QUEUED, job.why)
 
 
 def _is_submitted(row: JobRow) -> bool:

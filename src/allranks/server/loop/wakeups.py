@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class _Waiter(NamedTuple):
+    future: asyncio.Future[None]
+    concerns: Callable[[], bool] | None
 
 
 class Wakeups:
@@ -17,8 +24,10 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = defaultdict(int)
-        self._waiting: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
+        self._waiting: dict[str, list[_Waiter]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Names that `_wake` will be called with: news in between need no other call.
+        self._noted: set[str] = set()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -27,25 +36,46 @@ class Wakeups:
         return self._counts[name]
 
     def notify(self, name: str) -> None:
-        if self._loop is not None and not self._loop.is_closed():
+        if self._loop is not None and not self._loop.is_closed() and name not in self._noted:
+            self._noted.add(name)
             self._loop.call_soon_threadsafe(self._wake, name)
 
-    async def wait(self, name: str, count: int, timeout: float) -> None:
-        """Return once the count exceeds ``count``, or after ``timeout`` seconds."""
-        if self._counts[name] > count:
+    async def wait(
+        self,
+        name: str,
+        count: int,
+        timeout: float,
+        concerns: Callable[[], bool] | None = None,
+    ) -> None:
+        """Return once the count exceeds ``count``, or after ``timeout`` seconds. News after which
+        ``concerns`` is false do not count: it is called with each, and much cheaper than waking."""
+        if self._counts[name] > count and (concerns is None or concerns()):
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[name].add(future)
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(loop.create_future(), concerns)
+        self._waiting.setdefault(name, []).append(waiter)
+        timer = loop.call_later(timeout, _end, waiter.future)
         try:
-            await asyncio.wait_for(future, timeout)
-        except TimeoutError:
-            pass
+            await waiter.future
         finally:
-            self._waiting[name].discard(future)
+            timer.cancel()
+            waiting = self._waiting.get(name, [])
+            if waiter in waiting:
+                waiting.remove(waiter)
+            if not waiting:
+                self._waiting.pop(name, None)
 
     def _wake(self, name: str) -> None:
+        self._noted.discard(name)
         for key in (name, self.ALL):
             self._counts[key] += 1
-            for future in self._waiting.pop(key, ()):
-                if not future.done():
-                    future.set_result(None)
+            for waiter in self._waiting.pop(key, []):
+                if waiter.concerns is None or waiter.concerns():
+                    _end(waiter.future)
+                else:
+                    self._waiting.setdefault(key, []).append(waiter)
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

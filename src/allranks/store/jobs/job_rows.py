@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, select
@@ -11,7 +12,7 @@ from sqlalchemy.engine import Connection
 from allranks import clock
 from allranks.events import Event, Kind
 from allranks.plan.lifecycle import decide
-from allranks.plan.lifecycle.decide import Job
+from allranks.plan.lifecycle.decide import Job, Node
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.statuses import TERMINAL
 from allranks.store.database import jobs as _jobs
@@ -138,6 +139,18 @@ def uses_of(row: JobRow) -> Uses:
     of_task: list[Any] = [task[key] for key in TASK_KEYS]
     rest = (dict(row.notes), row.spec.get("jobs"), row.spec.get("component"))
     return Uses(*(*facts, row.spec.get("inputs"), *of_task, *rest))
+
+
+def pack_job(job: Job) -> dict[str, Any]:
+    """The record as JSON data. Each change of a gang changes one node of many, so the others' data
+    are kept."""
+    nodes = [_packed_node(node) for node in job.nodes]
+    return {**pack(job._replace(nodes=())), "nodes": nodes}
+
+
+@lru_cache(maxsize=4096)
+def _packed_node(node: Node) -> Any:
+    return pack(node)
 
 
 def job_row(row: Row[Any]) -> JobRow:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, and_, cast, exists, func, or_, select
+from sqlalchemy import ColumnElement, Text, and_, cast, collate, exists, func, or_, select
 from sqlalchemy.engine import Connection
 
 from allranks import clock
@@ -38,6 +39,20 @@ def search(connection: Connection, filters: Query) -> list[int]:
     query = query.join(_annotations, _annotations.c.job_id == _jobs.c.id)
     query = query.where(*_filters(connection, filters)).order_by(*_order(filters.sort))
     return list(connection.execute(query).scalars())
+
+
+def names_with_prefix(connection: Connection, prefix: str, most: int) -> list[str]:
+    """See ``Records.names_with_prefix``."""
+    name = _jobs.c.name
+    if connection.dialect.name == "postgresql":
+        name = collate(name, "C")  # its usual order is not that of the characters
+    query = select(_jobs.c.name).order_by(_jobs.c.id.desc()).limit(most)
+    # A range, of which an index knows the names.
+    query = query.where(name >= prefix, name < prefix + chr(sys.maxunicode))
+    for each in (query.where(_jobs.c.parent.is_(None)), query):
+        if names := list(connection.execute(each).scalars()):
+            return names
+    return []
 
 
 def last_values(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import Engine, Select, and_, bindparam, delete, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -16,7 +15,7 @@ from allranks.events import FROM_AGENTS, Event
 from allranks.plan.job.list_filters import Query
 from allranks.plan.lifecycle.decide import Job
 from allranks.plan.lifecycle.fold import fold
-from allranks.plan.plan import Plan, pack
+from allranks.plan.plan import Plan
 from allranks.statuses import TERMINAL
 from allranks.store import metric_points
 from allranks.store.database import deleted_jobs as _deleted
@@ -35,21 +34,18 @@ from allranks.store.jobs.job_rows import (
     JobRow,
     Uses,
     job_row,
+    pack_job,
     read_one,
     uses_of,
 )
+from allranks.store.jobs.latest import Latest
 from allranks.store.jobs.new_job import DELETED, NewJob, insert_job, is_deleted, name_taken
 
-# Jobs cached in memory, besides live ones.
-_CACHED = 512
 # Ids in one query: databases have a limit.
 _BATCH = 500
 # Statements of every change, built once: building takes SQLAlchemy longer than running them.
 _LOCKED = (
     select(_jobs.c.id, _jobs.c.version).where(_jobs.c.name == bindparam("name")).with_for_update()
-)
-_LIVE = (
-    select(_jobs.c.id, _jobs.c.name, _jobs.c.version).where(_jobs.c.live == 1).order_by(_jobs.c.id)
 )
 _WHOLE = select(_jobs).where(_jobs.c.id == bindparam("job_id"))
 _OURS = (
@@ -78,8 +74,7 @@ class Records:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading = engine.execution_options(read_only=True)
-        self._latest: dict[str, JobRow] = {}
-        self._lock = threading.Lock()
+        self._latest = Latest(self._read_live)
         # Jobs created by this object, so that the loop notices a new one without a query.
         self.created = 0
 
@@ -101,13 +96,13 @@ class Records:
 
     def create_all(self, jobs: Sequence[NewJob]) -> list[JobRow]:
         """Create several jobs, all or none. Raises like ``create``."""
-        if all(row.record.status in TERMINAL for row in list(self._latest.values())):
+        if not self._latest.any_live():
             clock.begin_anew()  # no job is live, so a corrected system clock can be used
         now = clock.now()
         with self._engine.begin() as connection:
             rows = [insert_job(connection, each, now) for each in jobs]
         self.created += len(rows)
-        return [self._remember(row) for row in rows]
+        return [self._latest.keep(row) for row in rows]
 
     def latest(self, name: str) -> JobRow | None:
         """A job as this process last wrote or read it, without a query, for polling; or None."""
@@ -122,7 +117,7 @@ class Records:
         if isinstance(row, Damaged):
             message = f"the record of the job {name!r} is damaged: {row.reason}"
             raise Conflict(message, hint=f"remove it: allranks job delete {name}")
-        return self._remember(row)
+        return self._latest.keep(row)
 
     def with_ranks(self, name: str) -> JobRow:
         """A job that runs a command itself. Raises like ``get``, and UsageError for others."""
@@ -164,17 +159,11 @@ class Records:
 
     def live(self) -> list[JobRow]:
         """The jobs that have not ended, oldest first, without damaged ones."""
-        with self._reading.connect() as connection:
-            found = connection.execute(_LIVE).all()
-        # Decoding hundreds of waiting jobs at each tick would take longer than running some.
-        known = {row.id: row for row in (self._latest.get(each.name) for each in found) if row}
-        same = {e.id for e in found if e.id in known and known[e.id].version == e.version}
-        rows = {each: known[each] for each in same}
-        others = [each.id for each in found if each.id not in same]
-        for start in range(0, len(others), _BATCH):
-            some = select(_jobs).where(_jobs.c.id.in_(others[start : start + _BATCH]))
-            rows |= {row.id: row for row in self._read_rows(some) if isinstance(row, JobRow)}
-        return [rows[each.id] for each in found if each.id in rows]
+        return self._latest.live()
+
+    def _read_live(self) -> Iterator[JobRow]:
+        rows = self._read_rows(select(_jobs).where(_jobs.c.live == 1))
+        return (row for row in rows if isinstance(row, JobRow))
 
     def _read_rows(self, query: Select[Any]) -> list[JobRow | Damaged]:
         with self._reading.connect() as connection:
@@ -214,8 +203,7 @@ class Records:
             metric_points.delete_points(connection, job_id)
             connection.execute(_deleted.insert().values(name=name, deleted_at=clock.now()))
             connection.execute(delete(_jobs).where(_jobs.c.id == job_id))
-        with self._lock:
-            self._latest.pop(name, None)
+        self._latest.forget(name)
 
     def has(self, name: str) -> bool:
         """Whether a job has that name."""
@@ -226,13 +214,8 @@ class Records:
     def names_with_prefix(self, prefix: str, most: int) -> list[str]:
         """Job names that start with ``prefix``, newest first; of children only if no other job's
         name does."""
-        query = select(_jobs.c.name).where(func.substr(_jobs.c.name, 1, len(prefix)) == prefix)
-        query = query.order_by(_jobs.c.id.desc()).limit(most)
         with self._reading.connect() as connection:
-            for each in (query.where(_jobs.c.parent.is_(None)), query):
-                if names := list(connection.execute(each).scalars()):
-                    return names
-        return []
+            return job_search.names_with_prefix(connection, prefix, most)
 
     def recent(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Name and spec of the jobs that are not archived and no children, newest first."""
@@ -300,7 +283,7 @@ class Records:
                 job = fold(job, event)
             insert_events(connection, row.id, events)
             saved = _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
-        return self._remember(saved)
+        return self._latest.keep(saved)
 
     def append(
         self, name: str, events: Sequence[Event], notes: Mapping[str, Any] | None = None
@@ -308,19 +291,33 @@ class Records:
         """Append events of agents or users; outdated and repeated ones are dropped. ``notes``
         replace the job's notes in the same transaction. Raises NotFound."""
         with self._engine.begin() as connection:
-            row = self._locked(connection, name)
-            job, new = row.record, []
-            for event in events:
-                after = fold(job, event)
-                if after is not job or event.kind not in FROM_AGENTS:
-                    new.append(event)
-                job = after
-            if not new and notes is None:
-                return row
-            insert_events(connection, row.id, new)
-            noted = {} if notes is None else {"notes": notes}
-            saved = _save(connection, row, job, **noted)
-        return self._remember(saved)
+            saved = self._append(connection, name, events, notes)
+        return self._latest.keep(saved)
+
+    def append_all(self, events: Mapping[str, Sequence[Event]]) -> dict[str, JobRow]:
+        """Append events to several jobs, to all or none; the jobs after them. Raises NotFound."""
+        with self._engine.begin() as connection:
+            saved = [self._append(connection, *each, None) for each in events.items()]
+        return {row.name: self._latest.keep(row) for row in saved}
+
+    def _append(
+        self,
+        connection: Connection,
+        name: str,
+        events: Sequence[Event],
+        notes: Mapping[str, Any] | None,
+    ) -> JobRow:
+        row = self._locked(connection, name)
+        job, new = row.record, []
+        for event in events:
+            after = fold(job, event)
+            if after is not job or event.kind not in FROM_AGENTS:
+                new.append(event)
+            job = after
+        if not new and notes is None:
+            return row
+        insert_events(connection, row.id, new)
+        return _save(connection, row, job, **({} if notes is None else {"notes": notes}))
 
     def _locked(self, connection: Connection, name: str) -> JobRow:
         """The job as it is, locked until the end of the transaction. Raises NotFound."""
@@ -349,21 +346,7 @@ class Records:
             values = {"spec": dict(spec), "live": 1, "notes": notes}
             values |= dict.fromkeys(("ended_at", "exit_code", "error"))
             saved = _save(connection, row, fold(row.record, event), **values)
-        return self._remember(saved)
-
-    def _remember(self, row: JobRow) -> JobRow:
-        """Cache the newest version of a job; a thread that has read an older one must not replace
-        it. Relies on one server for each database."""
-        with self._lock:
-            cached = self._latest.get(row.name)
-            if cached is not None and cached.version >= row.version:
-                return cached
-            self._latest[row.name] = row
-            if len(self._latest) > _CACHED:
-                ended = [n for n, each in self._latest.items() if each.record.status in TERMINAL]
-                for name in ended[: _CACHED // 2]:
-                    del self._latest[name]
-        return row
+        return self._latest.keep(saved)
 
     def release(self, job_id: int, owner: str) -> None:
         ours = and_(_jobs.c.id == job_id, _jobs.c.lease_owner == owner)
@@ -384,7 +367,7 @@ def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobR
     columns |= {"version": row.version + 1}
     if job.started_at is not None:
         columns["started_at"] = job.started_at
-    stored = {"record": pack(job), "status": str(job.status)}
+    stored: dict[str, Any] = {"record": pack_job(job), "status": str(job.status)}
     if job.status in TERMINAL:
         stored["live"] = 0
     connection.execute(_SAVE, {"job_id": row.id, **columns, **stored})
