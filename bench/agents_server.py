@@ -15,7 +15,7 @@ from allranks.engines.fake import FakeEngine
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
-from allranks.server.http.agents_listener import config
+from allranks.server.http.agents_listener import AgentsListener, config
 from allranks.server.http.connection_limit import Listener
 from allranks.settings import Clocks, Home, make
 from allranks.store.database import open_database
@@ -24,9 +24,9 @@ from allranks.store.jobs.records import Records
 ENGINE = "fake"
 
 
-def main(root: str, gangs: list[int]) -> None:
+def main(root: str, door: str, gangs: list[int]) -> None:
     """Serve a job for each of ``gangs``, of so many nodes; the port and the agents' tokens on
-    stdout."""
+    stdout. ``door``: plain or tls."""
     home = Home(Path(root))
     make(home)
     engine = open_database(home.database)
@@ -44,8 +44,10 @@ def main(root: str, gangs: list[int]) -> None:
     auth = Auth(home)
     tokens = [auth.agent_token(f"j{number}", 1) for number in range(len(gangs))]
     print(json.dumps({"port": listening.getsockname()[1], "tokens": tokens}), flush=True)
-    uvicorn.Server(config(app, lifespan=True)).run(sockets=[listening])
+    listener = AgentsListener(home, app, lambda: None)
+    certificate = str(listener.certificate()) if door == "tls" else None
+    uvicorn.Server(config(app, certificate, lifespan=True)).run(sockets=[listening])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], [int(each) for each in sys.argv[2:]])
+    main(sys.argv[1], sys.argv[2], [int(each) for each in sys.argv[3:]])

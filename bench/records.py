@@ -80,6 +80,7 @@ def run(given: argparse.Namespace) -> Result:
             found |= {f"{what}, {part}": value for what, value in _whole_home(home).items()}
         found["bytes of the database a job"] = (copies.bytes() - before) / given.ended
         found |= _asked(home) | _idle(home, "idle")
+        print(table(("before any is queued", ""), _rows(found)), flush=True)
         _queued(home, copies, given.waiting)
         queued = f"{given.waiting} queued"
         found |= {f"{what}, {queued}": value for what, value in _asked(home).items()}
@@ -282,13 +283,16 @@ def _kill(home: Home) -> None:
         time.sleep(0.05)
 
 
+def _rows(found: dict[str, float]) -> list[tuple[str, str]]:
+    return [(what, f"{value:.4g}") for what, value in found.items()]
+
+
 def _result(given: argparse.Namespace, found: dict[str, float]) -> Result:
-    rows = [(what, f"{value:.4g}") for what, value in found.items()]
     first = [(what, found[what]) for what in _FIRST]
     slowest, seconds = max(first, key=lambda each: each[1])
     return Result(
         name="records",
-        text=table((f"{given.ended} ended jobs, seconds unless named", "found"), rows),
+        text=table((f"{given.ended} ended jobs, seconds unless named", "found"), _rows(found)),
         data={"found": found, "ended": given.ended, "waiting": given.waiting},
         bars=[
             Bar(what=f"the slowest question, {slowest}, s", found=seconds, most=0.1),

@@ -39,9 +39,13 @@ from allranks.store import postgres
 
 # The newest migration. A new database is created from the tables below and stamped with it, because
 # importing Alembic is slow; a test checks that both ways give the same schema.
-HEAD = "0009"
+HEAD = "0010"
 
 metadata = MetaData()
+
+# What lists filter and sort by. An index has it all: rows are so large that reading those of a
+# hundred thousand jobs takes half a second.
+LISTED = ("experiment", "status", "name", "created_at", "started_at", "ended_at")
 
 jobs = Table(
     "jobs",
@@ -70,6 +74,7 @@ jobs = Table(
     Index("jobs_live", "live"),
     Index("jobs_status", "status"),
     Index("jobs_parent", "parent", "number", unique=True),
+    Index("jobs_list", "parent", "id", *LISTED),
 )
 
 # Changeable properties of a job: see `annotations`.

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from allranks.agent.transport.inbox import Inbox
-from allranks.agent.transport.link import LOOK, REDRAW, Feed, Link, ServerAddress, Tail
+from allranks.agent.transport.link import LOOK, REDRAW, Feed, Link, ServerAddress, Tail, pause_after
 from allranks.agent.transport.outbox import Outbox, read
 from allranks.events import Kind
 from tests.support import until
@@ -22,6 +22,7 @@ class Refusing(BaseHTTPRequestHandler):
     taken: dict[str, bytes]
     over: threading.Event
     logs: list[bytes]
+    slow = 0.0
 
     def do_GET(self):
         if self.over.wait(0.2):
@@ -38,6 +39,7 @@ class Refusing(BaseHTTPRequestHandler):
     def do_PUT(self):
         feed, data = self.path.split("/")[-1].split("?")[0], self.body()
         if "/logs/" in self.path:
+            time.sleep(self.slow)
             offset = int(self.path.rpartition("=")[2])
             self.logs.append(data)
             self.answer({"size": offset + len(data)})
@@ -142,6 +144,26 @@ def test_a_line_that_is_redrawn_is_sent_at_a_bounded_rate_and_whole(server, tmp_
         file.write(b"\rdone\n")
         until(lambda: Refusing.logs[-1].endswith(b"\n"), LOOK * 3)
         file.write(b"\rmore")
+    assert link.flush(patience=5.0)
+    assert b"".join(Refusing.logs) == log.read_bytes()
+    outbox.close()
+
+
+@pytest.mark.medium
+def test_a_slow_server_is_asked_less_often(server, tmp_path, monkeypatch):
+    assert [pause_after(took) for took in (0.001, 0.05, 9.0)] == [LOOK, 0.5, 2.0]
+    monkeypatch.setattr(Refusing, "slow", LOOK / 2)
+    outbox, log = Outbox(tmp_path, 1, 0), tmp_path / "log"
+    log.touch()
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    link.follow(Tail(1, 0, log))
+    link.start()
+    began, lines = time.monotonic(), 0
+    with log.open("wb", buffering=0) as file:
+        while time.monotonic() - began < 1.5:
+            file.write(b"%d\n" % (lines := lines + 1))
+            time.sleep(LOOK / 5)
+    assert len(Refusing.logs) <= 4  # each LOOK it would be 10 or so
     assert link.flush(patience=5.0)
     assert b"".join(Refusing.logs) == log.read_bytes()
     outbox.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
 from allranks.plan.data import addresses
 from allranks.plan.data.addresses import Account, Address
+
+# A step that is empty, `.` or `..`, or a NUL.
+_NO_PATH = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
 
 
 class InputRequest(NamedTuple):
@@ -124,8 +128,8 @@ class Source:
         folders. Raises AllranksError if a name is a file and a folder."""
         start = len(key) + 1 if key else 0
         folders = set()
-        for each in objects:
-            parts = each.key[start:].split("/")[:-1]
+        for folder in {each.key[start:].rpartition("/")[0] for each in objects} - {""}:
+            parts = folder.split("/")
             folders |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
         entries = []
         for each in objects:
@@ -142,8 +146,7 @@ class Source:
 
     def _check_name(self, name: str) -> None:
         """Raise AllranksError for a name that is not a path below the input's folder."""
-        steps = name.split("/")
-        if "\0" in name or any(step in ("", ".", "..") for step in steps):
+        if _NO_PATH.search(name):
             raise AllranksError(
                 f"{name!r} of the input {self.request.name} is not a valid file name on this node",
                 where=self.request.location,

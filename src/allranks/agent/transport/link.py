@@ -24,8 +24,9 @@ from allranks.http_client import MAILBOX, Client
 if TYPE_CHECKING:
     from allranks.plan.data.addresses import Account
 
-# Seconds between checks of the logs for new output.
-LOOK = 0.1
+# Seconds between checks of the logs for new output; more if the server takes long to answer: so
+# many times that, up to a limit. The agents of many ranks that print would otherwise overload it.
+LOOK, _REST, _LONGEST_LOOK = 0.1, 10.0, 2.0
 # Seconds between sending points.
 FEED = 1.0
 # Seconds between calls to a server that does not answer.
@@ -54,6 +55,11 @@ class ServerAddress(NamedTuple):
 
             return Mailbox(self.url, self.token, timeout=timeout)
         return Client(self.url, self.token, timeout=timeout, fingerprint=self.fingerprint)
+
+
+def pause_after(seconds: float) -> float:
+    """Seconds until the next look at the logs, after an answer that took ``seconds``."""
+    return min(max(LOOK, _REST * seconds), _LONGEST_LOOK)
 
 
 class Tail:
@@ -122,6 +128,7 @@ class Link:
         # Why no call has succeeded yet.
         self.trouble = ""
         self._news = threading.Event()
+        self._pause = LOOK
         self._empty = threading.Condition()
 
     def hello(self, patience: float) -> dict[str, Any] | None:
@@ -268,7 +275,7 @@ class Link:
     def _ship(self) -> None:
         client = self.door.client(_TIMEOUT)
         while True:
-            self._news.wait(LOOK)
+            self._news.wait(self._pause)
             self._news.clear()
             try:
                 self._send_events(client)
@@ -351,12 +358,14 @@ class Link:
     def _put(self, client: Client, file: Tail, path: str, piece: bytes) -> None:
         """Send a piece of a file and store how much of it the server has now."""
         file.sure = True  # before the call: `_resend` may reset it meanwhile
+        began = time.monotonic()
         try:
             file.sent = json.loads(client.call("PUT", path, piece).body)["size"]
         except BaseException:
             file.sure = False
             raise
         self._last_answer = time.monotonic()
+        self._pause = pause_after(self._last_answer - began)
 
     def _is_empty(self) -> bool:
         files = (*self._tails, *self._feeds)

@@ -124,7 +124,9 @@ def logs(options: argparse.Namespace) -> int:
 
 def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Iterator[Piece]:
     """The output of one rank so far, or its last lines, in pieces."""
-    wanted = {"ranks": [rank], "attempts": attempts, "follow": False}
+    wanted: dict[str, Any] = {"ranks": [rank], "attempts": attempts, "follow": False}
+    if tail is not None:
+        wanted["tail"] = max(1, tail)
     pieces = Following(find_server.connect, name, wanted=wanted).pieces()
     if tail is None:
         yield from pieces

@@ -8,6 +8,7 @@ own; agents get its fingerprint and accept no other.
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import contextlib
 import datetime
 import hashlib
@@ -24,7 +25,7 @@ from typing import Any
 import uvicorn
 
 from allranks.errors import AllranksError, ServerError
-from allranks.server.http.connection_limit import Listener, free_port
+from allranks.server.http.connection_limit import Listener, free_port, raise_file_limit
 from allranks.server.http.slow_clients import Patient
 from allranks.settings import Home
 
@@ -35,8 +36,11 @@ App = Callable[..., Any]
 _YEARS = 50
 # Seconds between attempts to listen on an address.
 _RETRY = 5.0
-# The most concurrent connections.
-_MOST = 4096
+# The most concurrent connections. An agent has two.
+_MOST = 16_384
+# asyncio gives each TLS connection a buffer of a quarter of a megabyte: half a gigabyte for a
+# thousand agents. A TLS record has no more bytes than this.
+asyncio.sslproto.SSLProtocol.max_size = 16 << 10
 
 
 class AgentsListener:
@@ -108,6 +112,7 @@ class AgentsListener:
 
     def _listen(self, address: str) -> socket.socket:
         port = self._port()
+        raise_file_limit(_MOST)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             return Listener(family, (address, port))

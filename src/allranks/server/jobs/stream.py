@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from allranks.server.http.request_limits import Count, Number
 from allranks.server.jobs import view
@@ -19,32 +19,33 @@ BEAT = 5.0
 
 class Wanted(BaseModel):
     """``positions`` ({"1/0": 4096}: attempt/rank, bytes) are the bytes the viewer already has;
-    ``ranks`` and ``attempts`` (-1: the newest) filter. Without ``follow`` the stream ends after
+    ``ranks`` and ``attempts`` (-1: the newest) filter; with ``tail``, output of a rank that
+    ``positions`` does not name begins with its last lines. Without ``follow`` the stream ends after
     the existing output. Without ``logs`` the output of trials is left out."""
 
     positions: dict[str, Count] | None = None
     ranks: list[Number] | None = None
     attempts: list[Number] | None = None
+    tail: Annotated[int, Field(ge=1, lt=2**53)] | None = None
     follow: bool = True
     logs: bool = True
 
 
 def read_logs(
-    home: Home,
-    row: JobRow,
-    positions: dict[str, int],
-    ranks: list[int] | None,
-    attempts: list[int] | None,
+    home: Home, row: JobRow, positions: dict[str, int], wanted: Wanted
 ) -> list[dict[str, Any]]:
     """The next piece of each rank's output; advances ``positions``."""
     logs, found = Logs(home.jobs / row.name), []
     for attempt, rank, node, file in view.log_files(row):
         newest = attempt - row.record.attempt - 1  # -1 is the newest, -2 the one before
+        ranks, attempts = wanted.ranks, wanted.attempts
         if ranks is not None and rank not in ranks:
             continue
         if attempts is not None and attempt not in attempts and newest not in attempts:
             continue
         key = f"{attempt}/{rank}"
+        if wanted.tail is not None and key not in positions:
+            positions[key] = logs.offset_of_last(attempt, file, wanted.tail)
         offset = positions.get(key, 0)
         data = logs.read(attempt, file, offset)
         if data:

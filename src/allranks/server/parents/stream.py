@@ -93,6 +93,6 @@ def _child_logs(services: Services, name: str, positions: dict[str, int]) -> lis
         for key, value in positions.items()
         if key.startswith(f"{name}:")
     }
-    pieces = read_logs(services.home, row, own, None, None)
+    pieces = read_logs(services.home, row, own, Wanted())
     positions |= {f"{name}:{key}": value for key, value in own.items()}
     return [{**piece, "child": name} for piece in pieces]

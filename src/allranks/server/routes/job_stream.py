@@ -22,7 +22,6 @@ async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator
     that are not UTF-8 as lone surrogates; ``{"job": …, "last": …}`` is sent at each change and as
     the last line."""
     positions = dict(wanted.positions or {})
-    ranks, attempts = wanted.ranks, wanted.attempts
     sent = ""
     while True:
         count = services.wakeups.count(name)
@@ -35,9 +34,7 @@ async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator
             brief = view.brief(row) | {"status_reason": reason or None, "phase": _phase(phase)}
             yield line({"job": brief, "last": False})
             sent = news
-        while pieces := await run_in_threadpool(
-            read_logs, services.home, row, positions, ranks, attempts
-        ):
+        while pieces := await run_in_threadpool(read_logs, services.home, row, positions, wanted):
             for piece in pieces:
                 yield line(piece)
         if ended or not wanted.follow:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Bytes read at once from the end of a file.
+_BLOCK = 1 << 18
+
 
 class Logs:
     """The logs of one job: ``<folder>/attempts/<attempt>/user_logs/…``."""
@@ -37,6 +40,27 @@ class Logs:
             return max(size, offset + written)
         finally:
             os.close(file)
+
+    def offset_of_last(self, attempt: int, name: str, lines: int) -> int:
+        """Where the last ``lines`` lines begin; the file is read from its end."""
+        try:
+            with self.path(attempt, name).open("rb") as file:
+                start = file.seek(0, os.SEEK_END)
+                left, block = lines, b""
+                while start > 0:
+                    size = min(_BLOCK, start)
+                    start -= size
+                    file.seek(start)
+                    last, block = not block, file.read(size)
+                    # The end of the last line begins no further one.
+                    end = len(block) - (last and block.endswith(b"\n"))
+                    while (end := block.rfind(b"\n", 0, end)) >= 0:
+                        left -= 1
+                        if not left:
+                            return start + end + 1
+                return 0
+        except FileNotFoundError:
+            return 0
 
     def read(self, attempt: int, name: str, offset: int, most: int = 1 << 18) -> bytes:
         """Up to ``most`` bytes from ``offset``; empty at the end, or without a file."""

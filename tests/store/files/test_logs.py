@@ -1,0 +1,43 @@
+"""The last lines of a log, from its end."""
+
+import itertools
+import os
+import time
+
+import pytest
+
+from allranks.store.files import logs as files
+from allranks.store.files.logs import Logs
+
+NAME = "user_logs/std_log.txt"
+
+
+def logs(folder, content: bytes) -> Logs:
+    made = Logs(folder)
+    assert made.append(1, NAME, 0, content) == len(content)
+    return made
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 1 << 18])
+def test_the_last_lines_are_those_of_the_whole_file(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(files, "_BLOCK", block)
+    for number, parts in enumerate(itertools.product([b"", b"a", b"bc\n", b"\n"], repeat=4)):
+        content = b"".join(parts)
+        made = logs(tmp_path / str(number), content)
+        for lines in (1, 2, 3, 9):
+            last = b"".join(content.splitlines(keepends=True)[-lines:])
+            assert content[made.offset_of_last(1, NAME, lines) :] == last
+
+
+def test_a_log_that_does_not_exist_has_none(tmp_path):
+    assert Logs(tmp_path).offset_of_last(1, NAME, 3) == 0
+
+
+def test_the_end_of_ten_gigabytes_is_there_at_once(tmp_path):
+    made = logs(tmp_path, b"first\n")
+    os.truncate(made.path(1, NAME), 10 << 30)
+    made.append(1, NAME, 10 << 30, b"\nlast but one\nlast\n")
+    began = time.process_time()
+    offset = made.offset_of_last(1, NAME, 2)
+    assert made.read(1, NAME, offset) == b"last but one\nlast\n"
+    assert time.process_time() - began < 0.1
