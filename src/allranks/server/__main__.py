@@ -84,12 +84,11 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
 
     # Imported after the port is bound: requests of waiting commands queue in its backlog during
     # the second that the imports take.
-    import uvicorn  # lazy: see above
-
     from allranks.server.app import create_app  # lazy: see above
     from allranks.server.http.agents_listener import config  # lazy: imports uvicorn
+    from allranks.server.http.sleeping_server import SleepingServer  # lazy: imports uvicorn
 
-    server = uvicorn.Server(config(create_app(home, settings.clocks(), url), lifespan=True))
+    server = SleepingServer(config(create_app(home, settings.clocks(), url), lifespan=True))
     if held is not None:
         held.keep(lost=lambda: setattr(server, "should_exit", True))
     _report(ready_fd, {"url": url})

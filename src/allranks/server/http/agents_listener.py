@@ -26,6 +26,7 @@ import uvicorn
 
 from allranks.errors import AllranksError, ServerError
 from allranks.server.http.connection_limit import Listener, free_port, raise_file_limit
+from allranks.server.http.sleeping_server import SleepingServer
 from allranks.server.http.slow_clients import Patient
 from allranks.settings import Home
 
@@ -159,7 +160,7 @@ def config(
     return made
 
 
-class Server(uvicorn.Server):
+class Server(SleepingServer):
     """A server beside the home's own in one process."""
 
     @contextlib.contextmanager

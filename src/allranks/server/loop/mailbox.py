@@ -38,7 +38,7 @@ class Mailboxes:
 
     async def serve(self) -> None:
         while True:
-            folders = await asyncio.to_thread(self._folders)
+            folders = self._folders()  # live jobs are in memory
             for folder in folders:
                 for request in await asyncio.to_thread(_take_requests, folder):
                     task = asyncio.create_task(self._answer(folder, *request))
