@@ -86,6 +86,7 @@ def run(given: argparse.Namespace) -> Result:
         found |= {f"{what}, {queued}": value for what, value in _asked(home).items()}
         found |= _idle(home, queued)
         _kill(home)
+        print(table(("all", ""), _rows(found)), flush=True)
     return _result(given, found)
 
 
@@ -159,12 +160,12 @@ class _Copies:
 
 
 class _Copy(NamedTuple):
-    """Statements that insert ``count`` copies of a job, with numbers from ``first``. ``greatest``:
+    """Statements that insert ``copies`` copies of a job, with numbers from ``first``. ``greatest``:
     the ids that are taken."""
 
     original: str
     first: int
-    count: int
+    copies: int
     greatest: Mapping[Table, int]
     on_postgres: bool
 
@@ -194,7 +195,7 @@ class _Copy(NamedTuple):
             values |= {"tags": f"CAST({tags} AS JSON)" if self.on_postgres else tags}
         if " old" not in table:
             table += " old"
-        last = self.first + self.count - 1
+        last = self.first + self.copies - 1
         columns = ", ".join(f'"{column}"' for column in values)
         return (
             f"INSERT INTO {each.name} ({columns}) "

@@ -133,7 +133,9 @@ class LocalEngine:
         codes = [self._code(pid) for pid in pids]
         exited = [code for code in codes if code is not None and code >= 0]
         # A server of imported modules ends its ranks a moment after the agent has ended.
-        if gang is None or len(exited) < gang.gang.nodes or len(gang.dead_nodes()) < len(exited):
+        if gang is None or (
+            gang.started and (len(exited) < gang.gang.nodes or len(gang.dead_nodes()) < len(exited))
+        ):
             end_gang(self.mark(handle.key), self._folder / handle.key)
         for pid in pids:
             self._nursery.forget(pid)
@@ -165,7 +167,10 @@ class LocalEngine:
         """End every gang of this home, whose server is gone, and its warm servers."""
         self._known = {}  # do not resume gangs that are about to end
         for folder in list(self._folder.glob("*/")):
-            self.stop(Handle(folder.name))
+            if _only_waits(folder):
+                shutil.rmtree(folder, ignore_errors=True)  # without a search for its processes
+            else:
+                self.stop(Handle(folder.name))
         warm_servers.remove(self._warm)
 
     def mark(self, key: str) -> str:
@@ -374,6 +379,14 @@ KIND = Kind(
     lambda home: _make(home, {}).stop_all(),
     spot=(),
 )
+
+
+def _only_waits(folder: Path) -> bool:
+    """Whether the gang of that folder is in the queue and has never started an agent."""
+    try:
+        return json.loads((folder / "gang.json").read_text())["gpus"] is None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _last_line(folder: Path) -> str:

@@ -43,7 +43,7 @@ def search(connection: Connection, filters: Query) -> list[int]:
 
 def names_with_prefix(connection: Connection, prefix: str, most: int) -> list[str]:
     """See ``Records.names_with_prefix``."""
-    name = _jobs.c.name
+    name: ColumnElement[str] = _jobs.c.name
     if connection.dialect.name == "postgresql":
         name = collate(name, "C")  # its usual order is not that of the characters
     query = select(_jobs.c.name).order_by(_jobs.c.id.desc()).limit(most)
