@@ -6,6 +6,7 @@ plain Starlette, which is faster: a burst of jobs is a burst of these calls.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import math
@@ -144,7 +145,10 @@ async def orders(request: Request) -> Response:
                 or _stacks_for(services, latest, attempt, answered) > 0
             )
 
-        await services.wakeups.wait(agent.job, count, left, concerns)
+        try:
+            await services.wakeups.wait(agent.job, count, left, concerns)
+        except asyncio.CancelledError:  # the server stops
+            return _order(services, row, agent, attempt, found, asked)
 
 
 def _order_id(services: Services, row: JobRow, agent: Agent, attempt: int) -> str:

@@ -22,17 +22,23 @@ class _Agent(NamedTuple):
 
 
 class Heartbeats:
-    """Thread-safe; ``watch`` runs in the server's event loop."""
+    """Thread-safe; ``watch`` runs in the server's event loop.
+
+    Leases have a clock of their own. It is slower than the world's while the event loop is late,
+    because then the calls of agents wait to be read: thousands may start at once.
+    """
 
     def __init__(self, lease: float) -> None:
-        self._lease = lease
+        self._lease, self._period = lease, lease / 8
         # Unique to each server process: agents notice by it that the server was restarted.
         self.name = secrets.token_hex(4)
-        self._last_call: dict[_Agent, float] = {}
+        # In the time of leases, and in that of this machine.
+        self._last_call: dict[_Agent, tuple[float, float]] = {}
         self._started = self._awake = time.monotonic()
+        self._passed = self._all_called = 0.0
 
     def record(self, job: str, launch: int, node: int) -> None:
-        self._last_call[_Agent(job, launch, node)] = time.monotonic()
+        self._last_call[_Agent(job, launch, node)] = (self._time(), time.monotonic())
 
     def record_all(self, row: JobRow) -> None:
         """Renew the lease of all agents of a job, because they cannot call at the moment."""
@@ -42,19 +48,18 @@ class Heartbeats:
     def reset(self) -> None:
         """Start every lease anew, because no agent could call until now."""
         self._started = self._awake = time.monotonic()
+        self._all_called = self._passed
         self._last_call.clear()
 
     def silent(self, row: JobRow) -> frozenset[int]:
         """The nodes whose agent has not called for longer than a lease."""
-        now = time.monotonic()
-        if now - self._awake > self._lease / 2:
+        if time.monotonic() - self._awake > self._lease / 2:
             return frozenset()  # this process was paused, and `watch` has not noticed yet
-        launch = row.record.launch
+        now, launch, never = self._time(), row.record.launch, (self._all_called, 0.0)
         return frozenset(
             node
             for node in range(len(row.record.nodes))
-            if now - self._last_call.get(_Agent(row.name, launch, node), self._started)
-            > self._lease
+            if now - self._last_call.get(_Agent(row.name, launch, node), never)[0] > self._lease
         )
 
     def started_at(self) -> float:
@@ -65,17 +70,22 @@ class Heartbeats:
         """``{"heard": …}``, when the node's agent last called, in the time of events; empty if
         never."""
         last = self._last_call.get(_Agent(row.name, row.record.launch, node))
-        return {} if last is None else {"heard": clock.now() - (time.monotonic() - last)}
+        return {} if last is None else {"heard": clock.now() - (time.monotonic() - last[1])}
 
     def forget(self, row: JobRow) -> None:
         for node in range(len(row.record.nodes)):
             self._last_call.pop(_Agent(row.name, row.record.launch, node), None)
 
     async def watch(self) -> None:
-        """Reset the leases whenever this process was paused (SIGSTOP, swapping)."""
+        """Let the time of leases pass; reset them whenever this process was paused (SIGSTOP,
+        swapping)."""
         while True:
-            await asyncio.sleep(self._lease / 8)
-            now = time.monotonic()
-            if now - self._awake > self._lease / 2:
+            await asyncio.sleep(self._period)
+            self._passed = self._time()
+            if time.monotonic() - self._awake > self._lease / 2:
                 self.reset()
-            self._awake = now
+            self._awake = time.monotonic()
+
+    def _time(self) -> float:
+        """The time of leases: of each turn of the event loop, at most two periods count."""
+        return self._passed + min(time.monotonic() - self._awake, 2 * self._period)

@@ -1,0 +1,55 @@
+"""Agents are not blamed for a server that is late."""
+
+import asyncio
+import time
+
+import pytest
+
+from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.server.loop.heartbeats import Heartbeats
+from allranks.store.database import open_database
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
+
+LEASE = 0.8
+
+
+@pytest.fixture
+def row(tmp_path) -> JobRow:
+    engine = open_database(tmp_path / "db")
+    task = Task("j", "ex", "true", 2)
+    made = Records(engine).create({}, Plan(Gang("j.1", 2, ("a",)), task, Rules(2), "fake"))
+    engine.dispose()
+    return made
+
+
+async def turns(heartbeats: Heartbeats, seconds: float, late: float, calls: bool = False) -> None:
+    """An event loop whose turns take ``late`` seconds; with ``calls`` node 0 calls in each."""
+    watch = asyncio.create_task(heartbeats.watch())
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await asyncio.sleep(0)
+        time.sleep(late)
+        if calls:
+            heartbeats.record("j", 1, 0)
+    watch.cancel()
+
+
+@pytest.mark.medium
+def test_an_agent_is_silent_after_a_lease(row):
+    heartbeats = Heartbeats(LEASE)
+    heartbeats.record("j", 1, 1)
+    asyncio.run(turns(heartbeats, LEASE * 0.7, 0.005, calls=True))
+    assert heartbeats.silent(row) == frozenset()
+    asyncio.run(turns(heartbeats, LEASE * 0.7, 0.005, calls=True))
+    assert heartbeats.silent(row) == {1}
+    assert 0 < time.time() - heartbeats.last_seen(row, 1)["heard"] < LEASE * 3
+
+
+@pytest.mark.medium
+def test_turns_that_take_long_do_not_count_in_full(row):
+    """Each is shorter than a pause, and together they are longer than a lease."""
+    heartbeats = Heartbeats(LEASE)
+    heartbeats.record_all(row)
+    asyncio.run(turns(heartbeats, LEASE * 1.4, LEASE * 0.45))
+    assert heartbeats.silent(row) == frozenset()
