@@ -288,13 +288,24 @@ def _rows(found: dict[str, float]) -> list[tuple[str, str]]:
     return [(what, f"{value:.4g}") for what, value in found.items()]
 
 
+def _by_unit(found: dict[str, float]) -> dict[str, dict[str, list[float]]]:
+    """By the unit after a name's last colon, seconds where there is none."""
+    units: dict[str, dict[str, list[float]]] = {}
+    for name, value in found.items():
+        what, _, unit = name.rpartition(": ")
+        known = unit in ("MB", "% of a core")
+        units.setdefault(unit if known else "s", {})[what if known else name] = [value]
+    return units
+
+
 def _result(given: argparse.Namespace, found: dict[str, float]) -> Result:
     first = [(what, found[what]) for what in _FIRST]
     slowest, seconds = max(first, key=lambda each: each[1])
     return Result(
         name="records",
         text=table((f"{given.ended} ended jobs, seconds unless named", "found"), _rows(found)),
-        data={"found": found, "ended": given.ended, "waiting": given.waiting},
+        samples=_by_unit(found),
+        data={"ended": given.ended, "waiting": given.waiting},
         bars=[
             Bar(what=f"the slowest question, {slowest}, s", found=seconds, most=0.1),
             Bar(

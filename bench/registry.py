@@ -37,7 +37,8 @@ BENCHES = {
     "restart": About(beside=("torch",), quick={"restarts": 1}),
     "train": About(beside=("torch",), quick={"pairs": 1, "epochs": 3}),
     "lines": About(quick={"lines": 20000, "pause": 0.05}),
-    "agents": About(quick={"agents": 40, "prints": 2.0}),
+    "agents": About(quick={"agents": 40, "gangs": "4,8", "gang_rounds": 1, "agents_watched": 2.0}),
+    "records": About(quick={"ended": 500, "waiting": 50}),
     "metrics": About(
         quick={
             "points": 2000,

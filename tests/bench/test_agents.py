@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_a_few_simulated_agents_are_answered(tmp_path: Path) -> None:
     path = tmp_path / "agents.json"
-    size = ("--agents", "4", "--gang", "2", "--prints", "1")
+    size = ("--agents", "4", "--gangs", "2", "--gang-rounds", "1", "--agents-watched", "1")
     done = subprocess.run(
         [sys.executable, "-m", "bench", "agents", *size, "--json", path],
         cwd=ROOT,
@@ -27,4 +27,5 @@ def test_a_few_simulated_agents_are_answered(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(path.read_text())
     assert told["wrong"] == []
-    assert len(told["samples"]["s"]["GO"]) == 4
+    assert told["samples"]["s"]["hello → GO, gangs of 2"]
+    assert told["samples"]["s"]["an answer to what agents say"]
