@@ -10,6 +10,7 @@ Agents ask it, through a socket in the folder ``ALLRANKS_WARM``, to start server
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -33,6 +34,9 @@ def main() -> int:
 
     import allranks.agent.lifecycle.main  # lazy: not when this module is imported
 
+    # An agent then shares their memory: its garbage collector does not write into it.
+    gc.collect()
+    gc.freeze()
     requests = socket.socket(fileno=os.dup(0))
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
@@ -46,6 +50,7 @@ def main() -> int:
             if not ready:
                 import allranks.agent.data.transfers  # noqa: F401  # lazy: agents come first
 
+                gc.freeze()
                 idle = None
             if read in ready:
                 os.read(read, 4096)

@@ -66,6 +66,7 @@ class Agent:
         self._network: dict[str, str] = {}
         self._mlflow: dict[str, str] | None = None
         self._in = Preparation(partial(self._say, Kind.NOTE))
+        self._link.tick = self._in.look
         self._tensorflow: tuple[int, int] | None = None
 
     def run(self) -> int:

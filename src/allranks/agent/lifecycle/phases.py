@@ -17,11 +17,12 @@ _LONG = 1.0
 
 
 class Preparation:
-    """Runs phases one after the other. ``note`` records an event, from any thread."""
+    """Runs phases one after the other. ``note`` records an event, from any thread. Another thread
+    calls ``look`` regularly."""
 
     def __init__(self, note: Callable[..., None]) -> None:
         self._note = note
-        self._phase, self._since, self._reported = Phase.PREPARING, clock.now(), False
+        self._phase, self._since, self._reported = Phase.PREPARING, clock.now(), True
         # Prevents reports on a phase that has ended.
         self._lock = threading.Lock()
 
@@ -29,16 +30,13 @@ class Preparation:
         self, phase: Phase, prepare: Callable[P, T], *args: P.args, **named: P.kwargs
     ) -> T:
         """Run one phase. It is reported after a second, or by ``doing``."""
-        self._phase, self._since, self._reported = phase, clock.now(), False
-        timer = threading.Timer(_LONG, self._report, [self._since])
-        timer.daemon = True
-        timer.start()
+        with self._lock:
+            self._phase, self._since, self._reported = phase, clock.now(), False
         try:
             return prepare(*args, **named)
         finally:
-            timer.cancel()
             with self._lock:
-                self._phase, self._since = Phase.PREPARING, clock.now()
+                self._phase, self._since, self._reported = Phase.PREPARING, clock.now(), True
 
     def doing(self, activity: str) -> None:
         """Report what the current phase is doing."""
@@ -46,7 +44,9 @@ class Preparation:
             self._reported = True
             self._note(doing=activity, phase=self._phase, since=self._since)
 
-    def _report(self, since: float) -> None:
+    def look(self) -> None:
+        """Report the current phase if it takes long."""
         with self._lock:
-            if since == self._since and not self._reported:
+            if not self._reported and clock.now() - self._since > _LONG:
+                self._reported = True
                 self._note(phase=self._phase, since=self._since)

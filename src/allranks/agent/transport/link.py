@@ -127,6 +127,8 @@ class Link:
         self._timeout = _TIMEOUT
         # Why no call has succeeded yet.
         self.trouble = ""
+        # Called several times a second.
+        self.tick: Callable[[], None] = lambda: None
         self._news = threading.Event()
         self._pause = LOOK
         self._empty = threading.Condition()
@@ -277,6 +279,7 @@ class Link:
         while True:
             self._news.wait(self._pause)
             self._news.clear()
+            self.tick()
             try:
                 self._send_events(client)
                 while self._send_logs(client):
