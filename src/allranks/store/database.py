@@ -7,6 +7,7 @@ Other modules do not depend on the kind of database. `postgres` has the statemen
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -253,8 +254,10 @@ def _sqlite(path: Path) -> Engine:
     # Plans contain users' variables, so the file is private whatever the folder's mode. SQLite
     # gives its other files the same mode.
     path.touch(mode=0o600)
+    turns = _Turns()
     event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", _on_begin)
+    event.listen(engine, "begin", turns.begin)
+    event.listen(engine, "checkin", turns.end)
     return engine
 
 
@@ -325,11 +328,26 @@ def _on_connect(connection: Any, _: Any) -> None:
     cursor.close()
 
 
-def _on_begin(connection: Any) -> None:
-    # A transaction that reads and then writes fails with "database is locked" if another wrote in
-    # between. IMMEDIATE waits for the write lock at the start.
-    read_only = connection.get_execution_options().get("read_only", False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+class _Turns:
+    """Lets one thread of this process write at a time. SQLite itself makes writers sleep, up to a
+    tenth of a second, and then look whether the database is free."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def begin(self, connection: Any) -> None:
+        # A transaction that reads and then writes fails with "database is locked" if another wrote
+        # in between. IMMEDIATE waits for the write lock at the start.
+        read_only = connection.get_execution_options().get("read_only", False)
+        if not read_only and not connection.info.get(self):
+            self._lock.acquire()
+            connection.info[self] = True
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    def end(self, _: Any, record: Any) -> None:
+        """Called when a connection goes back to the pool."""
+        if record.info.pop(self, False):
+            self._lock.release()
 
 
 def _upgrade(engine: Engine) -> None:

@@ -98,7 +98,8 @@ def has_others() -> bool:
 def has_watchers() -> bool:
     """Whether a monitor of a podman container (conmon) is below this process. Other processes of
     podman may stay, for example the one that holds the user namespace."""
-    has_children()  # reaps
+    if not has_children():
+        return False  # without a search through all processes
     for pid in below(os.getpid()):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
             if file.read() == b"conmon\n":
