@@ -18,6 +18,9 @@ class Gpus:
     def __init__(self) -> None:
         self._devices: list[tuple[int, Any]] = []
         self._nvml: Any = None
+        visible = _visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        if visible is not None and not visible:
+            return  # the job has none, and loading the library takes a while
         try:
             ctypes.CDLL(_LIBRARY)  # first, because nodes without it need not import pynvml
             import pynvml  # lazy: 30 ms
@@ -26,7 +29,6 @@ class Gpus:
             count = pynvml.nvmlDeviceGetCount()
             self._nvml = pynvml
             every = [(index, pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
-            visible = _visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
             self._devices = [each for each in every if visible is None or each[0] in visible]
         except Exception:  # no driver, a broken one, or no package
             self._devices = []
