@@ -1,0 +1,174 @@
+"""A real Kubernetes of several nodes on this machine: see the heads of `control_plane`, `nodes`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from tests.kubernetes import images
+from tests.support import until
+
+HERE = Path(__file__).parent
+CONTROL_PLANE = HERE / "control_plane"
+NODES = HERE / "nodes"
+RESOLVER = HERE / "resolver.py"
+# Of the addresses 198.18.NUMBER.0/24 the Slurm clusters of the tests take those below.
+NUMBERS = range(60, 100)
+
+
+class Kubernetes(NamedTuple):
+    """``env`` is what both programs need; ``api`` is a client with all rights."""
+
+    env: dict[str, str]
+    folder: Path
+    api: httpx.Client
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def machine(self) -> str:
+        """The address by which pods reach what listens on this machine."""
+        return f"198.18.{self.env['KUBE_ID']}.254"
+
+    def control_plane(self, *words: object) -> str:
+        """Run a command of `control_plane` (`pause`, `resume`); its output."""
+        return _run([CONTROL_PLANE, *words], self.env)
+
+    def nodes(self, *words: object) -> str:
+        """Run a command of `nodes` (`kill node-1`, `exec node-2 hostname`); its output."""
+        return _run([NODES, *words], self.env)
+
+    def get(self, path: str, **params: str) -> Any:
+        """An object or list; ``path`` begins with api/ or apis/."""
+        return self._json("GET", path, params=params)
+
+    def create(self, path: str, content: Mapping[str, object]) -> Any:
+        return self._json("POST", path, json=content)
+
+    def delete(self, path: str, **params: str) -> Any:
+        return self._json("DELETE", path, params=params)
+
+    def patch(self, path: str, content: Mapping[str, object]) -> Any:
+        """A merge patch."""
+        kind = {"Content-Type": "application/merge-patch+json"}
+        return self._json("PATCH", path, json=content, headers=kind)
+
+    def log(self, namespace: str, pod: str, **params: str) -> str:
+        """What the pod's container printed, by way of API server and kubelet."""
+        got = self.api.get(f"api/v1/namespaces/{namespace}/pods/{pod}/log", params=params)
+        assert got.is_success, got.text
+        return got.text
+
+    def evict(self, namespace: str, pod: str) -> None:
+        """What `kubectl drain` does to a pod."""
+        meta = {"name": pod, "namespace": namespace}
+        content = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        self.create(f"api/v1/namespaces/{namespace}/pods/{pod}/eviction", content)
+
+    def offer(self, node: str, resource: str, count: int) -> None:
+        """Let a node have an extended resource such as nvidia.com/gpu; there are no devices."""
+        self.patch(f"api/v1/nodes/{node}/status", {"status": {"capacity": {resource: str(count)}}})
+        path = f"api/v1/nodes/{node}"
+        until(lambda: self.get(path)["status"]["allocatable"].get(resource) == str(count))
+
+    def ready(self, node: str) -> str:
+        """The status of the node's condition Ready: True, False or Unknown."""
+        conditions = self.get(f"api/v1/nodes/{node}")["status"]["conditions"]
+        return str(next(each["status"] for each in conditions if each["type"] == "Ready"))
+
+    def _json(self, method: str, path: str, **more: Any) -> Any:
+        got = self.api.request(method, path, **more)
+        assert got.is_success, got.text
+        return got.json()
+
+
+def _run(words: Sequence[object], env: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        [str(word) for word in words],
+        env=env,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def missing() -> str:
+    """What keeps this machine from a Kubernetes of several nodes; empty: nothing."""
+    for program in (CONTROL_PLANE, NODES):
+        done = subprocess.run([program, "missing"], capture_output=True, text=True)
+        if done.returncode:
+            return f"Kubernetes' tests need {done.stdout.strip()}: tests/kubernetes/README.md"
+    return ""
+
+
+@contextmanager
+def _number(folder: Path) -> Iterator[int]:
+    """The number of a cluster that nobody on this machine has at the moment."""
+    for number in NUMBERS:
+        with (folder / f"allranks-kubernetes-{number}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield number
+            return
+    raise AssertionError("there are forty clusters of tests on this machine")
+
+
+@contextmanager
+def running(folder: Path, locks: Path, nodes: int = 3) -> Iterator[Kubernetes]:
+    """A cluster that is up, and its state in ``folder``; names of headless Services resolve."""
+    with _number(locks) as number:
+        # Nothing of a test's own: daemons would carry it for the whole session.
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("ALLRANKS_") or name.startswith("ALLRANKS_TEST_")
+        }
+        env = {**kept, "KUBE_ID": str(number), "KUBE_DIR": str(folder)}
+        binaries = Path(_run([CONTROL_PLANE, "binaries"], env))
+        images.write_pause(folder / "pause.tar", binaries / "pause")
+        images.write_trainer(folder / "trainer.tar")
+        _run([CONTROL_PLANE, "up"], env)
+        try:
+            with _resolver(env), _client(folder, number) as api:
+                found = Kubernetes(env, folder, api)
+                found.nodes("up", nodes, folder / "pause.tar", folder / "trainer.tar")
+                yield found
+        finally:
+            _run([NODES, "down"], env)
+            _run([CONTROL_PLANE, "down"], env)
+
+
+def _client(folder: Path, number: int) -> httpx.Client:
+    trusted = ssl.create_default_context(cafile=str(folder / "pki/ca.crt"))
+    token = (folder / "admin.token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"https://198.19.{number}.1"
+    return httpx.Client(base_url=url, headers=headers, verify=trusted, timeout=10, trust_env=False)
+
+
+@contextmanager
+def _resolver(env: Mapping[str, str]) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, RESOLVER], env=env, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()

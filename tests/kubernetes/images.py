@@ -1,0 +1,53 @@
+"""Images as archives that containerd imports, made without a registry."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.containers import image
+
+PAUSE = "localhost/pause:1"
+TRAINER = "localhost/trainer:1"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def write_pause(goal: Path, program: Path) -> None:
+    """What holds a pod's namespaces: one static program."""
+    layer = goal.with_suffix(".layer")
+    with tarfile.open(layer, "w") as tar:
+        tar.add(program, "pause")
+    _write(goal, PAUSE, layer, {"Entrypoint": ["/pause"]})
+
+
+def write_trainer(goal: Path) -> None:
+    """The image of the containers' tests: bash, a few programs, this Python."""
+    layer = goal.with_suffix(".layer")
+    image.write(layer)
+    path = f"PATH={image.PYTHON}:/usr/bin:/bin"
+    _write(goal, TRAINER, layer, {"Env": [path, "FROM_IMAGE=yes"], "Cmd": ["bash"]})
+
+
+def _write(goal: Path, name: str, layer: Path, config: Mapping[str, object]) -> None:
+    """An archive as `docker save` writes it, of one layer; the layer's file is consumed."""
+    digest = hashlib.sha256(layer.read_bytes()).hexdigest()
+    described = {
+        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+        "os": "linux",
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    with tarfile.open(goal, "w") as tar:
+        for inside, content in (("config.json", described), ("manifest.json", manifest)):
+            text = json.dumps(content).encode()
+            entry = tarfile.TarInfo(inside)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text))
+        tar.add(layer, "layer.tar")
+    layer.unlink()
