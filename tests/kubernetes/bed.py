@@ -118,42 +118,65 @@ def missing() -> str:
 
 
 @contextmanager
-def _number(folder: Path) -> Iterator[int]:
-    """The number of a cluster that nobody on this machine has at the moment."""
+def free_number(locks: Path, folder: Path) -> Iterator[int]:
+    """The number of a cluster that nobody on this machine has at the moment.
+
+    Its lock names the cluster's folder: a later session ends what one that was killed has left.
+    """
     for number in NUMBERS:
-        with (folder / f"allranks-kubernetes-{number}.lock").open("w") as lock:
+        with (locks / f"allranks-kubernetes-{number}.lock").open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
+            lock.seek(0)
+            if left := lock.read():
+                _end(_environment(number, Path(left)))
+            if Path(f"/sys/class/net/kube{number}").exists():
+                continue  # started by hand
+            lock.truncate(0)
+            lock.write(str(folder))
+            lock.flush()
             yield number
+            lock.truncate(0)
             return
     raise AssertionError("there are forty clusters of tests on this machine")
+
+
+def _environment(number: int, folder: Path) -> dict[str, str]:
+    """Nothing of a test's own: daemons would carry it for the whole session."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ALLRANKS_") or name.startswith("ALLRANKS_TEST_")
+    }
+    return {**kept, "KUBE_ID": str(number), "KUBE_DIR": str(folder)}
+
+
+def _end(env: Mapping[str, str]) -> None:
+    _run([NODES, "down"], env)
+    _run([CONTROL_PLANE, "down"], env)
 
 
 @contextmanager
 def running(folder: Path, locks: Path, nodes: int = 3) -> Iterator[Kubernetes]:
     """A cluster that is up, and its state in ``folder``; names of headless Services resolve."""
-    with _number(locks) as number:
-        # Nothing of a test's own: daemons would carry it for the whole session.
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("ALLRANKS_") or name.startswith("ALLRANKS_TEST_")
-        }
-        env = {**kept, "KUBE_ID": str(number), "KUBE_DIR": str(folder)}
+    with free_number(locks, folder) as number:
+        env = _environment(number, folder)
+        archives = folder / "pause.tar", folder / "trainer.tar"
         binaries = Path(_run([CONTROL_PLANE, "binaries"], env))
-        images.write_pause(folder / "pause.tar", binaries / "pause")
-        images.write_trainer(folder / "trainer.tar")
-        _run([CONTROL_PLANE, "up"], env)
         try:
+            images.write_pause(archives[0], binaries / "pause")
+            images.write_trainer(archives[1])
+            _run([CONTROL_PLANE, "up"], env)
             with _resolver(env), _client(folder, number) as api:
                 found = Kubernetes(env, folder, api)
-                found.nodes("up", nodes, folder / "pause.tar", folder / "trainer.tar")
+                found.nodes("up", nodes, *archives)
                 yield found
         finally:
-            _run([NODES, "down"], env)
-            _run([CONTROL_PLANE, "down"], env)
+            _end(env)
+            for archive in archives:
+                archive.unlink(missing_ok=True)
 
 
 def _client(folder: Path, number: int) -> httpx.Client:

@@ -17,12 +17,12 @@ TRAINER = "localhost/trainer:1"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def write_pause(goal: Path, program: Path) -> None:
-    """What holds a pod's namespaces: one static program."""
+def write_pause(goal: Path, program: Path, name: str = PAUSE) -> None:
+    """What holds a pod's namespaces: one static program, and nothing beside it."""
     layer = goal.with_suffix(".layer")
     with tarfile.open(layer, "w") as tar:
         tar.add(program, "pause")
-    _write(goal, PAUSE, layer, {"Entrypoint": ["/pause"]})
+    write_archive(goal, name, layer, {"Entrypoint": ["/pause"]})
 
 
 def write_trainer(goal: Path) -> None:
@@ -30,10 +30,10 @@ def write_trainer(goal: Path) -> None:
     layer = goal.with_suffix(".layer")
     image.write(layer)
     path = f"PATH={image.PYTHON}:/usr/bin:/bin"
-    _write(goal, TRAINER, layer, {"Env": [path, "FROM_IMAGE=yes"], "Cmd": ["bash"]})
+    write_archive(goal, TRAINER, layer, {"Env": [path, "FROM_IMAGE=yes"], "Cmd": ["bash"]})
 
 
-def _write(goal: Path, name: str, layer: Path, config: Mapping[str, object]) -> None:
+def write_archive(goal: Path, name: str, layer: Path, config: Mapping[str, object]) -> None:
     """An archive as `docker save` writes it, of one layer; the layer's file is consumed."""
     digest = hashlib.sha256(layer.read_bytes()).hexdigest()
     described = {

@@ -66,7 +66,9 @@ def main() -> None:
     address = f"198.18.{number}.254"
     server = DNSServer(Resolver(api), port=53, address=address, logger=DNSLogger("error"))
     server.start_thread()
-    while server.isAlive():
+    # It ends with what started it, however that ended.
+    parent = os.getppid()
+    while server.isAlive() and os.getppid() == parent:
         time.sleep(1)
 
 

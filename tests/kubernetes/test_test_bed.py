@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.kubernetes.bed import Kubernetes
+from tests.kubernetes import images
+from tests.kubernetes.bed import Kubernetes, free_number
 from tests.support import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubernetes]
@@ -45,6 +48,19 @@ def pod(name: str, *containers: Mapping[str, object], **more: object) -> dict[st
 
 def field(name: str, path: str) -> dict[str, object]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+# With the pod's own account, as any client inside a cluster does; then back to this machine.
+INSIDE = """
+import os, socket, ssl, urllib.request
+folder = "/var/run/secrets/kubernetes.io/serviceaccount/"
+host = os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
+headers = {"Authorization": "Bearer " + open(folder + "token").read()}
+request = urllib.request.Request(f"https://{host}/version", headers=headers)
+trusted = ssl.create_default_context(cafile=folder + "ca.crt")
+print(urllib.request.urlopen(request, context=trusted).status, flush=True)
+socket.create_connection((os.environ["MACHINE"], int(os.environ["PORT"]))).sendall(b"from a pod")
+"""
 
 
 class Pods:
@@ -120,6 +136,23 @@ def test_pods_of_an_indexed_job_find_one_another_by_name(kubernetes: Kubernetes,
     }
 
 
+def test_a_pod_reaches_the_api_server_and_this_machine(
+    pods: Pods, kubernetes: Kubernetes, namespace: str
+):
+    with socket.create_server((kubernetes.machine, 0)) as server:
+        server.settimeout(60)
+        port = server.getsockname()[1]
+        env = {"MACHINE": kubernetes.machine, "PORT": str(port)}
+        variables = [{"name": name, "value": value} for name, value in env.items()]
+        kubernetes.create(pods.path, pod("in", container("python3", "-c", INSIDE, env=variables)))
+        connection, (address, _) = server.accept()
+        with connection:
+            assert connection.makefile().read() == "from a pod"
+    assert pods.ended("in")["exitCode"] == 0
+    assert kubernetes.log(namespace, "in") == "200\n"
+    assert address == pods.status("in")["podIP"]
+
+
 def test_exit_codes_are_reported(pods: Pods):
     pods.start("good", "bash", "-c", "exit 0")
     pods.start("bad", "bash", "-c", "exit 7")
@@ -173,6 +206,16 @@ def test_a_pod_that_fits_nowhere_says_so_in_the_schedulers_words(
     until(lambda: pods.condition("large", "PodScheduled").get("reason") == "Unschedulable")
     said = pods.condition("large", "PodScheduled")["message"]
     assert said.startswith("0/3 nodes are available: 3 Insufficient cpu.")
+
+
+def test_an_image_of_a_tests_own(pods: Pods, kubernetes: Kubernetes, tmp_path: Path):
+    name = "localhost/bare:1"  # no shell, no Python
+    program = Path(kubernetes.control_plane("binaries")) / "pause"
+    images.write_pause(tmp_path / "bare.tar", program, name)
+    kubernetes.nodes("load", tmp_path / "bare.tar")
+    bare = {"name": "main", "image": name}
+    kubernetes.create(pods.path, pod("bare", bare, nodeName="node-2"))
+    until(lambda: pods.phase("bare") == "Running")
 
 
 def test_an_image_that_is_not_there(pods: Pods, kubernetes: Kubernetes):
@@ -239,3 +282,10 @@ def test_an_api_server_that_stands_still_goes_on(pods: Pods, kubernetes: Kuberne
         kubernetes.api.get("readyz", timeout=0.5)
     kubernetes.control_plane("resume")
     assert pods.phase("through") == "Running"
+
+
+def test_two_clusters_never_have_one_number(tmp_path: Path):
+    with free_number(tmp_path, tmp_path) as one, free_number(tmp_path, tmp_path) as other:
+        assert one != other
+    with free_number(tmp_path, tmp_path) as again:
+        assert again == one
