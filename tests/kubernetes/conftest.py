@@ -33,8 +33,7 @@ def namespace(kubernetes: bed.Kubernetes) -> Iterator[str]:
     until(lambda: kubernetes.api.get(account).is_success)
     yield name
     kubernetes.control_plane("resume")
-    for line in kubernetes.nodes("status").splitlines():
-        kubernetes.nodes("heal", line.split()[0])
+    kubernetes.nodes("heal")
     # By itself a namespace takes five seconds before it begins to delete.
     kubernetes.delete(f"apis/batch/v1/namespaces/{name}/jobs", propagationPolicy="Background")
     pods = f"api/v1/namespaces/{name}/pods"

@@ -25,6 +25,17 @@ def write_pause(goal: Path, program: Path, name: str = PAUSE) -> None:
     write_archive(goal, name, layer, {"Entrypoint": ["/pause"]})
 
 
+def write_foreign(goal: Path, program: Path, name: str) -> None:
+    """What ``program`` is, as if it were built for another architecture."""
+    content = bytearray(program.read_bytes())
+    content[18:20] = (8).to_bytes(2, "little")  # the machine in an ELF file's head: MIPS
+    changed = goal.with_suffix(".program")
+    changed.write_bytes(content)
+    changed.chmod(0o755)
+    write_pause(goal, changed, name)
+    changed.unlink()
+
+
 def write_trainer(goal: Path) -> None:
     """The image of the containers' tests: bash, a few programs, this Python."""
     layer = goal.with_suffix(".layer")

@@ -218,6 +218,29 @@ def test_an_image_of_a_tests_own(pods: Pods, kubernetes: Kubernetes, tmp_path: P
     until(lambda: pods.phase("bare") == "Running")
 
 
+def test_an_image_for_another_architecture(
+    pods: Pods, kubernetes: Kubernetes, namespace: str, tmp_path: Path
+):
+    program = Path(kubernetes.control_plane("binaries")) / "pause"
+    images.write_foreign(tmp_path / "foreign.tar", program, "localhost/foreign:1")
+    kubernetes.nodes("load", tmp_path / "foreign.tar")
+    foreign = {"name": "main", "image": "localhost/foreign:1"}
+    kubernetes.create(pods.path, pod("foreign", foreign))
+    assert pods.ended("foreign")["reason"] == "Error"
+    assert "exec format error" in kubernetes.log(namespace, "foreign")
+
+
+def test_a_pod_on_its_nodes_network_has_the_nodes_name(
+    pods: Pods, kubernetes: Kubernetes, namespace: str
+):
+    told = "import socket as s; name = s.gethostname(); print(name, s.gethostbyname(name))"
+    content = pod("near", container("python3", "-c", told), hostNetwork=True, nodeName="node-1")
+    kubernetes.create(pods.path, content)
+    assert pods.ended("near")["exitCode"] == 0
+    address = pods.status("near")["hostIP"]
+    assert kubernetes.log(namespace, "near") == f"node-1 {address}\n"
+
+
 def test_an_image_that_is_not_there(pods: Pods, kubernetes: Kubernetes):
     kubernetes.create(pods.path, pod("lost", container("bash") | {"image": "localhost/missing:1"}))
     until(lambda: pods.waits_because("lost") == "ImagePullBackOff", seconds=60)
