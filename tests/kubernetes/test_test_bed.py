@@ -288,7 +288,8 @@ def test_a_node_that_is_lost_is_noticed_and_comes_back(
     kubernetes.nodes(how, "node-2")
     until(lambda: kubernetes.ready("node-2") == "Unknown", seconds=40)
     until(lambda: pods.condition("there", "Ready")["status"] == "False")
-    assert (kubernetes.ready("node-0"), kubernetes.ready("node-1")) == ("True", "True")
+    # A machine that stands still for a moment loses them all; only for a moment.
+    until(lambda: kubernetes.ready("node-0") == kubernetes.ready("node-1") == "True", seconds=2)
     kubernetes.nodes("heal", "node-2")
     assert kubernetes.ready("node-2") == "True"
     if how == "kill":
