@@ -42,6 +42,11 @@ class Kubernetes(NamedTuple):
         """The address by which pods reach what listens on this machine."""
         return f"198.18.{self.env['KUBE_ID']}.254"
 
+    @property
+    def registry(self) -> tuple[str, int]:
+        """Where the nodes pull from without TLS, if a test starts a registry there."""
+        return self.machine, 5000
+
     def control_plane(self, *words: object) -> str:
         """Run a command of `control_plane` (`pause`, `resume`); its output."""
         return _run([CONTROL_PLANE, *words], self.env)

@@ -62,3 +62,27 @@ def write_archive(goal: Path, name: str, layer: Path, config: Mapping[str, objec
             tar.addfile(entry, io.BytesIO(text))
         tar.add(layer, "layer.tar")
     layer.unlink()
+
+
+def push(archive: Path, folder: Path) -> None:
+    """Lay an archive out as `tests.containers.registry` serves it."""
+    parts: dict[str, bytes] = {}
+    with tarfile.open(archive) as tar:
+        for inside in ("config.json", "layer.tar"):
+            member = tar.extractfile(inside)
+            assert member is not None
+            parts[inside] = member.read()
+    kinds = {"config.json": "config.v1+json", "layer.tar": "layer.v1.tar"}
+    described = {}
+    for inside, content in parts.items():
+        digest = hashlib.sha256(content).hexdigest()
+        (folder / digest).write_bytes(content)
+        kind = f"application/vnd.oci.image.{kinds[inside]}"
+        described[inside] = {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": described["config.json"],
+        "layers": [described["layer.tar"]],
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))

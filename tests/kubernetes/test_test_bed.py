@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.containers import registry
 from tests.kubernetes import images
 from tests.kubernetes.bed import Kubernetes, free_number
 from tests.support import until
@@ -216,6 +219,30 @@ def test_an_image_of_a_tests_own(pods: Pods, kubernetes: Kubernetes, tmp_path: P
     bare = {"name": "main", "image": name}
     kubernetes.create(pods.path, pod("bare", bare, nodeName="node-2"))
     until(lambda: pods.phase("bare") == "Running")
+
+
+def test_an_image_is_pulled_with_the_secret_of_its_registry(
+    pods: Pods, kubernetes: Kubernetes, namespace: str, tmp_path: Path
+):
+    program = Path(kubernetes.control_plane("binaries")) / "pause"
+    images.write_pause(tmp_path / "pulled.tar", program)
+    (tmp_path / "pushed").mkdir()
+    images.push(tmp_path / "pulled.tar", tmp_path / "pushed")
+    account = "robot:tell-nobody"
+    with registry.serving(tmp_path / "pushed", kubernetes.registry, account) as (name, gate):
+        gate.set()
+        server = name.partition("/")[0]
+        logins = {"auths": {server: {"auth": base64.b64encode(account.encode()).decode()}}}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}}
+        secret |= {"type": "kubernetes.io/dockerconfigjson"}
+        secret |= {"stringData": {".dockerconfigjson": json.dumps(logins)}}
+        kubernetes.create(f"api/v1/namespaces/{namespace}/secrets", secret)
+        main = {"name": "main", "image": f"{name}:1"}
+        kubernetes.create(pods.path, pod("stranger", main))
+        until(lambda: pods.waits_because("stranger") in ("ErrImagePull", "ImagePullBackOff"))
+        kubernetes.create(pods.path, pod("known", main, imagePullSecrets=[{"name": "login"}]))
+        until(lambda: pods.phase("known") == "Running")
+        assert pods.phase("stranger") == "Pending"
 
 
 def test_an_image_for_another_architecture(
